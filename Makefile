@@ -18,7 +18,7 @@ START ?= 0
 MINUTES ?= 60
 SEED ?= 1
 COVERED_SEEDS ?= 120
-ROOMS ?=
+COMPONENTS ?=
 CHAOS ?=
 TESTS ?=
 LAB ?=
@@ -26,7 +26,7 @@ DEMO ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml setup.py scripts/setup $(KERNEL_SOURCES)
 	@scripts/setup
@@ -68,8 +68,8 @@ seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n p
 digests: $(READY) ## Compare what brokers decide with the recorded runs (DIGESTS=600)
 	@$(VENV)/bin/gapless sim digest tests/lab/sim/digests.txt --seeds $(DIGESTS) --workers $(WORKERS)
 
-.PHONY: bugs
-bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
+.PHONY: planted-bugs
+planted-bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
 	@$(PYTHON_BIN) -m gapless_lab.sim.broker_bugs
 
 .PHONY: lab
@@ -80,9 +80,9 @@ lab: $(READY) ## Run the papers' experiments at a small size (LAB="pt-9 --runs 1
 coverage: $(READY) ## Run all tests and report branch coverage by file
 	@$(PYTHON_BIN) -m pytest -n $(WORKERS) --cov --cov-report=term $(TESTS)
 
-.PHONY: coverage-rooms
-coverage-rooms: $(READY) ## Report branch coverage by room, of its tests and of seeds together (ROOMS="overlay broker", COVERED_SEEDS=120)
-	@$(PYTHON_BIN) scripts/coverage_by_room.py --workers $(WORKERS) --seeds $(COVERED_SEEDS) $(ROOMS)
+.PHONY: coverage-components
+coverage-components: $(READY) ## Report branch coverage by component, of its tests and of seeds together (COMPONENTS="overlay broker", COVERED_SEEDS=120)
+	@$(PYTHON_BIN) scripts/coverage_by_component.py --workers $(WORKERS) --seeds $(COVERED_SEEDS) $(COMPONENTS)
 
 .PHONY: check
 check: $(READY) ## Check style and types (ruff, mypy --strict)

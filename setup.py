@@ -1,7 +1,7 @@
 """Builds the optional compiled kernels; everything else is in pyproject.toml.
 
 A kernel is a convenience, never a condition. Without Cython, a compiler or the Python headers
-the install succeeds, one line says so, and the pure Python twin does the same work more slowly.
+the install succeeds, one line says so, and the pure Python fallback does the same work more slowly.
 ``GAPLESS_NO_KERNEL=1`` skips the build on purpose.
 """
 
@@ -22,7 +22,7 @@ KERNELS = (
 
 def notice(reason: str) -> None:
     """Say in one line why there will be no compiled kernel."""
-    print(f"gapless: no compiled kernel ({reason}); the Python twin is used", flush=True)
+    print(f"gapless: no compiled kernel ({reason}); the Python fallback is used", flush=True)
 
 
 class BuildKernel(build_ext):  # type: ignore[misc]
@@ -32,7 +32,7 @@ class BuildKernel(build_ext):  # type: ignore[misc]
         """Build one extension, and let no failure of the tools stop the install."""
         try:
             super().build_extension(ext)
-        except Exception:  # noqa: BLE001 - whatever fails here, the twin works
+        except Exception:  # noqa: BLE001 - whatever fails here, the fallback works
             notice("the C compiler is missing or failed, its words are above")
 
 
@@ -69,7 +69,7 @@ def kernel_extensions() -> list[Extension]:
             language_level=3,
             build_dir="build/cython",
         )
-    except Exception:  # noqa: BLE001 - whatever fails here, the twin works
+    except Exception:  # noqa: BLE001 - whatever fails here, the fallback works
         notice("Cython failed, its words are above")
         return []
     for each in built:

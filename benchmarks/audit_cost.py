@@ -21,27 +21,27 @@ from gapless.audit import AuditOptions
 from gapless.client import Publisher, Subscription
 from gapless.runtime import Supervisor, generate
 
-WAYS: Final = ("off", "broker", "broker and clients")
+MODES: Final = ("off", "broker", "broker and clients")
 CHUNK: Final = 500
 
 
 class Cost(NamedTuple):
     """One run."""
 
-    way: str
+    mode: str
     rate: float
     broker_us: float
     clients_us: float
     bytes_each: float
 
 
-async def measure(way: str, count: int) -> Cost:
+async def measure(mode: str, count: int) -> Cost:
     """Publish so many events to one subscriber."""
     events = quotes(count)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "audit"
-        broker_log = None if way == "off" else AuditOptions(directory=str(log))
-        client_log = log if way == "broker and clients" else None
+        broker_log = None if mode == "off" else AuditOptions(directory=str(log))
+        client_log = log if mode == "broker and clients" else None
         async with (
             Supervisor(generate("line:1"), Path(folder) / "d", port=0, audit=broker_log) as line,
             gapless.connect(line.urls, audit=client_log) as session,
@@ -51,15 +51,15 @@ async def measure(way: str, count: int) -> Cost:
             pid = int(line.brokers[0].pid or 0)
             await publisher.publish_many(events[:CHUNK])
             await _taken(wanted, CHUNK)
-            cpu, own, began = cpu_seconds(pid), time.process_time(), time.monotonic()
+            cpu, own, started_at = cpu_seconds(pid), time.process_time(), time.monotonic()
             async with asyncio.TaskGroup() as both:
                 both.create_task(_taken(wanted, count))
                 both.create_task(_published(publisher, events))
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - started_at
             broker, clients = cpu_seconds(pid) - cpu, time.process_time() - own
         written = sum(path.stat().st_size for path in log.glob("*")) if log.exists() else 0
     each = 1e6 / count
-    return Cost(way, count / seconds, broker * each, clients * each, written / count)
+    return Cost(mode, count / seconds, broker * each, clients * each, written / count)
 
 
 async def _published(publisher: Publisher, events: list[Quote]) -> None:
@@ -73,9 +73,9 @@ async def _taken(events: Subscription, count: int) -> None:
 
 async def compare(count: int, rounds: int) -> None:
     """Let the ways take turns, and tell the best of each."""
-    found: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    found: dict[str, list[Cost]] = {mode: [] for mode in MODES}
     for _ in range(rounds):
-        for way in WAYS:
+        for way in MODES:
             found[way].append(await measure(way, count))
     print(f"{'log':20} {'events/s':>10} {'broker us':>10} {'clients us':>10} {'bytes':>7}")
     for way, costs in found.items():

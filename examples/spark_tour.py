@@ -73,8 +73,8 @@ print("copied:", copies.count())
 assert copies.count() == events.where("price > 90").count()
 
 # %% The subscriber gets the same ones, of both streams, pushed to it as they were published.
-owed = events.where(DEAR).count() + copies.where(DEAR).count()
-got = [dear.get() for _ in range(owed)]
+expected = events.where(DEAR).count() + copies.where(DEAR).count()
+got = [dear.get() for _ in range(expected)]
 print("the desk got", len(got), "- the first:", dict(got[0].attributes))
 
 # %% An archive: both streams as Parquet, by day. Run again, it goes on where it was.
@@ -94,11 +94,16 @@ for each in tested.filters:
 opened.close()
 report = audit(spark, [work / "audit"])
 print(
-    "owed:", report.total.owed, "- delivered:", report.total.delivered, "- lost:", report.total.lost
+    "expected:",
+    report.total.expected,
+    "- delivered:",
+    report.total.delivered,
+    "- lost:",
+    report.total.lost,
 )
 assert report.is_clean
 assert report.published == kept.events
-assert report.total.owed == report.total.delivered == tested.filters[0].count == owed
+assert report.total.expected == report.total.delivered == tested.filters[0].count == expected
 
 # %% Nothing is left behind.
 directory.cleanup()

@@ -15,8 +15,7 @@ import pytest
 
 import gapless
 from gapless.core.parameters import Parameters
-from gapless.runtime import config
-from gapless.runtime import overlay_config as overlays
+from gapless.runtime import config, overlay_config
 from gapless.runtime.metrics import Metrics
 from gapless.runtime.principals import load_tokens
 from gapless.testing import Overlay, SyncOverlay
@@ -94,8 +93,8 @@ def test_operations_name_every_parameter_with_its_default() -> None:
 
 
 def test_operations_name_every_key_of_the_files() -> None:
-    keys = {field.encode_name for field in msgspec.structs.fields(config._File)} - {"log"}
-    keys |= {field.encode_name for field in msgspec.structs.fields(overlays._File)}
+    keys = {field.encode_name for field in msgspec.structs.fields(config._BrokerFile)} - {"log"}
+    keys |= {field.encode_name for field in msgspec.structs.fields(overlay_config._OverlayFile)}
     keys |= {field.encode_name for field in msgspec.structs.fields(config.LogConfig)}
     missing = {key for key in keys if not re.search(rf"`(log\.)?{key}`", OPERATIONS)}
     assert not missing

@@ -28,7 +28,7 @@ from benchmarks.workloads import FAMILIES, Workload
 from gapless.content.matching.kernel import COMPILED as COMPILED_ENGINE
 
 EVENTS: Final = 1_000
-TWIN_SIZE_MAX: Final = 100_000
+FALLBACK_SIZE_MAX: Final = 100_000
 """Beyond this the twin takes minutes to load."""
 
 
@@ -39,7 +39,7 @@ class Scope:
     cells: tuple[tuple[str, int], ...]
     load_size: int
     change_size: int
-    forest_twin_size: int
+    forest_fallback_size: int
 
 
 FULL: Final = Scope(
@@ -61,7 +61,7 @@ FULL: Final = Scope(
     ),
     load_size=1_000_000,
     change_size=100_000,
-    forest_twin_size=10_000,
+    forest_fallback_size=10_000,
 )
 QUICK: Final = Scope(
     cells=(
@@ -75,7 +75,7 @@ QUICK: Final = Scope(
     ),
     load_size=10_000,
     change_size=10_000,
-    forest_twin_size=1_000,
+    forest_fallback_size=1_000,
 )
 
 
@@ -86,7 +86,7 @@ class Run:
         self._scope = scope
         self._progress = progress
         self.findings = Findings(Machine.here())
-        self._kernels = ["twin"] if COMPILED_ENGINE is None else ["compiled", "twin"]
+        self._kernels = ["fallback"] if COMPILED_ENGINE is None else ["compiled", "fallback"]
 
     def go(self) -> Findings:
         """Measure everything."""
@@ -116,7 +116,7 @@ class Run:
 
     def _row(self, name: str, size: int) -> None:
         workload = FAMILIES[name](size, EVENTS)
-        kernels = self._kernels[:1] if size > TWIN_SIZE_MAX else self._kernels
+        kernels = self._kernels[:1] if size > FALLBACK_SIZE_MAX else self._kernels
         names = [f"gapless, {kernel}" for kernel in kernels]
         ours = index_contenders(workload, names)
         answers = ours[0].results(EVENTS)
@@ -154,7 +154,7 @@ class Run:
         self.findings.routing.append(measured)
 
     def _forest(self, name: str, kernel: str) -> None:
-        size = self._scope.change_size if kernel == "compiled" else self._scope.forest_twin_size
+        size = self._scope.change_size if kernel == "compiled" else self._scope.forest_fallback_size
         self.findings.forests.append(changes.measure_forest(name, size, kernel))
 
 

@@ -29,10 +29,10 @@ from gapless import Filter, MatchIndex
 __all__ = [
     "COMPILED",
     "DUCKDB",
+    "FALLBACK",
     "LINEAR",
     "NAMES",
     "SQLITE",
-    "TWIN",
     "Contender",
     "index_contenders",
     "rivals",
@@ -41,9 +41,9 @@ __all__ = [
 LINEAR: Final = "linear scan"
 SQLITE: Final = "SQLite"
 DUCKDB: Final = "DuckDB"
-TWIN: Final = "gapless, twin"
+FALLBACK: Final = "gapless, fallback"
 COMPILED: Final = "gapless, compiled"
-NAMES: Final = (LINEAR, SQLITE, DUCKDB, TWIN, COMPILED)
+NAMES: Final = (LINEAR, SQLITE, DUCKDB, FALLBACK, COMPILED)
 
 FRAME: Final = 100
 """Events that DuckDB joins at a time: a full frame between two brokers."""
@@ -167,8 +167,8 @@ class DuckTable:
         found: list[set[int]] = [set() for _ in range(count)]
         for frame in self._frames(count):
             pairs = zip(frame["place"].tolist(), frame["number"].tolist(), strict=True)
-            for place, number in pairs:
-                found[place].add(number)
+            for index, number in pairs:
+                found[index].add(number)
         return [frozenset(numbers) for numbers in found]
 
 

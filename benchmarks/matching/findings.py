@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVarTuple
 import duckdb
 
 from benchmarks.matching.changes import Forest, Routing, Updates
-from benchmarks.matching.contenders import COMPILED, LINEAR, TWIN
+from benchmarks.matching.contenders import COMPILED, FALLBACK, LINEAR
 from benchmarks.matching.load import Load
 from benchmarks.matching.timing import Cell
 
@@ -99,8 +99,8 @@ _RATIOS: Final = (
     ("W3", 100_000, COMPILED, 20_000),
     ("W4", 10_000, COMPILED, 250),
     ("W4", 100_000, COMPILED, 400),
-    ("W1", 10_000, TWIN, 100),
-    ("W4", 100_000, TWIN, 50),
+    ("W1", 10_000, FALLBACK, 100),
+    ("W4", 100_000, FALLBACK, 50),
 )
 """At least so many times as fast as the linear scan."""
 

@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.matching.contenders import COMPILED, LINEAR, NAMES, TWIN
+from benchmarks.matching.contenders import COMPILED, FALLBACK, LINEAR, NAMES
 from benchmarks.matching.findings import Findings, Row, Verdict, verdicts
 
 __all__ = ["RESULTS", "show", "write"]
@@ -54,12 +54,12 @@ def _cells(row: Row) -> Iterator[str]:
     for name in NAMES:
         cell = row.cells.get(name)
         yield "-" if cell is None else _number(cell.microseconds)
-    for name in (TWIN, COMPILED):
+    for name in (FALLBACK, COMPILED):
         ratio = row.times_faster(name)
         yield "-" if ratio is None else f"{ratio:,.0f} times"
 
 
-_HEADS: Final = ("workload", "matches", *NAMES, "twin / scan", "compiled / scan")
+_HEADS: Final = ("workload", "matches", *NAMES, "fallback / scan", "compiled / scan")
 _VERDICT_HEADS: Final = ("what", "target", "measured", "met")
 
 
@@ -188,7 +188,7 @@ _STYLES: Final = {
     LINEAR: ("#8c8c8c", "s"),
     NAMES[1]: ("#c77d2e", "^"),
     NAMES[2]: ("#b8a200", "v"),
-    TWIN: ("#6fa8dc", "o"),
+    FALLBACK: ("#6fa8dc", "o"),
     COMPILED: ("#0b5394", "o"),
 }
 

@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.spark.ceiling import CeilingSource
 from benchmarks.spark.processes import processor_seconds
-from gapless.client.loop_thread import Portal
+from gapless.client.loop_thread import EventLoopThread
 from gapless.client.sync import connect_sync
 from gapless.runtime import Supervisor, generate
 from gapless.spark.session import spark_session
@@ -56,7 +56,7 @@ class Taken(msgspec.Struct):
 @contextmanager
 def broker(directory: Path) -> Iterator[tuple[str, int]]:
     """Run a broker as a process; give its URL and its process number."""
-    portal = Portal()
+    portal = EventLoopThread()
     settings = {"retention_s": 864_000}
     overlay = generate("line:1")
     supervisor = Supervisor(overlay, directory, port=0, metrics=False, parameters=settings)
@@ -73,7 +73,7 @@ def broker(directory: Path) -> Iterator[tuple[str, int]]:
 def fill(url: str, events: int) -> None:
     """Publish what is read: four attributes, of which one has a hundred values."""
     drawn = random.Random(1)
-    with connect_sync(url, deadline=120) as session, session.publisher("quotes") as publisher:
+    with connect_sync(url, deadline_s=120) as session, session.publisher("quotes") as publisher:
         publisher.publish_many(
             (
                 {

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from gapless.content.values import Value
 from gapless.messages.streams import Publication
 from gapless.packed.pick import pack
-from gapless.spark.batches import Batches
+from gapless.spark.batches import ArrowBatches
 from gapless.spark.source import GaplessSource, columns_of
 
 __all__ = ["CeilingSource"]
@@ -47,13 +47,13 @@ class CeilingReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return as many partitions as the real source has."""
-        return [InputPartition(place) for place in range(self._parts)]
+        return [InputPartition(index) for index in range(self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the batch."""
         del partition
         event = Publication(1_700_000_000_000_000, "desk", 1, {**EVENT}, b"x" * 250)
-        (batch,) = Batches(columns_of(self._schema)).of("quotes", [[pack([event] * BATCH)]])
+        (batch,) = ArrowBatches(columns_of(self._schema)).of("quotes", [[pack([event] * BATCH)]])
         left = self._rows // self._parts
         while left > 0:
             yield batch.slice(0, min(left, BATCH))

@@ -120,7 +120,7 @@ def measure_dealing(seeds: int, rounds: int) -> None:
 
 def dealt(spark: SparkSession, costs: list[float], workers: int) -> float:
     """Return how long a sweep takes that only sleeps."""
-    points: list[Point] = [{"place": place, "cost": cost} for place, cost in enumerate(costs)]
+    points: list[Point] = [{"place": index, "cost": cost} for index, cost in enumerate(costs)]
     begun = time.perf_counter()
     sweep(spark, "benchmarks.spark_jobs.__main__:sleep", points)
     wall = time.perf_counter() - begun
@@ -166,16 +166,16 @@ def measure_backtest(events: int, filters: int) -> None:
 def write_events(events: Any, directory: Path) -> None:
     """Write events as an archive would have them."""
     size = -(-len(events) // FILES)
-    for place in range(FILES):
-        piece = events[place * size : (place + 1) * size]
-        ticks = np.arange(place * size, place * size + len(piece)) * 1_000
+    for index in range(FILES):
+        piece = events[index * size : (index + 1) * size]
+        ticks = np.arange(index * size, index * size + len(piece)) * 1_000
         columns = {
             "pubend": pa.array(["quotes"] * len(piece)),
             "tick": pa.array(ticks, pa.int64()),
             "attributes": pa.array([json.dumps(each) for each in piece]),
             "payload": pa.array([PAYLOAD] * len(piece)),
         }
-        pq.write_table(pa.table(columns), directory / f"{place}.parquet")
+        pq.write_table(pa.table(columns), directory / f"{index}.parquet")
 
 
 if __name__ == "__main__":

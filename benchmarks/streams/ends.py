@@ -188,7 +188,7 @@ async def publisher(
         await _signalled(go)
         began = time.monotonic()
         if rate is None:
-            await line.publish_many(islice(cycle(source), count), deadline=None)
+            await line.publish_many(islice(cycle(source), count), deadline_s=None)
         else:
             async for attributes, payload in _paced(source, count, rate):
                 await line.send(attributes, payload)
@@ -215,7 +215,7 @@ async def subscriber(
             if seen >= count:
                 done.set()
 
-    async with gapless.connect(url, deadline=120) as session:
+    async with gapless.connect(url, deadline_s=120) as session:
         lines = await _subscribed(session, texts)
         tasks = [asyncio.create_task(consume(line)) for line in lines]
         reports.put("ready")
@@ -245,7 +245,7 @@ async def _subscribed(session: Session, texts: list[str]) -> list[Subscription]:
 async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw:
     """Have subscriptions that match nothing, for as long as the others work."""
     del go
-    async with gapless.connect(url, deadline=300) as session:
+    async with gapless.connect(url, deadline_s=300) as session:
         await _subscribed(session, texts)
         reports.put("ready")
         await asyncio.sleep(3_600)

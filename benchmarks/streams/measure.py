@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.streams import ends
 from benchmarks.streams.stage import Ends, brokers, cpu_seconds, relays, resident_bytes, sync_ms
-from benchmarks.streams.workload import filters, idle_filters, owed, quotes
+from benchmarks.streams.workload import expected_deliveries, filters, idle_filters, quotes
 
 __all__ = [
     "BEST_EFFORT",
@@ -40,7 +40,7 @@ class Throughput:
     subscriptions: int
     idle: int
     published: int
-    owed: int
+    expected: int
     delivered: int
     seconds: float
     hop_cpu: list[float]
@@ -49,7 +49,7 @@ class Throughput:
     @property
     def rate(self) -> float:
         """Published events a second, counted until the last was delivered; lost ones do not count."""
-        return self.published * self.delivered / self.owed / self.seconds
+        return self.published * self.delivered / self.expected / self.seconds
 
     @property
     def delivery_rate(self) -> float:
@@ -91,7 +91,7 @@ async def measure_throughput(
     wanted = filters(subscriptions)
     different = quotes(ends.DIFFERENT_QUOTES)
     published = [different[number % len(different)] for number in range(count)]
-    expected = owed(published, wanted)
+    expected = expected_deliveries(published, wanted)
     line = Ends()
     async with brokers(hops) as (urls, pids):
         try:

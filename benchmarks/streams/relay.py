@@ -65,11 +65,11 @@ class _Relay:
         for writer in self.writers:
             writer.write(data)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         for reader in self.readers:
             reader.pause_reading()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         for reader in self.readers:
             reader.resume_reading()
 
@@ -99,10 +99,10 @@ class _Connection(asyncio.Protocol):
             self._relay.pass_on(self._splitter.feed(data))
 
     def pause_writing(self) -> None:
-        self._relay.hold()
+        self._relay.pause()
 
     def resume_writing(self) -> None:
-        self._relay.go_on()
+        self._relay.resume()
 
     def connection_lost(self, error: Exception | None) -> None:
         del error

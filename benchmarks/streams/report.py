@@ -151,7 +151,7 @@ def _rows(found: Findings) -> Iterable[tuple[str, ...]]:
     )
     for setting in settings:
         rounds = found.of(*setting)
-        lost = 1 - sum(each.delivered for each in rounds) / sum(each.owed for each in rounds)
+        lost = 1 - sum(each.delivered for each in rounds) / sum(each.expected for each in rounds)
         contender, hops, subscriptions, idle = setting
         yield (
             contender,
@@ -235,11 +235,11 @@ def _plot(found: Findings, path: Path) -> None:
 
     settings = ((1, 1), (3, 1), (1, 1_000), (3, 1_000))
     figure, axes = plt.subplots(figsize=(8, 4))
-    for place, contender in enumerate((RELAY, BEST_EFFORT, GUARANTEED)):
+    for index, contender in enumerate((RELAY, BEST_EFFORT, GUARANTEED)):
         rates = [found.rate(contender, hops, count) for hops, count in settings]
-        spots = [each + 0.27 * (place - 1) for each in range(len(settings))]
+        spots = [each + 0.27 * (index - 1) for each in range(len(settings))]
         axes.bar(
-            spots, rates, 0.25, label=contender, color=("#8c8c8c", "#6fa8dc", "#0b5394")[place]
+            spots, rates, 0.25, label=contender, color=("#8c8c8c", "#6fa8dc", "#0b5394")[index]
         )
     labels = [f"{_hops(hops)}\n{count:,} subscriptions" for hops, count in settings]
     axes.set_xticks(range(len(settings)), labels)

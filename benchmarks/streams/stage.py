@@ -76,8 +76,8 @@ def relays(hops: int) -> Iterator[tuple[list[int], list[int]]]:
     """Run a line of bare relays; give their ports and process numbers."""
     ports = [free_port() for _ in range(hops)]
     processes = []
-    for place, port in enumerate(ports):
-        upstream = ports[place - 1] if place else None
+    for index, port in enumerate(ports):
+        upstream = ports[index - 1] if index else None
         process = _SPAWN.Process(
             target=run_relay, args=(port, upstream, frozenset(SYMBOLS)), daemon=True
         )

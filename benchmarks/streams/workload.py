@@ -5,7 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import Final, TypeAlias
 
-__all__ = ["PAYLOAD_BYTES", "SYMBOLS", "Quote", "filters", "idle_filters", "owed", "quotes"]
+__all__ = [
+    "PAYLOAD_BYTES",
+    "SYMBOLS",
+    "Quote",
+    "expected_deliveries",
+    "filters",
+    "idle_filters",
+    "quotes",
+]
 
 Quote: TypeAlias = tuple[dict[str, bool | int | float | str], bytes]
 
@@ -48,7 +56,7 @@ def idle_filters(count: int) -> list[str]:
     return [f"symbol = 'N{number}' AND price > {number % PRICE_MAX}" for number in range(count)]
 
 
-def owed(published: list[Quote], wanted: list[tuple[str, str, int]]) -> int:
+def expected_deliveries(published: list[Quote], wanted: list[tuple[str, str, int]]) -> int:
     """Return how many deliveries all subscriptions together are owed, by plain comparison."""
     if wanted[0][1] == "":
         return len(published) * len(wanted)

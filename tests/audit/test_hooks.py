@@ -9,38 +9,38 @@ import msgspec
 import pytest
 
 import gapless
-from gapless.audit import Entry, read
+from gapless.audit import AuditEntry, read
 from gapless.audit.facts import Control, facts_of
 from gapless.audit.records import (
     Acked,
+    AuditDelivered,
+    AuditEnded,
+    AuditFilterChanged,
+    AuditOpened,
+    AuditPublished,
+    AuditRecord,
     Closing,
     Confirmed,
-    Delivered,
-    Ended,
-    Opened,
-    Published,
-    ReadOut,
-    Record,
+    LogReadSent,
     Stored,
-    Switched,
 )
 from gapless.audit.segments import segments_of
-from gapless.audit.timelines import Subscription, subscriptions_of
+from gapless.audit.timelines import AuditedSubscription, subscriptions_of
 from gapless.core.ids import PubendId
-from gapless.messages.staging import CommitStaged
+from gapless.messages.staging import CommitBatch
 from gapless.testing import Overlay
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 from tests.tokens import Principals
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=AuditRecord)
 
 
-def of(kind: type[R], entries: list[Entry], side: str) -> list[R]:
+def of(kind: type[R], entries: list[AuditEntry], side: str) -> list[R]:
     found = [entry.record for entry in entries if entry.header.side == side]
     return [record for record in found if isinstance(record, kind)]
 
 
-def ticks_of(records: list[Delivered], subscription: str) -> list[int]:
+def ticks_of(records: list[AuditDelivered], subscription: str) -> list[int]:
     return [
         tick
         for record in records
@@ -50,7 +50,7 @@ def ticks_of(records: list[Delivered], subscription: str) -> list[int]:
     ]
 
 
-def judged(directory: Path, tail_us: int = 10**12) -> list[Subscription]:
+def judged(directory: Path, tail_us: int = 10**12) -> list[AuditedSubscription]:
     facts = [fact for path in segments_of(directory) for fact in facts_of(path.read_bytes())]
     controls = [
         msgspec.msgpack.decode(fact.control, type=Control)
@@ -60,7 +60,7 @@ def judged(directory: Path, tail_us: int = 10**12) -> list[Subscription]:
     return subscriptions_of(controls, tail_us)
 
 
-@story
+@async_test
 async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients(
     tmp_path: Path,
 ) -> None:
@@ -79,33 +79,39 @@ async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients
         await publisher.publish({"n": 100})
         got.append(await events.get())
     entries = [*read(tmp_path)]
-    published = of(Published, entries, "broker")
+    published = of(AuditPublished, entries, "broker")
     assert [a["n"] for each in published for a in each.attributes or ()] == [*range(10), 50, 100]
     assert {each.publisher for each in published} == {"p"}
     ticks = [tick for each in published for tick in each.ticks]
     assert [tick for each in of(Confirmed, entries, "client") for tick in each.ticks] == ticks
     assert of(Stored, entries, "broker")[-1].tick == ticks[-1]
-    cells = {entry.header.cell for entry in entries if isinstance(entry.record, Published)}
+    cells = {entry.header.cell for entry in entries if isinstance(entry.record, AuditPublished)}
     assert cells == {"c1"}
     for side in ("broker", "client"):
-        assert ticks_of(of(Delivered, entries, side), "tape") == [event.tick for event in got]
-        (opened,) = of(Opened, entries, side)
+        assert ticks_of(of(AuditDelivered, entries, side), "tape") == [event.tick for event in got]
+        (opened,) = of(AuditOpened, entries, side)
         assert (opened.filter, opened.durable, opened.broker) == ("n >= 5", True, "b2")
-        assert [each.filter for each in of(Switched, entries, side)] == ["n >= 5", "n >= 100"]
-        assert dict(of(Switched, entries, side)[-1].position)[got[0].run.pubend] == switch["quotes"]
-        assert of(Ended, entries, side)
+        assert [each.filter for each in of(AuditFilterChanged, entries, side)] == [
+            "n >= 5",
+            "n >= 100",
+        ]
+        assert (
+            dict(of(AuditFilterChanged, entries, side)[-1].position)[got[0].run.pubend]
+            == switch["quotes"]
+        )
+        assert of(AuditEnded, entries, side)
     assert of(Acked, entries, "client")[-1].position[-1][1] == got[-1].tick
     assert of(Acked, entries, "broker")
     assert [each.sequence for each in got] == [
         sequence
-        for each in of(Delivered, entries, "client")
+        for each in of(AuditDelivered, entries, "client")
         for _, _, sequences in each.runs
         for sequence in sequences
     ]
     assert sum(isinstance(entry.record, Closing) for entry in entries) == 3
 
 
-@story
+@async_test
 async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
     tmp_path: Path,
 ) -> None:
@@ -115,15 +121,15 @@ async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
     ):
         parts = []
         for partition in range(2):
-            stager = session.stager("quotes", writer="w", batch=1, partition=partition)
-            async with stager:
-                await stager.add({"n": n, "partition": partition} for n in range(1_500))
-                parts.append(await stager.finish())
-        await session.stager("quotes", writer="w", batch=1).open()  # and never committed
-        assert of(Published, [*read(tmp_path)], "broker") == []
+            writer = session.staged_writer("quotes", writer="w", batch=1, partition=partition)
+            async with writer:
+                await writer.add({"n": n, "partition": partition} for n in range(1_500))
+                parts.append(await writer.finish())
+        await session.staged_writer("quotes", writer="w", batch=1).open()  # and never committed
+        assert of(AuditPublished, [*read(tmp_path)], "broker") == []
         await session.commit_staged(parts)
         logged = [each async for each in session.read("quotes")]
-    published = of(Published, [*read(tmp_path)], "broker")
+    published = of(AuditPublished, [*read(tmp_path)], "broker")
     assert {(each.pubend.name, each.publisher) for each in published} == {("quotes", "w")}
     assert [tick for each in published for tick in each.ticks] == [each.tick for each in logged]
     attributes = [a for each in published for a in each.attributes or ()]
@@ -133,7 +139,7 @@ async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
     assert of(Stored, [*read(tmp_path)], "broker")[-1].tick == logged[-1].tick
 
 
-@story
+@async_test
 async def test_publications_are_of_the_principal_that_opened_the_publisher_or_commits(
     tmp_path: Path,
 ) -> None:
@@ -147,30 +153,30 @@ async def test_publications_are_of_the_principal_that_opened_the_publisher_or_co
         async with connect("feed") as feed, connect("heir") as heir, connect("mole") as mole:
             async with feed.publisher("quotes", name="tape") as publisher:
                 await publisher.publish({"n": 1})
-                commit = CommitStaged(0, PubendId("quotes"), "tape", 1, ((0, "a", 1),))
+                commit = CommitBatch(0, PubendId("quotes"), "tape", 1, ((0, "a", 1),))
                 with pytest.raises(gapless.errors.RefusedError):
                     await mole.request(commit)
                 await publisher.publish({"n": 2})
                 async with heir.publisher("quotes", name="tape") as successor:
                     await successor.publish({"n": 3})
-            async with mole.stager("quotes", writer="loader", batch=1) as stager:
-                await stager.add([{"n": 4}])
-                part = await stager.finish()
+            async with mole.staged_writer("quotes", writer="loader", batch=1) as writer:
+                await writer.add([{"n": 4}])
+                part = await writer.finish()
             await heir.commit_staged([part])
         async with connect("mole") as again, again.publisher("quotes", name="other") as publisher:
             await publisher.publish({"n": 5})
         async with connect("feed") as feed:
-            assert [event.attributes["n"] async for event in feed.read("quotes", wanted="n < 3")]
+            assert [event.attributes["n"] async for event in feed.read("quotes", filter="n < 3")]
     written = [
         ((each.attributes or [])[0]["n"], each.principal)
-        for each in of(Published, [*read(logs)], "broker")
+        for each in of(AuditPublished, [*read(logs)], "broker")
     ]
     assert written == [(1, "feed"), (2, "feed"), (3, "heir"), (4, "heir"), (5, "mole")]
-    (out,) = of(ReadOut, [*read(logs)], "broker")
+    (out,) = of(LogReadSent, [*read(logs)], "broker")
     assert (out.principal, out.filter, out.low <= written[0][0]) == ("feed", "n < 3", True)
 
 
-@story
+@async_test
 async def test_a_timeline_has_filters_from_start_to_end(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
@@ -190,7 +196,7 @@ async def test_a_timeline_has_filters_from_start_to_end(tmp_path: Path) -> None:
     assert found.intervals[0].low < first["quotes"]
 
 
-@story
+@async_test
 async def test_after_a_seek_what_is_skipped_is_not_owed_and_what_comes_again_is_no_duplicate(
     tmp_path: Path,
 ) -> None:
@@ -200,18 +206,18 @@ async def test_after_a_seek_what_is_skipped_is_not_owed_and_what_comes_again_is_
         session.publisher("quotes") as publisher,
         session.subscribe("", start="earliest") as events,
     ):
-        places = [await publisher.publish({"n": n}) for n in range(3)]
+        ticks = [await publisher.publish({"n": n}) for n in range(3)]
         for _ in range(3):
             await events.get()
-        await events.seek(places[0])
+        await events.seek(ticks[0])
         assert [(await events.get()).attributes["n"] for _ in range(2)] == [1, 2]
     (found,) = judged(tmp_path)
-    assert [stay.rank for stay in found.stays] == [0, 1]
-    assert found.stays[1].fresh_up_to == -1
+    assert [audited.rank for audited in found.client_sessions] == [0, 1]
+    assert found.client_sessions[1].fresh_up_to == -1
     assert all(each.settled for each in found.intervals)
 
 
-@story
+@async_test
 async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
@@ -225,7 +231,7 @@ async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path)
         await publisher.publish({"n": 20})
         got = [await events.get() for _ in range(21)]
     entries = [*read(tmp_path)]
-    ticks = [tick for each in of(Published, entries, "broker") for tick in each.ticks]
+    ticks = [tick for each in of(AuditPublished, entries, "broker") for tick in each.ticks]
     assert {event.tick for event in got} <= set(ticks)
     runs = {entry.header.run for entry in entries if entry.header.side == "broker"}
     assert len(runs) == 2
@@ -233,7 +239,7 @@ async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path)
     assert [each.settled for each in found.intervals] == [True]
 
 
-@story
+@async_test
 async def test_without_clients_logs_those_of_brokers_count(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
@@ -248,7 +254,7 @@ async def test_without_clients_logs_those_of_brokers_count(tmp_path: Path) -> No
     assert found.intervals[-1].high == position["quotes"]
 
 
-@story
+@async_test
 async def test_best_effort_is_not_in_a_log_that_speaks_of_promises(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
@@ -259,8 +265,8 @@ async def test_best_effort_is_not_in_a_log_that_speaks_of_promises(tmp_path: Pat
         await publisher.publish({"n": 1})
         await events.get()
     entries = [*read(tmp_path)]
-    assert not of(Published, entries, "broker")
-    assert not of(Delivered, entries, "client")
+    assert not of(AuditPublished, entries, "broker")
+    assert not of(AuditDelivered, entries, "client")
 
 
 def test_a_broker_is_told_in_its_file(tmp_path: Path) -> None:
@@ -285,10 +291,10 @@ def test_all_brokers_of_an_overlay_are_told_the_same_directory(tmp_path: Path) -
     supervisor._take_directory()
     for broker in supervisor.brokers:
         assert load_config(broker.config_path).settings.audit == options
-    supervisor._let_directory_go()
+    supervisor._release_directory()
 
 
-@story
+@async_test
 async def test_a_broker_that_cannot_write_its_log_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(gapless.errors.UsageError, match="cannot be written"):

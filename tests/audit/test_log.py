@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gapless.audit import AuditOptions, AuditWriter, read
-from gapless.audit.records import Closing, Confirmed, Header, Opened, Record
+from gapless.audit.records import AuditOpened, AuditRecord, Closing, Confirmed, Header
 from gapless.audit.segments import MAGIC, encode_frame, segments_of
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
@@ -22,7 +22,7 @@ def confirmed(number: int) -> Confirmed:
     return Confirmed(QUOTES, "feed", number, [1_000 + number])
 
 
-def records_in(directory: Path) -> list[Record]:
+def records_in(directory: Path) -> list[AuditRecord]:
     return [entry.record for entry in read(directory)]
 
 
@@ -136,17 +136,17 @@ def test_a_segment_ends_by_time(tmp_path: Path) -> None:
     writer = writer_at(tmp_path, segment_s=1)
     writer.add(confirmed(1))
     writer.flush()
-    writer._began -= 2
+    writer._started_at -= 2
     writer._rotate_old()
     assert sorted(path.suffix for path in segments_of(tmp_path)) == [".audit", ".open"]
-    writer._began -= 2
+    writer._started_at -= 2
     writer._rotate_old()
     assert len(segments_of(tmp_path)) == 2, "a segment without news goes on"
     writer.close()
 
 
 def test_every_segment_begins_with_what_is_open(tmp_path: Path) -> None:
-    opened = Opened("tape", "1", "b1", "TRUE", False, False, [(QUOTES, 7)], restated=True)
+    opened = AuditOpened("tape", "1", "b1", "TRUE", False, False, [(QUOTES, 7)], restated=True)
     options = AuditOptions(directory=str(tmp_path), segment_bytes=4_096, bytes_max=16_384)
     writer = AuditWriter(options, "client", "tape", restate=lambda: [opened])
     for number in range(300):
@@ -157,7 +157,7 @@ def test_every_segment_begins_with_what_is_open(tmp_path: Path) -> None:
         assert next(iter(read_one(path))) == opened
 
 
-def read_one(path: Path) -> list[Record]:
+def read_one(path: Path) -> list[AuditRecord]:
     from gapless.audit import read_segment
 
     return [entry.record for entry in read_segment(path.read_bytes())]

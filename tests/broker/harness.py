@@ -9,46 +9,46 @@ from typing import Any
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Dismiss, Effect
+from gapless.core.machine import DisconnectClient, Effect
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
     Order,
     Refused,
-    Started,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionStarted,
     Unsubscribe,
 )
-from gapless.messages.records import HoldRecord, SubscriptionRecord
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
-from gapless.subscribers.subscription import Subscription
+from gapless.messages.records import LogHoldRecord, SubscriptionRecord
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.subscription import HostedSubscription
 from tests.scenarios.brokers import Client, Node, World
 
 P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")
 
 
-class Desk(World):
+class BrokerHarness(World):
     """Whole brokers, and what their clients can see."""
 
     def __init__(
         self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
     ) -> None:
-        self.dismissed: dict[str, str] = {}
+        self.disconnected: dict[str, str] = {}
         """By client, why its connection was ended."""
         super().__init__(*chains, cells=cells, **parameters)
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
-        if isinstance(effect, Dismiss):
-            self.dismissed[effect.client] = effect.reason
+        if isinstance(effect, DisconnectClient):
+            self.disconnected[effect.client] = effect.reason
         super()._carry_out(node, broker, effect)
 
     def stop_disk(self, name: BrokerId) -> None:
         """Let writes stay unsynced."""
         self.nodes[name].disk.stopped = True
 
-    def go_on_writing(self, name: BrokerId) -> None:
+    def resume_disk(self, name: BrokerId) -> None:
         """Let a stopped disk sync what waits, and what comes."""
         node = self.nodes[name]
         node.disk.stopped = False
@@ -59,13 +59,13 @@ class Desk(World):
         """Return a client that has only connected."""
         return Client(self, broker, name)
 
-    def subscription(self, broker: BrokerId, name: str) -> Subscription:
+    def subscription(self, broker: BrokerId, name: str) -> HostedSubscription:
         """Return a subscription of a host."""
         return self[broker].host.subscriptions[name]
 
-    def strand(self, broker: BrokerId, name: str, pubend: PubendId = P) -> Strand:
+    def cursor(self, broker: BrokerId, name: str, pubend: PubendId = P) -> Cursor:
         """Return a strand of a subscription."""
-        return self.subscription(broker, name).strands[pubend]
+        return self.subscription(broker, name).cursors[pubend]
 
     def record(self, broker: BrokerId, name: str) -> SubscriptionRecord | None:
         """Return a durable subscription as it is on disk."""
@@ -73,13 +73,13 @@ class Desk(World):
         assert found is None or isinstance(found, SubscriptionRecord)
         return found
 
-    def holds(self, broker: BrokerId) -> list[HoldRecord]:
+    def log_holds(self, broker: BrokerId) -> list[LogHoldRecord]:
         """Return the holds on the disk of a pubend's broker."""
         records = self.nodes[broker].disk.records.values()
-        return [each for each in records if isinstance(each, HoldRecord)]
+        return [each for each in records if isinstance(each, LogHoldRecord)]
 
 
-class Asker(Client):
+class Requester(Client):
     """A client that subscribes with all options and keeps what it was told of each call."""
 
     def subscribe(
@@ -88,7 +88,7 @@ class Asker(Client):
         name: str | None = None,
         *,
         durable: bool = False,
-        begin: Begin | None = None,
+        start: StartPoint | None = None,
         order: Order = Order.PUBLISHER,
         credit: int = 1_000,
         expiry_s: int = 604_800,
@@ -100,7 +100,7 @@ class Asker(Client):
             name or self.name,
             wanted,
             durable,
-            begin or Begin(),
+            start or StartPoint(),
             order,
             credit,
             expiry_s,
@@ -126,9 +126,9 @@ def position(answer: Any) -> dict[PubendId, Tick]:
 
 def started(client: Client) -> dict[PubendId, Tick]:
     """Return the pubends that a client was told of after its call was answered."""
-    return {each.pubend: each.after for each in client.of_kind(Started)}
+    return {each.pubend: each.after for each in client.of_kind(SubscriptionStarted)}
 
 
-def state_of(strand: Strand) -> State:
+def state_of(cursor: Cursor) -> CursorPhase:
     """Return the state of a strand as it is now."""
-    return strand.state
+    return cursor.phase

@@ -15,57 +15,64 @@ from typing import Any, Final, get_args
 import msgspec
 
 from gapless.core.errors import ProtocolError
-from gapless.core.ids import BrokerId, Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import (
     Announce,
     Heartbeat,
     Hello,
-    NameAnswer,
-    NameAsk,
-    NameVerdict,
+    NameQuery,
+    NameReply,
+    NameStatus,
     Partition,
     PartitionInfo,
+    PeerSessionId,
     PubendProperties,
     RelayBroken,
     Relayed,
     RelayFull,
     RelayProbe,
     Retire,
-    SessionId,
     TableState,
 )
-from gapless.messages.propagation import TableDelta, TableFull, TableId, TableStop, TableWant
-from gapless.messages.pubend_requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest, TableStop
+from gapless.messages.pubend_requests import (
+    LeavePubend,
+    LogHoldId,
+    Read,
+    ReadReply,
+    ReleaseLogHold,
+    RequestDone,
+)
 from gapless.messages.streams import (
     AckExpected,
-    Advance,
+    AckReport,
+    AdvanceRequest,
     Attach,
     Attached,
     AttachKind,
+    DefineMemberSet,
     Detach,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
+    ForgetMemberSet,
+    KnowledgeRange,
     Member,
     Nack,
-    Piece,
     Publication,
     ReadForm,
-    Regime,
-    RegimeWant,
     Released,
-    Report,
-    SetDefine,
-    SetForget,
-    Silence,
-    Unfed,
-    UnfedReason,
+    StreamData,
+    StreamEpoch,
+    StreamEpochRequest,
+    StreamSilence,
     Unreadable,
 )
 from gapless.overlay.session import PROTOCOL
 from gapless.wire.codec import LINK_PACKETS, Message
 from gapless.wire.frames import HEADER_BYTES
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import shb
 
 KINDS: Final = tuple(Relayed if kind.__name__ == "_Carried" else kind for kind in get_args(Message))
@@ -80,34 +87,36 @@ _fresh = itertools.count(1_000)
 class Facts:
     """What a peer and the broker that it writes to may both know."""
 
-    def __init__(self, world: Desk, me: BrokerId, peer: BrokerId, seen: Tick) -> None:
+    def __init__(self, world: BrokerHarness, me: BrokerId, peer: BrokerId, seen: Tick) -> None:
         self.world = world
         self.me = me
         self.peer = peer
         (self.other,) = {"p", "n", "c"} - {me, peer}
         self.clock = world[me].context.clock
-        self.life = world[peer].context.identity.life
-        self.own_life = world[me].context.identity.life
+        self.incarnation = world[peer].context.identity.incarnation
+        self.own_incarnation = world[me].context.identity.incarnation
         pubend = world.pubend("p", P)
         self.seen = seen
         """The tick of the event e1."""
         self.top = pubend.top
-        self.regime = pubend.regime_of(self.top)
-        self.vector = pubend.vector(self.regime)
+        self.stream_epoch = pubend.stream_epoch_of(self.top)
+        self.vector = pubend.vector(self.stream_epoch)
         event = Publication(seen, "ann", 1, {"kind": 1}, b"e1")
-        self.known = Piece(seen, seen, pubend.regime_of(seen), 0, (event,))
-        self.silent = Piece(seen + 1, seen + 1, pubend.regime_of(seen + 1), 0)
-        self.member = Member(shb(peer), Join(self.life, 1), True, VirtualTime(self.life, 1))
-        self.hold = HoldId(shb(peer), f"x/{next(_fresh)}")
-        self.table = TableId(peer, self.life, me)
-        self.version = world[peer].tables.holdings.out[me].sender.table.version
+        self.known = KnowledgeRange(seen, seen, pubend.stream_epoch_of(seen), 0, (event,))
+        self.silent = KnowledgeRange(seen + 1, seen + 1, pubend.stream_epoch_of(seen + 1), 0)
+        self.member = Member(
+            shb(peer), MembershipId(self.incarnation, 1), True, VirtualTime(self.incarnation, 1)
+        )
+        self.log_hold = LogHoldId(shb(peer), f"x/{next(_fresh)}")
+        self.table = TableId(peer, self.incarnation, me)
+        self.version = world[peer].tables.table_store.out[me].sender.table.version
         """Of that table of the peer."""
 
-    def missed(self, low: Tick) -> Piece:
+    def missed(self, low: Tick) -> KnowledgeRange:
         """Return what the log has from a tick on, up to the last event."""
         row = self.world.nodes["p"].disk.logs[P][-1]
-        regime = self.world.pubend("p", P).regime_of(row.last)
-        return Piece(low, row.last, regime, 0, row.publications)
+        stream_epoch = self.world.pubend("p", P).stream_epoch_of(row.last)
+        return KnowledgeRange(low, row.last, stream_epoch, 0, row.publications)
 
 
 def plausible(facts: Facts, kind: type) -> list[Any]:
@@ -120,9 +129,9 @@ def nth(facts: Facts, kind: type, number: int) -> Any:
     return plausible(facts, kind)[number]
 
 
-def hello(facts: Facts, heard: SessionId | None = None) -> Hello:
+def hello(facts: Facts, heard: PeerSessionId | None = None) -> Hello:
     """Return how a peer opens a session."""
-    own = SessionId(facts.life, next(_fresh))
+    own = PeerSessionId(facts.incarnation, next(_fresh))
     return Hello(facts.peer, facts.peer, own, heard, PROTOCOL, 0)
 
 
@@ -137,22 +146,22 @@ def absurd(make: Callable[[], Any]) -> Iterator[Any]:
 
     It is made anew each time, so that what is new in it is.
     """
-    places = [*_places(msgspec.to_builtins(make(), builtin_types=(bytes,)))]
+    paths = [*_paths(msgspec.to_builtins(make(), builtin_types=(bytes,)))]
     for turn in range(max(len(_INTEGERS), len(_TEXTS))):
-        for place, value in places:
+        for path, value in paths:
             others = _others(value)
             if turn < len(others):
                 plain = msgspec.to_builtins(make(), builtin_types=(bytes,))
-                yield from _through_the_codec(_replaced(plain, place, others[turn]))
+                yield from _through_the_codec(_replaced(plain, path, others[turn]))
 
 
-def _places(plain: Any, place: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _paths(plain: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Yield all places of a message, but for its tag."""
-    if place not in {(), (0,)}:
-        yield place, plain
+    if path not in {(), (0,)}:
+        yield path, plain
     if isinstance(plain, list | tuple):
         for number, each in enumerate(plain):
-            yield from _places(each, (*place, number))
+            yield from _paths(each, (*path, number))
 
 
 def _others(value: Any) -> tuple[Any, ...]:
@@ -167,11 +176,11 @@ def _others(value: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _replaced(plain: Any, place: tuple[int, ...], value: Any) -> Any:
-    if not place:
+def _replaced(plain: Any, path: tuple[int, ...], value: Any) -> Any:
+    if not path:
         return value
     changed = [*plain]
-    changed[place[0]] = _replaced(plain[place[0]], place[1:], value)
+    changed[path[0]] = _replaced(plain[path[0]], path[1:], value)
     return changed
 
 
@@ -208,17 +217,17 @@ def _heartbeat(facts: Facts) -> Iterator[Any]:
 @_makes(Announce)
 def _announce(facts: Facts) -> Iterator[Any]:
     peer = facts.peer
-    news = PubendId(f"Z{next(_fresh)}")
-    yield Announce(news, 1, PubendProperties(peer, peer, "kind = 1"), (peer,))
-    way = ("p",) if peer == "p" else (peer, "p")
-    yield Announce(P, 1, PubendProperties("p", "p", "TRUE"), way)
+    pubend = PubendId(f"Z{next(_fresh)}")
+    yield Announce(pubend, 1, PubendProperties(peer, peer, "kind = 1"), (peer,))
+    path = ("p",) if peer == "p" else (peer, "p")
+    yield Announce(P, 1, PubendProperties("p", "p", "TRUE"), path)
 
 
 @_makes(PartitionInfo)
 def _partition(facts: Facts) -> Iterator[Any]:
     partition = Partition(facts.peer, next(_fresh), ("z",))
-    yield PartitionInfo(partition, facts.life, True, 2)
-    yield PartitionInfo(partition, facts.life, False, 2, 1)
+    yield PartitionInfo(partition, facts.incarnation, True, 2)
+    yield PartitionInfo(partition, facts.incarnation, False, 2, 1)
 
 
 @_makes(Retire)
@@ -226,35 +235,37 @@ def _retire(_facts: Facts) -> Iterator[Any]:
     yield Retire(f"z{next(_fresh)}", "z", 1)
 
 
-@_makes(NameAsk)
-def _name_ask(facts: Facts) -> Iterator[Any]:
-    yield NameAsk(f"Q{next(_fresh)}", facts.peer, facts.life, next(_fresh))
-    yield NameAsk("P", facts.peer, facts.life, next(_fresh))
+@_makes(NameQuery)
+def _name_query(facts: Facts) -> Iterator[Any]:
+    yield NameQuery(f"Q{next(_fresh)}", facts.peer, facts.incarnation, next(_fresh))
+    yield NameQuery("P", facts.peer, facts.incarnation, next(_fresh))
 
 
-@_makes(NameAnswer)
-def _name_answer(facts: Facts) -> Iterator[Any]:
-    for asked in facts.world.sent_over(NameAsk, facts.me, facts.peer)[-1:]:
-        yield NameAnswer(asked.key, NameVerdict.UNKNOWN)
-    yield NameAnswer((facts.me, facts.own_life, next(_fresh)), NameVerdict.FREE)
-    yield NameAnswer((facts.other, facts.life, 1), NameVerdict.TAKEN, "p")
+@_makes(NameReply)
+def _name_reply(facts: Facts) -> Iterator[Any]:
+    for query in facts.world.sent_over(NameQuery, facts.me, facts.peer)[-1:]:
+        yield NameReply(query.key, NameStatus.UNKNOWN)
+    yield NameReply((facts.me, facts.own_incarnation, next(_fresh)), NameStatus.FREE)
+    yield NameReply((facts.other, facts.incarnation, 1), NameStatus.TAKEN, "p")
 
 
 @_makes(RelayProbe)
 def _relay_probe(facts: Facts) -> Iterator[Any]:
-    number = SessionId(facts.life, next(_fresh))
+    number = PeerSessionId(facts.incarnation, next(_fresh))
     yield RelayProbe(facts.other, number, (facts.peer,))
     yield RelayProbe(facts.me, number, (facts.other, facts.peer))
 
 
 @_makes(Relayed)
 def _relayed(facts: Facts) -> Iterator[Any]:
-    way = (facts.other, facts.peer, facts.me)
-    greeting = Hello(facts.other, facts.other, SessionId(facts.life, 1), None, PROTOCOL, 0)
-    yield Relayed((facts.peer, facts.me, facts.other), 1, greeting)
-    yield Relayed(way, 2, greeting)
-    yield Relayed(way, 2, RelayFull(way[::-1]))
-    yield Relayed(way, 2, RelayBroken(way[::-1]))
+    route = (facts.other, facts.peer, facts.me)
+    hello_packet = Hello(
+        facts.other, facts.other, PeerSessionId(facts.incarnation, 1), None, PROTOCOL, 0
+    )
+    yield Relayed((facts.peer, facts.me, facts.other), 1, hello_packet)
+    yield Relayed(route, 2, hello_packet)
+    yield Relayed(route, 2, RelayFull(route[::-1]))
+    yield Relayed(route, 2, RelayBroken(route[::-1]))
 
 
 @_makes(Superseded)
@@ -262,24 +273,24 @@ def _superseded(facts: Facts) -> Iterator[Any]:
     yield Superseded(f"birth {next(_fresh)}", 1, facts.peer)
 
 
-@_makes(TableWant, TableStop)
-def _table_want(facts: Facts) -> Iterator[Any]:
-    yield TableWant(facts.peer)
-    yield TableWant(facts.peer, TableId(facts.me, facts.own_life, facts.peer), 1)
+@_makes(TableRequest, TableStop)
+def _table_request(facts: Facts) -> Iterator[Any]:
+    yield TableRequest(facts.peer)
+    yield TableRequest(facts.peer, TableId(facts.me, facts.own_incarnation, facts.peer), 1)
     yield TableStop(facts.peer)
-    yield TableWant(facts.peer)
+    yield TableRequest(facts.peer)
 
 
 @_makes(TableFull)
 def _table_full(facts: Facts) -> Iterator[Any]:
-    entry = (shb(facts.peer), Entry(VirtualTime(facts.life, 1)))
+    entry = (shb(facts.peer), VectorEntry(VirtualTime(facts.incarnation, 1)))
     yield TableFull(facts.table, 1, 0, 1, ("kind = 1",), (entry,), ((P, 1),), (), 0)
     yield TableFull(facts.table, next(_fresh), 0, 2, ("kind = 1",), (entry,), (), (), 0)
 
 
 @_makes(TableDelta)
 def _table_delta(facts: Facts) -> Iterator[Any]:
-    entry = (shb(facts.peer), Entry(VirtualTime(facts.life, 2)))
+    entry = (shb(facts.peer), VectorEntry(VirtualTime(facts.incarnation, 2)))
     late = ((P, (shb(facts.peer),)),)
     yield TableDelta(
         facts.table, 1, 2, ("kind = 5",), ("x = 1",), (entry,), (), ((P, 1),), (), late, 0
@@ -293,7 +304,7 @@ def _attach(facts: Facts) -> Iterator[Any]:
     for number in NUMBERS:
         yield Attach(P, number, AttachKind.CELL, facts.peer)
         yield Attach(P, number, AttachKind.LEAF, str(shb(facts.peer)))
-        yield Attach(P, number, AttachKind.HOME, facts.peer, True, ((facts.peer, 2),))
+        yield Attach(P, number, AttachKind.PHB_CELL, facts.peer, True, ((facts.peer, 2),))
 
 
 @_makes(Attached)
@@ -301,10 +312,10 @@ def _attached(facts: Facts) -> Iterator[Any]:
     yield from (Attached(P, number, facts.top) for number in NUMBERS)
 
 
-@_makes(Unfed)
+@_makes(FeedUnavailable)
 def _unfed(facts: Facts) -> Iterator[Any]:
     del facts
-    yield from (Unfed(P, number, UnfedReason.NO_FEED) for number in NUMBERS)
+    yield from (FeedUnavailable(P, number, FeedUnavailableReason.NO_FEED) for number in NUMBERS)
 
 
 @_makes(Detach)
@@ -313,27 +324,27 @@ def _detach(facts: Facts) -> Iterator[Any]:
     yield from (Detach(P, number) for number in NUMBERS)
 
 
-@_makes(Frame)
+@_makes(StreamData)
 def _frame(facts: Facts) -> Iterator[Any]:
     for number in NUMBERS:
-        yield Frame(P, number, facts.known)
-        yield Frame(P, number, facts.known, first=False)
+        yield StreamData(P, number, facts.known)
+        yield StreamData(P, number, facts.known, first=False)
 
 
-@_makes(Silence)
+@_makes(StreamSilence)
 def _silence(facts: Facts) -> Iterator[Any]:
-    yield from (Silence(((P, number, facts.silent, True),)) for number in NUMBERS)
+    yield from (StreamSilence(((P, number, facts.silent, True),)) for number in NUMBERS)
 
 
-@_makes(Regime, RegimeWant)
-def _regime(facts: Facts) -> Iterator[Any]:
+@_makes(StreamEpoch, StreamEpochRequest)
+def _stream_epoch(facts: Facts) -> Iterator[Any]:
     if facts.vector is not None:
-        yield Regime(P, facts.regime, facts.vector.start, 1, None, facts.vector.entries)
-    entry = (shb(facts.peer), Entry(VirtualTime(facts.life, 3)))
+        yield StreamEpoch(P, facts.stream_epoch, facts.vector.start, 1, None, facts.vector.entries)
+    entry = (shb(facts.peer), VectorEntry(VirtualTime(facts.incarnation, 3)))
     unheard = 1_000_000 + next(_fresh)  # that many never open
-    yield Regime(P, unheard, facts.top, 1, facts.regime, (entry,), (shb(facts.me),))
-    yield RegimeWant(P, facts.regime)
-    yield RegimeWant(P, unheard + 1)
+    yield StreamEpoch(P, unheard, facts.top, 1, facts.stream_epoch, (entry,), (shb(facts.me),))
+    yield StreamEpochRequest(P, facts.stream_epoch)
+    yield StreamEpochRequest(P, unheard + 1)
 
 
 @_makes(Nack)
@@ -347,19 +358,19 @@ def _released(facts: Facts) -> Iterator[Any]:
     yield Unreadable(P, facts.seen, facts.seen + 3, "a row is damaged")
 
 
-@_makes(SetDefine, SetForget, Report)
+@_makes(DefineMemberSet, ForgetMemberSet, AckReport)
 def _report(facts: Facts) -> Iterator[Any]:
-    yield SetDefine(1, (facts.member,))
-    yield Report(1, ((P, 0),))
-    yield SetForget(1)
-    yield Report(1, ((P, 0),))
+    yield DefineMemberSet(1, (facts.member,))
+    yield AckReport(1, ((P, 0),))
+    yield ForgetMemberSet(1)
+    yield AckReport(1, ((P, 0),))
 
 
-@_makes(AckExpected, Advance)
+@_makes(AckExpected, AdvanceRequest)
 def _ack_expected(facts: Facts) -> Iterator[Any]:
     yield AckExpected(P, facts.seen)
     yield AckExpected(P, facts.seen - 1, pressure=True)
-    yield Advance(P, facts.top + 1)
+    yield AdvanceRequest(P, facts.top + 1)
 
 
 @_makes(Read)
@@ -367,7 +378,7 @@ def _read(facts: Facts) -> Iterator[Any]:
     low, high, peer = facts.seen - 1, facts.seen + 1, facts.peer
     for form in ReadForm:
         yield Read(P, next(_fresh), peer, (peer,), "kind = 1", low, high, None, 1_000, form=form)
-    options = (facts.hold, 1_000, low, facts.member)
+    options = (facts.log_hold, 1_000, low, facts.member)
     yield Read(P, next(_fresh), peer, (peer,), "kind = 1", low, high, *options)
 
 
@@ -384,15 +395,15 @@ def _read_reply(facts: Facts) -> Iterator[Any]:
     number = next(_fresh)
     yield ReadReply(P, number, here, (facts.known,), facts.seen, facts.top, 0, 0)
     yield ReadReply(P, number, (facts.other, *here), (facts.known,), facts.seen, facts.top, 0, 0)
-    known = ((VirtualTime(facts.life, 1), facts.seen),)
+    known = ((VirtualTime(facts.incarnation, 1), facts.seen),)
     others = ((shb(facts.peer), known),)
     yield ReadReply(P, number, here, (), 1, 1, 0, 0, "", known, facts.seen, (b"\x90",), others)
 
 
-@_makes(ReleaseHold, Leave, Done)
+@_makes(ReleaseLogHold, LeavePubend, RequestDone)
 def _request(facts: Facts) -> Iterator[Any]:
-    peer, gone = facts.peer, ShbId(f"z{next(_fresh)}", "z")
-    yield ReleaseHold(P, next(_fresh), peer, (peer,), facts.hold)
-    yield Leave(P, next(_fresh), peer, (peer,), gone, Join(1, 1))
-    yield Done(P, next(_fresh), (facts.me,))
-    yield Done(P, next(_fresh), (facts.other, facts.me))
+    peer, released = facts.peer, ShbId(f"z{next(_fresh)}", "z")
+    yield ReleaseLogHold(P, next(_fresh), peer, (peer,), facts.log_hold)
+    yield LeavePubend(P, next(_fresh), peer, (peer,), released, MembershipId(1, 1))
+    yield RequestDone(P, next(_fresh), (facts.me,))
+    yield RequestDone(P, next(_fresh), (facts.other, facts.me))

@@ -6,12 +6,12 @@ import pytest
 
 from gapless.broker import Broker
 from gapless.core.errors import UsageError
-from gapless.core.machine import Moment, Write, Written
+from gapless.core.machine import StepTime, Write, Written
 from gapless.core.parameters import Parameters
-from gapless.messages.records import HomeRecord, NeighbourhoodRecord, Record, Store
+from gapless.messages.records import ConfigurationRecord, NeighbourhoodRecord, PutRecord, Record
 from gapless.overlay.neighbourhood import Topology
 
-MOMENT = Moment(10, 1_000_000)
+STEP_TIME = StepTime(10, 1_000_000)
 LINE = Topology.of({"a": ["a1"], "b": ["b1"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
 
 
@@ -26,20 +26,20 @@ def start(
 ) -> list[Record]:
     """Begin a life from records; return them with those that it wrote first."""
     parameters = Parameters(delta=delta)
-    around = topology.neighbourhood(cell, parameters.reach, version)
-    made = Broker(broker, cell, parameters, around, records, MOMENT)
-    (write,) = made.step(None, MOMENT)
+    neighbourhood = topology.neighbourhood(cell, parameters.neighbourhood_radius, version)
+    made = Broker(broker, cell, parameters, neighbourhood, records, STEP_TIME)
+    (write,) = made.step(None, STEP_TIME)
     assert isinstance(write, Write)
-    made.step(Written(write.ticket), MOMENT)
+    made.step(Written(write.write_id), STEP_TIME)
     stored = {each.key: each for each in records}
     for change in write.changes:
-        assert isinstance(change, Store)
+        assert isinstance(change, PutRecord)
         stored[change.record.key] = change.record
     return [*stored.values()]
 
 
-def homes(records: list[Record]) -> list[HomeRecord]:
-    return [each for each in records if isinstance(each, HomeRecord)]
+def configurations(records: list[Record]) -> list[ConfigurationRecord]:
+    return [each for each in records if isinstance(each, ConfigurationRecord)]
 
 
 def refusal(records: list[Record], topology: Topology = LINE, **options: str | int) -> str:
@@ -48,17 +48,17 @@ def refusal(records: list[Record], topology: Topology = LINE, **options: str | i
     return str(caught.value)
 
 
-def test_the_first_life_writes_down_where_it_is_and_later_ones_find_it_there() -> None:
+def test_the_first_incarnation_writes_down_where_it_is_and_later_ones_find_it_there() -> None:
     records = start([])
-    (home,) = homes(records)
+    (home,) = configurations(records)
     assert (home.broker, home.cell, home.delta) == ("b1", "b", 1)
     assert [cell.name for cell in home.cells] == ["b", "a", "c"]
-    assert homes(start(records)) == [home]
+    assert configurations(start(records)) == [home]
 
 
 def test_data_from_before_this_was_written_down_is_taken_as_it_is() -> None:
-    old: list[Record] = [each for each in start([]) if not isinstance(each, HomeRecord)]
-    assert len(homes(start(old))) == 1
+    old: list[Record] = [each for each in start([]) if not isinstance(each, ConfigurationRecord)]
+    assert len(configurations(start(old))) == 1
 
 
 @pytest.mark.parametrize(("broker", "cell"), [("a1", "a"), ("b2", "b"), ("b1", "c")])
@@ -95,5 +95,5 @@ def test_a_tree_that_was_reshaped_is_not_compared_with_the_file() -> None:
 def test_a_newer_version_of_the_tree_is_taken_and_written_down() -> None:
     records = start([])
     smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
-    (home,) = homes(start(records, smaller, version=2))
+    (home,) = configurations(start(records, smaller, version=2))
     assert (home.version, len(home.cells)) == (2, 2)

@@ -7,117 +7,119 @@ from collections.abc import Iterable
 import pytest
 
 from gapless.broker import Broker
-from gapless.broker.entry import next_life
-from gapless.core.ids import Join, PubendId, VirtualTime
+from gapless.broker.entry import next_incarnation
+from gapless.core.ids import MembershipId, PubendId, VirtualTime
 from gapless.core.machine import (
-    Asked,
-    ClientFree,
+    ClientDrained,
     ClientFull,
+    ClientRequest,
     ClientUp,
     Effect,
-    Event,
-    LinkFree,
+    LinkDrained,
     LinkFull,
     LinkUp,
-    Moment,
+    MachineEvent,
+    Notify,
     Send,
-    Tell,
+    StepTime,
     Write,
     Written,
 )
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.clients import (
-    HostRetired,
+    BrokerRetired,
     OpenPubend,
     PubendOpened,
     Refused,
-    RetireHost,
+    RetireBroker,
     Unsubscribe,
 )
 from gapless.messages.overlay import Announce, Hello, Packet, PubendProperties, Retire
-from gapless.messages.records import LifeRecord, Record, Store
+from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.streams import (
-    Advance,
+    AckReport,
+    AdvanceRequest,
     Attached,
+    DefineMemberSet,
     Detach,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
+    ForgetMemberSet,
+    KnowledgeRange,
     Member,
     Nack,
-    Piece,
-    Report,
-    SetDefine,
-    SetForget,
-    Silence,
-    Unfed,
-    UnfedReason,
+    StreamData,
+    StreamSilence,
 )
 from gapless.overlay.neighbourhood import Topology
-from tests.broker.harness import Desk, P, reason
+from tests.broker.harness import BrokerHarness, P, reason
 from tests.scenarios.brokers import shb
 
-NOW, CLOCK = us(s=10), us(s=1_000)
-MOMENT = Moment(NOW, CLOCK)
+NOW, CLOCK = microseconds(s=10), microseconds(s=1_000)
+STEP_TIME = StepTime(NOW, CLOCK)
 
 
 def broker(records: Iterable[Record] = ()) -> Broker:
     """Return the broker p of a pair of cells, whose new life is not on disk."""
     topology = Topology.of({"p": ["p"], "n": ["n"]}, [("p", "n")])
-    around = topology.neighbourhood("p", 1)
-    return Broker("p", "p", Parameters(delta=0), around, records, MOMENT)
+    neighbourhood = topology.neighbourhood("p", 1)
+    return Broker("p", "p", Parameters(delta=0), neighbourhood, records, STEP_TIME)
 
 
 def kinds(effects: Iterable[Effect]) -> list[type]:
     return [type(each) for each in effects]
 
 
-def born(*early: Event) -> tuple[Broker, list[Effect]]:
+def started(*early: MachineEvent) -> tuple[Broker, list[Effect]]:
     """Return a broker whose life is on disk, and what it did then."""
     made = broker()
-    (write,) = made.step(None, MOMENT)
+    (write,) = made.step(None, STEP_TIME)
     assert isinstance(write, Write)
     for event in early:
-        assert made.step(event, MOMENT) == []
-    return made, made.step(Written(write.ticket), MOMENT)
+        assert made.step(event, STEP_TIME) == []
+    return made, made.step(Written(write.write_id), STEP_TIME)
 
 
 # --- lives (R1) -----------------------------------------------------------------------------------
 
 
-def test_the_first_thing_a_broker_wants_done_is_to_write_its_new_life() -> None:
-    (write,) = broker().step(None, MOMENT)
+def test_the_first_thing_a_broker_wants_done_is_to_write_its_new_incarnation() -> None:
+    (write,) = broker().step(None, STEP_TIME)
     assert isinstance(write, Write)
-    assert write.changes[0] == Store(LifeRecord(CLOCK))
+    assert write.changes[0] == PutRecord(IncarnationRecord(CLOCK))
 
 
-def test_nothing_is_sent_before_the_new_life_is_on_disk() -> None:
+def test_nothing_is_sent_before_the_new_incarnation_is_on_disk() -> None:
     # R1: a peer that has heard a life which the disk forgets would hear it a second time
-    _, effects = born(LinkUp("n"))
+    _, effects = started(LinkUp("n"))
     (hello,) = [each for each in effects if isinstance(each, Send)]
     assert isinstance(hello.packet, Hello)
-    assert hello.packet.own.life == CLOCK
+    assert hello.packet.own.incarnation == CLOCK
 
 
-def test_what_clients_ask_before_the_new_life_is_on_disk_is_done_after_it_in_order() -> None:
-    _, effects = born(
-        Asked("ann", OpenPubend(1, "#")), ClientUp("bob"), Asked("bob", Unsubscribe(2, "x"))
+def test_what_clients_ask_before_the_new_incarnation_is_on_disk_is_done_after_it_in_order() -> None:
+    _, effects = started(
+        ClientRequest("ann", OpenPubend(1, "#")),
+        ClientUp("bob"),
+        ClientRequest("bob", Unsubscribe(2, "x")),
     )
-    assert [each.client for each in effects if isinstance(each, Tell)] == ["ann"]
+    assert [each.client for each in effects if isinstance(each, Notify)] == ["ann"]
     assert Write in kinds(effects), "the answer to the second waits for the disk"
 
 
-def test_a_life_is_greater_than_the_one_before_also_when_the_clock_was_set_back() -> None:
+def test_an_incarnation_is_greater_than_the_one_before_also_when_the_clock_was_set_back() -> None:
     # A9: else old promises would seem to cover subscriptions that are new
-    assert next_life([], CLOCK) == CLOCK
-    assert next_life([LifeRecord(CLOCK - 5)], CLOCK) == CLOCK
-    assert next_life([LifeRecord(CLOCK)], CLOCK) == CLOCK + 1
-    assert next_life([LifeRecord(CLOCK + 7)], CLOCK) == CLOCK + 8
-    assert next_life([], 0) == 1
+    assert next_incarnation([], CLOCK) == CLOCK
+    assert next_incarnation([IncarnationRecord(CLOCK - 5)], CLOCK) == CLOCK
+    assert next_incarnation([IncarnationRecord(CLOCK)], CLOCK) == CLOCK + 1
+    assert next_incarnation([IncarnationRecord(CLOCK + 7)], CLOCK) == CLOCK + 8
+    assert next_incarnation([], 0) == 1
 
 
-def test_a_broker_without_its_new_life_has_no_timer_and_with_it_has_one() -> None:
+def test_a_broker_without_its_new_incarnation_has_no_timer_and_with_it_has_one() -> None:
     made = broker()
     assert made.next_timer() is None
-    made, _ = born()
+    made, _ = started()
     due = made.next_timer()
     assert due is not None
     assert due > NOW
@@ -127,30 +129,30 @@ def test_a_broker_without_its_new_life_has_no_timer_and_with_it_has_one() -> Non
 
 
 def test_a_request_that_no_room_knows_is_refused_by_its_name() -> None:
-    made, _ = born()
-    effects = made.step(Asked("ann", HostRetired(7)), MOMENT)
-    assert effects == [Tell("ann", Refused(7, "HostRetired is no request"))]
+    made, _ = started()
+    effects = made.step(ClientRequest("ann", BrokerRetired(7)), STEP_TIME)
+    assert effects == [Notify("ann", Refused(7, "BrokerRetired is no request"))]
 
 
 def test_a_request_that_has_no_number_is_refused_as_number_0() -> None:
-    made, _ = born()
-    assert made.step(Asked("ann", "hello"), MOMENT) == [
-        Tell("ann", Refused(0, "str is no request"))
+    made, _ = started()
+    assert made.step(ClientRequest("ann", "hello"), STEP_TIME) == [
+        Notify("ann", Refused(0, "str is no request"))
     ]
 
 
 def test_that_a_client_connects_changes_nothing() -> None:
-    made, _ = born()
-    assert made.step(ClientUp("ann"), MOMENT) == []
+    made, _ = started()
+    assert made.step(ClientUp("ann"), STEP_TIME) == []
 
 
 # --- retirement (R26) -----------------------------------------------------------------------------
 
 
 def test_a_broker_does_not_retire_itself() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     client = world.client("n")
-    told = client.call(RetireHost(1, "n", "n"))
+    told = client.call(RetireBroker(1, "n", "n"))
     assert reason(told) == "the broker n is alive; stop it before it is retired"
 
 
@@ -158,45 +160,45 @@ def test_a_broker_does_not_retire_itself() -> None:
 def test_a_broker_that_is_not_known_is_not_retired_and_the_known_ones_are_named(
     broker: str, cell: str
 ) -> None:
-    world = Desk("p-a-n")
+    world = BrokerHarness("p-a-n")
     world.run(s=1)
     world.crash("n")
-    told = world.client("a").call(RetireHost(1, broker, cell))
+    told = world.client("a").call(RetireBroker(1, broker, cell))
     assert f"no broker {broker} in the cell {cell} is known here" in reason(told)
     assert "known are n in n, p in p" in reason(told)
 
 
 def test_a_broker_beyond_the_known_cells_is_known_by_what_is_kept_for_it() -> None:
-    world = Desk("p-a-b-n", delta=0)
+    world = BrokerHarness("p-a-b-n", delta=0)
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
     assert world["p"].neighbourhood.cell_of("n") is None
     world.crash("n")
-    assert world.client("p").call(RetireHost(1, "n", "n")) == HostRetired(1)
+    assert world.client("p").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
 
 
 def test_that_a_broker_is_retired_may_be_said_twice() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.run(s=1)
     world.crash("n")
     client = world.client("p")
-    assert client.call(RetireHost(1, "n", "n")) == HostRetired(1)
-    assert client.call(RetireHost(2, "n", "n")) == HostRetired(2)
+    assert client.call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
+    assert client.call(RetireBroker(2, "n", "n")) == BrokerRetired(2)
 
 
 def test_a_broker_that_is_alive_next_door_is_not_retired() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
-    assert "n is alive" in reason(world.client("p").call(RetireHost(1, "n", "n")))
+    assert "n is alive" in reason(world.client("p").call(RetireBroker(1, "n", "n")))
     assert world.member("p", P, "n") is not None
 
 
 def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
     # the operator tells a neighbour of the dead broker; the pubend is farther away
-    world = Desk("p-a-n")
+    world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -204,7 +206,7 @@ def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
     ann.publish("e1")
     world.run(s=2)
     assert world.released("p", P) < ann.ticks["e1"]
-    assert world.client("a").call(RetireHost(1, "n", "n")) == HostRetired(1)
+    assert world.client("a").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
     world.run(s=2)
     assert world.sent_over(Retire, "a", "p")
     assert world.member("p", P, "n") is None
@@ -213,13 +215,13 @@ def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
 
 def test_a_broker_that_was_down_hears_of_a_retirement_when_it_is_back() -> None:
     # section 17, R26: otherwise the log stays pinned
-    world = Desk("p-a-n")
+    world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
     world.crash("n")
     world.crash("p")
-    assert world.client("a").call(RetireHost(1, "n", "n")) == HostRetired(1)
+    assert world.client("a").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
     world.start("p")
     world.run(s=2)
     assert world.member("p", P, "n") is None
@@ -234,7 +236,7 @@ def test_a_broker_that_was_down_hears_of_a_retirement_when_it_is_back() -> None:
 
 
 def test_a_slow_peer_is_sent_nothing_of_the_streams_and_gets_it_all_when_it_asks() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -243,13 +245,13 @@ def test_a_slow_peer_is_sent_nothing_of_the_streams_and_gets_it_all_when_it_asks
     for number in range(5):
         ann.publish(f"e{number}")
     world.run(ms=500)
-    assert world.sent_over(Frame, "p", "n", since) == []
-    assert world.sent_over(Silence, "p", "n", since) == []
-    assert world["p"].marks["receiver was slow"] == 1
-    world.happen("p", LinkFree("n"))
+    assert world.sent_over(StreamData, "p", "n", since) == []
+    assert world.sent_over(StreamSilence, "p", "n", since) == []
+    assert world["p"].coverage_marks["receiver was slow"] == 1
+    world.happen("p", LinkDrained("n"))
     world.run(s=1)
     assert world.sent_over(Nack, "n", "p", since), "it sees a gap and asks at its own pace"
-    again = world.sent_over(Frame, "p", "n", since)
+    again = world.sent_over(StreamData, "p", "n", since)
     assert again
     assert not any(frame.first for frame in again)
     assert x.events == [f"e{number}" for number in range(5)]
@@ -257,7 +259,7 @@ def test_a_slow_peer_is_sent_nothing_of_the_streams_and_gets_it_all_when_it_asks
 
 
 def test_other_peers_are_served_while_one_is_slow() -> None:
-    world = Desk("p-n", "p-m")
+    world = BrokerHarness("p-n", "p-m")
     ann = world.publisher("p")
     x, y = world.subscriber("n", "x", "TRUE"), world.subscriber("m", "y", "TRUE")
     world.run(s=1)
@@ -268,7 +270,7 @@ def test_other_peers_are_served_while_one_is_slow() -> None:
 
 
 def test_a_link_that_is_new_has_an_empty_queue() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -279,20 +281,24 @@ def test_a_link_that_is_new_has_an_empty_queue() -> None:
     since = world.now
     ann.publish("e1")
     world.run(ms=100)
-    assert [frame.first for frame in world.sent_over(Frame, "p", "n", since)] == [True]
+    assert [frame.first for frame in world.sent_over(StreamData, "p", "n", since)] == [True]
     assert x.events == ["e1"]
 
 
 def test_that_a_link_is_free_again_changes_nothing_for_who_never_was_slow() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
     since = world.now
     ann.publish("e1", kind=2)
-    world.happen("p", LinkFree("n"))
+    world.happen("p", LinkDrained("n"))
     world.run(ms=300)
-    told = [piece for each in world.sent_over(Silence, "p", "n", since) for piece in each.pieces]
+    told = [
+        knowledge
+        for each in world.sent_over(StreamSilence, "p", "n", since)
+        for knowledge in each.ranges
+    ]
     assert told[0][2].low <= ann.ticks["e1"] <= told[0][2].high, "the silence was not left out"
 
 
@@ -300,7 +306,7 @@ def test_that_a_link_is_free_again_changes_nothing_for_who_never_was_slow() -> N
 
 
 def test_what_a_broker_has_for_itself_never_leaves_it() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("p", "x", "TRUE")
     world.run(s=1)
@@ -311,54 +317,54 @@ def test_what_a_broker_has_for_itself_never_leaves_it() -> None:
 
 
 def test_one_step_has_one_packet_for_a_peer() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     context = world["p"].context
-    context.post("n", Retire("x", "x", 1))
-    context.post("n", Retire("y", "y", 1))
-    moment = Moment(context.now, context.clock)
+    context.send("n", Retire("x", "x", 1))
+    context.send("n", Retire("y", "y", 1))
+    moment = StepTime(context.now, context.clock)
     (send,) = [each for each in world["p"].step(None, moment) if isinstance(each, Send)]
     assert isinstance(send.packet, Packet)
     assert [each.broker for each in send.packet.messages] == ["x", "y"]
 
 
 def test_a_message_that_no_room_knows_is_noted_and_does_no_harm() -> None:
-    world = Desk("p-n")
-    world["p"].received("n", HostRetired(1))
-    assert world["p"].marks["message of no room"] == 1
+    world = BrokerHarness("p-n")
+    world["p"].received("n", BrokerRetired(1))
+    assert world["p"].coverage_marks["message of no component"] == 1
 
 
 def test_a_feeder_that_nobody_needs_any_more_is_told_so() -> None:
     # R8: an unexpected Attached is answered by Detach, for a leaf too
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     context = world["n"].context
     world["n"].received("p", Attached(P, 3, 10, relayed=False))
-    assert context.take_posted_to("p") == [Detach(P, 3)]
+    assert context.take_messages_to("p") == [Detach(P, 3)]
     world["n"].received("p", Attached(P, 2, 10, relayed=False))
-    assert context.take_posted_to("p") == [Detach(P, 2)]
-    world["n"].received("p", Unfed(P, 3, UnfedReason.NO_FEED))
-    world["n"].received("p", Unfed(P, 2, UnfedReason.NO_FEED))
-    assert context.take_posted_to("p") == []
+    assert context.take_messages_to("p") == [Detach(P, 2)]
+    world["n"].received("p", FeedUnavailable(P, 3, FeedUnavailableReason.NO_FEED))
+    world["n"].received("p", FeedUnavailable(P, 2, FeedUnavailableReason.NO_FEED))
+    assert context.take_messages_to("p") == []
 
 
 def test_knowledge_of_a_pubend_that_nobody_needs_is_dropped() -> None:
-    world = Desk("p-n")
-    piece = Piece(1, 9, 0, 0, ())
-    world["n"].received("p", Frame(P, 3, piece, first=True))
-    world["n"].received("p", Silence(((P, 3, piece, True), (P, 2, piece, True))))
+    world = BrokerHarness("p-n")
+    piece = KnowledgeRange(1, 9, 0, 0, ())
+    world["n"].received("p", StreamData(P, 3, piece, first=True))
+    world["n"].received("p", StreamSilence(((P, 3, piece, True), (P, 2, piece, True))))
     assert world["n"].host.subends == {}
     assert world["n"].router.top(P) == 0
 
 
 def test_a_pubend_that_is_gone_is_known_no_more() -> None:
     # R4: the tombstone of an announcement
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     properties = PubendProperties("p", "p", "TRUE")
     world["n"].received("p", Announce(P, 1, properties, ("p",)))
     assert world["n"].announcements.get(P) is not None
     world["n"].received("p", Announce(P, 9, properties, ("p",), tombstone=True))
     assert world["n"].announcements.get(P) is None
     world.run(ms=50)
-    assert P not in world["n"].tables.holdings.out["p"].sender.table.known
+    assert P not in world["n"].tables.table_store.out["p"].sender.table.known
     # another broker may have the name now
     answer = world.client("n").call(OpenPubend(1, "P"))
     assert answer == PubendOpened(1, PubendId("P"))
@@ -366,7 +372,7 @@ def test_a_pubend_that_is_gone_is_known_no_more() -> None:
 
 def test_a_tombstone_is_forgotten_in_the_end() -> None:
     # R4: tombstone_ttl_s
-    world = Desk("p-n", tombstone_ttl_s=5)
+    world = BrokerHarness("p-n", tombstone_ttl_s=5)
     gone = Announce(P, 9, PubendProperties("p", "p", "TRUE"), ("p",), tombstone=True)
     world["n"].received("p", gone)
     world.run(s=4)
@@ -377,30 +383,30 @@ def test_a_tombstone_is_forgotten_in_the_end() -> None:
 
 def test_a_set_that_is_forgotten_names_nobody() -> None:
     # R52: a report with an unknown set is ignored
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
-    member = Member(shb("n"), Join(1, 1), True, VirtualTime(1, 1))
-    world["p"].received("n", SetDefine(5, (member,)))
-    world["p"].received("n", SetForget(5))
-    world["p"].received("n", Report(5, ((P, 0),)))
-    assert world["p"].marks["report with an unknown set"] == 1
+    member = Member(shb("n"), MembershipId(1, 1), True, VirtualTime(1, 1))
+    world["p"].received("n", DefineMemberSet(5, (member,)))
+    world["p"].received("n", ForgetMemberSet(5))
+    world["p"].received("n", AckReport(5, ((P, 0),)))
+    assert world["p"].coverage_marks["report with an unknown set"] == 1
 
 
 def test_nobody_is_asked_to_advance_a_pubend_that_is_not_known() -> None:
-    world = Desk("p-n")
-    world["n"].received("p", Advance(P, 99))
-    assert world["n"].context.take_posted() == []
+    world = BrokerHarness("p-n")
+    world["n"].received("p", AdvanceRequest(P, 99))
+    assert world["n"].context.take_messages() == []
 
 
 def test_an_announcement_from_nowhere_is_not_believed() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     properties = PubendProperties("z", "z", "TRUE")
     world["n"].received("stranger", Announce(P, 1, properties, ("z",)))
     assert world["n"].announcements.get(P) is None
 
 
 def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     world.publisher("p")
     world.subscriber("p", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -410,7 +416,7 @@ def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:
 
 
 def test_a_client_whose_connection_is_full_is_sent_nothing_and_then_everything() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     y = world.subscriber("n", "y", "TRUE")
@@ -420,6 +426,6 @@ def test_a_client_whose_connection_is_full_is_sent_nothing_and_then_everything()
         ann.publish(f"e{number}")
     world.run(s=1)
     assert (x.events, y.events) == ([], ["e0", "e1", "e2"])
-    world.happen("n", ClientFree(x.name))
+    world.happen("n", ClientDrained(x.name))
     world.run(ms=10)
     assert x.events == ["e0", "e1", "e2"]

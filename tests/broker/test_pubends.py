@@ -16,8 +16,8 @@ from gapless.messages.clients import (
 )
 from gapless.messages.overlay import Announce, Quality
 from gapless.messages.records import PubendRecord
-from gapless.messages.streams import Frame
-from tests.broker.harness import Desk, P, Q, reason
+from gapless.messages.streams import StreamData
+from tests.broker.harness import BrokerHarness, P, Q, reason
 from tests.scenarios.brokers import Client
 
 OPENED = PubendOpened(1, P)
@@ -30,7 +30,7 @@ def opened(client: Client, name: str = "P", advertisement: str = "TRUE", **optio
     return answer
 
 
-def hosted(world: Desk, broker: str = "p", pubend: PubendId = P) -> PubendRecord:
+def hosted(world: BrokerHarness, broker: str = "p", pubend: PubendId = P) -> PubendRecord:
     return world[broker].pubends.hosted[pubend].record
 
 
@@ -39,22 +39,22 @@ def hosted(world: Desk, broker: str = "p", pubend: PubendId = P) -> PubendRecord
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a#b", "#", "a#2#3"])
 def test_a_pubend_needs_a_name_that_can_be_written(name: str) -> None:
-    answer = opened(Desk("p").client(), name)
+    answer = opened(BrokerHarness("p").client(), name)
     assert reason(answer) == "a pubend's name has 1 to 256 characters and no #"
 
 
 def test_a_name_may_be_as_long_as_the_limit() -> None:
-    assert isinstance(opened(Desk("p").client(), "x" * 256), PubendOpened)
+    assert isinstance(opened(BrokerHarness("p").client(), "x" * 256), PubendOpened)
 
 
 def test_an_advertisement_that_is_no_filter_is_refused_with_the_place() -> None:
-    told = reason(opened(Desk("p").client(), "P", "price >"))
+    told = reason(opened(BrokerHarness("p").client(), "P", "price >"))
     assert told.startswith("the advertisement is no filter: ")
     assert "column 8" in told
 
 
 def test_a_pubend_that_is_at_another_broker_is_refused_and_says_where() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     client = world.client("n")
     assert reason(opened(client)) == "the pubend 'P' is at the broker p; publish there"
@@ -65,7 +65,7 @@ def test_a_pubend_that_is_at_another_broker_is_refused_and_says_where() -> None:
 
 
 def test_nothing_is_published_into_a_pubend_that_nobody_has_opened() -> None:
-    client = Desk("p").client()
+    client = BrokerHarness("p").client()
     told = "there is no pubend P here; open it first"
     assert reason(client.call(OpenPublisher(1, P, "ann"))) == told
     assert reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),)))) == told
@@ -73,7 +73,7 @@ def test_nothing_is_published_into_a_pubend_that_nobody_has_opened() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 257])
 def test_a_publisher_needs_a_name(name: str) -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     client = world.client()
     opened(client)
     told = reason(client.call(OpenPublisher(2, P, name)))
@@ -82,7 +82,7 @@ def test_a_publisher_needs_a_name(name: str) -> None:
 
 def test_what_is_outside_of_the_advertisement_is_refused() -> None:
     # A22
-    world = Desk("p")
+    world = BrokerHarness("p")
     ann = world.publisher("p", advertisement="price > 10")
     number = ann.say("e1", price=5)
     world.run(ms=50)
@@ -90,7 +90,7 @@ def test_what_is_outside_of_the_advertisement_is_refused() -> None:
 
 
 def test_a_publisher_that_has_not_opened_a_session_is_refused() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     client = world.client()
     opened(client)
     told = reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),))))
@@ -99,7 +99,7 @@ def test_a_publisher_that_has_not_opened_a_session_is_refused() -> None:
 
 def test_quality_stays_as_it_is() -> None:
     # A26: it belongs to the pubend
-    world = Desk("p")
+    world = BrokerHarness("p")
     client = world.client()
     opened(client)
     opened(client, "Q", quality=Quality.BEST_EFFORT)
@@ -112,7 +112,7 @@ def test_quality_stays_as_it_is() -> None:
 
 
 def test_a_pubend_that_is_opened_again_is_found() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     client = world.client()
     assert opened(client, advertisement="price > 10") == OPENED
     answer = opened(client, advertisement="price > 20")
@@ -122,7 +122,7 @@ def test_a_pubend_that_is_opened_again_is_found() -> None:
 
 
 def test_an_advertisement_that_is_neither_wider_nor_narrower_is_refused_with_a_way_out() -> None:
-    client = Desk("p").client()
+    client = BrokerHarness("p").client()
     opened(client, advertisement="price > 10")
     told = reason(opened(client, advertisement="size = 1"))
     assert told == (
@@ -132,7 +132,7 @@ def test_an_advertisement_that_is_neither_wider_nor_narrower_is_refused_with_a_w
 
 
 def test_at_best_effort_an_advertisement_does_not_widen() -> None:
-    client = Desk("p").client()
+    client = BrokerHarness("p").client()
     opened(client, "P", "price > 10", quality=Quality.BEST_EFFORT)
     told = reason(opened(client, "P", "TRUE", quality=Quality.BEST_EFFORT))
     assert "stays so at best effort; open another pubend for TRUE" in told
@@ -142,7 +142,7 @@ def test_at_best_effort_an_advertisement_does_not_widen() -> None:
 
 def test_a_wider_advertisement_is_on_disk_before_it_is_told_or_answered() -> None:
     # I13
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     client = world.client()
     opened(client, advertisement="price > 10")
     world.stop_disk("p")
@@ -150,7 +150,7 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_told_or_answered() -> Non
     also = opened(client, advertisement="price > 7")
     assert also is None, "it hangs on the write that is under way"
     assert {each.version for each in world.sent_over(Announce, "p", "n")} == {1}
-    world.go_on_writing("p")
+    world.resume_disk("p")
     world.run(ms=50)
     assert client.answer(2) == PubendOpened(2, P)
     assert client.answer(3) == PubendOpened(3, P)
@@ -163,7 +163,7 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_told_or_answered() -> Non
 
 def test_a_pubend_is_on_disk_before_anybody_hears_of_it() -> None:
     # I13: after a crash it would be gone, and its name free
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     client = world.client()
     world.stop_disk("p")
     assert opened(client) is None
@@ -175,35 +175,35 @@ def test_a_pubend_is_on_disk_before_anybody_hears_of_it() -> None:
 
 
 def test_who_asks_while_a_pubend_is_being_made_is_answered_with_it() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
     assert opened(one) is None
     assert opened(two) is None
-    world.go_on_writing("p")
+    world.resume_disk("p")
     assert one.answer(1) == two.answer(1) == OPENED
 
 
 def test_who_asks_for_another_quality_while_a_pubend_is_being_made_is_refused() -> None:
     # A26: PubendOpened would promise a quality that the pubend has not
-    world = Desk("p")
+    world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
     opened(one)
     opened(two, quality=Quality.BEST_EFFORT)
-    world.go_on_writing("p")
+    world.resume_disk("p")
     world.run(ms=50)
     assert one.answer(1) == OPENED
     assert reason(two.answer(1)) == "the pubend 'P' is guaranteed; it stays so"
 
 
 def test_who_advertises_more_while_a_pubend_is_being_made_may_publish_it_once_it_is_open() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
     opened(one, advertisement="price > 10")
     opened(two, advertisement="TRUE")
-    world.go_on_writing("p")
+    world.resume_disk("p")
     world.run(ms=50)
     assert two.answer(1) == OPENED
     assert hosted(world).properties.advertisement == "TRUE"
@@ -213,21 +213,21 @@ def test_who_advertises_more_while_a_pubend_is_being_made_may_publish_it_once_it
 
 
 def test_after_a_restart_a_pubend_has_its_log_its_publishers_and_its_members() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
     ann.publish("e1")
     ann.publish("e2")
     world.run(ms=200)
-    member, latest = world.member("p", P, "n"), world.pubend("p", P).regimes[-1]
+    member, latest = world.member("p", P, "n"), world.pubend("p", P).stream_epochs[-1]
     assert member is not None
     x.leave()
     world.restart("p")
     world.run(s=1)
     assert world.member("p", P, "n") is not None
-    assert world.pubend("p", P).membership.row(member.shb) is not None
-    assert latest in world.pubend("p", P).regimes
+    assert world.pubend("p", P).members.row(member.shb) is not None
+    assert latest in world.pubend("p", P).stream_epochs
     ann.connect()
     assert ann.open().last_sequence == 2, "its publishers are known"
     x.come_back()
@@ -236,7 +236,7 @@ def test_after_a_restart_a_pubend_has_its_log_its_publishers_and_its_members() -
 
 
 def test_best_effort_pubends_come_back_without_a_past() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p", quality=Quality.BEST_EFFORT)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -256,19 +256,19 @@ def test_best_effort_pubends_come_back_without_a_past() -> None:
 
 
 def test_a_report_for_a_pubend_that_is_not_here_is_not_taken() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     client = world.client()
     opened(client, "Q", quality=Quality.BEST_EFFORT)
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=2)
     assert world.member("p", Q, "n") is None, "best effort has no members"
     assert world["p"].pubends.serving(Q) is None
-    assert world.sent_over(Frame, "p", "n") == []
+    assert world.sent_over(StreamData, "p", "n") == []
 
 
 def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right() -> None:
     # P3: what it sends again would be published again
-    world = Desk("p-a", "p-b", publisher_ttl_s=80)
+    world = BrokerHarness("p-a", "p-b", publisher_ttl_s=80)
     ann = world.publisher("p")
     x = world.subscriber("a", "x", "TRUE")
     world.run(s=2)
@@ -285,7 +285,7 @@ def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right(
 
 def test_a_log_is_not_kept_for_a_host_that_left_before_a_crash() -> None:
     # R43, R55
-    world = Desk("p-a-n")
+    world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=3)

@@ -45,8 +45,8 @@ def test_a_stored_neighbourhood_counts_if_it_is_newer_than_the_configured() -> N
     assert newest(configured, []) is configured
 
 
-def record(around: Neighbourhood) -> NeighbourhoodRecord:
-    return NeighbourhoodRecord(around.own, around.version, around.cells)
+def record(neighbourhood: Neighbourhood) -> NeighbourhoodRecord:
+    return NeighbourhoodRecord(neighbourhood.own, neighbourhood.version, neighbourhood.cells)
 
 
 def test_nothing_happens_before_the_record_is_durable() -> None:
@@ -59,7 +59,7 @@ def test_nothing_happens_before_the_record_is_durable() -> None:
     world.happen("k", None)
     world.run(s=1)
     assert not done
-    assert "i" not in world["k"].tables.holdings.edges
+    assert "i" not in world["k"].tables.table_store.edges
     world.nodes["k"].disk.stopped = False
     world.run(s=2)  # something else is written, and syncs
     world["k"].context.write((), lambda: None)
@@ -67,7 +67,7 @@ def test_nothing_happens_before_the_record_is_durable() -> None:
     world.run(s=1)
     assert done == ["k"]
     assert world.nodes["k"].disk.records["neighbourhood",] == record(around)
-    assert "i" in world["k"].tables.holdings.edges
+    assert "i" in world["k"].tables.table_store.edges
 
 
 def test_a_neighbourhood_that_is_no_newer_or_of_another_cell_is_an_error() -> None:
@@ -93,13 +93,13 @@ def test_steps_that_follow_each_other_are_taken_in_order() -> None:
 
 def test_the_driver_is_told_whom_to_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[BrokerId, tuple[BrokerId, ...]]] = []
-    relink = World._relink
+    relink = World._set_peers
 
     def noted(world: World, node: Node, peers: tuple[BrokerId, ...]) -> None:
         told.append((node.name, peers))
         relink(world, node, peers)
 
-    monkeypatch.setattr(World, "_relink", noted)
+    monkeypatch.setattr(World, "_set_peers", noted)
     world = World("p-j-i", "j-k")
     assert told == [], "what is configured the driver knows"
     world.shift("i", "j", "k")
@@ -117,13 +117,13 @@ def test_a_cell_that_was_never_used_raises_no_scope() -> None:
     world.shift("i", "j", "k")
     world.hear_of_the_tree("k", unused=("i",))
     world.run(ms=10)
-    assert "i" in world["k"].tables.holdings.edges
-    assert "scope raised" not in world["k"].marks
+    assert "i" in world["k"].tables.table_store.edges
+    assert "scope raised" not in world["k"].coverage_marks
     world = World("p-j-i", "j-k")
     world.shift("i", "j", "k")
     world.hear_of_the_tree("k")
     world.run(ms=10)
-    assert world["k"].marks["scope raised"] == 1
+    assert world["k"].coverage_marks["scope raised"] == 1
 
 
 def members(world: World, cell: str, *brokers: str) -> None:
@@ -144,13 +144,13 @@ def test_the_leaf_of_a_broker_that_leaves_its_cell_goes_and_comes_back_with_it()
     members(world, "n", "n1")
     world.hear_of_the_tree("p", "n1")
     world.run(s=1)
-    assert leaf not in world["n1"].tables.holdings.edges
+    assert leaf not in world["n1"].tables.table_store.edges
     assert world["p"].sessions.open_peers() == ["n1"]
     assert not world["n1"].sessions.is_open("n2")
     members(world, "n", "n1", "n2")
     world.hear_of_the_tree("p", "n1", "n2")
     world.run(s=2)
-    assert world["n1"].tables.holdings.edges[leaf].settled
+    assert world["n1"].tables.table_store.edges[leaf].settled
     assert world["p"].sessions.open_peers() == ["n1", "n2"]
 
 
@@ -174,7 +174,7 @@ def test_a_detached_cell_is_forgotten_with_its_tables() -> None:
     ann = world.publisher("p")
     world.subscriber("c", "x", "TRUE")
     world.run(s=2)
-    assert ShbId("c", "c") in world["p"].tables.holdings.edges["n"].hosts
+    assert ShbId("c", "c") in world["p"].tables.table_store.edges["n"].hosts
     cells = [each for each in world.topology.cells if each.name != "c"]
     cells = [
         CellInfo(each.name, each.brokers, ("p",), 2) if each.name == "n" else each for each in cells
@@ -182,6 +182,6 @@ def test_a_detached_cell_is_forgotten_with_its_tables() -> None:
     world.topology = Topology(tuple(cells))
     world.hear_of_the_tree("n", "p")
     world.run(s=1)
-    assert set(world["n"].tables.holdings.edges) == {"p", "n@n"}
-    assert ShbId("c", "c") not in world["p"].tables.holdings.edges["n"].hosts
+    assert set(world["n"].tables.table_store.edges) == {"p", "n@n"}
+    assert ShbId("c", "c") not in world["p"].tables.table_store.edges["n"].hosts
     assert ann.publish("e1") > 0

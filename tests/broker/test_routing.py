@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from gapless.broker.routing import Routing, rendezvous
+from gapless.broker.routing import BrokerRouting, rendezvous
 from gapless.core.ids import PubendId
 from gapless.messages.overlay import Quality
-from gapless.messages.streams import AttachKind, Piece, Publication
-from gapless.propagation import Receiver, Vector
-from tests.broker.harness import Desk, P, Q
+from gapless.messages.streams import AttachKind, KnowledgeRange, Publication
+from gapless.propagation import Receiver, StreamVector
+from tests.broker.harness import BrokerHarness, P, Q
 
 NOWHERE = PubendId("nowhere")
 
 
-def brokers(routing: Routing, pubend: PubendId = P) -> list[str]:
+def brokers(routing: BrokerRouting, pubend: PubendId = P) -> list[str]:
     return [each.broker for each in routing.candidates(pubend)]
 
 
-def home_and_away() -> Desk:
+def phb_and_other_cell() -> BrokerHarness:
     """P is at p1, in the cell p with p2; n1 and n2 are the next cell, c is behind it."""
-    world = Desk("p-n-c", cells={"p": ["p1", "p2"], "n": ["n1", "n2"]})
+    world = BrokerHarness("p-n-c", cells={"p": ["p1", "p2"], "n": ["n1", "n2"]})
     world.publisher("p1")
     return world
 
@@ -46,7 +46,7 @@ def test_a_broker_that_goes_moves_only_the_pubends_that_it_had() -> None:
 
 
 def test_a_router_is_fed_by_the_next_cell_and_at_home_by_the_pubends_broker() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     assert sorted(brokers(world["n1"].routing)) == ["p1", "p2"]
     assert sorted(brokers(world["c"].routing)) == ["n1", "n2"]
     assert brokers(world["p2"].routing) == ["p1"]
@@ -54,7 +54,7 @@ def test_a_router_is_fed_by_the_next_cell_and_at_home_by_the_pubends_broker() ->
 
 
 def test_only_who_can_be_reached_is_a_candidate() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     world.cut("c", "n1")
     assert brokers(world["c"].routing) == ["n2"]
     world.cut("c", "n2")
@@ -69,7 +69,7 @@ class Detours:
 
     def __init__(self, *cuts: tuple[str, str], **parameters: int) -> None:
         cells = {"m": ["m1", "m2"], "n": ["n1", "n2"], "c": ["c1", "c2"]}
-        self.world = Desk("p-m-n-c", cells=cells, delta=2, **parameters)
+        self.world = BrokerHarness("p-m-n-c", cells=cells, delta=2, **parameters)
         self.world.publisher("p")
         for cut in cuts:
             self.world.cut(*cut)
@@ -125,7 +125,7 @@ def test_of_a_cell_those_with_a_link_come_before_those_without() -> None:
 
 
 def test_a_leaf_prefers_the_routers_that_it_has_a_link_with() -> None:
-    world = Desk("p-b", cells={"b": ["b1", "b2", "b3"]})
+    world = BrokerHarness("p-b", cells={"b": ["b1", "b2", "b3"]})
     world.publisher("p")
     order = by_load("b1", "b2", "b3")
     host = order[1]
@@ -144,8 +144,8 @@ def test_a_leaf_prefers_the_routers_that_it_has_a_link_with() -> None:
 def test_load_moves_at_once_when_a_broker_dies_and_back_after_it_has_been_there_for_a_while() -> (
     None
 ):
-    # GD 3.1; R9: to a better one only after prefer_stable_ms
-    world = Desk("p-n-c", cells={"n": ["n1", "n2"]})
+    # GD 3.1; R9: to a better one only after feed_switch_delay_ms
+    world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]})
     world.publisher("p")
     world.subscriber("c", "x", "TRUE")
     world.run(s=1)
@@ -156,18 +156,18 @@ def test_load_moves_at_once_when_a_broker_dies_and_back_after_it_has_been_there_
     world.run(ms=50)
     assert router.feeder(P) == second
     world.start(first)
-    world.run(ms=world.parameters.prefer_stable_ms - 100)
+    world.run(ms=world.parameters.feed_switch_delay_ms - 100)
     assert router.feeder(P) == second
     world.run(ms=3 * world.parameters.attach_refresh_ms)
     assert router.feeder(P) == first
 
 
 def test_nobody_feeds_a_pubend_that_is_not_known() -> None:
-    assert brokers(home_and_away()["c"].routing, NOWHERE) == []
+    assert brokers(phb_and_other_cell()["c"].routing, NOWHERE) == []
 
 
 def test_a_leaf_is_fed_by_the_routers_of_its_cell_its_own_broker_included() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     found = world["n1"].routing.leaf_candidates(P)
     assert sorted(each.broker for each in found) == ["n1", "n2"]
     world.cut("n1", "n2")
@@ -175,9 +175,9 @@ def test_a_leaf_is_fed_by_the_routers_of_its_cell_its_own_broker_included() -> N
 
 
 def test_a_router_is_of_the_home_cell_or_of_another() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     kinds = {name: world[name].routing.attach_kind(P) for name in ("p1", "p2", "n1", "c")}
-    assert kinds["p2"] is AttachKind.HOME
+    assert kinds["p2"] is AttachKind.PHB_CELL
     assert kinds["n1"] is kinds["c"] is AttachKind.CELL
     assert world["p2"].routing.attach_kind(NOWHERE) is AttachKind.CELL
 
@@ -185,13 +185,13 @@ def test_a_router_is_of_the_home_cell_or_of_another() -> None:
 # --- who may be fed (R10) -------------------------------------------------------------------------
 
 
-def may_feed(world: Desk, feeder: str, kind: AttachKind, name: str) -> bool:
+def may_feed(world: BrokerHarness, feeder: str, kind: AttachKind, name: str) -> bool:
     return world[feeder].routing.may_feed(P, Receiver(kind, name))
 
 
 def test_a_feeder_is_nearer_to_the_pubend_than_whom_it_feeds() -> None:
     # A18: so a chain of feeds has no cycle
-    world = home_and_away()
+    world = phb_and_other_cell()
     assert may_feed(world, "p1", AttachKind.CELL, "n")
     assert may_feed(world, "n1", AttachKind.CELL, "c")
     assert not may_feed(world, "n1", AttachKind.CELL, "p"), "the pubend lies there"
@@ -200,21 +200,21 @@ def test_a_feeder_is_nearer_to_the_pubend_than_whom_it_feeds() -> None:
 
 
 def test_a_leaf_is_fed_in_its_own_cell_only() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     assert may_feed(world, "n1", AttachKind.LEAF, "n2@n")
     assert may_feed(world, "n1", AttachKind.LEAF, "n1@n")
     assert not may_feed(world, "n1", AttachKind.LEAF, "c@c")
 
 
 def test_inside_the_home_cell_only_the_pubends_broker_feeds_routers() -> None:
-    world = home_and_away()
-    assert may_feed(world, "p1", AttachKind.HOME, "p")
-    assert not may_feed(world, "p2", AttachKind.HOME, "p")
-    assert not may_feed(world, "p1", AttachKind.HOME, "n")
+    world = phb_and_other_cell()
+    assert may_feed(world, "p1", AttachKind.PHB_CELL, "p")
+    assert not may_feed(world, "p2", AttachKind.PHB_CELL, "p")
+    assert not may_feed(world, "p1", AttachKind.PHB_CELL, "n")
 
 
 def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neighbourhood() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     assert not world["n1"].routing.may_feed(NOWHERE, Receiver(AttachKind.CELL, "c"))
     assert not may_feed(world, "n1", AttachKind.CELL, "far away")
 
@@ -223,7 +223,7 @@ def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neigh
 
 
 def test_a_request_goes_to_the_feeder_or_without_one_to_each_candidate_in_turn() -> None:
-    world = home_and_away()
+    world = phb_and_other_cell()
     routing = world["c"].routing
     assert routing.next_hop(P, 1, "n2") == "n2"
     assert {routing.next_hop(P, number, None) for number in (6, 7)} == {"n1", "n2"}
@@ -236,23 +236,23 @@ def test_a_request_goes_to_the_feeder_or_without_one_to_each_candidate_in_turn()
 
 def test_quality_is_a_property_that_all_brokers_know() -> None:
     # R33
-    world = home_and_away()
+    world = phb_and_other_cell()
     world.publisher("p1", "Q", quality=Quality.BEST_EFFORT)
     routing = world["c"].routing
     assert [routing.is_best_effort(each) for each in (P, Q, NOWHERE)] == [False, True, False]
     assert [routing.is_announced(each) for each in (P, Q, NOWHERE)] == [True, True, False]
 
 
-def test_without_the_meaning_of_a_regime_no_table_may_decide() -> None:
+def test_without_the_meaning_of_a_stream_epoch_no_table_may_decide() -> None:
     # R24, R25
-    world = home_and_away()
+    world = phb_and_other_cell()
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
-    piece = Piece(1, 2, 1, 0, (Publication(1, "ann", 1, {"kind": 1}, b""),))
+    piece = KnowledgeRange(1, 2, 1, 0, (Publication(1, "ann", 1, {"kind": 1}, b""),))
     receiver = Receiver(AttachKind.CELL, "c")
     routing = world["n1"].routing
     assert routing.tables_for(P, piece, None, receiver) is None
-    mask = routing.tables_for(P, piece, Vector(1, 1, {}), receiver)
+    mask = routing.tables_for(P, piece, StreamVector(1, 1, {}), receiver)
     assert mask is not None
     unwanted = Publication(1, "ann", 1, {"kind": 2}, b"")
     matching = routing.matching_tables([*piece.publications, unwanted])

@@ -9,16 +9,23 @@ from contextlib import contextmanager
 
 import pytest
 
-from gapless.messages.clients import Cause, OpenPubend, OpenPublisher, Publish, Published, Refused
+from gapless.messages.clients import (
+    OpenPubend,
+    OpenPublisher,
+    Publish,
+    Published,
+    RefusalCause,
+    Refused,
+)
 from gapless.messages.overlay import Quality
 from gapless.messages.staging import (
-    CommitStaged,
-    DropStaged,
-    Staged,
-    StagedCommitted,
-    StagedDropped,
+    BatchCommitted,
+    BatchDropped,
+    ChunkStaged,
+    CommitBatch,
+    DropBatch,
 )
-from tests.broker.harness import Desk, P, Q, reason
+from tests.broker.harness import BrokerHarness, P, Q, reason
 from tests.broker.writers import Writer, commits, labels, logged, staged
 
 
@@ -37,11 +44,11 @@ def counted_calls() -> Iterator[Counter[str]]:
 
 
 def test_what_is_staged_is_on_disk_and_nobody_gets_it() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     writer = Writer(world)
     reader = world.subscriber("n", "reader", "TRUE")
     world.run(s=1)
-    assert isinstance(writer.stage("x", "y"), Staged)
+    assert isinstance(writer.stage("x", "y"), ChunkStaged)
     world.run(s=2)
     assert len(staged(world)) == 1
     assert labels(world) == []
@@ -49,7 +56,7 @@ def test_what_is_staged_is_on_disk_and_nobody_gets_it() -> None:
 
 
 def test_a_commit_publishes_one_attempt_of_each_partition_in_order() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     writer = Writer(world)
     reader = world.subscriber("n", "reader", "TRUE")
     world.run(s=1)
@@ -59,7 +66,7 @@ def test_a_commit_publishes_one_attempt_of_each_partition_in_order() -> None:
     writer.stage("a1", "a2", partition=0, attempt="a", number=0)
     answer = writer.commit((0, "a", 2), (1, "b", 1))
     ticks = [each.tick for each in logged(world)]
-    assert answer == StagedCommitted(answer.request, ticks[0], ticks[-1], 4)
+    assert answer == BatchCommitted(answer.request, ticks[0], ticks[-1], 4)
     assert labels(world) == ["a1", "a2", "b", "c"]
     assert [(each.publisher, each.sequence) for each in logged(world)] == [
         ("w", number) for number in range(1, 5)
@@ -71,28 +78,28 @@ def test_a_commit_publishes_one_attempt_of_each_partition_in_order() -> None:
 
 
 def test_a_repeated_commit_is_told_so_and_changes_nothing() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     first = writer.commit((0, "a", 1))
     again = writer.commit((0, "a", 1))
-    assert again == StagedCommitted(again.request, first.first, first.last, 1, repeated=True)
+    assert again == BatchCommitted(again.request, first.first, first.last, 1, repeated=True)
     assert labels(world) == ["x"]
 
 
 def test_a_batch_that_is_made_again_after_its_commit_is_not_published_again() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     writer.commit((0, "a", 1))
-    assert isinstance(writer.stage("x", attempt="b"), Staged)
+    assert isinstance(writer.stage("x", attempt="b"), ChunkStaged)
     assert staged(world) == []
     assert writer.commit((0, "b", 1)).repeated
     assert labels(world) == ["x"]
 
 
 def test_what_waited_for_a_commit_that_was_done_elsewhere_goes_from_the_disk() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x", batch=1)
     writer.stage("early", batch=2)
@@ -102,22 +109,22 @@ def test_what_waited_for_a_commit_that_was_done_elsewhere_goes_from_the_disk() -
     writer.commit((0, "a", 1), batch=3)
     assert staged(world) == []
     answer = writer.commit((0, "a", 1), batch=2)
-    assert answer == StagedCommitted(answer.request, 0, 0, 0, repeated=True)
+    assert answer == BatchCommitted(answer.request, 0, 0, 0, repeated=True)
     assert labels(world) == ["x", "y"]
 
 
 def test_a_chunk_that_is_staged_twice_counts_once() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
-    assert isinstance(writer.stage("x"), Staged)
-    assert isinstance(writer.stage("x"), Staged)
+    assert isinstance(writer.stage("x"), ChunkStaged)
+    assert isinstance(writer.stage("x"), ChunkStaged)
     assert len(staged(world)) == 1
     writer.commit((0, "a", 1))
     assert labels(world) == ["x"]
 
 
 def test_sequences_go_on_from_batch_to_batch() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     for batch in (1, 2):
         writer.stage("x", "y", batch=batch)
@@ -126,7 +133,7 @@ def test_sequences_go_on_from_batch_to_batch() -> None:
 
 
 def test_sequences_go_on_when_the_publisher_is_forgotten() -> None:
-    world = Desk("p", publisher_ttl_s=8)
+    world = BrokerHarness("p", publisher_ttl_s=8)
     writer = Writer(world)
     writer.stage("x", "y")
     writer.commit((0, "a", 1))
@@ -137,7 +144,7 @@ def test_sequences_go_on_when_the_publisher_is_forgotten() -> None:
 
 
 def test_batches_of_two_writers_do_not_know_each_other() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     one, other = Writer(world), Writer(world, name="v")
     one.stage("x", batch=5)
     other.stage("y", batch=5)
@@ -147,7 +154,7 @@ def test_batches_of_two_writers_do_not_know_each_other() -> None:
 
 
 def test_an_ordinary_publisher_of_the_same_name_is_fenced_off_by_a_commit() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     opened = writer.call(OpenPublisher(writer.number(), P, "w"))
     published = writer.call(Publish(50, P, "w", opened.session, 1, (({}, b"1"),)))
@@ -155,7 +162,7 @@ def test_an_ordinary_publisher_of_the_same_name_is_fenced_off_by_a_commit() -> N
     writer.stage("x")
     writer.commit((0, "a", 1))
     refused = writer.call(Publish(51, P, "w", opened.session, 2, (({}, b"2"),)))
-    assert refused.cause is Cause.TAKEN_OVER
+    assert refused.cause is RefusalCause.FENCED
     assert [each.sequence for each in logged(world)] == [1, 2]
 
 
@@ -163,7 +170,7 @@ def test_an_ordinary_publisher_of_the_same_name_is_fenced_off_by_a_commit() -> N
 
 
 def test_what_is_staged_survives_a_crash() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     world.restart("p")
@@ -173,7 +180,7 @@ def test_what_is_staged_survives_a_crash() -> None:
 
 
 def test_a_commit_that_a_crash_cuts_off_leaves_all_or_nothing() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x", partition=0)
     writer.stage("y", partition=1)
@@ -187,7 +194,7 @@ def test_a_commit_that_a_crash_cuts_off_leaves_all_or_nothing() -> None:
 
 
 def test_a_crash_between_a_commit_and_its_answer_makes_the_repetition_a_repetition() -> None:
-    world = Desk("p-n", retention_s=3_600)
+    world = BrokerHarness("p-n", retention_s=3_600)
     writer = Writer(world)
     reader = world.subscriber("n", "reader", "TRUE")
     world.run(s=1)
@@ -200,34 +207,34 @@ def test_a_crash_between_a_commit_and_its_answer_makes_the_repetition_a_repetiti
     writer.connect()
     again = writer.commit((0, "a", 1), (1, "a", 1))
     ticks = [each.tick for each in logged(world)]
-    assert again == StagedCommitted(again.request, ticks[0], ticks[-1], 3, repeated=True)
+    assert again == BatchCommitted(again.request, ticks[0], ticks[-1], 3, repeated=True)
     world.run(s=3)
     assert labels(world) == ["x", "y", "z"]
     assert reader.events == ["x", "y", "z"]
 
 
 def test_a_commit_asked_for_twice_before_the_disk_answers_is_done_once() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     world.stop_disk("p")
-    writer.ask(CommitStaged(70, P, "w", 1, ((0, "a", 1),)))
-    writer.ask(CommitStaged(71, P, "w", 1, ((0, "a", 1),)))
+    writer.request(CommitBatch(70, P, "w", 1, ((0, "a", 1),)))
+    writer.request(CommitBatch(71, P, "w", 1, ((0, "a", 1),)))
     world.run(ms=10)
     assert (writer.answer(70), writer.answer(71)) == (None, None)
-    world.go_on_writing("p")
+    world.resume_disk("p")
     world.run(ms=10)
     assert (writer.answer(70).repeated, writer.answer(71).repeated) == (False, True)
     assert labels(world) == ["x"]
 
 
 def test_who_is_told_of_a_commit_finds_all_of_it_though_rows_are_told_one_by_one() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     for number in range(6):
         writer.stage(f"x{number}", number=number)
-    writer.ask(CommitStaged(70, P, "w", 1, ((0, "a", 6),)))
-    writer.ask(CommitStaged(71, P, "w", 1, ((0, "a", 6),)))
+    writer.request(CommitBatch(70, P, "w", 1, ((0, "a", 6),)))
+    writer.request(CommitBatch(71, P, "w", 1, ((0, "a", 6),)))
     for number in (70, 71):
         world.wait(lambda number=number: writer.answer(number) is not None)  # type: ignore[misc]
         assert world.pubend("p", P).top >= writer.answer(number).last
@@ -235,16 +242,16 @@ def test_who_is_told_of_a_commit_finds_all_of_it_though_rows_are_told_one_by_one
 
 def test_a_commit_makes_as_many_calls_for_a_large_chunk_as_for_a_small_one() -> None:
     """A commit is one step: what it costs must hardly depend on how many events there are."""
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     calls = []
     for batch, size in ((1, 10), (2, 10), (3, 2_000)):  # the first one may make what stays
         writer.stage(*map(str, range(size)), batch=batch)
         world.stop_disk("p")
         with counted_calls() as seen:
-            writer.ask(CommitStaged(writer.number(), P, "w", batch, ((0, "a", 1),)))
+            writer.request(CommitBatch(writer.number(), P, "w", batch, ((0, "a", 1),)))
         calls.append(seen.total())
-        world.go_on_writing("p")
+        world.resume_disk("p")
         world.run(ms=50)
     assert len(labels(world)) == 2_020
     assert calls[1] == calls[2], calls
@@ -254,10 +261,10 @@ def test_a_commit_makes_as_many_calls_for_a_large_chunk_as_for_a_small_one() -> 
 
 
 def test_what_is_dropped_is_gone_and_cannot_be_committed() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
-    assert isinstance(writer.drop(), StagedDropped)
+    assert isinstance(writer.drop(), BatchDropped)
     assert staged(world) == []
     told = reason(writer.commit((0, "a", 1)))
     assert told.startswith(
@@ -267,7 +274,7 @@ def test_what_is_dropped_is_gone_and_cannot_be_committed() -> None:
 
 
 def test_what_nobody_commits_is_erased_after_a_while() -> None:
-    world = Desk("p", staged_ttl_s=20)
+    world = BrokerHarness("p", staged_ttl_s=20)
     writer = Writer(world)
     writer.stage("x")
     world.run(s=15)
@@ -276,12 +283,12 @@ def test_what_nobody_commits_is_erased_after_a_while() -> None:
     assert len(staged(world)) == 2
     world.run(s=15)
     assert staged(world) == []
-    assert world["p"].stagers.staging.bytes == 0
+    assert world["p"].staging_calls.staging.bytes == 0
     assert isinstance(writer.commit((0, "a", 2)), Refused)
 
 
 def test_what_nobody_commits_is_erased_also_if_the_broker_was_restarted() -> None:
-    world = Desk("p", staged_ttl_s=20)
+    world = BrokerHarness("p", staged_ttl_s=20)
     Writer(world).stage("x")
     world.restart("p")
     world.run(s=30)
@@ -289,7 +296,7 @@ def test_what_nobody_commits_is_erased_also_if_the_broker_was_restarted() -> Non
 
 
 def test_a_commit_is_forgotten_when_nobody_will_repeat_it() -> None:
-    world = Desk("p", staged_ttl_s=4, commit_ttl_s=30)
+    world = BrokerHarness("p", staged_ttl_s=4, commit_ttl_s=30)
     writer = Writer(world)
     writer.stage("x")
     writer.commit((0, "a", 1))
@@ -301,14 +308,14 @@ def test_a_commit_is_forgotten_when_nobody_will_repeat_it() -> None:
 
 
 def test_above_the_limit_nothing_more_is_staged() -> None:
-    world = Desk("p", staged_bytes_max=1_000)
+    world = BrokerHarness("p", staged_bytes_max=1_000)
     writer = Writer(world)
-    assert isinstance(writer.stage("x"), Staged)
+    assert isinstance(writer.stage("x"), ChunkStaged)
     told = reason(writer.stage("y" * 1_000, number=1))
     assert "staged_bytes_max = 1,000" in told
     assert "write smaller batches" in told
     writer.drop()
-    assert isinstance(writer.stage("y" * 100), Staged)
+    assert isinstance(writer.stage("y" * 100), ChunkStaged)
 
 
 # --- what is refused -------------------------------------------------------------------------------
@@ -327,7 +334,7 @@ def test_above_the_limit_nothing_more_is_staged() -> None:
 def test_a_commit_of_what_is_not_there_is_refused(
     parts: tuple[tuple[int, str, int], ...], told: str
 ) -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     writer.stage("y", attempt="b")
@@ -337,15 +344,15 @@ def test_a_commit_of_what_is_not_there_is_refused(
 
 
 def test_what_is_not_advertised_is_refused_when_it_is_staged() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     writer = Writer(world, advertisement="label = 'x'")
-    assert isinstance(writer.stage("x"), Staged)
+    assert isinstance(writer.stage("x"), ChunkStaged)
     told = "an event does not match the pubend's advertisement label = 'x'"
     assert reason(writer.stage("y", number=1)) == told
 
 
 def test_a_full_log_takes_no_commit_and_what_is_staged_stays() -> None:
-    world = Desk("p-n", log_bytes_max=2_000, retention_s=3_600)
+    world = BrokerHarness("p-n", log_bytes_max=2_000, retention_s=3_600)
     writer = Writer(world)
     world.subscriber("n", "reader", "TRUE", durable=True)
     world.run(s=1)
@@ -358,45 +365,45 @@ def test_a_full_log_takes_no_commit_and_what_is_staged_stays() -> None:
     assert len(staged(world)) == 1
 
 
-def test_a_damaged_log_takes_no_commit() -> None:
-    world = Desk("p")
+def test_a_corrupt_log_takes_no_commit() -> None:
+    world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
-    world.pubend("p", P).damage = "row 1 is damaged"
-    assert "is damaged: row 1 is damaged" in reason(writer.commit((0, "a", 1)))
+    world.pubend("p", P).corruption = "row 1 is damaged"
+    assert "is corrupt: row 1 is damaged" in reason(writer.commit((0, "a", 1)))
     assert len(staged(world)) == 1
 
 
 def test_best_effort_has_no_log_to_commit_to() -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     client = world.client()
     client.call(OpenPubend(1, "Q", "TRUE", Quality.BEST_EFFORT))
-    told = reason(client.call(CommitStaged(2, Q, "w", 1, ((0, "a", 1),))))
+    told = reason(client.call(CommitBatch(2, Q, "w", 1, ((0, "a", 1),))))
     assert told == "the pubend Q is best effort: it has no log to commit to"
 
 
 def test_a_pubend_that_is_elsewhere_is_named_with_its_broker() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
-    answer = world.client("n").call(DropStaged(2, P, "w", 1))
-    assert (answer.cause, answer.broker) == (Cause.ELSEWHERE, "p")
-    assert "there is no pubend Q here" in reason(world.client("n").call(DropStaged(3, Q, "w", 1)))
+    answer = world.client("n").call(DropBatch(2, P, "w", 1))
+    assert (answer.cause, answer.broker) == (RefusalCause.WRONG_BROKER, "p")
+    assert "there is no pubend Q here" in reason(world.client("n").call(DropBatch(3, Q, "w", 1)))
 
 
 @pytest.mark.parametrize(("writer", "attempt"), [("", "a"), ("w", ""), ("w" * 257, "a")])
 def test_writers_and_attempts_have_names(writer: str, attempt: str) -> None:
-    world = Desk("p")
+    world = BrokerHarness("p")
     answer = Writer(world, name=writer).stage("x", attempt=attempt)
     assert reason(answer) == "the name of a writer, and of an attempt, has 1 to 256 characters"
 
 
 def test_a_chunk_is_not_empty() -> None:
-    assert reason(Writer(Desk("p")).stage()) == "a chunk has at least one event"
+    assert reason(Writer(BrokerHarness("p")).stage()) == "a chunk has at least one event"
 
 
 def test_a_clock_that_was_ahead_for_a_while_makes_no_batch_twice() -> None:
     # S1: the commit is remembered by what the neighbours' clocks say, too
-    world = Desk("p-a", "p-b", staged_ttl_s=40)
+    world = BrokerHarness("p-a", "p-b", staged_ttl_s=40)
     writer = Writer(world)
     x = world.subscriber("a", "x", "TRUE")
     world.run(s=2)
@@ -412,7 +419,7 @@ def test_a_clock_that_was_ahead_for_a_while_makes_no_batch_twice() -> None:
 
 
 def test_a_clock_that_was_behind_and_is_set_right_makes_no_batch_twice() -> None:
-    world = Desk("p-a", "p-b", staged_ttl_s=40)
+    world = BrokerHarness("p-a", "p-b", staged_ttl_s=40)
     writer = Writer(world)
     x = world.subscriber("a", "x", "TRUE")
     world.run(s=2)

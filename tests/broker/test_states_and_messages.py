@@ -14,31 +14,38 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.broker import Broker
-from gapless.broker import entry as machine
+from gapless.broker import Broker, entry
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Effect, LinkUp, Moment, Received, Send
+from gapless.core.machine import Effect, LinkUp, Received, Send, StepTime
 from gapless.core.ticks import Tick
 from gapless.messages.clients import OpenPubend
 from gapless.messages.overlay import (
     Announce,
     Hello,
-    NameAnswer,
-    NameAsk,
+    NameQuery,
+    NameReply,
     Packet,
+    PeerSessionId,
     PubendProperties,
     RelayBroken,
     Relayed,
     RelayFull,
-    SessionId,
 )
 from gapless.messages.pubend_requests import Read, ReadReply
-from gapless.messages.streams import Attached, Frame, Nack, Piece, Publication, RegimeWant, Silence
-from gapless.overlay.session import Session
-from gapless.stream.ranges import ConflictError, fault_of
+from gapless.messages.streams import (
+    Attached,
+    KnowledgeRange,
+    Nack,
+    Publication,
+    StreamData,
+    StreamEpochRequest,
+    StreamSilence,
+)
+from gapless.overlay.session import PeerSession
+from gapless.stream.ranges import KnowledgeConflictError, invalid_reason
 from gapless.wire.codec import LINK_PACKETS
 from gapless_lab.sim.planted_bugs import patched
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.broker.packets import KINDS, NUMBERS, Facts, absurd, hello, nth, plausible
 from tests.scenarios.brokers import Node, Subscriber, of
 
@@ -50,7 +57,7 @@ def named(kind: type) -> str:
     return kind.__name__
 
 
-class Guarded(Desk):
+class Guarded(BrokerHarness):
     """Whole brokers that are watched: what they send can be sent, and goes to whom they may talk to."""
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
@@ -68,7 +75,7 @@ def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
         assert send.peer in broker.neighbourhood.all_brokers(), f"{send} goes to a stranger"
 
 
-def ends(world: Desk, me: BrokerId, peer: BrokerId) -> tuple[SessionId, SessionId]:
+def ends(world: BrokerHarness, me: BrokerId, peer: BrokerId) -> tuple[PeerSessionId, PeerSessionId]:
     """Return both ends of an open session, as a packet of the peer names them."""
     session = world[me].sessions._peers[peer].direct
     assert session.is_open
@@ -117,7 +124,9 @@ class Meeting:
     def step(self, packet: Any) -> list[Effect]:
         """Let a packet come to n; return what follows at once."""
         context = self.world["n"].context
-        return self.world["n"].step(Received(self.peer, packet), Moment(context.now, context.clock))
+        return self.world["n"].step(
+            Received(self.peer, packet), StepTime(context.now, context.clock)
+        )
 
     def goes_on(self) -> bool:
         """Let p and n meet again; say whether x gets what comes then, and nothing twice."""
@@ -134,7 +143,7 @@ class Meeting:
         return world.wait(lambda: self.x.events == ["e1", "e2", "e3"], s=20)
 
 
-def stranger(meeting: Meeting) -> None:
+def unknown_broker(meeting: Meeting) -> None:
     """The peer is nobody that n knows of."""
     meeting.peer = "z"
 
@@ -176,20 +185,20 @@ def retired_by_the_peer(meeting: Meeting) -> None:
     """The peer is in a new life; what comes is of the one before."""
     meeting.world.restart("p")
     meeting.world.run(ms=100)
-    assert ends(meeting.world, "n", "p")[0].life > meeting.ends[0].life
+    assert ends(meeting.world, "n", "p")[0].incarnation > meeting.ends[0].incarnation
 
 
 def retired_here(meeting: Meeting) -> None:
     """Broker n is in a new life; what comes was for the one before."""
     meeting.world.restart("n")
     meeting.world.run(ms=100)
-    assert ends(meeting.world, "n", "p")[1].life > meeting.ends[1].life
+    assert ends(meeting.world, "n", "p")[1].incarnation > meeting.ends[1].incarnation
 
 
 SESSIONS: dict[str, Callable[[Meeting], None]] = {
     each.__name__: each
     for each in (
-        stranger,
+        unknown_broker,
         no_session,
         opening,
         greeted,
@@ -211,26 +220,26 @@ def meeting(request: pytest.FixtureRequest) -> Meeting:
 def test_what_belongs_to_no_session_changes_nothing(meeting: Meeting, kind: type) -> None:
     broker = meeting.world["n"]
     due, horizon = broker.next_timer(), meeting.world.horizon("n", P)
-    ignored = sum(broker.marks.values())
+    ignored = sum(broker.coverage_marks.values())
     count = 0
     for message in every_message(meeting.facts, kind):
         assert meeting.step(Packet(*meeting.ends, 1, (message,))) == [], message
         count += 1
-    assert sum(broker.marks.values()) == ignored + count, "each is noted, and nothing else"
+    assert sum(broker.coverage_marks.values()) == ignored + count, "each is noted, and nothing else"
     assert (broker.next_timer(), meeting.world.horizon("n", P)) == (due, horizon)
     assert meeting.x.events == ["e1", "e2"]
 
 
 def test_without_the_fence_a_message_of_a_dead_session_is_taken() -> None:
-    def without_a_fence(session: Session, packet: Packet) -> None:
+    def without_a_fence(session: PeerSession, packet: Packet) -> None:
         for message in packet.messages:
-            session._owner.brought(session, message)
+            session._owner.message_received(session, message)
 
     meeting = Meeting("retired_by_the_peer")
-    with patched(Session, "_packet", without_a_fence):
+    with patched(PeerSession, "_packet", without_a_fence):
         effects = [
             meeting.step(Packet(*meeting.ends, 1, (message,)))
-            for message in plausible(meeting.facts, RegimeWant)
+            for message in plausible(meeting.facts, StreamEpochRequest)
         ]
     assert any(effects)
 
@@ -246,10 +255,10 @@ def test_after_what_belonged_to_no_session_all_goes_on(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", SESSIONS)
-def test_whoever_greets_however_is_answered_by_a_greeting_or_not_at_all(state: str) -> None:
+def test_whoever_greets_however_is_answered_by_a_handshake_or_not_at_all(state: str) -> None:
     meeting = Meeting(state)
     known = meeting.world["n"].neighbourhood.all_brokers()
-    for heard in (None, meeting.ends[1], SessionId(1, 1)):
+    for heard in (None, meeting.ends[1], PeerSessionId(1, 1)):
         greet = partial(hello, meeting.facts, heard)
         for packet in (greet(), *absurd(greet)):
             for effect in meeting.step(packet):
@@ -263,7 +272,7 @@ def test_whoever_greets_however_is_answered_by_a_greeting_or_not_at_all(state: s
 
 FEEDS = ("not attached", "attaching", "attached", "detached")
 
-PLACES = [
+POSITIONS = [
     *((peer, me, state) for peer, me in PAIRS for state in FEEDS),
     ("p", "n", "catching up"),
 ]
@@ -274,10 +283,10 @@ class Scene:
     """Hosts n and c, fed with P over n, or not yet, or no more; all sessions are open."""
 
     def __init__(self, state: str) -> None:
-        self.world = world = Guarded("p-n-c", delta=1, linger_s=1)
+        self.world = world = Guarded("p-n-c", delta=1, interest_grace_s=1)
         self.ann = world.publisher("p")
         self.subscribers: list[Subscriber] = []
-        self.owed: list[str] = []
+        self.expected: list[str] = []
         """What each of them has, or will have when what is lost comes again."""
         if state == "attaching":
             world.lose(of(Attached))
@@ -291,8 +300,8 @@ class Scene:
             self.ann.publish(label, kind=1)
         world.run(ms=100)
         if state in {"attached", "detached", "catching up"}:
-            self.owed = ["e1", "e2"]
-        assert [each.events for each in self.subscribers] == [self.owed] * len(self.subscribers)
+            self.expected = ["e1", "e2"]
+        assert [each.events for each in self.subscribers] == [self.expected] * len(self.subscribers)
         self.before = [each.publications for each in self.subscribers]
         if state == "detached":
             self._end()
@@ -313,14 +322,14 @@ class Scene:
         x.acknowledge(P, self.ann.ticks["e2"])
         x.leave()
         self.ann.publish("missed", kind=1)
-        self.owed.append("missed")
+        self.expected.append("missed")
         world.run(s=1)
-        world.lose(of(ReadReply, NameAnswer, source="p"))
+        world.lose(of(ReadReply, NameReply, source="p"))
         x.come_back()
-        world.client("n").ask(OpenPubend(1, "new"))
+        world.client("n").request(OpenPubend(1, "new"))
         world.run(ms=200)
         assert world.sent_over(Read, "n", "p")
-        assert world.sent_over(NameAsk, "n", "p")
+        assert world.sent_over(NameQuery, "n", "p")
 
     def facts(self, me: BrokerId, peer: BrokerId) -> Facts:
         """Return what a broker and its peer know."""
@@ -347,14 +356,14 @@ class Scene:
         self.world.wait(lambda: all(P in each.starts for each in present), s=20)
         self.ann.publish("e3")
         self.world.wait(lambda: all(each.events[-1:] == ["e3"] for each in present), s=20)
-        wanted = [[*self.owed, "e3"]] * len(self.subscribers) + [["e3"]]
+        wanted = [[*self.expected, "e3"]] * len(self.subscribers) + [["e3"]]
         return [each.events for each in present] == wanted and not any(
             each.gaps for each in present
         )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
-@pytest.mark.parametrize(("peer", "me", "state"), PLACES)
+@pytest.mark.parametrize(("peer", "me", "state"), POSITIONS)
 def test_what_a_peer_could_say_harms_nobody(
     peer: BrokerId, me: BrokerId, state: str, kind: type
 ) -> None:
@@ -366,7 +375,7 @@ def test_what_a_peer_could_say_harms_nobody(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
-@pytest.mark.parametrize(("peer", "me", "state"), PLACES)
+@pytest.mark.parametrize(("peer", "me", "state"), POSITIONS)
 def test_what_a_peer_should_never_say_breaks_nothing(
     peer: BrokerId, me: BrokerId, state: str, kind: type
 ) -> None:
@@ -374,8 +383,8 @@ def test_what_a_peer_should_never_say_breaks_nothing(
     for message in every_message(scene.facts(me, peer), kind):
         try:
             scene.deliver(peer, me, message)
-        except ConflictError:
-            assert kind in {Frame, Silence}
+        except KnowledgeConflictError:
+            assert kind in {StreamData, StreamSilence}
             scene = Scene(state)
         scene.check_what_was_delivered()
     scene.world.run(s=3)
@@ -384,7 +393,7 @@ def test_what_a_peer_should_never_say_breaks_nothing(
 
 # --- what makes no sense in itself --------------------------------------------------------------------
 
-REFUSED_PIECE = "piece that makes no sense"
+REFUSED_RANGE = "invalid knowledge range"
 
 
 @pytest.mark.parametrize("text", ["n > ", "a@b", "x" * 70_000])
@@ -403,32 +412,34 @@ def test_a_relays_word_of_no_route_is_borne(kind: type) -> None:
     assert scene.goes_on()
 
 
-def pieces_that_are_none(after: Tick, regime: int) -> dict[str, Piece]:
+def invalid_ranges(after: Tick, stream_epoch: int) -> dict[str, KnowledgeRange]:
     """Return knowledge above a tick that contradicts itself."""
 
-    def piece(*ticks: Tick) -> Piece:
+    def knowledge(*ticks: Tick) -> KnowledgeRange:
         events = [Publication(after + tick, "ann", 9, {}, b"e9") for tick in ticks]
-        return Piece(after + 1, after + 9, regime, 0, tuple(events))
+        return KnowledgeRange(after + 1, after + 9, stream_epoch, 0, tuple(events))
 
     return {
-        "backwards": Piece(after + 9, after + 1, regime, 0),
-        "an event twice": piece(5, 5),
-        "events out of order": piece(6, 5),
-        "an event below it": piece(0),
-        "an event above it": piece(50_000),
+        "backwards": KnowledgeRange(after + 9, after + 1, stream_epoch, 0),
+        "an event twice": knowledge(5, 5),
+        "events out of order": knowledge(6, 5),
+        "an event below it": knowledge(0),
+        "an event above it": knowledge(50_000),
     }
 
 
-@pytest.mark.parametrize("what", pieces_that_are_none(0, 0))
+@pytest.mark.parametrize("what", invalid_ranges(0, 0))
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("is_silence", [False, True])
 def test_a_piece_that_is_none_is_not_taken(what: str, number: int, is_silence: bool) -> None:
     scene = Scene("attached")
     facts = scene.facts("n", "p")
-    piece = pieces_that_are_none(facts.top, facts.regime)[what]
-    told = Silence(((P, number, piece, True),)) if is_silence else Frame(P, number, piece)
+    piece = invalid_ranges(facts.top, facts.stream_epoch)[what]
+    told = (
+        StreamSilence(((P, number, piece, True),)) if is_silence else StreamData(P, number, piece)
+    )
     scene.deliver("p", "n", told)
-    assert scene.world["n"].marks[REFUSED_PIECE] == 1
+    assert scene.world["n"].coverage_marks[REFUSED_RANGE] == 1
     scene.world.run(s=1)
     scene.check_what_was_delivered()
     assert [each.events for each in scene.subscribers] == [["e1", "e2"]] * 2
@@ -437,28 +448,30 @@ def test_a_piece_that_is_none_is_not_taken(what: str, number: int, is_silence: b
 
 def test_beside_a_piece_that_is_none_others_are_taken() -> None:
     scene = Scene("attached")
-    scene.world.lose(of(Frame, Silence))
+    scene.world.lose(of(StreamData, StreamSilence))
     facts = scene.facts("n", "p")
-    pieces = pieces_that_are_none(facts.top, facts.regime)
+    pieces = invalid_ranges(facts.top, facts.stream_epoch)
     event = Publication(facts.top + 5, "ann", 9, {}, b"e9")
-    sound = Piece(facts.top + 1, facts.top + 9, facts.regime, 0, (event,))
+    sound = KnowledgeRange(facts.top + 1, facts.top + 9, facts.stream_epoch, 0, (event,))
     told = [(P, NUMBERS[0], piece, True) for piece in (*pieces.values(), sound)]
-    scene.deliver("p", "n", Silence(tuple(told)))
-    assert scene.world["n"].marks[REFUSED_PIECE] == len(pieces)
+    scene.deliver("p", "n", StreamSilence(tuple(told)))
+    assert scene.world["n"].coverage_marks[REFUSED_RANGE] == len(pieces)
     assert scene.subscribers[0].events == ["e1", "e2", "e9"]
 
 
 def spoilt(message: Any) -> Any:
     """Return a frame that tells its last event twice, and silence that ends before it begins."""
-    if isinstance(message, Frame):
-        piece = message.piece
-        bad = replace(piece, publications=(*piece.publications, *piece.publications[-1:]))
-        return replace(message, piece=bad)
-    if isinstance(message, Silence):
-        told = [
-            (*each[:2], replace(each[2], high=each[2].low - 1), each[3]) for each in message.pieces
+    if isinstance(message, StreamData):
+        knowledge = message.knowledge
+        bad = replace(
+            knowledge, publications=(*knowledge.publications, *knowledge.publications[-1:])
+        )
+        return replace(message, knowledge=bad)
+    if isinstance(message, StreamSilence):
+        sent = [
+            (*each[:2], replace(each[2], high=each[2].low - 1), each[3]) for each in message.ranges
         ]
-        return Silence(tuple(told))
+        return StreamSilence(tuple(sent))
     return message
 
 
@@ -476,19 +489,19 @@ class Misled(Guarded):
 def test_what_was_refused_is_asked_for_again() -> None:
     scene = Scene("attached")
     world = scene.world
-    lost = world.lose(of(Frame, source="p"))
+    lost = world.lose(of(StreamData, source="p"))
     scene.ann.publish("refused", kind=1)
-    scene.owed.append("refused")
+    scene.expected.append("refused")
     world.run(ms=20)
     (packet,) = [packet for _, target, packet in lost.struck if target == "n"]
     (frame,) = packet.messages
     since = world.now
     scene.deliver("p", "n", spoilt(frame))
-    assert world["n"].marks[REFUSED_PIECE] == 1
+    assert world["n"].coverage_marks[REFUSED_RANGE] == 1
     world.faults.clear()
     world.run(s=3)
     assert world.sent_over(Nack, "n", "p", since)
-    assert [each.events for each in scene.subscribers] == [scene.owed] * 2
+    assert [each.events for each in scene.subscribers] == [scene.expected] * 2
     assert scene.goes_on()
 
 
@@ -501,42 +514,45 @@ def test_a_feeder_that_tells_nothing_sound_is_left_for_another() -> None:
     assert feeder in {"m1", "m2"}
     ann.publish("e1")
     assert world.wait(lambda: x.events == ["e1"], s=60)
-    assert world["n"].marks[REFUSED_PIECE] >= 1
+    assert world["n"].coverage_marks[REFUSED_RANGE] >= 1
     assert world["n"].router.feeder(P) not in {None, feeder}
 
 
 def test_a_piece_is_examined_once_by_each_broker_it_comes_to_and_not_where_it_is_made() -> None:
-    seen: list[Piece] = []
+    seen: list[KnowledgeRange] = []
 
-    def noted(piece: Piece) -> str | None:
+    def noted(piece: KnowledgeRange) -> str | None:
         seen.append(piece)
-        return fault_of(piece)
+        return invalid_reason(piece)
 
     scene = Scene("attached")
     here = scene.world.subscriber("p", "z", "TRUE")
     scene.world.run(s=1)
-    with patched(machine, "fault_of", noted):
+    with patched(entry, "invalid_reason", noted):
         scene.ann.publish("e3")
         scene.world.run(ms=100)
     assert [each.events[-1] for each in (*scene.subscribers, here)] == ["e3"] * 3
     assert len([piece for piece in seen if piece.publications]) == 2, "at n and at c"
 
 
-def replies_that_are_none(true: ReadReply) -> dict[str, ReadReply]:
+def invalid_replies(true: ReadReply) -> dict[str, ReadReply]:
     """Return answers to a read that contradict themselves, or the question, made of a true one."""
-    (piece,) = true.pieces
-    (event,) = piece.publications
-    twice = replace(piece, publications=(event, event))
-    rest = replace(piece, low=event.tick)
+    (knowledge,) = true.ranges
+    (event,) = knowledge.publications
+    twice = replace(knowledge, publications=(event, event))
+    rest = replace(knowledge, low=event.tick)
     return {
-        "an event twice": replace(true, pieces=(twice,)),
-        "a piece twice": replace(true, pieces=(piece, piece)),
-        "an end below its pieces": replace(true, done=piece.low),
-        "a beginning above what was asked for": replace(true, pieces=(rest,)),
+        "an event twice": replace(true, ranges=(twice,)),
+        "a piece twice": replace(true, ranges=(knowledge, knowledge)),
+        "an end below its pieces": replace(true, done=knowledge.low),
+        "a beginning above what was asked for": replace(true, ranges=(rest,)),
         "a beginning below what was asked for": replace(
-            true, pieces=(replace(piece, low=piece.low - 1),)
+            true, ranges=(replace(knowledge, low=knowledge.low - 1),)
         ),
-        "a hole": replace(true, pieces=(Piece(piece.low, piece.low, piece.regime, 0), rest)),
+        "a hole": replace(
+            true,
+            ranges=(KnowledgeRange(knowledge.low, knowledge.low, knowledge.stream_epoch, 0), rest),
+        ),
     }
 
 
@@ -556,8 +572,8 @@ def test_a_reply_that_contradicts_itself_is_not_taken(what: str) -> None:
     x, world = scene.subscribers[0], scene.world
     true = plausible(scene.facts("n", "p"), ReadReply)[2]
     since = world.now
-    scene.deliver("p", "n", replies_that_are_none(true)[what])
-    assert world["n"].marks["answer that makes no sense"] == 1
+    scene.deliver("p", "n", invalid_replies(true)[what])
+    assert world["n"].coverage_marks["answer that makes no sense"] == 1
     assert x.events == ["e1", "e2"]
     world.faults.clear()
     world.run(s=2)
@@ -570,4 +586,4 @@ def test_the_reply_that_they_are_made_of_is_taken() -> None:
     scene = Scene("catching up")
     scene.deliver("p", "n", plausible(scene.facts("n", "p"), ReadReply)[2])
     assert scene.subscribers[0].events == ["e1", "e2", "missed"]
-    assert "answer that makes no sense" not in scene.world["n"].marks
+    assert "answer that makes no sense" not in scene.world["n"].coverage_marks

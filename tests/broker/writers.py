@@ -7,9 +7,9 @@ from typing import Any
 from gapless.core.ids import PubendId
 from gapless.messages.clients import OpenPubend
 from gapless.messages.records import CommitRecord, StagedRecord
-from gapless.messages.staging import CommitStaged, DropStaged, Stage
+from gapless.messages.staging import CommitBatch, DropBatch, StageChunk
 from gapless.messages.streams import Events, Publication
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import Client
 
 
@@ -17,7 +17,7 @@ class Writer(Client):
     """Writes labels as events with an attribute ``label``."""
 
     def __init__(
-        self, world: Desk, broker: str = "p", name: str = "w", advertisement: str = "TRUE"
+        self, world: BrokerHarness, broker: str = "p", name: str = "w", advertisement: str = "TRUE"
     ) -> None:
         super().__init__(world, broker, name)
         self.call(OpenPubend(self.number(), "P", advertisement))
@@ -28,38 +28,38 @@ class Writer(Client):
         """Stage a chunk and return the answer."""
         return self.call(self.chunk(*labels, at=(batch, partition, attempt, number)))
 
-    def chunk(self, *labels: str, at: tuple[int, int, str, int] = (1, 0, "a", 0)) -> Stage:
+    def chunk(self, *labels: str, at: tuple[int, int, str, int] = (1, 0, "a", 0)) -> StageChunk:
         """Return a chunk to be staged."""
         events: Events = tuple(({"label": label}, label.encode()) for label in labels)
-        return Stage(self.number(), P, self.name, *at, events)
+        return StageChunk(self.number(), P, self.name, *at, events)
 
     def commit(self, *parts: tuple[int, str, int], batch: int = 1, pubend: PubendId = P) -> Any:
         """Commit a batch and return the answer."""
-        return self.call(CommitStaged(self.number(), pubend, self.name, batch, parts))
+        return self.call(CommitBatch(self.number(), pubend, self.name, batch, parts))
 
     def drop(self, batch: int = 1) -> Any:
         """Drop a batch and return the answer."""
-        return self.call(DropStaged(self.number(), P, self.name, batch))
+        return self.call(DropBatch(self.number(), P, self.name, batch))
 
 
-def logged(world: Desk, broker: str = "p") -> list[Publication]:
+def logged(world: BrokerHarness, broker: str = "p") -> list[Publication]:
     """Return what the log of P has on disk."""
     rows = world.nodes[broker].disk.logs.get(P, [])
     return [each for row in rows for each in row.publications]
 
 
-def labels(world: Desk, broker: str = "p") -> list[str]:
+def labels(world: BrokerHarness, broker: str = "p") -> list[str]:
     """Return the labels of what is logged."""
     return [each.payload.decode() for each in logged(world, broker)]
 
 
-def staged(world: Desk, broker: str = "p") -> list[StagedRecord]:
+def staged(world: BrokerHarness, broker: str = "p") -> list[StagedRecord]:
     """Return what is staged on disk."""
     found = world.nodes[broker].disk.records.values()
     return [each for each in found if isinstance(each, StagedRecord)]
 
 
-def commits(world: Desk, broker: str = "p") -> list[CommitRecord]:
+def commits(world: BrokerHarness, broker: str = "p") -> list[CommitRecord]:
     """Return the commits that a disk knows."""
     found = world.nodes[broker].disk.records.values()
     return [each for each in found if isinstance(each, CommitRecord)]

@@ -129,28 +129,28 @@ class Overlay:
         self.first = command.line()
         self.brokers: list[dict[str, Any]] = self.first["brokers"]
 
-    def url(self, place: int = 0) -> str:
+    def url(self, index: int = 0) -> str:
         """Return the url of a broker."""
-        found = self.brokers[place]["url"]
+        found = self.brokers[index]["url"]
         assert isinstance(found, str)
         return found
 
-    def pid(self, place: int = 0) -> int:
+    def pid(self, index: int = 0) -> int:
         """Return the process of a broker, as it was in the beginning."""
-        found = self.brokers[place]["pid"]
+        found = self.brokers[index]["pid"]
         assert isinstance(found, int)
         return found
 
-    def kill(self, place: int = 0) -> None:
+    def kill(self, index: int = 0) -> None:
         """Kill a broker as nothing else would."""
-        os.kill(self.pid(place), signal.SIGKILL)
+        os.kill(self.pid(index), signal.SIGKILL)
 
     def await_stage(self, stage: str) -> Any:
         """Wait until a broker is said to be at a stage; return what was said."""
         while True:
-            said = self.command.line()
-            if said["stage"] == stage:
-                return said
+            line = self.command.line()
+            if line["stage"] == stage:
+                return line
 
 
 @contextmanager

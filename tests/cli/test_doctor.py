@@ -11,14 +11,13 @@ import gapless
 from gapless.cli import doctor
 from gapless.cli.main import main
 from gapless.content import matching
-from gapless.packed.scan import Survey
-from gapless.packed.scan import fallback as twin
+from gapless.packed.scan import ColumnScan, fallback
 
 
 def test_doctor_says_which_kernel_is_in_use_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert matching.KERNEL in {"compiled", "twin"}
+    assert matching.KERNEL in {"compiled", "fallback"}
     assert f"{matching.KERNEL}: " in shown
     assert gapless.__version__ in shown
 
@@ -29,7 +28,7 @@ def test_doctor_as_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> No
     assert facts["gapless"] == gapless.__version__
     assert facts["python"].startswith(platform.python_version())
     assert facts["kernel"] == {"name": matching.KERNEL, "reason": matching.KERNEL_REASON}
-    assert facts["survey"] == ("twin" if Survey is twin.Survey else "compiled")
+    assert facts["column_scan"] == ("fallback" if ColumnScan is fallback.ColumnScan else "compiled")
     assert facts["packages"]["numpy"]
     assert {"compiler", "java", "platform", "executable"} <= facts.keys()
 

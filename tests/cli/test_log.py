@@ -20,13 +20,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("overlay")
     with overlay("--data", str(data), topology="line:1") as brokers:
         for lines in (events(1, 2, 3), events(4) + event(5, "x" * 100)):
-            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(), lines=lines)
+            ran = gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=lines)
             assert ran.returncode == 0, ran.stderr
     return data / "b1" / "store"
 
 
 @pytest.fixture
-def damaged(stored: Path, tmp_path: Path) -> Path:
+def corrupt(stored: Path, tmp_path: Path) -> Path:
     """Return a copy of it with one bit flipped in the second row."""
     for path in stored.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -47,28 +47,28 @@ def test_ls_lists_what_each_log_holds(stored: Path, capsys: Captured) -> None:
     assert "quotes" in capsys.readouterr().out
 
 
-def test_a_sound_log_is_verified(stored: Path, capsys: Captured) -> None:
+def test_a_valid_log_is_verified(stored: Path, capsys: Captured) -> None:
     assert main(["log", "verify", str(stored), "--structure", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["damages"] == []
+    assert report["corruptions"] == []
     assert report["logs"][0]["events"] == 5
     assert main(["log", "verify", str(stored)]) == 0
-    assert "sound" in capsys.readouterr().out
+    assert "valid" in capsys.readouterr().out
 
 
-def test_damage_is_found_and_the_exit_code_says_so(damaged: Path, capsys: Captured) -> None:
-    assert main(["log", "verify", str(damaged), "--json"]) == EXIT_FOUND
+def test_corruption_is_found_and_the_exit_code_says_so(corrupt: Path, capsys: Captured) -> None:
+    assert main(["log", "verify", str(corrupt), "--json"]) == EXIT_FOUND
     report = json.loads(capsys.readouterr().out)
-    assert len(report["damages"]) == 1
-    assert "quotes" in report["damages"][0]
-    assert main(["log", "verify", str(damaged)]) == EXIT_FOUND
-    assert "damaged" in capsys.readouterr().out
+    assert len(report["corruptions"]) == 1
+    assert "quotes" in report["corruptions"][0]
+    assert main(["log", "verify", str(corrupt)]) == EXIT_FOUND
+    assert "corrupt" in capsys.readouterr().out
 
 
-def test_export_prints_what_is_before_the_damage_and_then_the_error(
-    damaged: Path, capsys: Captured
+def test_export_prints_what_is_before_the_corruption_and_then_the_error(
+    corrupt: Path, capsys: Captured
 ) -> None:
-    assert main(["log", "export", str(damaged), "quotes"]) == EXIT_FOUND
+    assert main(["log", "export", str(corrupt), "quotes"]) == EXIT_FOUND
     captured = capsys.readouterr()
     numbers = [json.loads(line)["attributes"]["n"] for line in captured.out.splitlines()]
     assert numbers == [1, 2, 3]
@@ -98,7 +98,7 @@ def test_a_log_that_is_not_there_is_an_error(
 
 
 def test_a_log_is_not_read_without_a_broker(capsys: Captured) -> None:
-    nowhere = ["--to", "gapless://127.0.0.1:1", "--deadline", "0.2"]
+    nowhere = ["--url", "gapless://127.0.0.1:1", "--deadline", "0.2"]
     assert main(["log", "read", "quotes", *nowhere]) == EXIT_NO_BROKER
     assert "error: no broker greeted" in capsys.readouterr().err
 

@@ -85,7 +85,7 @@ def test_the_page_has_the_exit_codes() -> None:
         (errors.OutcomeUnknownError("perhaps"), EXIT_NO_BROKER),
         (errors.ConnectionLostError("gone"), EXIT_NO_BROKER),
         (errors.DiskFullError("full"), EXIT_DISK),
-        (errors.DamagedError("damaged"), EXIT_FOUND),
+        (errors.CorruptionError("damaged"), EXIT_FOUND),
     ],
 )
 def test_an_error_has_the_exit_code_of_who_has_to_act(
@@ -175,13 +175,13 @@ def test_what_is_wrong_with_the_environment_is_one_error(
 ) -> None:
     class Refusing(ModuleType):
         def __getattr__(self, name: str) -> object:
-            raise UsageError("kernel 'fast' is neither 'compiled' nor 'twin'")
+            raise UsageError("kernel 'fast' is neither 'compiled' nor 'fallback'")
 
     monkeypatch.setitem(sys.modules, "gapless.cli.main", Refusing("gapless.cli.main"))
     monkeypatch.setattr(sys, "argv", ["gapless", "doctor"])
     assert entry.main() == EXIT_WRONG_INPUT
     captured = capsys.readouterr()
-    assert captured.err == "error: kernel 'fast' is neither 'compiled' nor 'twin'\n"
+    assert captured.err == "error: kernel 'fast' is neither 'compiled' nor 'fallback'\n"
     monkeypatch.setattr(sys, "argv", ["gapless", "--debug", "doctor", "--json"])
     assert entry.main() == EXIT_WRONG_INPUT
     captured = capsys.readouterr()

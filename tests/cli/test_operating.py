@@ -14,8 +14,8 @@ from rich.console import Console
 from gapless.cli.inspection import _tree
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
-from gapless.core.limits import SHOWN_STRANDS_LISTED_MAX
-from gapless.messages.operating import CellState, TopologyShown
+from gapless.core.limits import SHOWN_CURSORS_LISTED_MAX
+from gapless.messages.operating import CellState, TopologyReply
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
@@ -26,7 +26,7 @@ Captured = pytest.CaptureFixture[str]
 def brokers() -> Iterator[Overlay]:
     """Three brokers; b1 has the pubend quotes with the events 1, 2, 3."""
     with overlay(topology="line:3") as found:
-        ran = gapless("pub", "-p", "quotes", "--to", found.url(), lines=events(1, 2, 3))
+        ran = gapless("pub", "-p", "quotes", "--url", found.url(), lines=events(1, 2, 3))
         assert ran.returncode == 0, ran.stderr
         yield found
 
@@ -35,7 +35,7 @@ def brokers() -> Iterator[Overlay]:
 def name(request: pytest.FixtureRequest, brokers: Overlay) -> str:
     """Return a durable subscription at b3 of its own, which has acknowledged all three events."""
     made: str = request.node.name
-    options = ("--durable", made, "--start", "earliest", "--count", "3", "--to", brokers.url(2))
+    options = ("--durable", made, "--start", "earliest", "--count", "3", "--url", brokers.url(2))
     assert len(gapless("sub", "n >= 0", *options).stdout.splitlines()) == 3
     return made
 
@@ -47,7 +47,7 @@ def shown(capsys: Captured, *arguments: str) -> Any:
 
 
 def events_of(name: str, brokers: Overlay, count: int) -> list[int]:
-    options = ("--durable", name, "--count", str(count), "--to", brokers.url(2))
+    options = ("--durable", name, "--count", str(count), "--url", brokers.url(2))
     ran = gapless("sub", "n >= 0", *options)
     return [json.loads(line)["attributes"]["n"] for line in ran.stdout.splitlines()]
 
@@ -56,30 +56,30 @@ def events_of(name: str, brokers: Overlay, count: int) -> list[int]:
 
 
 def test_status_shows_the_broker_and_its_pubends(brokers: Overlay, capsys: Captured) -> None:
-    document = shown(capsys, "status", "--to", brokers.url())
+    document = shown(capsys, "status", "--url", brokers.url())
     assert (document["broker"], document["cell"]) == ("b1", "c1")
     assert {each["broker"] for each in document["peers"]} == {"b2", "b3"}
     (pubend,) = document["pubends"]
     assert (pubend["pubend"], pubend["quality"]) == ("quotes", "guaranteed")
     assert pubend["hosted"]["log_bytes"] > 0
-    assert main(["status", "--to", brokers.url()]) == 0
+    assert main(["status", "--url", brokers.url()]) == 0
     text = capsys.readouterr().out
     assert "b1 in the cell c1" in text
     assert "quotes" in text
 
 
 def test_topo_show_draws_the_cells_around_a_broker(brokers: Overlay, capsys: Captured) -> None:
-    document = shown(capsys, "topo", "show", "--to", brokers.url(1))
+    document = shown(capsys, "topo", "show", "--url", brokers.url(1))
     assert [each["cell"] for each in document["cells"]] == ["c2", "c1", "c3"]
-    assert main(["topo", "show", "--to", brokers.url(0)]) == 0
+    assert main(["topo", "show", "--url", brokers.url(0)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "c1  b1 (this one)"
     assert [line.strip("└─ ") for line in lines[1:3]] == ["c2  b2", "c3  b3"]
 
 
 def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Captured) -> None:
-    with running("sub", "n = 77", "--to", brokers.url(2)):
-        listed = ("subs", "--to", brokers.url(2))
+    with running("sub", "n = 77", "--url", brokers.url(2)):
+        listed = ("subscriptions", "--url", brokers.url(2))
 
         def is_listed() -> bool:
             return any(each["filter"] == "n = 77" for each in shown(capsys, *listed))
@@ -90,7 +90,7 @@ def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Ca
         assert found["client"]
         assert main([*listed]) == 0
         assert "n = 77" in capsys.readouterr().out
-        durable = shown(capsys, "durable", "ls", "--to", brokers.url(2))
+        durable = shown(capsys, "durable", "ls", "--url", brokers.url(2))
         assert all(each["durable"] for each in durable)
 
 
@@ -104,32 +104,32 @@ def test_what_a_subscription_waits_for_is_told_also_if_it_has_many_streams(
     ):
         with near.publisher("z") as publisher:
             publisher.publish({"n": 0})
-        for number in range(SHOWN_STRANDS_LISTED_MAX):
+        for number in range(SHOWN_CURSORS_LISTED_MAX):
             with here.publisher(f"a{number:02}") as publisher:
                 publisher.publish({"n": number})
         with here.subscribe("n >= 0", durable="desk", start="earliest") as events:
-            for _ in range(SHOWN_STRANDS_LISTED_MAX + 1):
+            for _ in range(SHOWN_CURSORS_LISTED_MAX + 1):
                 events.get()
-            assert events.ask_waiting() == {}
+            assert events.fetch_pending() == {}
             brokers.kill("b1")
-            until(lambda: list(events.ask_waiting()) == ["z"])
-            reason = events.ask_waiting()["z"]
-        assert reason.startswith("there is no way to its broker b1 in cell c1 now")
-        assert main(["subs", "--to", brokers.url("b2")]) == 0
+            until(lambda: list(events.fetch_pending()) == ["z"])
+            reason = events.fetch_pending()["z"]
+        assert reason.startswith("there is no route to its broker b1 in cell c1 now")
+        assert main(["subscriptions", "--url", brokers.url("b2")]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "17 (1 waiting)" in text
+        assert "17 (1 pending)" in text
         assert "unknown" in text, "how far z has gone on without us nobody here can say"
-        assert "desk waits for z: there is no way to its broker b1" in text
-        (listed,) = shown(capsys, "subs", "--to", brokers.url("b2"))
-        assert [each["pubend"] for each in listed["strands"] if each["waiting"]] == ["z"]
-        assert listed["strands_left_out"] == 0
-        assert main(["durable", "info", "desk", "--to", brokers.url("b2")]) == 0
-        assert "waiting: there is no way" in " ".join(capsys.readouterr().out.split())
+        assert "desk waits for z: there is no route to its broker b1" in text
+        (listed,) = shown(capsys, "subscriptions", "--url", brokers.url("b2"))
+        assert [each["pubend"] for each in listed["cursors"] if each["pending_reason"]] == ["z"]
+        assert listed["cursors_omitted"] == 0
+        assert main(["durable", "info", "desk", "--url", brokers.url("b2")]) == 0
+        assert "pending: there is no route" in " ".join(capsys.readouterr().out.split())
 
 
 def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
-    assert shown(capsys, "partitions", "--to", brokers.url()) == []
-    assert main(["partitions", "--to", brokers.url()]) == 0
+    assert shown(capsys, "partitions", "--url", brokers.url()) == []
+    assert main(["partitions", "--url", brokers.url()]) == 0
     assert "no partitions" in capsys.readouterr().out
 
 
@@ -139,7 +139,7 @@ def test_a_session_over_relays_is_drawn_with_the_brokers_it_goes_over() -> None:
         CellState("c2", 1, ("b2a", "b2b"), ("b2a",), ("c1",), (("b2a", ("b1b",)),)),
     )
     drawn = Console(width=100, file=io.StringIO(), record=True)
-    drawn.print(_tree(TopologyShown(1, "b1a", "c1", 1, cells), [*cells]))
+    drawn.print(_tree(TopologyReply(1, "b1a", "c1", 1, cells), [*cells]))
     assert "c2  b2a (over b1b)  b2b (not heard)" in drawn.export_text()
 
 
@@ -161,7 +161,7 @@ def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partiti
     with overlay("--no-restart", topology=str(file)) as found:
         urls = {each["name"]: each["url"] for each in found.brokers}
         place = {each["name"]: number for number, each in enumerate(found.brokers)}
-        topology = ("topo", "show", "--to", urls["p1"])
+        topology = ("topo", "show", "--url", urls["p1"])
 
         def reached() -> dict[str, list[str]]:
             cells = shown(capsys, *topology)["cells"]
@@ -169,40 +169,40 @@ def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partiti
 
         everybody = {"paris": ["p1", "p2"], "london": ["l1", "l2"], "tokyo": ["t1", "t2"]}
         until(lambda: reached() == everybody)
-        gapless("pub", "-p", "quotes", "--to", urls["t1"], lines=events(1))
-        sub = ("sub", "n >= 0", "--start", "earliest", "--to", urls["p1"])
+        gapless("pub", "-p", "quotes", "--url", urls["t1"], lines=events(1))
+        sub = ("sub", "n >= 0", "--start", "earliest", "--url", urls["p1"])
         with running(*sub) as reader:
             assert reader.line()["attributes"]["n"] == 1
             found.kill(place["l1"])
             until(lambda: reached() == {**everybody, "london": ["l2"]})
-            assert shown(capsys, "partitions", "--to", urls["p1"]) == [], "one of two is left"
+            assert shown(capsys, "partitions", "--url", urls["p1"]) == [], "one of two is left"
             found.kill(place["l2"])
             until(lambda: reached() == {**everybody, "london": []})
             partitions = {
-                each["pid"]: each for each in shown(capsys, "partitions", "--to", urls["p1"])
+                each["pid"]: each for each in shown(capsys, "partitions", "--url", urls["p1"])
             }
             own = partitions["p1/1"]
             assert (own["detector"], own["counter"], own["cells"]) == ("p1", 1, ["london"])
             assert own["since"] > 0
-            gapless("pub", "-p", "quotes", "--to", urls["t1"], lines=events(2))
+            gapless("pub", "-p", "quotes", "--url", urls["t1"], lines=events(2))
             assert reader.line()["attributes"]["n"] == 2, "it came past the cell that is gone"
-            states = [shown(capsys, "status", "--to", urls[each]) for each in ("p1", "p2")]
+            states = [shown(capsys, "status", "--url", urls[each]) for each in ("p1", "p2")]
             assert sum(each["feeds_bypassing"] for each in states) == 1, "one feeds the cell"
-            assert main(["status", "--to", urls["p1"]]) == 0
+            assert main(["status", "--url", urls["p1"]]) == 0
             assert "partitions known: see gapless partitions" in capsys.readouterr().out
-        assert main(["partitions", "--to", urls["p1"]]) == 0
+        assert main(["partitions", "--url", urls["p1"]]) == 0
         assert "p1/1" in capsys.readouterr().out
         assert main([*topology]) == 0
         assert "l1 (not heard)  l2 (not heard)" in capsys.readouterr().out
 
 
 def test_a_broker_that_is_alive_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
-    assert main(["retire", "b2", "--cell", "c2", "--to", brokers.url()]) == EXIT_REFUSED
+    assert main(["retire", "b2", "--cell", "c2", "--url", brokers.url()]) == EXIT_REFUSED
     assert "the broker b2 is alive" in capsys.readouterr().err
 
 
 def test_a_broker_that_nobody_knows_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
-    assert main(["retire", "b9", "--cell", "c9", "--to", brokers.url()]) == EXIT_REFUSED
+    assert main(["retire", "b9", "--cell", "c9", "--url", brokers.url()]) == EXIT_REFUSED
     said = " ".join(capsys.readouterr().err.split())
     assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in said
 
@@ -210,7 +210,7 @@ def test_a_broker_that_nobody_knows_is_not_retired(brokers: Overlay, capsys: Cap
 def test_a_broker_that_is_gone_is_retired(capsys: Captured) -> None:
     with SyncOverlay("line:2", on_disk=False) as brokers:
         brokers.kill("b2")
-        retire = ["retire", "b2", "--cell", "c2", "--to", brokers.url("b1"), "--json"]
+        retire = ["retire", "b2", "--cell", "c2", "--url", brokers.url("b1"), "--json"]
         until(lambda: main(retire) == 0)
         assert json.loads(capsys.readouterr().out) == {"retired": "b2", "cell": "c2"}
 
@@ -221,35 +221,35 @@ def test_a_broker_that_is_gone_is_retired(capsys: Captured) -> None:
 def test_info_shows_how_far_a_subscription_is(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
-    document = shown(capsys, "durable", "info", name, "--to", brokers.url(2))
+    document = shown(capsys, "durable", "info", name, "--url", brokers.url(2))
     assert (document["name"], document["client"], document["filter"]) == (name, None, "n >= 0")
-    (strand,) = document["strands"]
-    assert (strand["pubend"], strand["state"]) == ("quotes", "away")
-    assert main(["durable", "info", name, "--to", brokers.url(2)]) == 0
+    (cursor,) = document["cursors"]
+    assert (cursor["pubend"], cursor["state"]) == ("quotes", "disconnected")
+    assert main(["durable", "info", name, "--url", brokers.url(2)]) == 0
     text = capsys.readouterr().out
-    assert "away since" in text
+    assert "disconnected since" in text
     assert "quotes" in text
 
 
 def test_after_a_seek_everything_from_there_comes_again(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
-    document = shown(capsys, "durable", "seek", name, "earliest", "--to", brokers.url(2))
-    assert document.keys() == {"position", "waiting"}
-    assert document["waiting"] == {}
+    document = shown(capsys, "durable", "seek", name, "earliest", "--url", brokers.url(2))
+    assert document.keys() == {"position", "pending"}
+    assert document["pending"] == {}
     assert events_of(name, brokers, 3) == [1, 2, 3]
-    (strand,) = shown(capsys, "durable", "info", name, "--to", brokers.url(2))["strands"]
-    place = f"quotes:{strand['acked'] - 1}"
-    assert main(["durable", "seek", name, place, "--to", brokers.url(2)]) == 0
+    (cursor,) = shown(capsys, "durable", "info", name, "--url", brokers.url(2))["cursors"]
+    place = f"quotes:{cursor['acked'] - 1}"
+    assert main(["durable", "seek", name, place, "--url", brokers.url(2)]) == 0
     assert capsys.readouterr().out == f"{name} goes on after {place}\n"
 
 
 def test_a_connected_subscription_is_moved_only_by_force(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
-    sub = ("sub", "n >= 0", "--durable", name, "--to", brokers.url(2))
-    seek = ["durable", "seek", name, "earliest", "--to", brokers.url(2)]
-    info = ("durable", "info", name, "--to", brokers.url(2))
+    sub = ("sub", "n >= 0", "--durable", name, "--url", brokers.url(2))
+    seek = ["durable", "seek", name, "earliest", "--url", brokers.url(2)]
+    info = ("durable", "info", name, "--url", brokers.url(2))
     with running(*sub) as reader:
         until(lambda: shown(capsys, *info)["client"] is not None)
         assert main(seek) == EXIT_REFUSED
@@ -263,14 +263,14 @@ def test_a_connected_subscription_is_moved_only_by_force(
 def test_a_filter_set_from_outside_reaches_the_live_stream(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
-    info = ("durable", "info", name, "--to", brokers.url(2))
-    publish = ("pub", "-p", "quotes", "--to", brokers.url())
-    sub = ("sub", "n >= 40 AND n < 50", "--durable", name, "--to", brokers.url(2))
+    info = ("durable", "info", name, "--url", brokers.url(2))
+    publish = ("pub", "-p", "quotes", "--url", brokers.url())
+    sub = ("sub", "n >= 40 AND n < 50", "--durable", name, "--url", brokers.url(2))
     with running(*sub) as reader:
         until(lambda: shown(capsys, *info)["client"] is not None)
         gapless(*publish, lines=event(41))
         assert reader.line()["attributes"]["n"] == 41
-        changed = shown(capsys, "durable", "set-filter", name, "n = 52", "--to", brokers.url(2))
+        changed = shown(capsys, "durable", "set-filter", name, "n = 52", "--url", brokers.url(2))
         gapless(*publish, lines=event(42) + event(52))
         found = reader.line()
         assert found["attributes"]["n"] == 52
@@ -279,19 +279,19 @@ def test_a_filter_set_from_outside_reaches_the_live_stream(
 
 
 def test_a_removed_subscription_is_gone(brokers: Overlay, name: str, capsys: Captured) -> None:
-    remove = ("durable", "rm", name, "--to", brokers.url(2))
+    remove = ("durable", "rm", name, "--url", brokers.url(2))
     assert shown(capsys, *remove) == {"removed": name}
     assert main([*remove]) == EXIT_REFUSED
     assert f"there is no subscription {name!r}" in capsys.readouterr().err
-    assert main(["durable", "info", name, "--to", brokers.url(2)]) == EXIT_REFUSED
+    assert main(["durable", "info", name, "--url", brokers.url(2)]) == EXIT_REFUSED
 
 
 def test_wrong_places_and_filters_are_refused(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
-    to = ("--to", brokers.url(2))
+    to = ("--url", brokers.url(2))
     assert main(["durable", "seek", name, "nowhere", *to]) == EXIT_WRONG_INPUT
-    assert "'nowhere' is no place to begin" in capsys.readouterr().err
+    assert "'nowhere' is no position to start from" in capsys.readouterr().err
     assert main(["durable", "seek", name, "2999-01-01", *to]) == EXIT_REFUSED
     assert "is in the future" in capsys.readouterr().err
     assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED

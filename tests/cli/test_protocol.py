@@ -32,6 +32,6 @@ def test_fields_have_their_types_defaults_and_notes(capsys: pytest.CaptureFixtur
     (subscribe,) = [each for each in requests if each["name"] == "Subscribe"]
     fields = {each["name"]: each for each in subscribe["fields"]}
     assert fields["filter"] == {"name": "filter", "type": "str", "default": None, "about": ""}
-    assert fields["begin"]["default"] == "Begin()"
+    assert fields["start"]["default"] == "StartPoint()"
     assert fields["order"]["default"] == "PUBLISHER"
     assert fields["credit"]["about"].startswith("How many events the client takes")

@@ -18,7 +18,7 @@ import pytest
 from gapless.cli import sub as subscribing
 from gapless.cli.main import EXIT_FOUND, EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.cli.pub import read_line
-from gapless.cli.sub import _copy, _tell_waiting, _Writer
+from gapless.cli.sub import _copy, _report_pending, _Writer
 from gapless.client import connect_sync
 from gapless.core.errors import ConnectionLostError, UsageError
 from gapless.core.parameters import Parameters
@@ -53,11 +53,11 @@ def pubend(request: pytest.FixtureRequest) -> str:
 
 
 def pub(brokers: Overlay, pubend: str, source: Path | str, *options: str) -> int:
-    return main(["pub", str(source), "-p", pubend, "--to", brokers.url(), *options])
+    return main(["pub", str(source), "-p", pubend, "--url", brokers.url(), *options])
 
 
 def sub(brokers: Overlay, *options: str) -> int:
-    return main(["sub", *options, "--to", brokers.url()])
+    return main(["sub", *options, "--url", brokers.url()])
 
 
 def read(captured: Captured) -> list[Any]:
@@ -120,7 +120,7 @@ def test_the_lines_before_a_wrong_one_are_published_and_reported(
     assert "error: line 4 is no event: " in captured.err
     assert "`n`" in captured.err
     assert "Traceback" not in captured.err
-    assert main(["log", "read", pubend, "--to", brokers.url()]) == 0
+    assert main(["log", "read", pubend, "--url", brokers.url()]) == 0
     assert [each["attributes"]["n"] for each in read(capsys)] == [1, 2]
 
 
@@ -147,9 +147,9 @@ def test_a_wrong_line_says_what_is_wrong_with_it(line: bytes, problem: str) -> N
 def test_lines_come_from_the_standard_input_as_they_are_written(
     brokers: Overlay, pubend: str
 ) -> None:
-    reader_options = ("sub", f"k = '{pubend}'", "--start", "earliest", "--to", brokers.url())
+    reader_options = ("sub", f"k = '{pubend}'", "--start", "earliest", "--url", brokers.url())
     with (
-        running("pub", "-p", pubend, "--to", brokers.url()) as writer,
+        running("pub", "-p", pubend, "--url", brokers.url()) as writer,
         running(*reader_options) as reader,
     ):
         assert writer.process.stdin is not None
@@ -163,11 +163,11 @@ def test_lines_come_from_the_standard_input_as_they_are_written(
 
 
 def test_an_interrupted_publisher_says_how_far_it_came(brokers: Overlay, pubend: str) -> None:
-    with running("pub", "-p", pubend, "--to", brokers.url()) as writer:
+    with running("pub", "-p", pubend, "--url", brokers.url()) as writer:
         assert writer.process.stdin is not None
         writer.process.stdin.write(events(1, 2))
         writer.process.stdin.flush()
-        read_back = ("log", "read", pubend, "--to", brokers.url())
+        read_back = ("log", "read", pubend, "--url", brokers.url())
         until(lambda: len(gapless(*read_back).stdout.splitlines()) == 2)
         writer.interrupt()
         assert writer.wait() == 130
@@ -191,9 +191,9 @@ def test_a_pubend_of_another_broker_is_refused_with_its_place(
 ) -> None:
     source = lines_in(tmp_path / "events", event(1))
     assert pub(brokers, pubend, source) == 0
-    elsewhere = ["pub", str(source), "-p", pubend, "--to", brokers.url(1)]
+    elsewhere = ["pub", str(source), "-p", pubend, "--url", brokers.url(1)]
     deadline = ["sub", f"n = 1 AND '{pubend}' <> ''", "--start", "earliest", "--count", "1"]
-    main([*deadline, "--to", brokers.url(1)])  # by now it has heard of the pubend
+    main([*deadline, "--url", brokers.url(1)])  # by now it has heard of the pubend
     capsys.readouterr()
     assert main(elsewhere) == EXIT_REFUSED
     assert "is at the broker b1" in capsys.readouterr().err
@@ -257,7 +257,7 @@ def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
 
         def released() -> int:
             capsys.readouterr()
-            main(["status", "--json", "--to", overlay.url()])
+            main(["status", "--json", "--url", overlay.url()])
             (pubend,) = json.loads(capsys.readouterr().out)["pubends"]
             found: int = pubend["hosted"]["released"]
             return found
@@ -271,7 +271,7 @@ def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
             with session.subscribe("n = 2", durable="keeper"):
                 pass  # it keeps what comes now
             publisher.publish({"n": 2})
-        options = ("--start", "2020-01-01", "--count", "1", "--to", overlay.url())
+        options = ("--start", "2020-01-01", "--count", "1", "--url", overlay.url())
         assert main(["sub", "n > 0", *options]) == EXIT_FOUND
     captured = capsys.readouterr()
     gap, event = (json.loads(each) for each in captured.out.splitlines())
@@ -285,7 +285,7 @@ def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
     ("options", "said"),
     [
         (["n >"], "column 4"),
-        (["TRUE", "--start", "yesterday"], "'yesterday' is no place to begin"),
+        (["TRUE", "--start", "yesterday"], "'yesterday' is no position to start from"),
         (["TRUE", "--order", "random"], "random"),
         (["TRUE", "--count", "0"], "--count"),
         (["TRUE", "--durable", ""], "needs a name"),
@@ -307,8 +307,8 @@ def test_a_filter_that_is_read_as_an_option_gets_a_hint(capsys: Captured) -> Non
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(brokers: Overlay, pubend: str) -> None:
-    gapless("pub", "-p", pubend, "--to", brokers.url(), lines=events(*range(100, 200)))
-    command = f"{' '.join(GAPLESS)} sub 'n >= 100' --start earliest --to {brokers.url()} | head -2"
+    gapless("pub", "-p", pubend, "--url", brokers.url(), lines=events(*range(100, 200)))
+    command = f"{' '.join(GAPLESS)} sub 'n >= 100' --start earliest --url {brokers.url()} | head -2"
     ran = subprocess.run(
         ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
@@ -323,11 +323,19 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(brokers: Overlay, pubend:
 
 def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) -> None:
     line = json.dumps({"attributes": {"k": pubend}}) + "\n"
-    options = [f"k = '{pubend}'", "--durable", pubend, "--start", "earliest", "--to", brokers.url()]
+    options = [
+        f"k = '{pubend}'",
+        "--durable",
+        pubend,
+        "--start",
+        "earliest",
+        "--url",
+        brokers.url(),
+    ]
     read_end, write_end = os.pipe()
     os.close(read_end)  # nobody will ever read
     with os.fdopen(write_end, "wb") as nobody:
-        gapless("pub", "-p", pubend, "--to", brokers.url(), lines=line)
+        gapless("pub", "-p", pubend, "--url", brokers.url(), lines=line)
         ran = subprocess.run(
             [*GAPLESS, "sub", *options],
             stdout=nobody,
@@ -348,8 +356,8 @@ def test_a_subscription_that_is_closed_ends_the_copying() -> None:
 
         asked = 0
 
-        async def next_batch(self, most: int | None) -> list[Any]:
-            del most
+        async def next_batch(self, events_max: int | None) -> list[Any]:
+            del events_max
             self.asked += 1
             assert self.asked == 1
             return []
@@ -362,7 +370,7 @@ def test_a_subscription_that_is_closed_ends_the_copying() -> None:
 def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(subscribing, "WAITING_S", 0.0)
+    monkeypatch.setattr(subscribing, "PENDING_INTERVAL_S", 0.0)
     found: list[dict[str, str] | Exception] = [
         {"q": "no way"},
         {"q": "no way"},
@@ -372,10 +380,10 @@ def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
     ]
 
     class CutOff:
-        waiting: ClassVar = {"p": "not begun"}
+        pending: ClassVar = {"p": "not begun"}
 
-        async def ask_waiting(self, *, deadline: float) -> dict[str, str]:
-            del deadline
+        async def fetch_pending(self, *, deadline_s: float) -> dict[str, str]:
+            del deadline_s
             if not found:
                 raise asyncio.CancelledError
             answer = found.pop(0)
@@ -385,7 +393,7 @@ def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
 
     subscription: Any = CutOff()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(_tell_waiting(subscription))
+        asyncio.run(_report_pending(subscription))
     assert capsys.readouterr().err.splitlines() == [
         "waiting for p: not begun",
         "p goes on",
@@ -403,7 +411,7 @@ def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
 
 @pytest.mark.parametrize("command", [["pub", "-p", "q", os.devnull], ["sub"], ["status"]])
 def test_without_a_broker_there_is_one_readable_error(command: list[str], capsys: Captured) -> None:
-    nowhere = ["--to", "gapless://127.0.0.1:1", "--deadline", "0.3"]
+    nowhere = ["--url", "gapless://127.0.0.1:1", "--deadline", "0.3"]
     assert main([*command, *nowhere]) == EXIT_NO_BROKER
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -12,7 +12,7 @@ from tests.cli.overlays import Overlay, Running, events, gapless, overlay, runni
 Captured = pytest.CaptureFixture[str]
 
 
-def place(brokers: Overlay, name: str) -> int:
+def index_of(brokers: Overlay, name: str) -> int:
     """Return which of the brokers has a name."""
     return [each["name"] for each in brokers.brokers].index(name)
 
@@ -29,9 +29,9 @@ def write(writer: Running, *numbers: int) -> None:
     writer.process.stdin.flush()
 
 
-def subscriptions_at(where: str, captured: Captured) -> int:
+def subscriptions_at(url: str, captured: Captured) -> int:
     """Return how many subscriptions a broker has."""
-    assert main(["subs", "--json", "--to", where]) == 0
+    assert main(["subscriptions", "--json", "--url", url]) == 0
     return len(json.loads(captured.readouterr().out))
 
 
@@ -44,11 +44,13 @@ def test_a_reader_goes_on_at_its_second_address_when_the_first_broker_is_killed(
     durable: tuple[str, ...], spelled: str, capsys: Captured
 ) -> None:
     with overlay("--no-restart", topology="line:2x2") as brokers:
-        near, first, second = (brokers.url(place(brokers, name)) for name in ("b1a", "b2a", "b2b"))
+        near, first, second = (
+            brokers.url(index_of(brokers, name)) for name in ("b1a", "b2a", "b2b")
+        )
         to = spelled.format(*(each.removeprefix("gapless://") for each in (first, second)))
-        reading = ("sub", "n >= 0", "--start", "earliest", *durable, "--to", to)
+        reading = ("sub", "n >= 0", "--start", "earliest", *durable, "--url", to)
         with (
-            running("pub", "-p", "quotes", "--to", near) as writer,
+            running("pub", "-p", "quotes", "--url", near) as writer,
             running(*reading, "--count", "501") as reader,
         ):
             write(writer, *range(100))
@@ -56,7 +58,9 @@ def test_a_reader_goes_on_at_its_second_address_when_the_first_broker_is_killed(
             assert [subscriptions_at(each, capsys) for each in (first, second)] == [1, 0]
             write(writer, *range(100, 300))
             seen = take(reader, 20)
-            brokers.kill(place(brokers, "b2a"))  # the rest is printed, under way, or not yet sent
+            brokers.kill(
+                index_of(brokers, "b2a")
+            )  # the rest is printed, under way, or not yet sent
             write(writer, *range(300, 500))
             assert seen + take(reader, 380) == [*range(100, 500)]
             assert subscriptions_at(second, capsys) == 1

@@ -24,7 +24,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
@@ -46,7 +46,7 @@ def test_the_secret_of_brokers_is_made_once_for_its_owner_alone(
 ) -> None:
     assert main(["token", "broker", "--json"]) == 0
     path = tmp_path / "broker.token"
-    assert told(capsys) == {"secret_in": "broker.token"}
+    assert printed(capsys) == {"secret_in": "broker.token"}
     assert path.stat().st_mode & 0o777 == 0o600
     (secret,) = read_tokens(path)
     assert main(["token", "broker"]) == EXIT_WRONG_INPUT
@@ -59,13 +59,13 @@ def test_tokens_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFix
         out = str(tmp_path / f"{number}")
         asked = ["token", "new", "alice", *file, "--out", out, "--expires", until, "--json"]
         assert main(asked) == 0
-        made = told(capsys)
+        made = printed(capsys)
         assert made["secret_in"] == out
         assert read_tokens(Path(out))[0] not in json.dumps(made)
     assert main(["token", "new", "bob", *file]) == 0
     capsys.readouterr()
     assert main(["token", "ls", *file, "--json"]) == 0
-    first, second, third = told(capsys)["tokens"]
+    first, second, third = printed(capsys)["tokens"]
     assert [each["expired"] for each in (first, second, third)] == [True, False, False]
     assert (second["expires"], third["expires"]) == ("2101-01-31T09:30:00+02:00", None)
     assert main(["token", "ls", *file]) == 0
@@ -73,7 +73,7 @@ def test_tokens_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFix
         *("principal", "alice", "alice", "bob")
     ]
     assert main(["token", "rm", "alice", "--id", first["id"], *file, "--json"]) == 0
-    assert told(capsys)["removed"] == [first]
+    assert printed(capsys)["removed"] == [first]
     assert main(["token", "rm", "alice", *file]) == 0
     assert [each.principal for each in load_tokens(tmp_path / "t.toml")] == ["bob"]
     assert main(["token", "rm", "alice", *file]) == EXIT_WRONG_INPUT
@@ -111,7 +111,7 @@ def test_every_command_that_dials_takes_a_token_file() -> None:
         for name, each in getattr(command, "commands", {}).items():
             walk(each, f"{path} {name}")
         options = {name for each in command.params for name in each.opts}
-        if "--to" in options:
+        if "--url" in options:
             found[path.strip()] = "--token-file" in options
 
     walk(typer.main.get_command(app), "")
@@ -125,11 +125,11 @@ def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: 
     data = tmp_path / "data"
     feed, desk = ("--token-file", "feed.token"), ("--token-file", "desk.token")
     with overlay("--data", str(data), "--tokens", "tokens.toml", topology="line:2") as brokers:
-        pub = ("pub", "-p", "quotes", "--to", brokers.url(0))
+        pub = ("pub", "-p", "quotes", "--url", brokers.url(0))
         refused = gapless(*pub, lines=events(1))
         assert refused.returncode == EXIT_REFUSED
         assert "no token came" in refused.stderr
-        sub = ("sub", "n >= 0", "--start", "earliest", "--to", brokers.url(1))
+        sub = ("sub", "n >= 0", "--start", "earliest", "--url", brokers.url(1))
         with running(*sub, *desk) as reader:
             # links are made with a secret that nobody was asked for
             assert gapless(*pub, *feed, lines=events(1)).returncode == 0
@@ -138,12 +138,18 @@ def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: 
             brokers.await_stage("ready")
             assert gapless(*pub, *feed, lines=events(2)).returncode == 0
             assert reader.line()["attributes"]["n"] == 2, "it has come back with its token"
-        for command in (["status"], ["subs"], ["topo", "show"], ["durable", "ls"], ["partitions"]):
-            to = ("--to", brokers.url(0))
+        for command in (
+            ["status"],
+            ["subscriptions"],
+            ["topo", "show"],
+            ["durable", "ls"],
+            ["partitions"],
+        ):
+            to = ("--url", brokers.url(0))
             assert gapless(*command, *to).returncode == EXIT_REFUSED
             assert gapless(*command, *to, *desk).returncode == 0
         assert main(["token", "rm", "desk"]) == 0
-        assert gapless("status", "--to", brokers.url(0), *desk).returncode == EXIT_REFUSED
+        assert gapless("status", "--url", brokers.url(0), *desk).returncode == EXIT_REFUSED
         arguments = [
             Path(f"/proc/{each}/cmdline").read_bytes().decode()
             for each in (brokers.pid(0), brokers.command.process.pid)

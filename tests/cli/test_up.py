@@ -28,9 +28,9 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
     with overlay("--data", str(data)) as brokers:
         assert [each["name"] for each in brokers.brokers] == ["b1", "b2", "b3"]
         assert [each["cell"] for each in brokers.brokers] == ["c1", "c2", "c3"]
-        sub = ("sub", "n >= 0", "--durable", "desk", "--to", brokers.url(2))
+        sub = ("sub", "n >= 0", "--durable", "desk", "--url", brokers.url(2))
         with running(*sub, "--start", "earliest") as reader:
-            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(1, 2))
+            ran = gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(1, 2))
             assert ran.returncode == 0, ran.stderr
             assert [reader.line()["attributes"]["n"] for _ in range(2)] == [1, 2]
             brokers.kill(2)
@@ -40,12 +40,12 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
             assert again["metrics"] == brokers.brokers[2]["metrics"]
             with urllib.request.urlopen(f"{again['metrics']}/metrics") as page:  # noqa: S310
                 assert b"gapless_restarts 1" in page.read()
-            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(3))
+            ran = gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(3))
             assert ran.returncode == 0, ran.stderr
             assert reader.line()["attributes"]["n"] == 3, "it goes on, and nothing comes twice"
             reader.interrupt()
             assert reader.wait() == 130
-        gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(4))
+        gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(4))
         brokers.kill(0)
         brokers.await_stage("ready")
         ran = gapless(*sub, "--count", "1")
@@ -53,8 +53,8 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
         brokers.command.interrupt()
         assert brokers.command.wait() == 0
     with overlay("--data", str(data)) as brokers:
-        gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(5))
-        ran = gapless("sub", "--durable", "desk", "--to", brokers.url(2), "--count", "1")
+        gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(5))
+        ran = gapless("sub", "--durable", "desk", "--url", brokers.url(2), "--count", "1")
         assert numbers(ran.stdout) == [5], "what was acknowledged outlives the whole overlay"
 
 
@@ -81,9 +81,9 @@ def test_without_restarts_a_killed_broker_stays_dead() -> None:
         brokers.kill(1)
         said = brokers.await_stage("failed")
         assert (said["broker"], said["detail"]) == ("b2", "killed by SIGKILL")
-        ran = gapless("status", "--json", "--to", brokers.url(0))
+        ran = gapless("status", "--json", "--url", brokers.url(0))
         assert ran.returncode == 0, ran.stderr
-        ran = gapless("status", "--to", brokers.url(1), "--deadline", "0.5")
+        ran = gapless("status", "--url", brokers.url(1), "--deadline", "0.5")
         assert ran.returncode == 4
 
 
@@ -174,7 +174,7 @@ def test_a_broker_runs_by_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:
         until(lambda: any("broker is ready" in line for line in command.errors))
         said = next(line for line in command.errors if "broker is ready" in line)
         url = next(part[4:] for part in said.split() if part.startswith("url="))
-        ran = gapless("pub", "-p", "quotes", "--to", url, lines=event(1))
+        ran = gapless("pub", "-p", "quotes", "--url", url, lines=event(1))
         assert ran.returncode == 0, ran.stderr
         command.interrupt()
         assert command.wait() == 0

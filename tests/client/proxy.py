@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gapless.client.addresses import parse_addresses
-from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Intake, decode_greeting
+from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, FrameReader, decode_handshake
 from tests.client.running import close_server
 from tests.wire.feeding import feed
 
@@ -30,8 +30,8 @@ class Side(asyncio.Protocol):
         self.pair = pair
         self.is_client = is_client
         self.transport: asyncio.Transport | None = None
-        self.intake = Intake()
-        self.greeted = False
+        self.intake = FrameReader()
+        self.has_handshake = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -43,9 +43,9 @@ class Side(asyncio.Protocol):
             frame = len(body).to_bytes(4, "big") + body
             if self.pair.over:
                 return
-            if not self.greeted:
-                self.greeted = True
-                self.pair.pass_on(self, decode_greeting(body), frame)
+            if not self.has_handshake:
+                self.has_handshake = True
+                self.pair.pass_on(self, decode_handshake(body), frame)
             else:
                 codec = CLIENT_REQUESTS if self.is_client else CLIENT_NOTICES
                 self.pair.pass_on(self, codec.decode(body), frame)
@@ -191,10 +191,10 @@ class Proxy:
 
     # --- what was said -------------------------------------------------------------------------
 
-    def asked(self, kind: type[Any]) -> list[Any]:
+    def requests_of(self, kind: type[Any]) -> list[Any]:
         """Return all requests of a kind."""
         return [each for each in self.requests if isinstance(each, kind)]
 
-    def told(self, kind: type[Any]) -> list[Any]:
+    def notices_of(self, kind: type[Any]) -> list[Any]:
         """Return all notices of a kind."""
         return [each for each in self.notices if isinstance(each, kind)]

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-__all__ = ["close_server", "soon", "story"]
+__all__ = ["async_test", "close_server", "soon"]
 
 P = ParamSpec("P")
 
@@ -15,11 +15,11 @@ BOUND_S = 40.0
 """No test needs nearly so long; one that does hangs."""
 
 
-def story(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Let pytest run an asynchronous test."""
 
     @functools.wraps(test)
-    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+    def run_test(*args: P.args, **kwargs: P.kwargs) -> None:
         async def bounded() -> None:
             async with asyncio.timeout(BOUND_S):
                 await test(*args, **kwargs)
@@ -28,7 +28,7 @@ def story(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
         asyncio.run(bounded())
 
-    return told
+    return run_test
 
 
 async def soon(condition: Callable[[], bool]) -> None:

@@ -28,40 +28,40 @@ from gapless.messages.clients import (
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
-    Intake,
-    Introduce,
-    Welcome,
-    decode_greeting,
-    encode_greeting,
+    Connect,
+    Connected,
+    FrameReader,
+    decode_handshake,
+    encode_handshake,
 )
 from tests.client.running import close_server
 from tests.wire.feeding import feed
 
-__all__ = ["ScriptedBroker", "Visit"]
+__all__ = ["ScriptedBroker", "ScriptedConnection"]
 
 Q = PubendId("quotes")
 
 
-class Visit(asyncio.Protocol):
+class ScriptedConnection(asyncio.Protocol):
     """One connection of a client."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
-        self.intake = Intake()
-        self.introduced: Introduce | None = None
+        self.intake = FrameReader()
+        self.connect: Connect | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.broker.visits.append(self)
+        self.broker.connections.append(self)
 
     def data_received(self, data: bytes) -> None:
         for body in feed(self.intake, data):
-            if self.introduced is None:
-                greeting = decode_greeting(body)
-                assert isinstance(greeting, Introduce)
-                self.introduced = greeting
-                self.broker.greet(self)
+            if self.connect is None:
+                handshake = decode_handshake(body)
+                assert isinstance(handshake, Connect)
+                self.connect = handshake
+                self.broker.on_connect(self)
             else:
                 request = CLIENT_REQUESTS.decode(body)
                 self.broker.requests.append(request)
@@ -69,48 +69,54 @@ class Visit(asyncio.Protocol):
                 if answer is not None:
                     answer(self, request)
 
-    def tell(self, *notices: Any) -> None:
+    def notify(self, *notices: Any) -> None:
         """Say something to the client."""
         for notice in notices:
             self.transport.write(CLIENT_NOTICES.encode(notice))
 
-    def greet(self, greeting: Any) -> None:
+    def send_handshake(self, handshake: Any) -> None:
         """Say a greeting."""
-        self.transport.write(encode_greeting(greeting))
+        self.transport.write(encode_handshake(handshake))
 
 
 class ScriptedBroker:
     """Listens on a free port; use it with ``async with``. Change ``answers`` to script it."""
 
-    def __init__(self, name: str = "b1", *, beat_ms: int = 60_000) -> None:
+    def __init__(self, name: str = "b1", *, keepalive_ms: int = 60_000) -> None:
         self.name = name
-        self.beat_ms = beat_ms
-        self.visits: list[Visit] = []
+        self.keepalive_ms = keepalive_ms
+        self.connections: list[ScriptedConnection] = []
         self.requests: list[Any] = []
         self.session = 0
         self.last_sequence = 0
         self.window = 64
         self.tick = 1_000
-        self.greet: Callable[[Visit], None] = self._welcome
-        self.answers: dict[type, Callable[[Visit, Any], None]] = {
-            OpenPubend: lambda visit, call: visit.tell(
+        self.on_connect: Callable[[ScriptedConnection], None] = self._send_connected
+        self.answers: dict[type, Callable[[ScriptedConnection, Any], None]] = {
+            OpenPubend: lambda connection, call: connection.notify(
                 PubendOpened(call.request, PubendId(call.name))
             ),
             OpenPublisher: self._open_publisher,
             Publish: self._publish,
-            Subscribe: lambda visit, call: visit.tell(Subscribed(call.request, ((Q, 0),))),
-            SetFilter: lambda visit, call: visit.tell(FilterSet(call.request, ((Q, 0),))),
+            Subscribe: lambda connection, call: connection.notify(
+                Subscribed(call.request, ((Q, 0),))
+            ),
+            SetFilter: lambda connection, call: connection.notify(
+                FilterSet(call.request, ((Q, 0),))
+            ),
         }
 
-    def _welcome(self, visit: Visit) -> None:
-        visit.greet(Welcome(1, self.name, "c1", 1_048_576, self.beat_ms))
+    def _send_connected(self, connection: ScriptedConnection) -> None:
+        connection.send_handshake(Connected(1, self.name, "c1", 1_048_576, self.keepalive_ms))
 
-    def _open_publisher(self, visit: Visit, call: OpenPublisher) -> None:
+    def _open_publisher(self, connection: ScriptedConnection, call: OpenPublisher) -> None:
         self.session += 1
-        visit.tell(PublisherOpened(call.request, self.session, self.last_sequence, self.window))
+        connection.notify(
+            PublisherOpened(call.request, self.session, self.last_sequence, self.window)
+        )
 
-    def _publish(self, visit: Visit, call: Publish) -> None:
-        visit.tell(self.published(call))
+    def _publish(self, connection: ScriptedConnection, call: Publish) -> None:
+        connection.notify(self.published(call))
 
     def published(self, call: Publish) -> Published:
         """Return the answer to a batch that is now published."""
@@ -121,7 +127,7 @@ class ScriptedBroker:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self.server = await loop.create_server(lambda: Visit(self), "127.0.0.1", 0)
+        self.server = await loop.create_server(lambda: ScriptedConnection(self), "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
         self.url = f"gapless://127.0.0.1:{port}"
         return self
@@ -135,22 +141,22 @@ class ScriptedBroker:
         await close_server(self.server, self.cut)
 
     @property
-    def visit(self) -> Visit:
+    def connection(self) -> ScriptedConnection:
         """The newest connection."""
-        return self.visits[-1]
+        return self.connections[-1]
 
     def cut(self) -> None:
         """Cut all connections now."""
-        for visit in self.visits:
-            visit.transport.abort()
+        for connection in self.connections:
+            connection.transport.abort()
 
-    def asked(self, kind: type[Any]) -> list[Any]:
+    def requests_of(self, kind: type[Any]) -> list[Any]:
         """Return all requests of a kind."""
         return [each for each in self.requests if isinstance(each, kind)]
 
     @property
     def credit(self) -> int:
         """All the credit that was ever given."""
-        first: int = sum(each.credit for each in self.asked(Subscribe))
-        later: int = sum(each.events for each in self.asked(Credit))
+        first: int = sum(each.credit for each in self.requests_of(Subscribe))
+        later: int = sum(each.events for each in self.requests_of(Credit))
         return first + later

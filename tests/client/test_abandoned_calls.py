@@ -8,20 +8,27 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.client.batches import Batch
+from gapless.client.batches import PublishBatch
 from gapless.errors import (
     DeadlineError,
+    FencedError,
     OutcomeUnknownError,
     RefusedError,
-    TakenOverError,
 )
-from gapless.messages.clients import Cause, Publish, Refused, SetFilter, Subscribe, Unsubscribe
+from gapless.messages.clients import (
+    Publish,
+    RefusalCause,
+    Refused,
+    SetFilter,
+    Subscribe,
+    Unsubscribe,
+)
 from gapless.testing import Overlay
-from tests.client.running import soon, story
-from tests.client.scripted import ScriptedBroker, Visit
+from tests.client.running import async_test, soon
+from tests.client.scripted import ScriptedBroker, ScriptedConnection
 
 
-def be_silent(visit: Visit, call: Any) -> None:
+def be_silent(connection: ScriptedConnection, call: Any) -> None:
     """Answer nothing."""
 
 
@@ -30,46 +37,46 @@ async def under_way(publisher: gapless.client.Publisher, broker: ScriptedBroker)
     tasks = []
     for n in range(4):
         tasks.append(asyncio.create_task(publisher.publish({"n": n})))
-        await soon(lambda: len(broker.asked(Publish)) == len(tasks))
+        await soon(lambda: len(broker.requests_of(Publish)) == len(tasks))
     return tasks
 
 
 def answer_all(broker: ScriptedBroker) -> None:
-    for call in broker.asked(Publish):
-        broker.visit.tell(broker.published(call))
-    broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
+    for call in broker.requests_of(Publish):
+        broker.connection.notify(broker.published(call))
+    broker.answers[Publish] = lambda connection, call: connection.notify(broker.published(call))
 
 
-@story
+@async_test
 async def test_an_abandoned_publish_many_takes_out_its_own_events_only() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Publish] = be_silent
-        async with session.publisher("quotes", inflight=10) as publisher:
+        async with session.publisher("quotes", in_flight_max=10) as publisher:
             first = await under_way(publisher, broker)
 
             async def expire_and_publish() -> gapless.Position:
                 with pytest.raises(DeadlineError):
-                    await publisher.publish({"short": 1}, deadline=0.05)
+                    await publisher.publish({"short": 1}, deadline_s=0.05)
                 return await publisher.publish_many([{"n": 100}])
 
             # there is room for four more: two of many, then two that leave and let another in,
             # whose event is between two of the many
             other = asyncio.create_task(expire_and_publish())
-            with_it = asyncio.create_task(publisher.publish({"short": 2}, deadline=0.05))
+            with_it = asyncio.create_task(publisher.publish({"short": 2}, deadline_s=0.05))
             await asyncio.sleep(0)
             with pytest.raises(DeadlineError):
-                await publisher.publish_many([{"many": n} for n in range(20)], deadline=0.5)
+                await publisher.publish_many([{"many": n} for n in range(20)], deadline_s=0.5)
             assert isinstance(with_it.exception(), DeadlineError)
             answer_all(broker)
             await asyncio.gather(*first)
             position = await other
-        sent = [event for call in broker.asked(Publish) for event in call.events]
+        sent = [event for call in broker.requests_of(Publish) for event in call.events]
         assert [event[0] for event in sent[4:]] == [{"n": 100}]
         assert position == {"quotes": broker.tick}
 
 
 def test_what_is_answered_or_over_cannot_be_taken_out_any_more() -> None:
-    answered, failed = Batch(), Batch()
+    answered, failed = PublishBatch(), PublishBatch()
     for batch in (answered, failed):
         batch.add(b"...")
     answered.seal(1, 1)
@@ -79,11 +86,11 @@ def test_what_is_answered_or_over_cannot_be_taken_out_any_more() -> None:
     assert not failed.take_out(0)
 
 
-@story
+@async_test
 async def test_a_cancelled_publish_makes_room_at_once() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Publish] = be_silent
-        async with session.publisher("quotes", inflight=5) as publisher:
+        async with session.publisher("quotes", in_flight_max=5) as publisher:
             first = await under_way(publisher, broker)
             waiting = asyncio.create_task(publisher.publish({"n": 5}))
             await asyncio.sleep(0)
@@ -95,11 +102,11 @@ async def test_a_cancelled_publish_makes_room_at_once() -> None:
             await asyncio.gather(*first)
 
 
-@story
+@async_test
 async def test_a_receipt_that_is_awaited_twice_hides_no_error_of_another() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
-        broker.answers[Publish] = lambda visit, call: visit.tell(
-            Refused(call.request, "no", Cause.TRY_LATER)
+        broker.answers[Publish] = lambda connection, call: connection.notify(
+            Refused(call.request, "no", RefusalCause.UNAVAILABLE)
         )
         async with session.publisher("quotes") as publisher:
             one = await publisher.send({"n": 1})
@@ -111,58 +118,61 @@ async def test_a_receipt_that_is_awaited_twice_hides_no_error_of_another() -> No
                 await publisher.flush()
 
 
-@story
+@async_test
 async def test_a_durable_subscription_whose_filter_is_not_answered_leaves_nothing_behind() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[SetFilter] = be_silent
-        failing = session.subscribe("n > 1", durable="desk", deadline=0.05)
+        failing = session.subscribe("n > 1", durable="desk", deadline_s=0.05)
         with pytest.raises(OutcomeUnknownError):
             async with failing:
                 pytest.fail("it is not open")
         assert failing.is_over
         broker.cut()
-        await soon(lambda: len(broker.visits) == 2)
+        await soon(lambda: len(broker.connections) == 2)
         await soon(lambda: session.broker is not None)
-        assert len(broker.asked(Subscribe)) == 1
+        assert len(broker.requests_of(Subscribe)) == 1
 
 
-@story
+@async_test
 async def test_an_opening_that_is_given_up_is_taken_back_at_the_broker() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Subscribe] = be_silent
         with pytest.raises(DeadlineError):
-            await session.subscribe("n > 1", deadline=0.05).__aenter__()
-        await soon(lambda: bool(broker.asked(Unsubscribe)))
-        assert broker.asked(Unsubscribe)[0].subscription == broker.asked(Subscribe)[0].subscription
+            await session.subscribe("n > 1", deadline_s=0.05).__aenter__()
+        await soon(lambda: bool(broker.requests_of(Unsubscribe)))
+        assert (
+            broker.requests_of(Unsubscribe)[0].subscription
+            == broker.requests_of(Subscribe)[0].subscription
+        )
 
 
-@story
+@async_test
 async def test_an_unsubscribe_without_an_answer_ends_the_subscription_with_that_error() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("n > 1", durable="desk") as events:
             with pytest.raises(OutcomeUnknownError):
-                await events.unsubscribe(deadline=0.05)
+                await events.unsubscribe(deadline_s=0.05)
             with pytest.raises(OutcomeUnknownError):
                 await anext(events)
 
 
-@story
+@async_test
 async def test_a_filter_that_was_never_sent_is_not_the_filter_after_a_reconnect() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("n = 1") as events:
-            greet, broker.greet = broker.greet, lambda _: None
+            greet, broker.on_connect = broker.on_connect, lambda _: None
             broker.cut()
             await soon(lambda: session.broker is None)
             with pytest.raises(DeadlineError):
-                await events.set_filter("n = 2", deadline=0.05)
+                await events.set_filter("n = 2", deadline_s=0.05)
             assert str(events.filter) == "n = 1"
-            broker.greet = greet
+            broker.on_connect = greet
             broker.cut()
-            await soon(lambda: len(broker.asked(Subscribe)) == 2)
-            assert [each.filter for each in broker.asked(Subscribe)] == ["n = 1"] * 2
+            await soon(lambda: len(broker.requests_of(Subscribe)) == 2)
+            assert [each.filter for each in broker.requests_of(Subscribe)] == ["n = 1"] * 2
 
 
-@story
+@async_test
 async def test_the_older_of_two_durable_subscriptions_of_a_session_hears_that_it_is_over() -> None:
     async with (
         Overlay(on_disk=False) as overlay,
@@ -170,10 +180,10 @@ async def test_the_older_of_two_durable_subscriptions_of_a_session_hears_that_it
         session.publisher("quotes") as publisher,
         session.subscribe("", durable="desk") as older,
     ):
-        waiting = asyncio.create_task(older.get(deadline=5))
+        waiting = asyncio.create_task(older.get(deadline_s=5))
         await asyncio.sleep(0)
         async with session.subscribe("", durable="desk") as newer:
-            with pytest.raises(TakenOverError):
+            with pytest.raises(FencedError):
                 await waiting
             await publisher.publish({"n": 1})
             assert (await newer.get()).attributes == {"n": 1}

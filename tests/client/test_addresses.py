@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.client.addresses import Address, parse_addresses
+from gapless.client.addresses import BrokerAddress, parse_addresses
 from gapless.errors import AddressError
 
 
 def test_a_url_names_hosts_and_ports() -> None:
-    assert parse_addresses("gapless://h1:1,h2:2/") == (Address("h1", 1), Address("h2", 2))
+    assert parse_addresses("gapless://h1:1,h2:2/") == (
+        BrokerAddress("h1", 1),
+        BrokerAddress("h2", 2),
+    )
 
 
 def test_a_port_that_is_left_out_is_7400() -> None:
-    assert parse_addresses("gapless://h1") == (Address("h1", 7400),)
+    assert parse_addresses("gapless://h1") == (BrokerAddress("h1", 7400),)
 
 
 def test_several_urls_are_as_good_as_one_and_repetitions_count_once() -> None:
@@ -22,8 +25,8 @@ def test_several_urls_are_as_good_as_one_and_repetitions_count_once() -> None:
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
-    assert parse_addresses("gapless://[::1]:9") == (Address("::1", 9),)
-    assert str(Address("::1", 9)) == "[::1]:9"
+    assert parse_addresses("gapless://[::1]:9") == (BrokerAddress("::1", 9),)
+    assert str(BrokerAddress("::1", 9)) == "[::1]:9"
 
 
 @pytest.mark.parametrize(

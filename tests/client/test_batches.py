@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.client.batches import Batch, encoded, encoded_plain
+from gapless.client.batches import PublishBatch, encoded, encoded_plain
 from gapless.content.values import Value
 from gapless.core.errors import GaplessError
 
@@ -69,7 +69,7 @@ def test_one_by_one_it_is_said_what_is_wrong(odd: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 500, 70_000])
 def test_a_batch_is_sent_as_an_array_of_its_events(count: int) -> None:
-    batch = Batch()
+    batch = PublishBatch()
     for number in range(count + 2):
         batch.add(encoded({"number": number}, b"p"))
     batch.take_out(0)

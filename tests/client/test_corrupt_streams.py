@@ -14,12 +14,12 @@ from gapless.client import Session
 from gapless.errors import RefusedError
 from gapless.runtime.metrics import Metrics
 from gapless.testing import Overlay
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 LAST = 3
 
 
-def damage_second_row(directory: Path, pubend: str) -> None:
+def corrupt_second_row(directory: Path, pubend: str) -> None:
     """Change a row of a log without its checksum."""
     with closing(sqlite3.connect(directory / "broker.db")) as database:
         rows = database.execute(
@@ -32,7 +32,7 @@ def damage_second_row(directory: Path, pubend: str) -> None:
         database.commit()
 
 
-async def damaged(overlay: Overlay) -> None:
+async def corrupt(overlay: Overlay) -> None:
     """Publish three events to quotes, a row each, and damage the second."""
     async with gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -41,7 +41,7 @@ async def damaged(overlay: Overlay) -> None:
     data = overlay.node("b1").settings.data
     assert data is not None
     await overlay.kill("b1")
-    damage_second_row(data, "quotes")
+    corrupt_second_row(data, "quotes")
     await overlay.restart("b1")
 
 
@@ -50,17 +50,17 @@ async def numbers_until_stalled(session: Session) -> tuple[list[object], dict[st
     found: list[object] = []
     async with session.publisher("trades") as other:
         async with session.subscribe("n > 0", start="earliest") as events:
-            found.append((await events.get(deadline=30)).attributes["n"])
-            await soon(lambda: "quotes" in events.waiting)
+            found.append((await events.get(deadline_s=30)).attributes["n"])
+            await soon(lambda: "quotes" in events.pending)
             await other.publish({"n": 10})
-            found.append((await events.get(deadline=30)).attributes["n"])
-            return found, dict(events.waiting)
+            found.append((await events.get(deadline_s=30)).attributes["n"])
+            return found, dict(events.pending)
 
 
-@story
+@async_test
 async def test_a_subscription_says_which_stream_waits_and_why_and_the_others_go_on() -> None:
     async with Overlay() as overlay:
-        await damaged(overlay)
+        await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             found, waiting = await numbers_until_stalled(session)
             assert found == [1, 10]
@@ -68,23 +68,23 @@ async def test_a_subscription_says_which_stream_waits_and_why_and_the_others_go_
             assert "is damaged" in waiting["quotes"]
 
 
-@story
-async def test_a_stream_that_was_sought_past_the_damage_waits_no_more() -> None:
+@async_test
+async def test_a_stream_that_was_sought_past_the_corruption_waits_no_more() -> None:
     async with Overlay() as overlay:
-        await damaged(overlay)
+        await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             async with session.subscribe("n > 0", start="earliest", on_gap="report") as events:
-                first = await events.get(deadline=30)
-                await soon(lambda: "quotes" in events.waiting)
+                first = await events.get(deadline_s=30)
+                await soon(lambda: "quotes" in events.pending)
                 behind = gapless.Position({"quotes": first.position["quotes"] + 10_000_000_000})
                 await events.seek(behind)
-                await soon(lambda: not events.waiting)
+                await soon(lambda: not events.pending)
 
 
-@story
-async def test_publishing_to_a_log_that_is_known_to_be_damaged_is_refused() -> None:
+@async_test
+async def test_publishing_to_a_log_that_is_known_to_be_corrupt_is_refused() -> None:
     async with Overlay() as overlay:
-        await damaged(overlay)
+        await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             await numbers_until_stalled(session)
             async with session.publisher("quotes") as publisher:
@@ -92,10 +92,10 @@ async def test_publishing_to_a_log_that_is_known_to_be_damaged_is_refused() -> N
                     await publisher.publish({"n": 4})
 
 
-@story
+@async_test
 async def test_a_read_of_the_log_ends_with_the_reason() -> None:
     async with Overlay() as overlay:
-        await damaged(overlay)
+        await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             found = []
             with pytest.raises(RefusedError, match="is damaged"):
@@ -108,20 +108,20 @@ def test_the_broker_says_it_once_in_its_log_and_always_in_its_health_and_metrics
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def said() -> list[str]:
-        return [each.message for each in caplog.records if "log is damaged" in each.message]
+        return [each.message for each in caplog.records if "log is corrupt" in each.message]
 
-    @story
+    @async_test
     async def scenario() -> None:
         async with Overlay() as overlay:
-            await damaged(overlay)
+            await corrupt(overlay)
             node = overlay.node("b1")
-            assert node.health().damaged == {}
+            assert node.health().corrupt == {}
             async with gapless.connect(overlay.url()) as session:
                 await numbers_until_stalled(session)
-            assert "is damaged" in node.health().damaged["quotes"]
-            assert b"gapless_pubends_damaged 1.0" in Metrics(node).text()
+            assert "is damaged" in node.health().corrupt["quotes"]
+            assert b"gapless_pubends_corrupt 1.0" in Metrics(node).text()
             await soon(lambda: len(said()) > 0)
-            node._say_damages()
+            node._log_corruptions()
 
     with caplog.at_level(logging.INFO, logger="gapless"):
         scenario()

@@ -8,19 +8,19 @@ import gapless
 from gapless.client.options import Backoff
 from gapless.messages.operating import SetDurableFilter
 from gapless.testing import Overlay
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
-@story
+@async_test
 async def test_a_durable_subscription_goes_on_at_another_broker_when_its_own_is_dead() -> None:
     # MV-13: no loss, no duplicate
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
         there.publisher("quotes") as publisher,
-        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=0.05) as session,
         session.subscribe("n > 0", durable="desk", start="earliest") as events,
     ):
         await publisher.publish_many({"n": n} for n in range(1, 20))
@@ -35,13 +35,13 @@ async def test_a_durable_subscription_goes_on_at_another_broker_when_its_own_is_
         assert (await events.get()).attributes["n"] == 40
 
 
-@story
-async def test_a_filter_can_be_changed_after_a_flight() -> None:
+@async_test
+async def test_a_filter_can_be_changed_after_a_failover() -> None:
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
         there.publisher("quotes") as publisher,
-        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=0.05) as session,
         session.subscribe("n > 0", durable="desk", start="earliest") as events,
     ):
         await publisher.publish({"n": 1})
@@ -53,14 +53,16 @@ async def test_a_filter_can_be_changed_after_a_flight() -> None:
         assert (await events.get()).attributes["n"] == 11
 
 
-@pytest.mark.parametrize("flee_after", [None, 60.0])
-@story
-async def test_a_restart_is_waited_for(flee_after: float | None) -> None:
+@pytest.mark.parametrize("failover_after_s", [None, 60.0])
+@async_test
+async def test_a_restart_is_waited_for(failover_after_s: float | None) -> None:
     async with (
         Overlay("line:2") as overlay,
         gapless.connect(overlay.url("b2")) as there,
         there.publisher("quotes") as publisher,
-        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=flee_after) as session,
+        gapless.connect(
+            overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=failover_after_s
+        ) as session,
         session.subscribe("n > 0", durable="desk", start="earliest") as events,
     ):
         await overlay.restart("b1")
@@ -69,14 +71,14 @@ async def test_a_restart_is_waited_for(flee_after: float | None) -> None:
         assert "desk" not in overlay.node("b2").broker.host.subscriptions
 
 
-@story
-async def test_a_time_to_flee_after_is_checked() -> None:
+@async_test
+async def test_a_time_to_fail_over_after_is_checked() -> None:
     with pytest.raises(gapless.errors.UsageError, match="above 0"):
-        gapless.connect("gapless://b1", flee_after=-1)
+        gapless.connect("gapless://b1", failover_after_s=-1)
 
 
-@story
-async def test_what_was_not_acknowledged_comes_again_after_a_flight() -> None:
+@async_test
+async def test_what_was_not_acknowledged_comes_again_after_a_failover() -> None:
     # the program dies after it fled, and the next one knows nothing of what it has seen
     async with (
         Overlay("line:3") as overlay,
@@ -84,7 +86,9 @@ async def test_what_was_not_acknowledged_comes_again_after_a_flight() -> None:
         there.publisher("quotes") as publisher,
     ):
         async with (
-            gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+            gapless.connect(
+                overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=0.05
+            ) as session,
             session.subscribe("n > 0", durable="desk", start="earliest", ack="manual") as events,
         ):
             await publisher.publish_many({"n": n} for n in range(1, 4))
@@ -101,13 +105,13 @@ async def test_what_was_not_acknowledged_comes_again_after_a_flight() -> None:
             assert [(await events.get()).attributes["n"] for _ in range(2)] == [2, 3]
 
 
-@story
+@async_test
 async def test_a_filter_that_an_operator_has_set_is_taken_along() -> None:
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
         there.publisher("quotes") as publisher,
-        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=0.05) as session,
         session.subscribe("n > 0", durable="desk", start="earliest") as events,
     ):
         async with gapless.connect(overlay.url("b1")) as operator:
@@ -118,14 +122,14 @@ async def test_a_filter_that_an_operator_has_set_is_taken_along() -> None:
         assert (await events.get()).attributes["n"] == 11
 
 
-@story
+@async_test
 async def test_filters_that_still_govern_are_taken_along() -> None:
     # R47: what lies before the change is not read yet when the broker dies
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
         there.publisher("quotes") as publisher,
-        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, failover_after_s=0.05) as session,
         session.subscribe("n > 0", durable="desk", start="earliest", prefetch=1) as events,
     ):
         await publisher.publish_many({"n": n} for n in (1, 2, 3))

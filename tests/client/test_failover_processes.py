@@ -12,10 +12,10 @@ from gapless.client import Publisher, Subscription
 from gapless.messages.operating import ListSubscriptions
 from gapless.runtime import Supervisor
 from gapless.runtime.overlay_config import overlay_of
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 QUICK = gapless.Backoff(first_s=0.01, longest_s=0.1)
-FLEE_AFTER_S = 0.3
+FAIL_OVER_AFTER_S = 0.3
 
 
 def urls(supervisor: Supervisor, *names: str) -> list[str]:
@@ -26,7 +26,7 @@ def urls(supervisor: Supervisor, *names: str) -> list[str]:
 async def kill_for_good(supervisor: Supervisor, names: Iterable[str]) -> None:
     """Kill brokers, which nobody starts again, and wait until they are dead."""
     for name in names:
-        supervisor.keep_down(name)
+        supervisor.prevent_restart(name)
         supervisor.kill(name)
         await soon(lambda: supervisor[name].pid is None)  # noqa: B023
 
@@ -50,15 +50,17 @@ async def take(events: Subscription, count: int) -> list[Any]:
     return [(await events.get()).attributes["n"] for _ in range(count)]
 
 
-@story
-async def test_a_durable_subscription_flees_to_another_broker_of_its_cell(tmp_path: Path) -> None:
+@async_test
+async def test_a_durable_subscription_fails_over_to_another_broker_of_its_cell(
+    tmp_path: Path,
+) -> None:
     # MV-13: the home is not started again until all has come at the other
     async with (
         Supervisor(overlay_of("line:2x2"), tmp_path, port=0) as supervisor,
         gapless.connect(urls(supervisor, "b1a")) as near,
         near.publisher("quotes") as publisher,
         gapless.connect(
-            urls(supervisor, "b2a", "b2b"), backoff=QUICK, flee_after=FLEE_AFTER_S
+            urls(supervisor, "b2a", "b2b"), backoff=QUICK, failover_after_s=FAIL_OVER_AFTER_S
         ) as far,
         far.subscribe("n >= 0", durable="desk", start="earliest") as events,
     ):
@@ -69,7 +71,7 @@ async def test_a_durable_subscription_flees_to_another_broker_of_its_cell(tmp_pa
         assert await take(events, 250) == [*range(50, 300)]
         await publishing
         assert await durables_at(supervisor["b2b"].url) == ["desk"]
-        supervisor.let_up("b2a")
+        supervisor.allow_restart("b2a")
         await supervisor["b2a"].settled.wait()
         while await durables_at(supervisor["b2a"].url):
             await asyncio.sleep(0.01)  # the old home hears that it is none any more
@@ -77,7 +79,7 @@ async def test_a_durable_subscription_flees_to_another_broker_of_its_cell(tmp_pa
         assert await take(events, 1) == [300]
 
 
-@story
+@async_test
 async def test_new_subscriptions_begin_with_one_broker_of_each_cell_left(tmp_path: Path) -> None:
     # VT 6.3.8: "even in the absence of a majority of brokers in a tree node"
     left = {"b1a", "b2b", "b3a"}

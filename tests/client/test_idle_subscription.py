@@ -8,7 +8,7 @@ from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
 from gapless.pubend.pubend import Pubend
 from gapless.testing import Overlay
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
@@ -19,7 +19,7 @@ def released(overlay: Overlay) -> int:
     return hosted.record.released
 
 
-@story
+@async_test
 async def test_an_idle_subscription_outlives_its_broker_without_a_gap() -> None:
     # it is where it began; since then the clock has released silence, and silence alone
     parameters = Parameters(retention_s=0, ack_ms=50, silence_ms=50, idle_silence_max_ms=100)
@@ -31,6 +31,6 @@ async def test_an_idle_subscription_outlives_its_broker_without_a_gap() -> None:
                     await soon(lambda: released(overlay) > began)
                     await overlay.restart("b1")
                     await publisher.publish({"n": 1})
-                    event = await events.get(deadline=30)
+                    event = await events.get(deadline_s=30)
                     assert event.attributes["n"] == 1
                     assert [*events.gaps] == []

@@ -10,8 +10,8 @@ import pytest
 
 import gapless
 from gapless.client.addresses import parse_addresses
-from gapless.client.link import Link, Numbers
-from gapless.client.options import Backoff, Options
+from gapless.client.link import ReconnectingLink, RequestNumbers
+from gapless.client.options import Backoff, SessionOptions
 from gapless.errors import (
     ClosedError,
     ConnectionLostError,
@@ -27,104 +27,106 @@ from gapless.messages.clients import (
     ReadPart,
 )
 from gapless.testing import Overlay
-from gapless.wire import Beat, Farewell, Goodbye, Welcome
-from tests.client.running import soon, story
-from tests.client.scripted import ScriptedBroker, Visit
+from gapless.wire import Connected, Disconnect, DisconnectReason, KeepAlive
+from tests.client.running import async_test, soon
+from tests.client.scripted import ScriptedBroker, ScriptedConnection
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
-@story
+@async_test
 async def test_nobody_there_is_said_within_the_deadline() -> None:
     async with ScriptedBroker() as broker:
         url = broker.url
     with pytest.raises(ConnectionLostError, match="no broker greeted"):
-        async with gapless.connect(url, connect_deadline=0.3, backoff=QUICK):
+        async with gapless.connect(url, connect_deadline_s=0.3, backoff=QUICK):
             pass
 
 
-@story
+@async_test
 async def test_a_broker_of_another_version_is_said_at_once() -> None:
     async with ScriptedBroker() as broker:
-        broker.greet = lambda visit: visit.greet(
-            Goodbye(Farewell.NO_COMMON_VERSION, "this broker speaks 7")
+        broker.on_connect = lambda connection: connection.send_handshake(
+            Disconnect(DisconnectReason.NO_COMMON_VERSION, "this broker speaks 7")
         )
         with pytest.raises(ConnectionLostError, match="speaks 7"):
             async with gapless.connect(broker.url):
                 pass
-        assert len(broker.visits) == 1
+        assert len(broker.connections) == 1
 
 
 @pytest.mark.parametrize(
-    "greeting",
+    "handshake",
     [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\1x", b"\0\0\0\0", b"\xff\xff\xff\xff"],
 )
-@story
-async def test_what_is_no_broker_is_not_believed(greeting: bytes) -> None:
+@async_test
+async def test_what_is_no_broker_is_not_believed(handshake: bytes) -> None:
     async with ScriptedBroker() as broker:
-        broker.greet = lambda visit: visit.transport.write(greeting)
+        broker.on_connect = lambda connection: connection.transport.write(handshake)
         with pytest.raises(ConnectionLostError, match="cannot be understood"):
-            async with gapless.connect(broker.url, connect_deadline=0.3, backoff=QUICK):
+            async with gapless.connect(broker.url, connect_deadline_s=0.3, backoff=QUICK):
                 pass
 
 
-@story
+@async_test
 async def test_a_welcome_of_a_version_nobody_asked_for_is_not_believed() -> None:
     async with ScriptedBroker() as broker:
-        broker.greet = lambda visit: visit.greet(Welcome(9, "b1", "c1", 1, 1))
+        broker.on_connect = lambda connection: connection.send_handshake(
+            Connected(9, "b1", "c1", 1, 1)
+        )
         with pytest.raises(ConnectionLostError, match="expected a welcome"):
-            async with gapless.connect(broker.url, connect_deadline=0.3, backoff=QUICK):
+            async with gapless.connect(broker.url, connect_deadline_s=0.3, backoff=QUICK):
                 pass
 
 
-@story
+@async_test
 async def test_a_broker_that_stops_is_waited_for() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
-        broker.visit.tell(Goodbye(Farewell.STOPPING, "the broker stops"))
-        await soon(lambda: len(broker.visits) == 2 and session.main.is_up)
+        broker.connection.notify(Disconnect(DisconnectReason.STOPPING, "the broker stops"))
+        await soon(lambda: len(broker.connections) == 2 and session.main.is_up)
         assert "the broker stops" in session.main.trouble
 
 
-@story
+@async_test
 async def test_a_malformed_notice_ends_the_connection_and_the_next_one_is_good() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
-        broker.visit.transport.write(b"\0\0\0\1\xc1")
-        await soon(lambda: len(broker.visits) == 2 and session.main.is_up)
-        broker.answers[ListPartitions] = lambda visit, call: visit.tell(
+        broker.connection.transport.write(b"\0\0\0\1\xc1")
+        await soon(lambda: len(broker.connections) == 2 and session.main.is_up)
+        broker.answers[ListPartitions] = lambda connection, call: connection.notify(
             PartitionTable(call.request, ())
         )
         assert await session.partitions() == ()
 
 
-@story
+@async_test
 async def test_each_side_says_something_now_and_then_and_a_silent_broker_is_given_up() -> None:
-    async with ScriptedBroker(beat_ms=20) as broker:
+    async with ScriptedBroker(keepalive_ms=20) as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
-            await soon(lambda: bool(broker.asked(Beat)))
-            await soon(lambda: len(broker.visits) > 1)
+            await soon(lambda: bool(broker.requests_of(KeepAlive)))
+            await soon(lambda: len(broker.connections) > 1)
             assert "nothing was heard" in session.main.trouble
 
 
-@story
-async def test_a_broker_that_beats_is_kept() -> None:
-    async with ScriptedBroker(beat_ms=20) as broker, gapless.connect(broker.url) as session:
+@async_test
+async def test_a_broker_that_keepalives_is_kept() -> None:
+    async with ScriptedBroker(keepalive_ms=20) as broker, gapless.connect(broker.url) as session:
         for _ in range(30):
-            broker.visit.tell(Beat())
+            broker.connection.notify(KeepAlive())
             await asyncio.sleep(0.01)
         assert session.main.connections == 1
 
 
-@story
+@async_test
 async def test_a_request_is_asked_again_under_its_number() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         asked = asyncio.create_task(session.request(ListPartitions(0), changes=False))
         await soon(lambda: bool(broker.requests))
-        broker.answers[ListPartitions] = lambda visit, call: visit.tell(
+        broker.answers[ListPartitions] = lambda connection, call: connection.notify(
             PartitionTable(call.request, ())
         )
         broker.cut()
         assert await asked == broker_answer(broker)
-        first, again = broker.asked(ListPartitions)
+        first, again = broker.requests_of(ListPartitions)
         assert first == again
 
 
@@ -132,16 +134,16 @@ def broker_answer(broker: ScriptedBroker) -> PartitionTable:
     return PartitionTable(broker.requests[-1].request, ())
 
 
-@story
+@async_test
 async def test_a_question_that_changes_nothing_has_a_plain_deadline() -> None:
-    async with ScriptedBroker() as broker, gapless.connect(broker.url, deadline=0.02) as session:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, deadline_s=0.02) as session:
         with pytest.raises(DeadlineError):
             await session.partitions()
         with pytest.raises(UsageError):
-            await session.partitions(deadline=-1)
+            await session.partitions(deadline_s=-1)
 
 
-@story
+@async_test
 async def test_a_session_that_is_closed_says_so() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url) as session:
@@ -160,7 +162,7 @@ async def test_a_session_that_is_closed_says_so() -> None:
 # --- several addresses ----------------------------------------------------------------------------
 
 
-@story
+@async_test
 async def test_the_first_broker_that_greets_is_taken_and_another_when_it_is_gone() -> None:
     async with Overlay("line:2") as overlay:
         url = overlay.url("b1", "b2")
@@ -170,7 +172,7 @@ async def test_the_first_broker_that_greets_is_taken_and_another_when_it_is_gone
             await soon(lambda: session.broker == "b2")
 
 
-@story
+@async_test
 async def test_a_publisher_waits_for_the_broker_of_its_pubend() -> None:
     async with Overlay("line:2") as overlay:
         async with gapless.connect(overlay.url("b1", "b2"), backoff=QUICK) as session:
@@ -187,7 +189,7 @@ async def test_a_publisher_waits_for_the_broker_of_its_pubend() -> None:
             assert found == [1, 2]
 
 
-@story
+@async_test
 async def test_a_pubend_is_found_at_whichever_address_it_is() -> None:
     async with Overlay("line:2", on_disk=False) as overlay:
         async with (
@@ -199,7 +201,7 @@ async def test_a_pubend_is_found_at_whichever_address_it_is() -> None:
             await publisher.publish({"n": 1})
             async with narrow.subscribe("", start="earliest") as events:  # b1 knows the pubend
                 await events.get()
-            with pytest.raises(gapless.errors.ElsewhereError) as found:
+            with pytest.raises(gapless.errors.WrongBrokerError) as found:
                 async with narrow.publisher("quotes"):
                     pass
             assert found.value.broker == "b2"
@@ -210,7 +212,7 @@ async def test_a_pubend_is_found_at_whichever_address_it_is() -> None:
             assert read == [1, 2]
 
 
-@story
+@async_test
 async def test_a_subscription_that_is_not_durable_goes_on_at_another_broker() -> None:
     async with Overlay("line:2") as overlay:
         async with (
@@ -228,7 +230,7 @@ async def test_a_subscription_that_is_not_durable_goes_on_at_another_broker() ->
                 assert found == [*range(1, 21)]
 
 
-@story
+@async_test
 async def test_reading_a_range_ends_and_reads_only_that() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -242,10 +244,10 @@ async def test_reading_a_range_ends_and_reads_only_that() -> None:
         assert [event async for event in session.read("quotes", high + 1000, high + 10)] == []
 
 
-@story
+@async_test
 async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
-        broker.answers[ReadLog] = lambda visit, call: visit.tell(
+        broker.answers[ReadLog] = lambda connection, call: connection.notify(
             ReadPart(call.request, (), max(call.low, 20), 20, 10)
         )
         with pytest.raises(gapless.errors.GapError) as found:
@@ -254,7 +256,7 @@ async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
         assert [event async for event in session.read("quotes")] == []
         del broker.answers[ReadLog]
         with pytest.raises(DeadlineError, match="did not answer"):
-            _ = [event async for event in session.read("quotes", deadline=0.02)]
+            _ = [event async for event in session.read("quotes", deadline_s=0.02)]
 
 
 class Counted(gapless.Backoff, frozen=True, kw_only=True):
@@ -267,32 +269,32 @@ class Counted(gapless.Backoff, frozen=True, kw_only=True):
         return super().waits(random)
 
 
-@story
+@async_test
 async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_time() -> None:
     backoff = Counted(first_s=0.001, longest_s=60.0, starts=[])
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=backoff):
         for number in range(1, 4):
-            broker.visit.tell(Goodbye(Farewell.DISMISSED, "not you"))
-            await soon(lambda: len(broker.visits) == number + 1)  # noqa: B023 - awaited at once
+            broker.connection.notify(Disconnect(DisconnectReason.CLOSED_BY_BROKER, "not you"))
+            await soon(lambda: len(broker.connections) == number + 1)  # noqa: B023 - awaited at once
         assert backoff.starts == [0]
 
 
-def say_nothing(visit: Visit) -> None:
+def say_nothing(connection: ScriptedConnection) -> None:
     """Hang: connections are accepted, and that is all."""
-    del visit
+    del connection
 
 
-@story
+@async_test
 async def test_after_a_broker_fell_silent_others_are_asked_before_it() -> None:
-    async with ScriptedBroker("b1", beat_ms=20) as first, ScriptedBroker("b2") as second:
+    async with ScriptedBroker("b1", keepalive_ms=20) as first, ScriptedBroker("b2") as second:
         async with gapless.connect([first.url, second.url], backoff=QUICK) as session:
             assert session.broker == "b1"
-            first.greet = say_nothing
+            first.on_connect = say_nothing
             await soon(lambda: session.broker == "b2")
-            assert len(first.visits) == 1, "it was not asked again"
+            assert len(first.connections) == 1, "it was not asked again"
 
 
-@story
+@async_test
 async def test_after_a_broker_broke_off_it_is_asked_first() -> None:
     async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
         async with gapless.connect([second.url, first.url], backoff=QUICK) as session:
@@ -301,11 +303,11 @@ async def test_after_a_broker_broke_off_it_is_asked_first() -> None:
             assert session.broker == "b2", "it may be back, and has what lingers there"
 
 
-@story
+@async_test
 async def test_a_broker_that_hangs_does_not_use_up_the_time_of_the_others() -> None:
     async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
-        first.greet = say_nothing
-        async with gapless.connect([first.url, second.url], connect_deadline=10) as session:
+        first.on_connect = say_nothing
+        async with gapless.connect([first.url, second.url], connect_deadline_s=10) as session:
             assert session.broker == "b2"
 
 
@@ -314,26 +316,29 @@ def both(one: ScriptedBroker, other: ScriptedBroker) -> str:
     return f"{one.url},{other.url.removeprefix('gapless://')}"
 
 
-@story
+@async_test
 async def test_who_waits_for_its_broker_waits_no_longer_than_it_said() -> None:
     # the next try would come after half a minute
     slow = Backoff(first_s=60.0, longest_s=60.0)
     async with ScriptedBroker("b2") as other:
         async with ScriptedBroker("b1") as one:
-            link = Link(
-                parse_addresses(both(one, other)), Options(backoff=slow), Numbers(), flee_after=0.3
+            link = ReconnectingLink(
+                parse_addresses(both(one, other)),
+                SessionOptions(backoff=slow),
+                RequestNumbers(),
+                failover_after_s=0.3,
             )
             link.start()
             assert (await link.up()).broker == "b1"
-        await soon(lambda: link.welcome is not None and link.welcome.broker == "b2")
+        await soon(lambda: link.handshake is not None and link.handshake.broker == "b2")
         await link.close(ClosedError("the test is over"))
 
 
-@story
+@async_test
 async def test_among_several_brokers_too_it_is_unknown_what_became_of_what_was_sent() -> None:
     async with ScriptedBroker("b1") as one, ScriptedBroker("b2") as other:
         one.answers.pop(OpenPubend)
-        async with gapless.connect(both(one, other), deadline=0.1, backoff=QUICK) as session:
+        async with gapless.connect(both(one, other), deadline_s=0.1, backoff=QUICK) as session:
             with pytest.raises(OutcomeUnknownError, match="OpenPubend was sent"):
                 async with session.publisher("quotes"):
                     pass

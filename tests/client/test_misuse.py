@@ -18,7 +18,7 @@ from gapless.errors import (
 )
 from gapless.messages.clients import ListPartitions
 from gapless.testing import Overlay
-from tests.client.running import story
+from tests.client.running import async_test
 
 NOWHERE = "gapless://127.0.0.1:1"
 
@@ -37,7 +37,7 @@ class Side(str, Enum):  # noqa: UP042  # its text is not its value
     BUY = "buy"
 
 
-@story
+@async_test
 async def test_a_session_that_was_not_opened_says_so_at_once() -> None:
     session = gapless.connect(NOWHERE)
     with pytest.raises(ClosedError, match="not open"):
@@ -51,7 +51,7 @@ async def test_a_session_that_was_not_opened_says_so_at_once() -> None:
     await session.close()
 
 
-@story
+@async_test
 async def test_a_session_is_opened_once() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         with pytest.raises(UsageError, match="opened already"):
@@ -59,14 +59,14 @@ async def test_a_session_is_opened_once() -> None:
         assert session.broker == "b1"
 
 
-@story
+@async_test
 async def test_a_host_that_can_be_no_name_is_trouble_like_any_other() -> None:
-    session = gapless.connect("gapless://a..b", connect_deadline=0.2)
+    session = gapless.connect("gapless://a..b", connect_deadline_s=0.2)
     with pytest.raises(ConnectionLostError, match=r"a\.\.b:7400"):
         await session.open()
 
 
-@story
+@async_test
 async def test_a_batch_of_no_events_cannot_be_asked_for() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -92,8 +92,8 @@ async def test_a_batch_of_no_events_cannot_be_asked_for() -> None:
         {"order": "any"},
         {"ack": "never"},
         {"on_gap": "hide"},
-        {"deadline": 0},
-        {"deadline": "5"},
+        {"deadline_s": 0},
+        {"deadline_s": "5"},
     ],
 )
 def test_an_option_that_no_broker_would_understand_is_refused_before_it_is_sent(
@@ -104,7 +104,7 @@ def test_an_option_that_no_broker_would_understand_is_refused_before_it_is_sent(
         session.subscribe("", **options)
 
 
-@story
+@async_test
 async def test_values_of_derived_types_are_published_as_what_they_are() -> None:
     attributes: dict[str, Value] = {"price": Money(91.5), "n": Count(7), "side": Side.BUY}
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
@@ -115,7 +115,7 @@ async def test_values_of_derived_types_are_published_as_what_they_are() -> None:
         assert [event.attributes for event in found] == [{"price": 91.5, "n": 7, "side": "buy"}] * 3
 
 
-@story
+@async_test
 async def test_publish_many_refuses_the_values_that_publish_refuses() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -130,7 +130,7 @@ async def test_publish_many_refuses_the_values_that_publish_refuses() -> None:
 
 @pytest.mark.parametrize("wrong", [({"n": 2}, b"", 3), ({"n": 2},), [{"n": 2}, b""], None])
 def test_what_is_no_pair_is_refused_and_what_is_before_it_is_published(wrong: Any) -> None:
-    @story
+    @async_test
     async def told() -> None:
         async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
             async with session.publisher("quotes") as publisher:

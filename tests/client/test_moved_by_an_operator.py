@@ -10,12 +10,12 @@ import pytest
 import gapless
 from gapless.client import Session, Subscription
 from gapless.client.options import Backoff
-from gapless.errors import TakenOverError
-from gapless.messages.clients import Begin, BeginKind, Subscribe
-from gapless.messages.operating import DurableSought, SeekDurable
+from gapless.errors import FencedError
+from gapless.messages.clients import StartKind, StartPoint, Subscribe
+from gapless.messages.operating import DurableSeekDone, SeekDurable
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
-from tests.client.running import story
+from tests.client.running import async_test
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
@@ -44,12 +44,12 @@ async def take(events: Subscription, count: int) -> list[object]:
 
 
 async def move_back(operator: Session) -> None:
-    begin = Begin(BeginKind.EARLIEST)
-    answer = await operator.request(SeekDurable(0, "desk", begin, force=True))
-    assert isinstance(answer, DurableSought)
+    start = StartPoint(StartKind.EARLIEST)
+    answer = await operator.request(SeekDurable(0, "desk", start, force=True))
+    assert isinstance(answer, DurableSeekDone)
 
 
-@story
+@async_test
 async def test_a_client_that_is_moved_while_it_is_cut_off_says_so_and_drops_nothing() -> None:
     async with stage() as (client, operator, proxy):
         async with desk(client) as events:
@@ -59,22 +59,22 @@ async def test_a_client_that_is_moved_while_it_is_cut_off_says_so_and_drops_noth
             proxy.cut()
             await move_back(operator)
             proxy.closed = False
-            with pytest.raises(TakenOverError, match="an operator moved the subscription 'desk'"):
+            with pytest.raises(FencedError, match="an operator moved the subscription 'desk'"):
                 await events.get()
         async with desk(client) as events:
             assert await take(events, 3) == [1, 2, 3]
 
 
-@story
+@async_test
 async def test_a_client_that_is_connected_is_told_at_once() -> None:
     async with stage() as (client, operator, _), desk(client) as events:
         await take(events, 3)
         await move_back(operator)
-        with pytest.raises(TakenOverError, match="an operator moved the subscription 'desk'"):
+        with pytest.raises(FencedError, match="an operator moved the subscription 'desk'"):
             await events.get()
 
 
-@story
+@async_test
 async def test_a_position_that_the_application_has_stored_does_not_undo_a_seek() -> None:
     async with stage() as (client, operator, _):
         async with desk(client) as events:
@@ -86,7 +86,7 @@ async def test_a_position_that_the_application_has_stored_does_not_undo_a_seek()
             assert await take(events, 3) == [1, 2, 3]
 
 
-@story
+@async_test
 async def test_after_a_seek_a_lost_connection_repeats_nothing() -> None:
     async with stage() as (client, operator, proxy):
         async with desk(client) as events:
@@ -100,4 +100,4 @@ async def test_after_a_seek_a_lost_connection_repeats_nothing() -> None:
             async with operator.publisher("quotes") as publisher:
                 await publisher.publish({"n": 4})
             assert await take(events, 1) == [4]
-        assert proxy.asked(Subscribe)[-1].seeks == 1
+        assert proxy.requests_of(Subscribe)[-1].seek_count == 1

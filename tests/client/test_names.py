@@ -6,9 +6,9 @@ import asyncio
 
 import gapless
 from gapless.client import Session
-from gapless.errors import ElsewhereError
+from gapless.errors import WrongBrokerError
 from gapless.testing import Overlay
-from tests.client.running import story
+from tests.client.running import async_test
 
 EVENTS = 20
 
@@ -20,11 +20,11 @@ async def publish(session: Session, who: str) -> str:
             for number in range(EVENTS):
                 await publisher.publish({"who": who, "n": number})
             return publisher.pubend
-    except ElsewhereError as error:
+    except WrongBrokerError as error:
         return error.broker
 
 
-@story
+@async_test
 async def test_of_two_that_open_a_name_at_once_one_publishes_and_the_other_is_told_where() -> None:
     async with (
         Overlay("line:3") as overlay,
@@ -40,7 +40,7 @@ async def test_of_two_that_open_a_name_at_once_one_publishes_and_the_other_is_to
         assert {event.attributes["who"] for event in got} == {winner}
 
 
-@story
+@async_test
 async def test_who_knows_all_addresses_publishes_wherever_the_name_is() -> None:
     async with (
         Overlay("line:3") as overlay,
@@ -59,7 +59,7 @@ async def test_who_knows_all_addresses_publishes_wherever_the_name_is() -> None:
             assert numbers == list(range(EVENTS))
 
 
-@story
+@async_test
 async def test_a_name_made_while_a_broker_is_down_has_a_number_and_is_heard_everywhere() -> None:
     async with Overlay("line:3") as overlay:
         await overlay.kill("b3")

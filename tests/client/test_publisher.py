@@ -14,18 +14,18 @@ from gapless.errors import (
     AttributeValueError,
     ClosedError,
     DeadlineError,
+    FencedError,
     RefusedError,
-    TakenOverError,
     UsageError,
 )
-from gapless.messages.clients import Cause, OpenPublisher, Publish, Refused
+from gapless.messages.clients import OpenPublisher, Publish, RefusalCause, Refused
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 from tests.client.scripted import ScriptedBroker
 
 
-@story
+@async_test
 async def test_publish_returns_the_position_of_the_event() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -39,7 +39,7 @@ async def test_publish_returns_the_position_of_the_event() -> None:
         assert [event.payload for event in found] == [b"one", b""]
 
 
-@story
+@async_test
 async def test_publish_many_returns_the_position_of_the_last() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -54,7 +54,7 @@ async def test_publish_many_returns_the_position_of_the_last() -> None:
         assert found[1].payload == b"x"
 
 
-@story
+@async_test
 async def test_publish_many_lets_others_have_their_turns_between_batches() -> None:
     given = 0
 
@@ -73,10 +73,10 @@ async def test_publish_many_lets_others_have_their_turns_between_batches() -> No
         assert seen >= {BATCH_EVENTS_MAX * number for number in range(6)}
 
 
-@story
+@async_test
 async def test_receipts_can_be_awaited_in_any_order_or_not_at_all() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
-        async with session.publisher("quotes", inflight=50) as publisher:
+        async with session.publisher("quotes", in_flight_max=50) as publisher:
             receipts = [await publisher.send({"n": n}) for n in range(500)]
             late = await receipts[400]
             early = await receipts[3]
@@ -87,7 +87,7 @@ async def test_receipts_can_be_awaited_in_any_order_or_not_at_all() -> None:
         assert len([event async for event in session.read("quotes")]) == 500
 
 
-@story
+@async_test
 async def test_a_lone_event_is_sent_at_once_and_what_waits_meanwhile_shares_a_frame() -> None:
     async with (
         Overlay(on_disk=False) as overlay,
@@ -96,15 +96,15 @@ async def test_a_lone_event_is_sent_at_once_and_what_waits_meanwhile_shares_a_fr
         session.publisher("quotes") as publisher,
     ):
         await publisher.publish({"n": 0})
-        assert len(proxy.asked(Publish)) == 1
+        assert len(proxy.requests_of(Publish)) == 1
         await asyncio.gather(*(publisher.publish({"n": n}) for n in range(1, 101)))
-        first, *others = proxy.asked(Publish)
+        first, *others = proxy.requests_of(Publish)
         assert len(first.events) == 1
         assert sum(len(each.events) for each in others) == 100
         assert len(others) <= 3
 
 
-@story
+@async_test
 async def test_no_more_than_the_window_is_under_way() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.window = 2
@@ -119,32 +119,34 @@ async def test_no_more_than_the_window_is_under_way() -> None:
                 assert len(held) <= 2
                 call = held.pop(0)
                 answered += len(call.events)
-                broker.visit.tell(broker.published(call))
+                broker.connection.notify(broker.published(call))
             await work
 
 
-@story
+@async_test
 async def test_sends_wait_for_room() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         held: list[Publish] = []
         broker.answers[Publish] = lambda _, call: held.append(call)
-        async with session.publisher("quotes", inflight=3) as publisher:
+        async with session.publisher("quotes", in_flight_max=3) as publisher:
             for n in range(3):
                 await publisher.send({"n": n})
             with pytest.raises(DeadlineError, match="no room"):
-                await publisher.send({"n": 3}, deadline=0.05)
+                await publisher.send({"n": 3}, deadline_s=0.05)
             with pytest.raises(DeadlineError, match="no room"):
-                await publisher.publish({"n": 3}, deadline=0.05)
+                await publisher.publish({"n": 3}, deadline_s=0.05)
             waiting = asyncio.create_task(publisher.send({"n": 3}))
-            broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
+            broker.answers[Publish] = lambda connection, call: connection.notify(
+                broker.published(call)
+            )
             for call in held:
-                broker.visit.tell(broker.published(call))
+                broker.connection.notify(broker.published(call))
             assert await (await waiting) > Position()
-        sent = [each for call in broker.asked(Publish) for each in call.events]
+        sent = [each for call in broker.requests_of(Publish) for each in call.events]
         assert [attributes["n"] for attributes, _ in sent] == [0, 1, 2, 3]
 
 
-@story
+@async_test
 async def test_a_publisher_with_a_name_goes_on_with_its_sequences() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         for _ in range(2):
@@ -156,7 +158,7 @@ async def test_a_publisher_with_a_name_goes_on_with_its_sequences() -> None:
         ]
 
 
-@story
+@async_test
 async def test_publishers_without_a_name_are_never_the_same() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("q") as one, session.publisher("q") as other:
@@ -164,7 +166,7 @@ async def test_publishers_without_a_name_are_never_the_same() -> None:
             await asyncio.gather(one.publish({}), other.publish({}))
 
 
-@story
+@async_test
 async def test_a_name_that_is_opened_again_is_taken_over_and_nothing_is_lost_in_silence() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         old = session.publisher("quotes", name="ticker")
@@ -172,36 +174,36 @@ async def test_a_name_that_is_opened_again_is_taken_over_and_nothing_is_lost_in_
         await old.publish({"n": 1})
         async with session.publisher("quotes", name="ticker") as new:
             await new.publish({"n": 2})
-            with pytest.raises(TakenOverError):
+            with pytest.raises(FencedError):
                 await old.publish({"n": 3})
-            with pytest.raises(TakenOverError):
+            with pytest.raises(FencedError):
                 await old.publish({"n": 4})
             await new.publish({"n": 5})
         found = [event async for event in session.read("quotes")]
         assert [event.attributes["n"] for event in found] == [1, 2, 5]
 
 
-@story
+@async_test
 async def test_a_publisher_that_the_broker_has_forgotten_is_opened_again() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.publisher("quotes") as publisher:
             await publisher.publish({"n": 1})
             answer = broker.answers[Publish]
 
-            def refuse(visit: object, call: Publish) -> None:
-                del visit
+            def refuse(connection: object, call: Publish) -> None:
+                del connection
                 broker.answers[Publish] = answer
                 broker.session, broker.last_sequence = 10**9, 0
-                notice = Refused(call.request, "not open here", Cause.NOT_OPEN)
-                broker.visit.tell(notice)
+                notice = Refused(call.request, "not open here", RefusalCause.NOT_OPEN)
+                broker.connection.notify(notice)
 
             broker.answers[Publish] = refuse
             assert await publisher.publish({"n": 2}) > Position()
-        assert len(broker.asked(OpenPublisher)) == 2
-        assert [call.first for call in broker.asked(Publish)] == [1, 2, 2]
+        assert len(broker.requests_of(OpenPublisher)) == 2
+        assert [call.first for call in broker.requests_of(Publish)] == [1, 2, 2]
 
 
-@story
+@async_test
 async def test_an_event_outside_the_advertisement_is_refused_and_its_neighbours_are_not() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes", advertisement=F.price > 0) as publisher:
@@ -218,7 +220,7 @@ async def test_an_event_outside_the_advertisement_is_refused_and_its_neighbours_
         assert [event.attributes["price"] for event in found] == [1, 2, 3]
 
 
-@story
+@async_test
 async def test_an_advertisement_widens_a_pubend_that_is_there() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes", advertisement="price > 0"):
@@ -231,7 +233,7 @@ async def test_an_advertisement_widens_a_pubend_that_is_there() -> None:
                     pass
 
 
-@story
+@async_test
 async def test_a_best_effort_pubend_has_no_positions() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with (
@@ -252,7 +254,7 @@ async def test_a_best_effort_pubend_has_no_positions() -> None:
             _ = [event async for event in session.read("loose")]
 
 
-@story
+@async_test
 async def test_what_cannot_be_an_event_is_an_error_of_the_caller() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -269,7 +271,7 @@ async def test_what_cannot_be_an_event_is_an_error_of_the_caller() -> None:
         assert event.attributes == {"b": True, "c": -(2**63), "é": "ü"}
 
 
-@story
+@async_test
 async def test_what_a_publisher_changes_later_does_not_change_the_event() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         attributes = {"n": 1}
@@ -280,7 +282,7 @@ async def test_what_a_publisher_changes_later_does_not_change_the_event() -> Non
         assert event.attributes == {"n": 1}
 
 
-@story
+@async_test
 async def test_large_events_are_sent_in_several_frames() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -289,7 +291,7 @@ async def test_large_events_are_sent_in_several_frames() -> None:
         assert [event.attributes["n"] for event in found] == [*range(40)]
 
 
-@story
+@async_test
 async def test_a_publisher_is_used_inside_async_with_and_once() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         publisher = session.publisher("quotes")
@@ -303,7 +305,7 @@ async def test_a_publisher_is_used_inside_async_with_and_once() -> None:
             await publisher.__aenter__()
 
 
-@story
+@async_test
 async def test_names_that_cannot_be_are_refused_with_a_reason() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         with pytest.raises(RefusedError, match="name"):
@@ -313,10 +315,10 @@ async def test_names_that_cannot_be_are_refused_with_a_reason() -> None:
             async with session.publisher("a", name="n" * 300):
                 pass
         with pytest.raises(UsageError):
-            session.publisher("a", inflight=0)
+            session.publisher("a", in_flight_max=0)
 
 
-@story
+@async_test
 async def test_leaving_by_an_exception_does_not_wait_and_is_not_hidden() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         del broker.answers[Publish]
@@ -327,10 +329,12 @@ async def test_leaving_by_an_exception_does_not_wait_and_is_not_hidden() -> None
         assert receipt.is_done
 
 
-@story
+@async_test
 async def test_a_refused_batch_shows_in_its_receipts_or_in_flush() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
-        broker.answers[Publish] = lambda visit, call: visit.tell(Refused(call.request, "full"))
+        broker.answers[Publish] = lambda connection, call: connection.notify(
+            Refused(call.request, "full")
+        )
         async with session.publisher("quotes") as publisher:
             await publisher.send({"n": 1})
             with pytest.raises(RefusedError, match="full"):
@@ -340,5 +344,7 @@ async def test_a_refused_batch_shows_in_its_receipts_or_in_flush() -> None:
             with pytest.raises(RefusedError, match="full"):
                 await seen
             await publisher.flush()
-            broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
+            broker.answers[Publish] = lambda connection, call: connection.notify(
+                broker.published(call)
+            )
             await publisher.publish({"n": 3})

@@ -13,22 +13,22 @@ from gapless.client.options import Backoff
 from gapless.errors import (
     ClosedError,
     DeadlineError,
+    FencedError,
     OutcomeUnknownError,
-    TakenOverError,
 )
 from gapless.messages.clients import (
-    Cause,
     OpenPubend,
     OpenPublisher,
     PubendOpened,
     Publish,
     Published,
     PublisherOpened,
+    RefusalCause,
     Refused,
 )
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 from tests.client.scripted import ScriptedBroker
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
@@ -53,7 +53,7 @@ async def numbers(session: gapless.client.Session) -> list[object]:
         ("repeat", Published),
     ],
 )
-@story
+@async_test
 async def test_every_event_is_published_once_whatever_message_the_connection_breaks_at(
     fault: tuple[str, type],
 ) -> None:
@@ -67,25 +67,25 @@ async def test_every_event_is_published_once_whatever_message_the_connection_bre
         assert not proxy.rules
 
 
-@story
+@async_test
 async def test_an_unanswered_batch_is_resent_under_the_same_sequence() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
             async with session.publisher("quotes") as publisher:
                 proxy.cut_before(Published)
                 position = await publisher.publish({"n": 1})
-            first, again = proxy.asked(Publish)
+            first, again = proxy.requests_of(Publish)
             assert (first.first, first.request) == (again.first, again.request)
             assert first.session < again.session
             (event,) = [event async for event in session.read("quotes")]
             assert event.position == position
 
 
-@story
+@async_test
 async def test_many_events_survive_many_cuts_in_order() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
-            async with session.publisher("quotes", inflight=200) as publisher:
+            async with session.publisher("quotes", in_flight_max=200) as publisher:
                 for n in range(2_000):
                     await publisher.send({"n": n})
                     if n % 150 == 70:
@@ -97,7 +97,7 @@ async def test_many_events_survive_many_cuts_in_order() -> None:
             assert await numbers(session) == [*range(2_000)]
 
 
-@story
+@async_test
 async def test_every_event_is_published_once_across_a_crash_of_the_broker() -> None:
     async with Overlay() as overlay:
         async with gapless.connect(overlay.url(), backoff=QUICK) as session:
@@ -113,7 +113,7 @@ async def test_every_event_is_published_once_across_a_crash_of_the_broker() -> N
             assert await numbers(session) == [*range(sent)]
 
 
-@story
+@async_test
 async def test_best_effort_is_not_repeated_when_the_answer_is_lost() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
@@ -123,26 +123,26 @@ async def test_best_effort_is_not_repeated_when_the_answer_is_lost() -> None:
                 with pytest.raises(OutcomeUnknownError, match="best effort"):
                     await publisher.publish({"n": 2})
                 await publisher.publish({"n": 3})
-        assert [call.events[0][0]["n"] for call in proxy.asked(Publish)] == [1, 2, 3]
+        assert [call.events[0][0]["n"] for call in proxy.requests_of(Publish)] == [1, 2, 3]
 
 
 # --- deadlines ------------------------------------------------------------------------------------
 
 
-@story
+@async_test
 async def test_a_deadline_that_passes_after_sending_leaves_the_outcome_unknown() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
             async with session.publisher("quotes") as publisher:
                 proxy.swallow(Published)
                 with pytest.raises(OutcomeUnknownError, match="may be published"):
-                    await publisher.publish({"n": 1}, deadline=0.05)
+                    await publisher.publish({"n": 1}, deadline_s=0.05)
                 proxy.cut()  # then it is sent again, and answered
                 await publisher.publish({"n": 2})
             assert await numbers(session) == [1, 2]
 
 
-@story
+@async_test
 async def test_a_deadline_that_passes_before_sending_takes_the_event_out() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
@@ -153,18 +153,18 @@ async def test_a_deadline_that_passes_before_sending_takes_the_event_out() -> No
                 await soon(lambda: not session.main.is_up)
                 kept = asyncio.create_task(publisher.publish({"n": 2}))
                 with pytest.raises(DeadlineError, match="will not be"):
-                    await publisher.publish({"n": 1}, deadline=0.05)
+                    await publisher.publish({"n": 1}, deadline_s=0.05)
                 with pytest.raises(DeadlineError, match="publish_many was not done"):
-                    await publisher.publish_many([{"n": 7}, {"n": 8}], deadline=0.05)
+                    await publisher.publish_many([{"n": 7}, {"n": 8}], deadline_s=0.05)
                 with pytest.raises(OutcomeUnknownError, match="will be published"):
-                    await publisher.flush(deadline=0.05)
+                    await publisher.flush(deadline_s=0.05)
                 assert publisher.unanswered == 1
                 proxy.closed = False
                 assert await kept > Position()
             assert await numbers(session) == [0, 2]
 
 
-@story
+@async_test
 async def test_a_cancelled_publish_that_was_not_sent_is_not_published() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
@@ -184,7 +184,7 @@ async def test_a_cancelled_publish_that_was_not_sent_is_not_published() -> None:
             assert await numbers(session) == [0, 2, 3]
 
 
-@story
+@async_test
 async def test_a_cancelled_publish_that_was_sent_harms_nobody() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         held: list[Publish] = []
@@ -193,17 +193,19 @@ async def test_a_cancelled_publish_that_was_sent_harms_nobody() -> None:
             task = asyncio.create_task(publisher.publish({"n": 1}))
             await soon(lambda: bool(held))
             task.cancel()
-            broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
-            broker.visit.tell(broker.published(held[0]))
+            broker.answers[Publish] = lambda connection, call: connection.notify(
+                broker.published(call)
+            )
+            broker.connection.notify(broker.published(held[0]))
             await publisher.publish({"n": 2})
             assert publisher.unanswered == 0
 
 
-@story
+@async_test
 async def test_closing_reports_what_was_not_answered() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         del broker.answers[Publish]
-        publisher = session.publisher("quotes", deadline=0.1)
+        publisher = session.publisher("quotes", deadline_s=0.1)
         await publisher.__aenter__()
         receipt = await publisher.send({"n": 1})
         with pytest.raises(OutcomeUnknownError):
@@ -212,7 +214,7 @@ async def test_closing_reports_what_was_not_answered() -> None:
             await receipt
 
 
-@story
+@async_test
 async def test_closing_the_session_tells_publishers_that_wait() -> None:
     async with ScriptedBroker() as broker:
         del broker.answers[Publish]
@@ -221,7 +223,7 @@ async def test_closing_the_session_tells_publishers_that_wait() -> None:
         publisher = session.publisher("quotes")
         await publisher.__aenter__()
         task = asyncio.create_task(publisher.publish({"n": 1}))
-        await soon(lambda: bool(broker.asked(Publish)))
+        await soon(lambda: bool(broker.requests_of(Publish)))
         await session.close()
         with pytest.raises(OutcomeUnknownError):
             await task
@@ -229,23 +231,23 @@ async def test_closing_the_session_tells_publishers_that_wait() -> None:
             await publisher.publish({"n": 2})
 
 
-@story
+@async_test
 async def test_opening_a_publisher_has_a_deadline() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         del broker.answers[OpenPublisher]
         with pytest.raises(DeadlineError):
-            async with session.publisher("quotes", deadline=0.05):
+            async with session.publisher("quotes", deadline_s=0.05):
                 pass
         del broker.answers[OpenPubend]
         with pytest.raises(OutcomeUnknownError):
-            async with session.publisher("quotes", deadline=0.05):
+            async with session.publisher("quotes", deadline_s=0.05):
                 pass
 
 
 # --- a name that somebody else has opened ---------------------------------------------------------
 
 
-@story
+@async_test
 async def test_what_another_publisher_of_the_name_sent_is_not_taken_for_ours() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
@@ -260,11 +262,11 @@ async def test_what_another_publisher_of_the_name_sent_is_not_taken_for_ours() -
             broker.cut()
             with pytest.raises(OutcomeUnknownError, match="another publisher"):
                 await task
-            with pytest.raises(TakenOverError):
+            with pytest.raises(FencedError):
                 await publisher.publish({"n": 2})
 
 
-@story
+@async_test
 async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
@@ -278,19 +280,19 @@ async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> N
             await soon(lambda: bool(lost))
             broker.answers[OpenPublisher] = opened
             broker.cut()
-            await soon(lambda: len(broker.asked(OpenPublisher)) == 3)
+            await soon(lambda: len(broker.requests_of(OpenPublisher)) == 3)
             broker.session += 1  # only now the lost one is looked at, and fences us off
 
-            def fence(visit: object, call: Publish) -> None:
-                del visit
+            def fence(connection: object, call: Publish) -> None:
+                del connection
                 broker.answers[Publish] = published
                 reason = "opened again elsewhere"
-                broker.visit.tell(Refused(call.request, reason, Cause.TAKEN_OVER))
+                broker.connection.notify(Refused(call.request, reason, RefusalCause.FENCED))
 
             broker.answers[Publish] = fence
             assert await publisher.publish({"n": 2}) > Position()
             await publisher.close()
-            assert [call.first for call in broker.asked(Publish)] == [1, 2, 2]
+            assert [call.first for call in broker.requests_of(Publish)] == [1, 2, 2]
 
 
 # --- answers that cannot be -----------------------------------------------------------------------
@@ -304,7 +306,7 @@ async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> N
         lambda call: PubendOpened(call.request, call.pubend),
     ],
 )
-@story
+@async_test
 async def test_an_answer_that_does_not_fit_ends_the_connection_and_the_batch_is_sent_again(
     answer: object,
 ) -> None:
@@ -312,19 +314,19 @@ async def test_an_answer_that_does_not_fit_ends_the_connection_and_the_batch_is_
     async with ScriptedBroker() as broker:
         right = broker.answers[Publish]
 
-        def wrong(visit: object, call: Publish) -> None:
-            del visit
+        def wrong(connection: object, call: Publish) -> None:
+            del connection
             broker.answers[Publish] = right
-            broker.visit.tell(answer(call))
+            broker.connection.notify(answer(call))
 
         broker.answers[Publish] = wrong
         async with gapless.connect(broker.url, backoff=QUICK) as session:
             async with session.publisher("quotes") as publisher:
                 assert await publisher.publish({"n": 1}) == {"quotes": 1_001}
-        assert len(broker.visits) == 2
+        assert len(broker.connections) == 2
 
 
-@story
+@async_test
 async def test_a_deadline_that_is_over_at_once_does_not_disturb_the_next_event() -> None:
     # some loops return a handle that cannot say when it rings if that is now
     loop = asyncio.get_running_loop()
@@ -339,7 +341,7 @@ async def test_a_deadline_that_is_over_at_once_does_not_disturb_the_next_event()
         async with session.publisher("quotes") as publisher:
             loop.call_at = call_at  # type: ignore[method-assign,assignment]
             late, position = await asyncio.gather(
-                publisher.publish({"n": 1}, deadline=1e-9),
+                publisher.publish({"n": 1}, deadline_s=1e-9),
                 publisher.publish({"n": 2}),
                 return_exceptions=True,
             )

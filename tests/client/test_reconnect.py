@@ -18,7 +18,7 @@ from gapless.errors import DeadlineError
 from gapless.messages.operating import ListPubends
 from gapless.testing import Overlay as Brokers
 from tests.cli.overlays import Overlay, overlay
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 QUICK = gapless.Backoff(first_s=0.01, longest_s=0.1)
 
@@ -40,7 +40,7 @@ async def publishing(publisher: Publisher, *, count: int) -> AsyncIterator[None]
 
     async def publish() -> None:
         for number in range(count):
-            await publisher.publish({"n": number}, deadline=60)
+            await publisher.publish({"n": number}, deadline_s=60)
             await asyncio.sleep(0.002)
 
     task = asyncio.create_task(publish())
@@ -48,7 +48,7 @@ async def publishing(publisher: Publisher, *, count: int) -> AsyncIterator[None]
     await task
 
 
-@story
+@async_test
 async def test_a_subscription_goes_on_at_another_broker_without_loss_or_repetition() -> None:
     with overlay(topology="line:2x2") as brokers:
         async with (
@@ -69,7 +69,7 @@ async def test_a_subscription_goes_on_at_another_broker_without_loss_or_repetiti
         assert seen == [*range(400)]
 
 
-@story
+@async_test
 async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
     with overlay("--no-restart", topology="line:3x2") as brokers:
         async with (
@@ -91,7 +91,7 @@ async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
         assert seen == [*range(300)]
 
 
-@story
+@async_test
 async def test_a_publisher_waits_for_the_broker_of_its_pubend_and_doubles_nothing() -> None:
     with overlay(topology="line:2x2") as brokers:
         async with (
@@ -109,12 +109,12 @@ async def test_a_publisher_waits_for_the_broker_of_its_pubend_and_doubles_nothin
                 if len(seen) == 300:
                     break
             shown = await far.request(ListPubends(0), changes=False)
-            homes = [(str(each.pubend), each.broker) for each in shown.entries]
+            phbs = [(str(each.pubend), each.broker) for each in shown.entries]
         assert seen == [*range(300)]
-        assert homes == [("quotes", "b1a")], "it was not made again elsewhere"
+        assert phbs == [("quotes", "b1a")], "it was not made again elsewhere"
 
 
-@story
+@async_test
 async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_waits_for_it() -> None:
     async with Brokers("line:1x2") as brokers:
         async with (
@@ -126,7 +126,7 @@ async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_wai
         await brokers.kill("b1a")
         async with gapless.connect(brokers.url("b1a", "b1b"), backoff=QUICK) as session:
             with pytest.raises(DeadlineError, match="b1a has it, and cannot be reached"):
-                async with session.publisher("quotes", deadline=0.2):
+                async with session.publisher("quotes", deadline_s=0.2):
                     pass
             opening = asyncio.create_task(session.publisher("quotes").__aenter__())
             await asyncio.sleep(0.05)
@@ -139,7 +139,7 @@ async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_wai
         assert numbers == [1, 2]
 
 
-@story
+@async_test
 async def test_a_subscriber_can_ask_which_streams_are_cut_off_and_why() -> None:
     async with Brokers("line:2", on_disk=False) as brokers:
         async with (
@@ -150,12 +150,12 @@ async def test_a_subscriber_can_ask_which_streams_are_cut_off_and_why() -> None:
         ):
             await publisher.publish({"n": 1})
             await events.get()
-            assert await events.ask_waiting() == {}
+            assert await events.fetch_pending() == {}
             await brokers.kill("b1")
-            waiting: dict[str, str] = {}
-            while not waiting:
-                waiting = await events.ask_waiting()
-            assert "there is no way to its broker b1 in cell c1" in waiting["quotes"]
-            assert "b2/1: cells c1" in waiting["quotes"]
+            pending: dict[str, str] = {}
+            while not pending:
+                pending = await events.fetch_pending()
+            assert "there is no route to its broker b1 in cell c1" in pending["quotes"]
+            assert "b2/1: cells c1" in pending["quotes"]
             with pytest.raises(DeadlineError):
-                await publisher.publish({"n": 2}, deadline=0.05)
+                await publisher.publish({"n": 2}, deadline_s=0.05)

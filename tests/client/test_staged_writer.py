@@ -8,22 +8,22 @@ from random import Random
 import pytest
 
 import gapless
-from gapless.client import Committed, Session, StagedPart
+from gapless.client import CommitResult, Session, StagedPart
 from gapless.client.options import Backoff
 from gapless.core.parameters import Parameters
 from gapless.errors import (
     AttributeValueError,
-    ElsewhereError,
     GaplessError,
     OutcomeUnknownError,
     RefusedError,
     UsageError,
+    WrongBrokerError,
 )
 from gapless.messages.clients import OpenPubend
-from gapless.messages.staging import CommitStaged, Stage, Staged, StagedCommitted
+from gapless.messages.staging import BatchCommitted, ChunkStaged, CommitBatch, StageChunk
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
-from tests.client.running import story
+from tests.client.running import async_test
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
@@ -37,13 +37,13 @@ async def staged(
     session: Session, events: Iterable[int], *, batch: int = 1, partition: int = 0
 ) -> StagedPart:
     """Stage numbers."""
-    stager = session.stager("quotes", writer="w", batch=batch, partition=partition)
-    async with stager:
-        await stager.add({"n": n} for n in events)
-        return await stager.finish()
+    writer = session.staged_writer("quotes", writer="w", batch=batch, partition=partition)
+    async with writer:
+        await writer.add({"n": n} for n in events)
+        return await writer.finish()
 
 
-@story
+@async_test
 async def test_what_is_staged_shows_when_it_is_committed_and_only_what_is_named() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         late = await staged(session, range(10, 20), partition=1)
@@ -54,11 +54,11 @@ async def test_what_is_staged_shows_when_it_is_committed_and_only_what_is_named(
         assert (done.events, done.repeated) == (20, False)
         assert await numbers(session) == [*range(20)]
         again = await session.commit_staged([late, early])
-        assert again == Committed(done.position, 20, repeated=True)
+        assert again == CommitResult(done.position, 20, repeated=True)
         assert await numbers(session) == [*range(20)]
 
 
-@story
+@async_test
 async def test_many_events_go_in_chunks_and_come_out_in_order() -> None:
     async with Overlay() as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, range(25_000))
@@ -70,18 +70,18 @@ async def test_many_events_go_in_chunks_and_come_out_in_order() -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        ("cut_before", Stage),
-        ("cut_after", Stage),
-        ("cut_before", Staged),
-        ("cut_before", CommitStaged),
-        ("cut_after", CommitStaged),
-        ("cut_before", StagedCommitted),
+        ("cut_before", StageChunk),
+        ("cut_after", StageChunk),
+        ("cut_before", ChunkStaged),
+        ("cut_before", CommitBatch),
+        ("cut_after", CommitBatch),
+        ("cut_before", BatchCommitted),
         ("cut_before", OpenPubend),
-        ("repeat", Staged),
-        ("repeat", StagedCommitted),
+        ("repeat", ChunkStaged),
+        ("repeat", BatchCommitted),
     ],
 )
-@story
+@async_test
 async def test_a_batch_is_there_once_whatever_message_the_connection_breaks_at(
     fault: tuple[str, type],
 ) -> None:
@@ -93,7 +93,7 @@ async def test_a_batch_is_there_once_whatever_message_the_connection_breaks_at(
             assert await numbers(session) == [*range(3_000)]
 
 
-@story
+@async_test
 async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for() -> None:
     async with Overlay("line:2") as overlay:
         url = overlay.url("b1", "b2")
@@ -103,14 +103,14 @@ async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for(
         # another process commits, and finds only the neighbour there
         async with gapless.connect(url, backoff=QUICK) as other:
             with pytest.raises(GaplessError):
-                await other.commit_staged([part], deadline=0.5)
+                await other.commit_staged([part], deadline_s=0.5)
             await overlay.restart("b1")
             done = await other.commit_staged([part])
             assert (done.events, done.repeated) == (100, False)
             assert await numbers(other) == [*range(100)]
 
 
-@story
+@async_test
 async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -> None:
     random = Random(4)
     async with Overlay() as overlay, gapless.connect(overlay.url(), backoff=QUICK) as session:
@@ -119,13 +119,13 @@ async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -
             if random.random() < 0.7:
                 await overlay.restart("b1")
             with pytest.raises(OutcomeUnknownError):
-                await session.commit_staged([part], deadline=1e-6)
+                await session.commit_staged([part], deadline_s=1e-6)
             await overlay.restart("b1")
             await session.commit_staged([part])
         assert await numbers(session) == [*range(200)]
 
 
-@story
+@async_test
 async def test_what_is_dropped_has_to_be_staged_again() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, range(3))
@@ -136,7 +136,7 @@ async def test_what_is_dropped_has_to_be_staged_again() -> None:
         assert await numbers(session) == [0, 1, 2]
 
 
-@story
+@async_test
 async def test_too_much_at_once_is_refused_and_says_what_to_do() -> None:
     parameters = Parameters(staged_bytes_max=20_000)
     async with (
@@ -147,17 +147,17 @@ async def test_too_much_at_once_is_refused_and_says_what_to_do() -> None:
             await staged(session, range(10_000))
 
 
-@story
+@async_test
 async def test_what_is_not_advertised_is_refused_in_the_task() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
-        stager = session.stager("quotes", writer="w", batch=1, advertisement="n > 10")
-        async with stager:
-            await stager.add([{"n": 5}])
+        writer = session.staged_writer("quotes", writer="w", batch=1, advertisement="n > 10")
+        async with writer:
+            await writer.add([{"n": 5}])
             with pytest.raises(RefusedError, match="advertisement"):
-                await stager.finish()
+                await writer.finish()
 
 
-@story
+@async_test
 async def test_who_has_nothing_to_commit_commits_nothing() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, [])
@@ -165,25 +165,25 @@ async def test_who_has_nothing_to_commit_commits_nothing() -> None:
         assert (await session.commit_staged([part])).events == 0
 
 
-@story
+@async_test
 async def test_misuse_is_told() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
-        stager = session.stager("quotes", writer="w", batch=1)
-        async with stager:
+        writer = session.staged_writer("quotes", writer="w", batch=1)
+        async with writer:
             with pytest.raises(AttributeValueError):
-                await stager.add([{"n": [1]}])  # type: ignore[dict-item]
+                await writer.add([{"n": [1]}])  # type: ignore[dict-item]
             with pytest.raises(UsageError, match="does not fit into a frame"):
-                await stager.add([({}, b"x" * 40_000_000)])
+                await writer.add([({}, b"x" * 40_000_000)])
         parts = [await staged(session, [1], batch=batch) for batch in (1, 2)]
         with pytest.raises(UsageError, match="one batch"):
             await session.commit_staged(parts)
 
 
-@story
+@async_test
 async def test_a_pubend_at_a_broker_that_nobody_named_is_refused_at_once() -> None:
     async with Overlay("line:2", on_disk=False) as overlay:
         async with gapless.connect(overlay.url("b1")) as session:
             await staged(session, [1])
         async with gapless.connect(overlay.url("b2")) as session:
-            with pytest.raises(ElsewhereError, match="b1"):
+            with pytest.raises(WrongBrokerError, match="b1"):
                 await session.drop_staged("quotes", "w", 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.client.loop_thread import Portal
+from gapless.client.loop_thread import EventLoopThread
 from gapless.errors import (
     ClosedError,
     ConnectionLostError,
@@ -52,8 +52,8 @@ def test_events_go_in_and_come_out(gapless_session: Session) -> None:
         found = [next(events).attributes["n"] for _ in range(499)]
         assert found == [*range(1, 500)]
         with pytest.raises(DeadlineError):
-            events.get(deadline=0.02)
-    read = [event.position for event in gapless_session.read("quotes", wanted="n > 8990")]
+            events.get(deadline_s=0.02)
+    read = [event.position for event in gapless_session.read("quotes", filter="n > 8990")]
     assert len(read) == 9
     assert read[-1] == last
     assert gapless_session.partitions() == ()
@@ -71,7 +71,7 @@ def test_a_durable_subscription_goes_on_after_what_was_handed_out(gapless_sessio
         with gapless_session.subscribe("", durable="desk") as events:
             assert next(events).attributes["n"] == 4
             assert events.filter == gapless.Filter("")
-            assert events.waiting == {}
+            assert events.pending == {}
             assert events.gaps == []
         with gapless_session.subscribe("", durable="desk", ack="manual") as events:
             five, six = next(events), next(events)
@@ -173,7 +173,7 @@ def test_errors_are_the_same_as_those_of_the_asynchronous_face(gapless_session: 
     with pytest.raises(RefusedError), gapless_session.publisher("a#b"):
         pass
     with pytest.raises(ConnectionLostError):
-        gapless.connect_sync("gapless://127.0.0.1:1", connect_deadline=0.05).open()
+        gapless.connect_sync("gapless://127.0.0.1:1", connect_deadline_s=0.05).open()
     with pytest.raises(KeyError), gapless_session.publisher("quotes"):
         raise KeyError
 
@@ -204,7 +204,7 @@ def test_brokers_of_a_test_can_be_killed_and_started_again(gapless_overlay: Sync
 
 
 def test_a_call_that_waits_in_another_thread_ends_when_the_session_is_closed() -> None:
-    portal = Portal()
+    loop_thread = EventLoopThread()
     begun = threading.Event()
 
     async def wait() -> None:
@@ -212,9 +212,9 @@ def test_a_call_that_waits_in_another_thread_ends_when_the_session_is_closed() -
         await asyncio.Event().wait()
 
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(lambda: portal.run(wait()))
+        waiting = threads.submit(lambda: loop_thread.run(wait()))
         begun.wait()
-        portal.stop()
+        loop_thread.stop()
         assert isinstance(waiting.exception(), ClosedError)
 
 
@@ -265,6 +265,6 @@ def test_a_loop_whose_thread_is_slow_to_begin_can_be_used_and_ended(
         begin(loop)
 
     monkeypatch.setattr(asyncio, "set_event_loop", begin_late)
-    portal = Portal()
-    assert portal.run(asyncio.sleep(0, "done")) == "done"
-    portal.stop()
+    loop_thread = EventLoopThread()
+    assert loop_thread.run(asyncio.sleep(0, "done")) == "done"
+    loop_thread.stop()

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import gapless
-from gapless.client.addresses import Address
+from gapless.client.addresses import BrokerAddress
 from gapless.client.credentials import Credentials
 from gapless.core.limits import TOKEN_CHARACTERS_MAX
 from gapless.errors import AuthenticationError, ConnectionLostError, UsageError
 from gapless.runtime.principals import remove_tokens
 from gapless.testing import Overlay, SyncOverlay
-from gapless.wire import Farewell, Goodbye, new_token, read_tokens
-from tests.client.running import soon, story
-from tests.client.scripted import ScriptedBroker, Visit
+from gapless.wire import Disconnect, DisconnectReason, new_token, read_tokens
+from tests.client.running import async_test, soon
+from tests.client.scripted import ScriptedBroker, ScriptedConnection
 from tests.tokens import Principals
 
 SESAME = "sesame"
@@ -42,7 +42,7 @@ async def knock(url: str, **options: str | Path) -> None:
         pass
 
 
-@story
+@async_test
 async def test_a_client_comes_in_with_a_token_its_file_or_the_environment(
     principals: Principals,
 ) -> None:
@@ -75,39 +75,39 @@ def test_the_client_without_an_event_loop_does_too(principals: Principals) -> No
             pass
 
 
-@story
+@async_test
 async def test_who_is_not_let_in_is_told_so_at_once_and_does_not_try_in_vain(
     principals: Principals,
 ) -> None:
     wrong = new_token()
     async with Overlay(on_disk=False, tokens=principals.path) as overlay:
         for token in (None, wrong):
-            before = overlay.node("b1").door.refused
+            before = overlay.node("b1").acceptor.refused
             with pytest.raises(AuthenticationError) as caught:
                 # without a deadline: one that tried again would never end
-                async with gapless.connect(overlay.url(), connect_deadline=None, token=token):
+                async with gapless.connect(overlay.url(), connect_deadline_s=None, token=token):
                     pass
-            assert overlay.node("b1").door.refused == before + 1
+            assert overlay.node("b1").acceptor.refused == before + 1
             assert wrong not in str(caught.value)
 
 
-@story
+@async_test
 async def test_one_broker_that_does_not_know_a_token_yet_does_not_keep_a_client_from_another() -> (
     None
 ):
-    def deny(visit: Visit) -> None:
-        visit.greet(Goodbye(Farewell.NOT_AUTHENTICATED, "not known here"))
+    def deny(connection: ScriptedConnection) -> None:
+        connection.send_handshake(Disconnect(DisconnectReason.NOT_AUTHENTICATED, "not known here"))
 
     async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
-        first.greet = deny
+        first.on_connect = deny
         async with gapless.connect([first.url, second.url], backoff=QUICK, token=SESAME) as session:
             assert session.broker == "b2"
-        second.greet = deny
+        second.on_connect = deny
         with pytest.raises(AuthenticationError, match="not known here"):
             await knock(f"{first.url},{second.url.removeprefix('gapless://')}", token=SESAME)
 
 
-@story
+@async_test
 async def test_while_a_broker_cannot_read_its_tokens_a_client_tries_again(
     principals: Principals,
 ) -> None:
@@ -116,17 +116,17 @@ async def test_while_a_broker_cannot_read_its_tokens_a_client_tries_again(
         principals.path.write_text("[[tokens")
         with pytest.raises(ConnectionLostError, match="cannot read its tokens"):
             async with gapless.connect(
-                overlay.url(), token=principals["alice"], connect_deadline=0.2, backoff=QUICK
+                overlay.url(), token=principals["alice"], connect_deadline_s=0.2, backoff=QUICK
             ):
                 pass
         opening = asyncio.create_task(knock(overlay.url(), token=principals["alice"]))
-        refused = overlay.node("b1").door.refused
-        await soon(lambda: overlay.node("b1").door.refused > refused + 1)
+        refused = overlay.node("b1").acceptor.refused
+        await soon(lambda: overlay.node("b1").acceptor.refused > refused + 1)
         principals.path.write_text(sound)
         await opening
 
 
-@story
+@async_test
 async def test_a_token_that_is_removed_ends_a_session_when_it_has_to_connect_again(
     principals: Principals,
 ) -> None:
@@ -148,7 +148,7 @@ async def test_a_token_that_is_removed_ends_a_session_when_it_has_to_connect_aga
                 await publisher.publish({"n": 3})
 
 
-@story
+@async_test
 async def test_a_token_file_is_read_anew_for_every_connection(principals: Principals) -> None:
     path = principals.file_of("alice")
     async with Overlay(tokens=principals.path) as overlay:
@@ -163,7 +163,7 @@ async def test_a_token_file_is_read_anew_for_every_connection(principals: Princi
             await publisher.publish({"n": 2})
 
 
-@story
+@async_test
 async def test_an_overlay_with_tokens_carries_events_through_a_crash_and_a_fail_over(
     principals: Principals,
 ) -> None:
@@ -171,7 +171,10 @@ async def test_an_overlay_with_tokens_carries_events_through_a_crash_and_a_fail_
         async with (
             gapless.connect(overlay.url("b1a"), token=principals["alice"], backoff=QUICK) as near,
             gapless.connect(
-                overlay.url("b2a", "b2b"), token=principals["bob"], backoff=QUICK, flee_after=0.05
+                overlay.url("b2a", "b2b"),
+                token=principals["bob"],
+                backoff=QUICK,
+                failover_after_s=0.05,
             ) as far,
             near.publisher("quotes") as publisher,
             far.subscribe("n >= 0", durable="desk", start="earliest") as events,
@@ -207,18 +210,18 @@ def test_a_token_and_a_file_of_one_are_not_given_together(tmp_path: Path) -> Non
         gapless.connect("gapless://127.0.0.1", token=SESAME, token_file=tmp_path)
 
 
-@story
+@async_test
 async def test_a_file_that_is_not_there_is_said_before_anything_is_dialled(tmp_path: Path) -> None:
     async with ScriptedBroker() as broker:
         with pytest.raises(UsageError, match="nowhere cannot be read"):
             await knock(broker.url, token_file=tmp_path / "nowhere")
-        assert not broker.visits
+        assert not broker.connections
 
 
 # --- secrets -------------------------------------------------------------------------------------------
 
 
-@story
+@async_test
 async def test_no_token_is_in_what_a_session_shows_or_says(
     principals: Principals, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -241,8 +244,8 @@ def test_a_token_that_leaves_this_computer_is_warned_of_once_an_address(
 ) -> None:
     with caplog.at_level(logging.WARNING, "gapless.client"):
         for host in ("127.0.0.1", "::1", "localhost", "192.0.2.7", "192.0.2.7"):
-            assert Credentials(token=SESAME).token_for(Address(host, 7400)) == SESAME
-            assert Credentials().token_for(Address(host, 7400)) == ""
+            assert Credentials(token=SESAME).token_for(BrokerAddress(host, 7400)) == SESAME
+            assert Credentials().token_for(BrokerAddress(host, 7400)) == ""
     (record,) = caplog.records
     assert "192.0.2.7:7400" in record.getMessage()
     assert SESAME not in record.getMessage()

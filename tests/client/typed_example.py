@@ -11,12 +11,12 @@ from gapless.errors import GapError
 
 async def use(url: str) -> tuple[Position, list[Event], Position]:
     """Publish and subscribe once."""
-    began = datetime.now(UTC)
-    async with gapless.connect(url, name="typed", deadline=20) as session:
+    started = datetime.now(UTC)
+    async with gapless.connect(url, name="typed", deadline_s=20) as session:
         async with session.publisher("quotes", advertisement=F.price > 0) as publisher:
             position: Position = await publisher.publish({"symbol": "IBM", "price": 91.5}, b"...")
         found: list[Event] = []
-        async with session.subscribe(F.symbol == "IBM", durable="desk", start=began) as events:
+        async with session.subscribe(F.symbol == "IBM", durable="desk", start=started) as events:
             try:
                 async for event in events:
                     found.append(event)
@@ -35,5 +35,5 @@ def use_sync(url: str) -> list[str]:
     """Read what is there, without an event loop."""
     with gapless.connect_sync(url) as session:
         with session.subscribe("price > 0", start="earliest") as events:
-            event: Event = events.get(deadline=20)
+            event: Event = events.get(deadline_s=20)
             return [event.pubend, str(event.position)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WORDS = tuple("".join(letters) for length in range(5) for letters in product("ab", repeat=length))
 OTHER_WORDS = ("%", "_", "a%", "c", "ac", "ca", "cc", "ccc", "\U0001f600")
-STRANGERS: tuple[Value | None, ...] = (None, math.nan, True, False, 1, "a")
+UNKNOWN_BROKERS: tuple[Value | None, ...] = (None, math.nan, True, False, 1, "a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def dense(literals: Iterable[Value]) -> tuple[Value | None, ...]:
             strings.append(literal)
         elif not isinstance(literal, bool):
             numbers.append(literal)
-    chosen: list[Value | None] = [*STRANGERS]
+    chosen: list[Value | None] = [*UNKNOWN_BROKERS]
     if numbers:
         chosen += dense_numbers(numbers)
     if strings:

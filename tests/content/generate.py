@@ -71,7 +71,7 @@ BOOLEANS = Theme("booleans", (True, False))
 MIXTURE = Theme("a mixture", (1, "a", True, 1.5, "", False, "1", 2**53 + 1, 0.0))
 THEMES = (SMALL_NUMBERS, SMALL_NUMBERS, STRINGS, STRINGS, MIXTURE, LARGE_NUMBERS, BOOLEANS)
 
-STRANGERS: tuple[Value | None, ...] = (
+UNKNOWN_BROKERS: tuple[Value | None, ...] = (
     None,
     1,
     "a",
@@ -322,7 +322,7 @@ def event(rng: random.Random, colours: Palette) -> Event:
         elif kind < 0.85:
             attributes[name] = rng.choice(like_words(rng))
         elif kind < 0.93:
-            attributes[name] = rng.choice(STRANGERS)
+            attributes[name] = rng.choice(UNKNOWN_BROKERS)
     if rng.random() < 0.1:
         attributes["unheard of"] = 1
     return attributes

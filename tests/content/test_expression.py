@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gapless.content.condition import Test
+from gapless.content.condition import AttributeCondition
 from gapless.content.expression import (
     ALIKE,
     EQUAL,
@@ -183,7 +183,7 @@ def _terms(depth: int) -> list[Term]:
 def test_the_text_of_a_term_reads_back(depth: int) -> None:
     for term in _terms(depth):
         condition = parse(f"{term} > 7")
-        assert isinstance(condition, Test)
+        assert isinstance(condition, AttributeCondition)
         assert condition.subject == term
 
 
@@ -223,5 +223,5 @@ def test_other_names_are_written_in_quotes(name: str) -> None:
     text = attribute_text(name)
     assert text.startswith('"')
     condition = parse(f"{text} = 1")
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.subject == name

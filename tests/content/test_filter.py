@@ -395,7 +395,7 @@ def test_a_filter_refuses_the_values_that_an_index_refuses(text: str, value: obj
         assert made.matches(unnamed) == bool(index.match(unnamed))
 
 
-@pytest.mark.parametrize("kernel", ["twin", None])
+@pytest.mark.parametrize("kernel", ["fallback", None])
 @pytest.mark.parametrize(
     "text",
     [

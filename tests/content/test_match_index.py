@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from tests.content.generate import Event
     from tests.content.reference import Condition
 
-Kernel = Literal["compiled", "twin"]
+Kernel = Literal["compiled", "fallback"]
 KEYS = (0, 1, 2, 3, "alice", "bob", ("link", 7), "7", True)
 LONG_RUN_UPDATES = scaled(20_000, most=100_000)
 
 
-@pytest.fixture(params=["compiled", "twin"])
+@pytest.fixture(params=["compiled", "fallback"])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
     chosen: Kernel = request.param
     if chosen == "compiled" and matching.COMPILED is None:
@@ -335,7 +335,7 @@ def test_every_predicate_on_every_edge_value_is_indexed_rightly(kernel: Kernel) 
         checked.add(key, tree, Filter(plain_text(tree)))
     literals = {repr(literal): literal for theme in generate.THEMES for literal in theme.literals}
     near = [value for literal in literals.values() for value in generate.neighbours(literal)]
-    values = unique([*generate.STRANGERS, *near])
+    values = unique([*generate.UNKNOWN_BROKERS, *near])
     events: list[Event] = [{"a": value} for value in values]
     events += [{"a": value, "b": 1} for value in values[::5]]
     assert checked.check(events) > len(events)

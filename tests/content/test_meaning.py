@@ -121,7 +121,7 @@ def test_a_shrinking_search_finds_no_selector_that_means_something_else(
 
 EDGES = unique(
     [
-        *generate.STRANGERS,
+        *generate.UNKNOWN_BROKERS,
         *generate.SMALL_NUMBERS.literals,
         *generate.LARGE_NUMBERS.literals,
         *generate.STRINGS.literals,

@@ -124,7 +124,7 @@ def test_a_budget_of_nothing_is_refused() -> None:
 def test_both_engines_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = quotes(random.Random(3), 150)
     results = []
-    for name in ("compiled", "twin"):
+    for name in ("compiled", "fallback"):
         monkeypatch.setattr(kernel, "KERNEL", name)
         results.append(merge(pool, 20))
     assert results[0] == results[1]

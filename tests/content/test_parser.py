@@ -7,10 +7,10 @@ import pytest
 from gapless.content.condition import (
     AllOf,
     AnyOf,
+    AttributeCondition,
     Condition,
+    ConstantCondition,
     Not,
-    Test,
-    Verdict,
 )
 from gapless.content.expression import Arithmetic, Attribute, Comparison, Constant, Negative
 from gapless.content.parser import parse
@@ -31,7 +31,7 @@ from gapless.core.errors import FilterLimitError, FilterSyntaxError
 
 def subject_text(text: str) -> str:
     condition = parse(text)
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     return str(condition.subject)
 
 
@@ -43,7 +43,7 @@ def shape(condition: Condition) -> str:
         return "(" + " | ".join(map(shape, condition.parts)) + ")"
     if isinstance(condition, Not):
         return "~" + shape(condition.operand)
-    if isinstance(condition, Verdict):
+    if isinstance(condition, ConstantCondition):
         return str(condition.truth)
     return str(condition.subject)
 
@@ -111,7 +111,7 @@ def test_products_bind_tighter_than_sums_and_signs_tightest(text: str, expected:
 
 def test_arithmetic_is_a_tree_of_terms() -> None:
     condition = parse("price * -size >= 5")
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.subject == Arithmetic("*", Attribute("price"), Negative(Attribute("size")))
     assert condition.within == ANY_NUMBER
 
@@ -121,12 +121,12 @@ def test_arithmetic_is_a_tree_of_terms() -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
 def test_blank_text_is_always_true(text: str) -> None:
-    assert parse(text) == Verdict(True)
+    assert parse(text) == ConstantCondition(True)
 
 
 @pytest.mark.parametrize("text", ["flag", "(flag)", "flag = TRUE", "TRUE = flag", "flag <> false"])
 def test_a_bare_name_means_that_it_is_true(text: str) -> None:
-    assert parse(text) == Test("flag", TRUE_ONLY, ALL_BOOLS)
+    assert parse(text) == AttributeCondition("flag", TRUE_ONLY, ALL_BOOLS)
 
 
 @pytest.mark.parametrize(
@@ -168,25 +168,25 @@ def test_one_meaning_written_in_two_ways_is_one_test(text: str, same: str) -> No
 )
 def test_in_takes_any_literals(text: str, values: list[Value]) -> None:
     condition = parse(text)
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.holds == one_of(values)
 
 
 def test_null_tests_are_never_unknown() -> None:
-    assert parse("a IS NULL") == Test("a", MISSING, ANY)
-    assert parse("a IS NOT NULL") == Test("a", PRESENT, ANY)
-    assert parse("(a) is not null") == Test("a", PRESENT, ANY)
+    assert parse("a IS NULL") == AttributeCondition("a", MISSING, ANY)
+    assert parse("a IS NOT NULL") == AttributeCondition("a", PRESENT, ANY)
+    assert parse("(a) is not null") == AttributeCondition("a", PRESENT, ANY)
 
 
 def test_like_is_a_test_of_texts() -> None:
     condition = parse("a LIKE '%x'")
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.within == ANY_TEXT
 
 
 def test_two_attributes_are_compared_by_a_term_of_their_own() -> None:
     condition = parse("ask > bid")
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.subject == Comparison(Attribute("ask"), Attribute("bid"))
 
 
@@ -222,7 +222,7 @@ def test_two_attributes_are_compared_by_a_term_of_their_own() -> None:
     ],
 )
 def test_constants_are_folded(text: str, truth: bool | None) -> None:
-    assert parse(text) == Verdict(truth)
+    assert parse(text) == ConstantCondition(truth)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_constants_between_constants_are_folded(text: str) -> None:
 def test_a_constant_keeps_its_type_in_arithmetic() -> None:
     assert parse("a + 1 > 0") != parse("a + 1.0 > 0")
     condition = parse("a + 1.0 > 0")
-    assert isinstance(condition, Test)
+    assert isinstance(condition, AttributeCondition)
     assert condition.subject == Arithmetic("+", Attribute("a"), Constant(1.0))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.content import plain
-from gapless.content.plain import fallback as twin
+from gapless.content.plain import fallback
 
 Form = Callable[[Sequence[object]], bool]
 
@@ -42,7 +42,7 @@ class Pair(tuple[Any, ...]):
     __slots__ = ()
 
 
-FORMS: dict[str, Form] = {"twin": twin.are_plain}
+FORMS: dict[str, Form] = {"fallback": fallback.are_plain}
 if plain.COMPILED is not None:
     FORMS["compiled"] = plain.COMPILED
 
@@ -114,4 +114,4 @@ _EVENTS = st.one_of(
 @given(st.lists(_EVENTS, max_size=3))
 def test_the_forms_say_the_same(events: list[object]) -> None:
     assert plain.COMPILED is not None
-    assert plain.COMPILED(events) == twin.are_plain(events)
+    assert plain.COMPILED(events) == fallback.are_plain(events)

@@ -12,7 +12,7 @@ from gapless.core.machine import (
     Fetch,
     Fetched,
     Identity,
-    Tell,
+    Notify,
     Timer,
     Write,
     Written,
@@ -53,8 +53,8 @@ def test_writes_are_numbered_in_the_order_of_asking() -> None:
     for row in "abc":
         context.write((row,), lambda row=row: told.append(row))  # type: ignore[misc]
     assert context.effects == [Write(1, ("a",)), Write(2, ("b",)), Write(3, ("c",))]
-    for ticket in (1, 2, 3):
-        context.resume(Written(ticket))
+    for write_id in (1, 2, 3):
+        context.resume(Written(write_id))
     assert told == ["a", "b", "c"]
 
 
@@ -76,7 +76,7 @@ def test_a_write_may_ask_for_the_next_one() -> None:
     assert told == ["both"]
 
 
-def test_a_fetch_goes_on_with_the_rows_and_with_the_damage() -> None:
+def test_a_fetch_goes_on_with_the_rows_and_with_the_corruption() -> None:
     context = new_context()
     got: list[Fetched] = []
     context.write((), lambda: None)
@@ -93,18 +93,18 @@ def test_a_fetch_goes_on_with_the_rows_and_with_the_damage() -> None:
 def test_what_is_posted_is_gathered_by_peer_in_order_and_taken_once() -> None:
     context = new_context()
     for peer, message in [("b2", 1), ("b3", 2), ("b2", 3)]:
-        context.post(peer, message)
-    assert context.take_posted() == [("b2", [1, 3]), ("b3", [2])]
-    assert context.take_posted() == []
+        context.send(peer, message)
+    assert context.take_messages() == [("b2", [1, 3]), ("b3", [2])]
+    assert context.take_messages() == []
 
 
 def test_clients_are_told_by_effects_and_rare_branches_are_counted() -> None:
     context = new_context()
-    context.tell("ann", "hello")
-    assert context.effects == [Tell("ann", "hello")]
+    context.notify("ann", "hello")
+    assert context.effects == [Notify("ann", "hello")]
     context.mark("gap")
     context.mark("gap")
-    assert context.marks == {"gap": 2}
+    assert context.coverage_marks == {"gap": 2}
 
 
 # --- timers -------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_timers_run_when_they_are_due_in_the_order_of_their_times() -> None:
     context = new_context()
     calls: list[str] = []
     for delay, name in [(30, "c"), (10, "a"), (20, "b")]:
-        context.after(delay, lambda name=name: calls.append(name))  # type: ignore[misc]
+        context.call_later(delay, lambda name=name: calls.append(name))  # type: ignore[misc]
     assert context.next_timer() == 10
     context.run_timers()
     assert calls == []
@@ -128,7 +128,7 @@ def test_timers_of_one_time_run_in_the_order_they_were_set() -> None:
     context = new_context()
     calls: list[int] = []
     for number in range(20):
-        context.after(5, lambda number=number: calls.append(number))  # type: ignore[misc]
+        context.call_later(5, lambda number=number: calls.append(number))  # type: ignore[misc]
     context.now = 5
     context.run_timers()
     assert calls == list(range(20))
@@ -137,8 +137,8 @@ def test_timers_of_one_time_run_in_the_order_they_were_set() -> None:
 def test_a_cancelled_timer_does_not_run_and_is_not_waited_for() -> None:
     context = new_context()
     calls: list[str] = []
-    first = context.after(5, lambda: calls.append("first"))
-    context.after(9, lambda: calls.append("second"))
+    first = context.call_later(5, lambda: calls.append("first"))
+    context.call_later(9, lambda: calls.append("second"))
     first.cancel()
     assert context.next_timer() == 9
     context.now = 9
@@ -155,8 +155,8 @@ def test_a_timer_may_cancel_one_that_is_due_at_the_same_time() -> None:
     def cancel_the_other() -> None:
         timers[0].cancel()
 
-    context.after(5, cancel_the_other)
-    timers.append(context.after(5, lambda: calls.append("cancelled too late")))
+    context.call_later(5, cancel_the_other)
+    timers.append(context.call_later(5, lambda: calls.append("cancelled too late")))
     context.now = 5
     context.run_timers()
     assert calls == []
@@ -171,9 +171,9 @@ def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
     calls: list[str] = []
 
     def first() -> None:
-        context.after(1, lambda: calls.append("later"))
+        context.call_later(1, lambda: calls.append("later"))
 
-    context.after(5, first)
+    context.call_later(5, first)
     context.now = 5
     context.run_timers()
     assert calls == []
@@ -182,14 +182,14 @@ def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
 
 def test_a_timer_without_delay_is_refused_as_it_could_come_back_for_ever() -> None:
     with pytest.raises(AssertionError, match="without delay"):
-        new_context().after(0, nothing)
+        new_context().call_later(0, nothing)
 
 
 def test_timers_cancelled_again_and_again_do_not_pile_up() -> None:
     context = new_context()
-    kept = context.after(7, nothing)
+    kept = context.call_later(7, nothing)
     for _ in range(10_000):
-        context.after(1_000_000, nothing).cancel()
+        context.call_later(1_000_000, nothing).cancel()
     assert len(context._timers) < 3_000
     assert context.next_timer() == kept.at
 
@@ -204,7 +204,7 @@ def test_a_run_of_timers_is_a_sorted_list(seed: int) -> None:
         context.now += chance.randrange(3)
         context.run_timers()
         at = context.now + chance.randrange(1, 50)
-        timer = context.after(at - context.now, lambda item=(at, order): calls.append(item))  # type: ignore[misc]
+        timer = context.call_later(at - context.now, lambda item=(at, order): calls.append(item))  # type: ignore[misc]
         if chance.random() < 0.3:
             timer.cancel()
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.errors import UsageError
-from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 
 
 def test_the_defaults_are_allowed() -> None:
@@ -15,14 +15,14 @@ def test_the_defaults_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"heartbeat_ms": 375}, "heartbeat_ms .* less than session_dead_ms"),
-        ({"ack_ms": 667}, "ack_ms .* less than ack_memory_ms"),
-        ({"left_memory_s": 2}, "ack_memory_ms .* less than left_memory_s"),
-        ({"session_dead_ms": 6_000}, "session_dead_ms .* less than attach_expiry_ms"),
-        ({"park_after_s": 6}, "attach_expiry_ms .* less than park_after_s"),
-        ({"legacy_ttl_s": 120}, "park_after_s .* less than legacy_ttl_s"),
+        ({"heartbeat_ms": 375}, "heartbeat_ms .* less than session_timeout_ms"),
+        ({"ack_ms": 667}, "ack_ms .* less than ack_report_ttl_ms"),
+        ({"ended_membership_ttl_s": 2}, "ack_report_ttl_ms .* less than ended_membership_ttl_s"),
+        ({"session_timeout_ms": 6_000}, "session_timeout_ms .* less than attach_expiry_ms"),
+        ({"inactive_after_s": 6}, "attach_expiry_ms .* less than inactive_after_s"),
+        ({"stale_table_ttl_s": 120}, "inactive_after_s .* less than stale_table_ttl_s"),
         ({"silence_ms": 3_000}, "silence_ms .* less than dct_ms"),
-        ({"regime_interval_ms": 100}, "regime_interval_ms .* less than silence_ms"),
+        ({"stream_epoch_interval_ms": 100}, "stream_epoch_interval_ms .* less than silence_ms"),
     ],
 )
 def test_a_broken_relation_is_refused_with_both_names(change: dict[str, int], problem: str) -> None:
@@ -32,24 +32,24 @@ def test_a_broken_relation_is_refused_with_both_names(change: dict[str, int], pr
 
 def test_the_refusal_shows_the_values_in_one_unit_and_says_why() -> None:
     with pytest.raises(UsageError) as caught:
-        Parameters(left_memory_s=2)
+        Parameters(ended_membership_ttl_s=2)
     assert str(caught.value) == (
-        "ack_memory_ms (2000 ms) must be less than left_memory_s (2000 ms): "
+        "ack_report_ttl_ms (2000 ms) must be less than ended_membership_ttl_s (2000 ms): "
         "an old report must not bring back a host that left"
     )
 
 
 def test_the_number_of_cells_that_may_fail_is_not_negative() -> None:
-    assert Parameters(delta=0).reach == 1
-    assert Parameters(delta=3).reach == 4
+    assert Parameters(delta=0).neighbourhood_radius == 1
+    assert Parameters(delta=3).neighbourhood_radius == 4
     with pytest.raises(UsageError, match="delta is -1, and must be 0 to 16"):
         Parameters(delta=-1)
 
 
 def test_times_become_microseconds() -> None:
-    assert us(ms=0.5) == 500
-    assert us(ms=1, s=2) == 2_001_000
+    assert microseconds(ms=0.5) == 500
+    assert microseconds(ms=1, s=2) == 2_001_000
 
 
 def test_a_peer_that_restarts_is_dialled_sooner_than_a_silent_one_is_given_up() -> None:
-    assert DEFAULTS.redial_max_ms < DEFAULTS.session_dead_ms
+    assert DEFAULTS.redial_max_ms < DEFAULTS.session_timeout_ms

@@ -16,7 +16,7 @@ def flat(ranges: RangeSet) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_a_long_life_of_a_range_set_is_that_of_a_set(seed: int) -> None:
+def test_after_many_changes_a_range_set_holds_what_a_set_does(seed: int) -> None:
     chance = Random(seed)
     ranges, model = RangeSet(), set[int]()
     for _ in range(500):

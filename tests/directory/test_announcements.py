@@ -41,7 +41,7 @@ def test_a_broker_that_comes_later_learns_what_there_is() -> None:
     world = SmallWorld(line("a", "b", "c"))
     world.run(ms=50)
     announced(world, "a")
-    world.start("c", "c", life=2)
+    world.start("c", "c", incarnation=2)
     world.run(ms=100)
     assert path(world, "c") == ("b", "a")
 
@@ -60,7 +60,7 @@ def test_a_restarted_broker_does_not_learn_a_pubend_backwards() -> None:
     world.run(ms=50)
     announced(world, "a")
     world.cut("a", "b")
-    world.start("b", "b", life=2)  # hears of it first from c, beyond it
+    world.start("b", "b", incarnation=2)  # hears of it first from c, beyond it
     world.run(ms=400)
     assert path(world, "b") in (None, ("a",))
     world.heal("a", "b")
@@ -109,4 +109,4 @@ def test_a_path_that_leads_through_the_own_cell_is_ignored() -> None:
     b = world.nodes["b"]
     circle = Announce(STOCKS, 1, properties("a"), ("c", "b", "a"))
     assert not b.announcements.received("c", circle)
-    assert b.context.marks["announcement went in a circle"] == 1
+    assert b.context.coverage_marks["announcement went in a circle"] == 1

@@ -6,13 +6,20 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Context, Identity
-from gapless.core.parameters import DEFAULTS, us
+from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.feeds.feed import RELAYED, Candidate, Feed
-from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed, UnfedReason
+from gapless.messages.streams import (
+    Attach,
+    Attached,
+    AttachKind,
+    Detach,
+    FeedUnavailable,
+    FeedUnavailableReason,
+)
 
 P = PubendId("P")
 REFRESH_MS = DEFAULTS.attach_refresh_ms
-STABLE_MS = DEFAULTS.prefer_stable_ms
+STABLE_MS = DEFAULTS.feed_switch_delay_ms
 
 
 class Table:
@@ -21,30 +28,30 @@ class Table:
     def __init__(self, *candidates: Candidate) -> None:
         self.candidates = list(candidates)
         self.context = Context(Identity("me", "mine", 1), DEFAULTS)
-        self.said: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
         self.fed_at: list[int] = []
         self.losses = 0
         self.feed = Feed(self.context, P, AttachKind.CELL, "mine", self, lambda: self.candidates)
         self._collect()
 
     # the receiver
-    def fed(self, at: int) -> None:
+    def feed_found(self, at: int) -> None:
         self.fed_at.append(at)
 
-    def fed_up_to(self, at: int) -> None:
+    def feed_sent_up_to(self, at: int) -> None:
         self.fed_at.append(at)
 
-    def unfed(self) -> None:
+    def feed_lost(self) -> None:
         self.losses += 1
 
     # what a test does
     def asked(self) -> str:
         """Return who was asked last."""
-        return [peer for peer, message in self.said if isinstance(message, Attach)][-1]
+        return [peer for peer, message in self.sent if isinstance(message, Attach)][-1]
 
     def answer(self, peer: str, *, at: int = 0, relayed: bool = False) -> None:
         """Let a broker answer the last question to it."""
-        number = [each.number for to, each in self.said if to == peer and isinstance(each, Attach)][
+        number = [each.number for to, each in self.sent if to == peer and isinstance(each, Attach)][
             -1
         ]
         self.feed.attached(peer, Attached(P, number, at, relayed))
@@ -52,23 +59,23 @@ class Table:
 
     def refuse(self, peer: str) -> None:
         """Let a broker say that it has no feed."""
-        number = [each.number for to, each in self.said if to == peer and isinstance(each, Attach)][
+        number = [each.number for to, each in self.sent if to == peer and isinstance(each, Attach)][
             -1
         ]
-        self.feed.unfed(peer, Unfed(P, number, UnfedReason.NO_FEED))
+        self.feed.feed_unavailable(peer, FeedUnavailable(P, number, FeedUnavailableReason.NO_FEED))
         self._collect()
 
     def run(self, ms: int, *, relayed: bool = False) -> None:
         """Let time pass; the feeder has news and answers every refresh."""
         for _ in range(ms // 10):
-            self.context.now += us(ms=10)
+            self.context.now += microseconds(ms=10)
             self.feed.note_progress()
-            before = len(self.said)
+            before = len(self.sent)
             self.context.run_timers()
             self._collect()
             feeder = self.feed.feeder
             if feeder and any(
-                to == feeder and isinstance(each, Attach) for to, each in self.said[before:]
+                to == feeder and isinstance(each, Attach) for to, each in self.sent[before:]
             ):
                 self.answer(feeder, relayed=relayed)
 
@@ -82,10 +89,10 @@ class Table:
 
     def detached(self) -> list[str]:
         """Return who was told that it feeds no more."""
-        return [peer for peer, message in self.said if isinstance(message, Detach)]
+        return [peer for peer, message in self.sent if isinstance(message, Detach)]
 
     def _collect(self) -> None:
-        self.said += [(peer, each) for peer, sent in self.context.take_posted() for each in sent]
+        self.sent += [(peer, each) for peer, sent in self.context.take_messages() for each in sent]
 
 
 def test_the_best_candidate_is_asked_first_and_the_next_when_it_has_no_feed() -> None:
@@ -143,19 +150,19 @@ def test_a_feeder_that_turns_out_to_be_no_better_is_left_and_the_old_one_stays()
     table.answer("a", relayed=True)
     assert table.feed.feeder == "b"
     assert table.detached() == ["a"]
-    assert table.context.marks["feeder is no better"] == 1
+    assert table.context.coverage_marks["feeder is no better"] == 1
 
 
 def test_that_a_broker_is_fed_over_relays_is_believed_for_a_while_only() -> None:
-    # section 17: 4 x prefer_stable_ms; who is not fed by it hears no more of it
+    # section 17: 4 x feed_switch_delay_ms; who is not fed by it hears no more of it
     table = Table(Candidate("b", 1))
     table.answer("b")
     table.candidates.insert(0, Candidate("a", 0))
     table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a", relayed=True)
-    asked = [peer for peer, each in table.said if isinstance(each, Attach)].count("a")
+    asked = [peer for peer, each in table.sent if isinstance(each, Attach)].count("a")
     table.run(4 * STABLE_MS)
-    assert [peer for peer, each in table.said if isinstance(each, Attach)].count("a") == asked
+    assert [peer for peer, each in table.sent if isinstance(each, Attach)].count("a") == asked
     table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a")
     assert table.feed.feeder == "a"
@@ -175,19 +182,19 @@ def test_a_silent_feeder_is_left_for_any_other() -> None:
     # R9: dct_ms without news
     table = Table(Candidate("a", 0), Candidate("b", RELAYED, relayed=True))
     table.answer("a")
-    table.context.now += us(ms=DEFAULTS.dct_ms + REFRESH_MS)
+    table.context.now += microseconds(ms=DEFAULTS.dct_ms + REFRESH_MS)
     table.context.run_timers()
     table._collect()
     assert table.asked() == "b"
     table.answer("b")
     assert table.feed.feeder == "b"
-    assert table.context.marks["feeder was silent"] == 1
+    assert table.context.coverage_marks["feeder was silent"] == 1
 
 
 def test_who_answers_after_another_was_taken_is_told_so() -> None:
     # R8: an unexpected Attached is accepted if there is no feeder, else answered by Detach
     table = Table(Candidate("a", 0), Candidate("b", 1))
-    table.context.now += us(ms=DEFAULTS.attach_timeout_ms)
+    table.context.now += microseconds(ms=DEFAULTS.attach_timeout_ms)
     table.context.run_timers()
     table._collect()
     assert table.asked() == "b"
@@ -199,9 +206,9 @@ def test_who_answers_after_another_was_taken_is_told_so() -> None:
 
 def test_who_answers_late_is_taken_if_nobody_else_feeds() -> None:
     table = Table(Candidate("a", 0))
-    table.context.now += us(ms=DEFAULTS.attach_timeout_ms)
+    table.context.now += microseconds(ms=DEFAULTS.attach_timeout_ms)
     table.context.run_timers()
     table._collect()
     table.answer("a")
     assert table.feed.feeder == "a"
-    assert table.context.marks["attached late"] == 1
+    assert table.context.coverage_marks["attached late"] == 1

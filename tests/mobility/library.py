@@ -13,37 +13,43 @@ from typing import Any, cast
 
 from gapless.client.event import Event
 from gapless.client.inbox import Inbox
-from gapless.client.link import _OF_SUBSCRIPTIONS, Link, Listener, Numbers, User
-from gapless.client.settings import Settings
+from gapless.client.link import (
+    _OF_SUBSCRIPTIONS,
+    LinkUser,
+    ReconnectingLink,
+    RequestNumbers,
+    SubscriptionListener,
+)
+from gapless.client.settings import SubscriptionOptions
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     Delivery,
     FilterSet,
     Order,
     Seek,
     SetFilter,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
 )
 from gapless.messages.mobility import Superseded
-from tests.broker.harness import Desk
+from tests.broker.harness import BrokerHarness
 from tests.scenarios.brokers import Client, Publisher, World, of
 
-OLDEST = Begin(BeginKind.EARLIEST)
+OLDEST = StartPoint(StartKind.EARLIEST)
 
 
-def after(places: dict[PubendId, Tick]) -> Begin:
+def after(position: dict[PubendId, Tick]) -> StartPoint:
     """Return a beginning behind places."""
-    return Begin(BeginKind.POSITION, tuple(places.items()))
+    return StartPoint(StartKind.POSITION, tuple(position.items()))
 
 
-def uninformed(*chains: str, retention_s: int) -> Desk:
+def uninformed(*chains: str, retention_s: int) -> BrokerHarness:
     """Return a world in which the broker a never hears that a subscription has moved."""
-    world = Desk(*chains, retention_s=retention_s)
+    world = BrokerHarness(*chains, retention_s=retention_s)
     world.lose(of(Superseded, target="a"))
     return world
 
@@ -66,63 +72,63 @@ class Program(Client):
         wanted: str = "TRUE",
         *,
         durable: bool = True,
-        begin: Begin | None = None,
+        start: StartPoint | None = None,
         order: Order = Order.PUBLISHER,
         prefetch: int = 1_000,
     ) -> None:
-        self.numbers = Numbers()
-        self.welcome = SimpleNamespace(broker=broker)
+        self.numbers = RequestNumbers()
+        self.handshake = SimpleNamespace(broker=broker)
         self.is_deaf = False
         """Whether what it is told gets lost."""
         self.subscribes: list[Subscribe] = []
         """What it has shown to brokers, over all its connections."""
-        self._asked: dict[int, Any] = {}
-        self._listener: Listener | None = None
+        self._pending: dict[int, Any] = {}
+        self._listener: SubscriptionListener | None = None
         super().__init__(world, broker, process)
-        settings = Settings(
+        settings = SubscriptionOptions(
             durable=durable,
-            begin=begin or Begin(),
+            start=start or StartPoint(),
             order=order,
             prefetch=prefetch,
             ack="manual",
             on_gap="report",
             expiry_s=604_800,
-            deadline=None,
+            deadline_s=None,
         )
         self.inbox = Inbox("desk", wanted, settings, on_end=lambda: None)
-        self.inbox.open_over(cast("Link", self))
+        self.inbox.open_over(cast("ReconnectingLink", self))
 
     # --- what an inbox wants of a link ---------------------------------------------------------
 
-    def listen(self, name: str, listener: Listener) -> None:
+    def listen(self, name: str, listener: SubscriptionListener) -> None:
         """Let the inbox hear what answers no request."""
         assert name == "desk"
         self._listener = listener
 
-    def stop_listening(self, name: str, listener: Listener) -> None:
+    def stop_listening(self, name: str, listener: SubscriptionListener) -> None:
         """Let it hear no more."""
         assert name == "desk"
         assert listener is self._listener
         self._listener = None
 
-    def add(self, user: User) -> None:
+    def add(self, user: LinkUser) -> None:
         """Tell the inbox that there is a connection."""
         user.link_up()
 
-    def remove(self, user: User) -> None:
+    def remove(self, user: LinkUser) -> None:
         """Have nothing to take back: the connection is the test's."""
 
-    def say(self, request: Any) -> None:
+    def send(self, request: Any) -> None:
         """Send what is not answered."""
-        super().ask(request)
+        super().request(request)
 
-    def ask(self, request: Any, then: Any = None) -> None:
+    def request(self, request: Any, then: Any = None) -> None:
         """Send a request; what answers it goes where that is wanted."""
         if isinstance(request, Subscribe):
             self.subscribes.append(request)
         if then is not None:
-            self._asked[request.request] = then
-        super().ask(request)
+            self._pending[request.request] = then
+        super().request(request)
 
     def hear(self, notice: Any) -> None:
         """Give the inbox what is for it."""
@@ -130,39 +136,39 @@ class Program(Client):
             return
         super().hear(notice)
         if type(notice) not in _OF_SUBSCRIPTIONS:
-            then = self._asked.pop(notice.request, None)
+            then = self._pending.pop(notice.request, None)
             if then is not None:
                 then(notice)
         elif self._listener is not None and isinstance(notice, Delivery):
             self._listener.delivered(notice)
         elif self._listener is not None:
-            self._listener.told(notice)
+            self._listener.notified(notice)
 
     # --- connections ---------------------------------------------------------------------------
 
     def lose(self) -> None:
         """Lose the connection; the broker notices."""
         self.leave()
-        self._asked.clear()
+        self._pending.clear()
         self.inbox.link_down()
 
-    def ask_at(self, broker: BrokerId) -> None:
+    def request_at(self, broker: BrokerId) -> None:
         """Be connected again, perhaps elsewhere; nobody has answered yet."""
-        self._asked.clear()
+        self._pending.clear()
         self.inbox.link_down()
         self.connect(broker)
-        self.welcome = SimpleNamespace(broker=broker)
+        self.handshake = SimpleNamespace(broker=broker)
         self.inbox.link_up()
 
     def go(self, broker: BrokerId) -> None:
         """Be connected again, perhaps elsewhere, and wait for what comes of it."""
-        self.ask_at(broker)
+        self.request_at(broker)
         self.world.wait(self.knows, s=5)
 
-    def ask_in_vain_elsewhere(self) -> None:
+    def request_in_vain_elsewhere(self) -> None:
         """Have asked another broker, which died with the question."""
-        assert self.inbox.home is not None
-        self.inbox.home = self.inbox.home.after_a_flight()
+        assert self.inbox.hosting is not None
+        self.inbox.hosting = self.inbox.hosting.next_epoch()
 
     # --- the program ---------------------------------------------------------------------------
 
@@ -201,28 +207,28 @@ class Program(Client):
         inbox.is_changing = answer is None
         if isinstance(answer, FilterSet):
             if text != before:
-                inbox.keep_beginnings({*answer.waiting, *dict(answer.position)})
-            inbox.switched(text, answer.position, answer.owed)
+                inbox.keep_starts({*answer.pending, *dict(answer.position)})
+            inbox.filter_changed(text, answer.position, answer.start_guarantees)
         return answer
 
-    def seek(self, begin: Begin) -> Any:
+    def seek(self, start: StartPoint) -> Any:
         """Seek as the library does; return the answer, None if there is none in time."""
-        if begin.kind is BeginKind.POSITION:
-            begin = after({**self.inbox.prefetch.handed(), **dict(begin.position)})
+        if start.kind is StartKind.POSITION:
+            start = after({**self.inbox.prefetch.handed(), **dict(start.position)})
         answers: list[Any] = []
 
         def sought(notice: Any) -> None:
             answers.append(notice)
             if isinstance(notice, Subscribed):
-                self.inbox.sought(notice.position, begin.kind)
+                self.inbox.repositioned(notice.position, start.kind)
 
-        self.ask(Seek(self.numbers.next(), "desk", begin), sought)
+        self.request(Seek(self.numbers.next(), "desk", start), sought)
         self.world.wait(lambda: bool(answers), s=5)
         return answers[0] if answers else None
 
     def _call(self, request: Any, s: int) -> Any:
         answers: list[Any] = []
-        self.ask(request, answers.append)
+        self.request(request, answers.append)
         self.world.wait(lambda: bool(answers), s=s)
         return answers[0] if answers else None
 

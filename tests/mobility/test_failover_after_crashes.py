@@ -7,7 +7,7 @@ import pytest
 from gapless.messages.overlay import Announce
 from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.streams import Attached
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.mobility.library import opened, publish, uninformed
 from tests.scenarios.brokers import of
 from tests.scenarios.fork import retire
@@ -18,7 +18,7 @@ from tests.scenarios.fork import retire
 def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
     retired: bool, restarted: bool
 ) -> None:
-    world = Desk("a-p-b", "p-q", retention_s=0)
+    world = BrokerHarness("a-p-b", "p-q", retention_s=0)
     ann = world.publisher("p", "P", "kind = 'p'")
     world.publisher("q", "Q", "kind = 'q'")
     world.subscriber("a", "other", "kind = 'q'", durable=True)
@@ -60,7 +60,7 @@ def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_life_had_heard_of(
+def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_had_heard_of(
     crashes: bool,
 ) -> None:
     world = uninformed("a-p-b", retention_s=3600)
@@ -69,7 +69,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_life_had_heard
     world.lose(of(Announce, source="p", target="b"))
     lost = world.lose(of(Attached, ReadReply, source="p", target="a"))
     bob = world.publisher("p", "Q")
-    assert world.wait(lambda: bool(world["a"].host.joins))
+    assert world.wait(lambda: bool(world["a"].host.memberships))
     world.run(ms=5)
     bob.publish("q1", number=2)
     program.lose()
@@ -78,7 +78,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_life_had_heard
         # the join was on disk and the subscription's record was not, as in seed 5797
         world.restart("a")
         world.run(s=5)
-        assert not world.subscription("a", "desk").early
+        assert not world.subscription("a", "desk").guarantees
     program.go("b")
     program.set_filter("number > 1")
     world.run(s=1)

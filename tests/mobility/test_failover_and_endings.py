@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import HostRetired, RetireHost, Subscribe, Unsubscribe
+from gapless.messages.clients import BrokerRetired, RetireBroker, Subscribe, Unsubscribe
 from gapless.messages.mobility import Superseded
 from gapless.messages.operating import RemoveDurable, SeekDurable
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import Attach
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.mobility.library import Program, after, opened, publish, uninformed
-from tests.mobility.test_hosting import homes_of, stage
+from tests.mobility.test_hosting import hosting_brokers, stage
 from tests.scenarios.brokers import of
 
 
-def open_a_silent_pubend(world: Desk) -> None:
+def open_a_silent_pubend(world: BrokerHarness) -> None:
     """Let there be a pubend that a knows and that does not answer it: an answer of a has to wait."""
     world.lose(of(Attach, Read, source="a"))
     world.publisher("p", "Q")
@@ -24,7 +24,7 @@ def open_a_silent_pubend(world: Desk) -> None:
 
 def test_who_waits_for_an_answer_hears_that_the_subscription_has_moved() -> None:
     # MV-14: it was told Ended, which says nothing to who has no answer yet, and waited for ever
-    world = Desk("a-p-b", retention_s=0)
+    world = BrokerHarness("a-p-b", retention_s=0)
     late = world.hold(of(Superseded, target="a"))
     ann = world.publisher("p")
     program = opened(world, "a", "one")
@@ -34,7 +34,7 @@ def test_who_waits_for_an_answer_hears_that_the_subscription_has_moved() -> None
     program.go("b")
     world.run(s=2)
     open_a_silent_pubend(world)
-    assert world.subscription("a", "desk").strands.keys() != {P}
+    assert world.subscription("a", "desk").cursors.keys() != {P}
     successor = Program(world, "a", "two")
     world.run(ms=50)
     assert not successor.inbox.is_answered
@@ -45,7 +45,7 @@ def test_who_waits_for_an_answer_hears_that_the_subscription_has_moved() -> None
 
 def test_who_waits_for_an_answer_hears_that_the_subscription_was_taken_over() -> None:
     # MV-16, R46: the same at one broker; the first process waited for an answer that was never to come
-    world = Desk("p-a", retention_s=0)
+    world = BrokerHarness("p-a", retention_s=0)
     world.publisher("p")
     world.run(s=1)
     open_a_silent_pubend(world)
@@ -59,7 +59,7 @@ def test_who_waits_for_an_answer_hears_that_the_subscription_was_taken_over() ->
 
 def test_who_waits_for_an_answer_hears_that_an_operator_has_moved_it() -> None:
     # R46: the operator's seek let it go by Ended, and its call was never answered
-    world = Desk("p-a", retention_s=0)
+    world = BrokerHarness("p-a", retention_s=0)
     world.publisher("p")
     program = opened(world, "a", "one")
     program.lose()
@@ -75,7 +75,7 @@ def test_who_waits_for_an_answer_hears_that_an_operator_has_moved_it() -> None:
 
 def test_two_processes_do_not_take_a_subscription_from_each_other_for_ever() -> None:
     # MV-14: each followed the other's move with a greater epoch, two moves a second
-    world = Desk("a-p-b", retention_s=3600)
+    world = BrokerHarness("a-p-b", retention_s=3600)
     late = world.hold(of(Superseded, target="a"))
     ann = world.publisher("p")
     program = opened(world, "a", "one")
@@ -91,7 +91,7 @@ def test_two_processes_do_not_take_a_subscription_from_each_other_for_ever() -> 
     world.run(s=60)
     assert program.inbox.is_over, "the one that came last has it"
     assert successor.inbox.is_answered
-    moves = [world[name].marks["subscription moved here"] for name in ("a", "b")]
+    moves = [world[name].coverage_marks["subscription moved here"] for name in ("a", "b")]
     assert sum(moves) <= 3
 
 
@@ -101,25 +101,25 @@ def test_what_an_operator_removes_where_it_moved_is_removed_where_it_was() -> No
     seen = publish(ann, "e1")
     world.crash("a")
     client.connect("b")
-    begin = after({P: seen})
-    call = Subscribe(client.number(), "desk", "TRUE", True, begin, credit=9, home=answer.home)
+    start = after({P: seen})
+    call = Subscribe(client.number(), "desk", "TRUE", True, start, credit=9, hosting=answer.hosting)
     client.call(call, s=5)
     operator = world.client("b", "operator")
     operator.call(RemoveDurable(operator.number(), "desk", True), s=5)
     world.start("a")
     world.run(s=20)
-    assert homes_of(world, "a", "b") == []
+    assert hosting_brokers(world, "a", "b") == []
 
 
-def test_a_subscription_that_is_ended_in_a_flight_is_ended_at_its_home() -> None:
+def test_a_subscription_that_is_ended_in_a_failover_is_ended_at_its_home() -> None:
     # MV-14: the library asks for the end on whatever connection it has
     world, _, client, answer = stage()
     world.crash("a")
     client.connect("b")
-    client.call(Unsubscribe(client.number(), "desk", answer.home), s=5)
+    client.call(Unsubscribe(client.number(), "desk", answer.hosting), s=5)
     world.start("a")
     world.run(s=20)
-    assert homes_of(world, "a", "b") == []
+    assert hosting_brokers(world, "a", "b") == []
 
 
 def test_an_end_by_an_older_form_of_a_subscription_ends_the_living_one_too() -> None:
@@ -133,12 +133,12 @@ def test_an_end_by_an_older_form_of_a_subscription_ends_the_living_one_too() -> 
     program.go("b")
     world.start("a")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["a", "b"]
+    assert hosting_brokers(world, "a", "b") == ["a", "b"]
     program.lose()
     program.connect("a")
-    program.call(Unsubscribe(program.number(), "desk", program.inbox.home), s=5)
+    program.call(Unsubscribe(program.number(), "desk", program.inbox.hosting), s=5)
     world.run(s=20)
-    assert homes_of(world, "a", "b") == []
+    assert hosting_brokers(world, "a", "b") == []
 
 
 def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
@@ -147,17 +147,17 @@ def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
     other = opened(world, "b", "two")
     world.crash("a")
     client.connect("b")
-    client.call(Unsubscribe(client.number(), "desk", answer.home), s=5)
+    client.call(Unsubscribe(client.number(), "desk", answer.hosting), s=5)
     world.start("a")
     world.run(s=20)
-    assert homes_of(world, "a", "b") == ["b"]
+    assert hosting_brokers(world, "a", "b") == ["b"]
     assert not other.inbox.is_over
 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(begun: bool) -> None:
     # R26: it kept all other logs until the subscription expired; if that was a mistake, nothing is lost
-    world = Desk("a-p-b", "p-q", retention_s=0)
+    world = BrokerHarness("a-p-b", "p-q", retention_s=0)
     program = opened(world, "a", "one")
     world.run(s=1)
     if not begun:
@@ -173,8 +173,8 @@ def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(beg
     world.heal("a", "p")
     program.go("b")
     operator = world.client("p", "operator")
-    retired = operator.call(RetireHost(operator.number(), "q", "q"), s=5)
-    assert isinstance(retired, HostRetired)
+    retired = operator.call(RetireBroker(operator.number(), "q", "q"), s=5)
+    assert isinstance(retired, BrokerRetired)
     world.run(s=5)
     world.start("a")
     world.run(s=60)

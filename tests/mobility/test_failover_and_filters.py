@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import FilterSet, Governed, SetFilter, Subscribe
+from gapless.messages.clients import FilterSet, PastFilter, SetFilter, Subscribe
 from gapless.messages.operating import SetDurableFilter
 from gapless.messages.overlay import Announce
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import Attach, Attached
-from tests.broker.harness import Asker, Desk, P
+from tests.broker.harness import BrokerHarness, P, Requester
 from tests.mobility.library import OLDEST, after, opened, publish, uninformed
-from tests.mobility.test_hosting import flee, flight, payloads, stage
+from tests.mobility.test_hosting import fail_over, failover_request, payloads, stage
 from tests.scenarios.brokers import of
 
 
-def test_a_filter_change_between_the_record_of_a_new_home_and_its_strands_keeps_the_places() -> (
+def test_a_filter_change_between_the_record_of_a_new_home_and_its_cursors_keeps_the_places() -> (
     None
 ):
     # MV-13, R47: after the crash the places were in the record's begin alone; the change lost them, and e2
@@ -24,7 +24,7 @@ def test_a_filter_change_between_the_record_of_a_new_home_and_its_strands_keeps_
     world.crash("a")
     ann.publish("e2", kind=2)
     world.crash("p")
-    client.ask(flight(client, answer.home, seen, seen))
+    client.request(failover_request(client, answer.hosting, seen, seen))
     world.wait(lambda: world.record("b", "desk") is not None)
     world.crash("b")
     world.start("b")
@@ -32,20 +32,20 @@ def test_a_filter_change_between_the_record_of_a_new_home_and_its_strands_keeps_
     operator.call(SetDurableFilter(operator.number(), "desk", "kind > 0"), s=20)
     world.start("p")
     world.run(s=5)
-    assert answer.home is not None
-    flee(client, answer.home.after_a_flight(), seen, seen)
+    assert answer.hosting is not None
+    fail_over(client, answer.hosting.next_epoch(), seen, seen)
     world.run(s=5)
     assert payloads(client) == ["e2"]
 
 
 def test_a_filter_change_keeps_that_the_oldest_was_asked_for_over_a_crash() -> None:
     # R46, R47: nothing had begun, so the record forgot the oldest and it began with the latest
-    world = Desk("p-a", retention_s=3600)
+    world = BrokerHarness("p-a", retention_s=3600)
     ann = world.publisher("p")
     publish(ann, "e1", kind=1)
     lost = world.lose(of(Attach, Read, source="a"))
-    program = opened(world, "a", "one", "kind > 0", begin=OLDEST)
-    assert program.inbox.waiting
+    program = opened(world, "a", "one", "kind > 0", start=OLDEST)
+    assert program.inbox.pending
     program.set_filter("kind = 1", s=15)
     world.crash("a")
     lost.end()
@@ -59,19 +59,19 @@ def test_a_filter_governs_up_to_where_its_client_was_told() -> None:
     # R47, MV-13: a had an end of its own from a change whose answer was lost; it gave x2 instead of e2
     world = uninformed("a-p-b", retention_s=3600)
     ann = world.publisher("p")
-    client = Asker(world, "a", "desk")
+    client = Requester(world, "a", "desk")
     answer = client.subscribe("kind = 1", durable=True)
     seen = publish(ann, "e1", kind=1)
     place = ((P, seen),)
-    client.ask(SetFilter(99, "desk", "kind = 2"))  # unanswered, as far as it knows
+    client.request(SetFilter(99, "desk", "kind = 2"))  # unanswered, as far as it knows
     world.run(s=1)
     client.leave()
     world.cut("a", "p")
     ann.publish("e2", kind=1)
     ann.publish("x2", kind=2)
     client.connect("b")
-    number, begin = client.number(), after({P: seen})
-    call = Subscribe(number, "desk", "kind = 1", True, begin, home=answer.home, acked=place)
+    number, start = client.number(), after({P: seen})
+    call = Subscribe(number, "desk", "kind = 1", True, start, hosting=answer.hosting, acked=place)
     moved = client.call(call, s=5)
     world.run(s=1)
     changed = client.call(SetFilter(client.number(), "desk", "kind = 2"), s=15)
@@ -84,11 +84,11 @@ def test_a_filter_governs_up_to_where_its_client_was_told() -> None:
         "desk",
         "kind = 2",
         True,
-        begin,
+        start,
         credit=100,
-        home=moved.home,
+        hosting=moved.hosting,
         acked=place,
-        earlier=(Governed("kind = 1", changed.position),),
+        past_filters=(PastFilter("kind = 1", changed.position),),
     )
     client.call(call, s=5)
     world.heal("a", "p")
@@ -96,9 +96,9 @@ def test_a_filter_governs_up_to_where_its_client_was_told() -> None:
     assert payloads(client) == ["e2"]
 
 
-def test_an_attempt_to_flee_does_not_undo_the_filter_of_an_operator() -> None:
+def test_an_attempt_to_fail_over_does_not_undo_the_filter_of_an_operator() -> None:
     # MV-13: the home took the attempt for a stay elsewhere, and the client's old filter for a newer one
-    world = Desk("a-p-b", retention_s=0)
+    world = BrokerHarness("a-p-b", retention_s=0)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
     publish(ann, "e1", kind=1)
@@ -106,7 +106,7 @@ def test_an_attempt_to_flee_does_not_undo_the_filter_of_an_operator() -> None:
     program.acknowledge()
     program.lose()
     world.crash("b")
-    program.ask_in_vain_elsewhere()
+    program.request_in_vain_elsewhere()
     operator = world.client("a", "operator")
     change = SetDurableFilter(operator.number(), "desk", "kind = 2")
     assert isinstance(operator.call(change, s=15), FilterSet)
@@ -149,7 +149,7 @@ def test_a_crash_while_an_outdated_form_is_made_anew_loses_nothing() -> None:
     world.run(s=1)
     world.crash("b")
     world.stop_disk("a")
-    program.ask_at("a")
+    program.request_at("a")
     disk = world.nodes["a"].disk
     assert disk.unsynced
     del disk.unsynced[1:]  # the first of its writes is on disk, and the others are not
@@ -164,8 +164,8 @@ def test_a_crash_while_an_outdated_form_is_made_anew_loses_nothing() -> None:
 
 
 def test_a_filter_change_that_is_asked_for_again_is_answered() -> None:
-    # R47: only the first request had the timer of filter_wait_s; the second waited for ever
-    world = Desk("p-m-a", retention_s=3600, delta=1, filter_wait_s=5)
+    # R47: only the first request had the timer of filter_change_timeout_s; the second waited for ever
+    world = BrokerHarness("p-m-a", retention_s=3600, delta=1, filter_change_timeout_s=5)
     ann = world.publisher("p", advertisement="kind = 1")
     program = opened(world, "a", "one", "kind = 1")
     publish(ann, "e1", kind=1)
@@ -179,7 +179,7 @@ def test_a_filter_change_that_is_asked_for_again_is_answered() -> None:
     world.run(s=1)
     program.go("a")
     assert world.subend("a", P).horizon is None
-    program.ask(SetFilter(99, "desk", "kind = 1"))
+    program.request(SetFilter(99, "desk", "kind = 1"))
     world.run(s=1)
     program.lose()
     program.go("a")
@@ -195,20 +195,20 @@ def test_a_return_that_was_not_answered_counts_as_a_move() -> None:
     program.take()
     program.acknowledge()
     program.lose()
-    program.ask_at("b")
+    program.request_at("b")
     world.crash("b")
     world.run(s=1)
     world.cut("a", "p")
     program.is_deaf = True
-    program.ask_at("a")
+    program.request_at("a")
     world.run(ms=20)
     program.lose()
     program.is_deaf = False
-    assert program.inbox.home is not None
-    assert (world.subscription("a", "desk").epoch, program.inbox.home.epoch) == (2, 1)
+    assert program.inbox.hosting is not None
+    assert (world.subscription("a", "desk").epoch, program.inbox.hosting.epoch) == (2, 1)
     program.go("c")
     assert program.inbox.is_answered
-    assert program.inbox.home.broker == "c"
+    assert program.inbox.hosting.broker == "c"
     program.set_filter("kind = 2")
     publish(ann, "e2", kind=2)
     assert program.take() == ["e2"]
@@ -223,11 +223,11 @@ def test_a_return_that_was_not_answered_counts_as_a_move() -> None:
     assert program.take() == ["e3"]
 
 
-def test_a_client_that_flees_while_the_end_of_a_filter_waits_for_a_slow_disk_loses_nothing() -> (
+def test_a_client_that_fails_over_while_the_end_of_a_filter_waits_for_a_slow_disk_loses_nothing() -> (
     None
 ):
     # R46, P2: events came of a stream whose start was not told, so it fled without a place, and e3 was lost
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
     publish(ann, "e1", kind=1)
@@ -237,7 +237,7 @@ def test_a_client_that_flees_while_the_end_of_a_filter_waits_for_a_slow_disk_los
     publish(ann, "e2", kind=1)
     world.stop_disk("a")
     operator = world.client("a", "operator")
-    operator.ask(SetDurableFilter(operator.number(), "desk", "kind > 0"))
+    operator.request(SetDurableFilter(operator.number(), "desk", "kind > 0"))
     world.run(s=1)
     ann.publish("e3", kind=1)
     successor = opened(world, "a", "two", "kind > 0")
@@ -250,13 +250,13 @@ def test_a_client_that_flees_while_the_end_of_a_filter_waits_for_a_slow_disk_los
     assert taken + successor.take() == ["e2", "e3", "e4"]
 
 
-def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_a_stranger() -> None:
+def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_forget_its_start() -> None:
     # MV-16, R46: what only the old form has begun on it keeps, though its client was never told of its change
     world = uninformed("p-a-b", retention_s=3600)
     world.hold(of(Announce, source="a", target="b"))
     program = opened(world, "a", "one", "number < 3")
     world.run(s=2)
-    program.ask(SetFilter(program.numbers.next(), "desk", "number > 1"))
+    program.request(SetFilter(program.numbers.next(), "desk", "number > 1"))
     program.lose()
     world.run(s=2)
     program.go("b")

@@ -5,43 +5,47 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ids import PubendId, ShbId, VirtualTime
-from gapless.core.limits import HOSTS_ASKED_MAX, OWED_MOMENTS_MAX, OWED_PUBENDS_MAX
+from gapless.core.limits import (
+    FORMER_HOSTS_PER_READ_MAX,
+    START_GUARANTEE_PUBENDS_MAX,
+    START_GUARANTEE_TIMES_MAX,
+)
 from gapless.messages.clients import (
-    Begin,
     Delivery,
     FilterSet,
-    Home,
-    Moment,
+    HostingReference,
+    HostTime,
     Order,
-    Owed,
     Refused,
+    StartGuarantees,
+    StartPoint,
     Subscribe,
 )
 from gapless.messages.operating import SetDurableFilter
 from gapless.messages.overlay import Announce
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.pubend_requests import Read, ReadReply
-from gapless.messages.streams import Attach, Report
-from gapless.subscribers import start_guarantee as owing
-from gapless.subscribers.start_guarantee import fault_of, joined, told_of
-from tests.broker.harness import Desk, P, Q
+from gapless.messages.streams import AckReport, Attach
+from gapless.subscribers import start_guarantee
+from gapless.subscribers.start_guarantee import earliest_times, guarantees_message, invalid_reason
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.mobility.library import Program, opened, publish, uninformed
 from tests.scenarios.brokers import of
 
 
-def star(*, retention_s: int = 3600) -> Desk:
+def star(*, retention_s: int = 3600) -> BrokerHarness:
     """Return a world with three homes around the broker of the pubends."""
-    return Desk("a-p-b", "p-c", retention_s=retention_s)
+    return BrokerHarness("a-p-b", "p-c", retention_s=retention_s)
 
 
-def told(program: Program) -> Owed:
+def confirmed_guarantees(program: Program) -> StartGuarantees:
     """Return what a program was last told that it is owed."""
-    owed = program.inbox._owed
-    assert owed is not None
-    return owed
+    guarantees = program.inbox._start_guarantees
+    assert guarantees is not None
+    return guarantees
 
 
-def test_a_pubend_is_seen_from_its_beginning_after_several_flights() -> None:
+def test_a_pubend_is_seen_from_its_beginning_after_several_failovers() -> None:
     # b never hears of Q; only what it was told of a says that q1 is owed
     world = star()
     ann = world.publisher("p")
@@ -55,7 +59,7 @@ def test_a_pubend_is_seen_from_its_beginning_after_several_flights() -> None:
     publish(bob, "q1")
     program.go("b")
     world.run(s=3)
-    assert [each.host.broker for each in told(program).since] == ["a", "b"]
+    assert [each.host.broker for each in confirmed_guarantees(program).default] == ["a", "b"]
     world.crash("b")
     program.go("c")
     world.run(s=3)
@@ -85,7 +89,7 @@ def test_a_client_without_moments_begins_with_what_comes() -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
-    program.inbox._owed = None
+    program.inbox._start_guarantees = None
     world.crash("a")
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
@@ -112,7 +116,7 @@ def test_who_comes_home_is_owed_what_was_known_of_it_elsewhere(crashes: bool) ->
     program.lose()
     if crashes:
         world.stop_disk("a")
-        program.ask_at("a")
+        program.request_at("a")
         world.run(s=20)
         assert not program.inbox.is_answered
         world.restart("a")
@@ -131,10 +135,10 @@ def test_a_pubend_that_is_heard_of_while_the_new_home_writes_is_seen_from_its_be
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     world.stop_disk("b")
-    program.ask_at("b")
+    program.request_at("b")
     news.release()
     world.run(ms=10)
-    world.go_on_writing("b")
+    world.resume_disk("b")
     world.run(s=5)
     assert program.take() == ["q1"]
 
@@ -155,7 +159,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_it_was_owed(crashes: bool
     world.run(s=1)
     program.lose()
     world.stop_disk("a")
-    program.ask_at("a")
+    program.request_at("a")
     if crashes:
         disk = world.nodes["a"].disk
         del disk.unsynced[1:]
@@ -163,7 +167,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_it_was_owed(crashes: bool
         world.restart("a")
         program = Program(world, "a", "two", "number > 1")
     else:
-        world.go_on_writing("a")
+        world.resume_disk("a")
     answers.end()
     world.run(s=10)
     assert program.take() == ["q1"]
@@ -180,7 +184,7 @@ def test_a_crash_of_the_new_home_forgets_nothing_that_is_owed(first: bool) -> No
     cut = world.lose(of(ReadReply, source="p", target="b"))
     if first:  # only the first record of the new home is on its disk
         world.stop_disk("b")
-        program.ask_at("b")
+        program.request_at("b")
         disk = world.nodes["b"].disk
         del disk.unsynced[1:]
         disk.sync()
@@ -253,7 +257,7 @@ def test_a_filter_governs_from_the_beginning_that_is_set_before_a_known_pubend_h
     assert program.take() == ["q1", "q2"]
 
 
-def test_in_total_order_a_younger_pubend_begins_above_what_was_merged_before_the_flight() -> None:
+def test_in_total_order_a_younger_pubend_begins_above_what_was_merged_before_the_failover() -> None:
     world = star()
     world.lose(of(Announce, source="p", target="a"))
     ann = world.publisher("p", "P")
@@ -284,8 +288,8 @@ def test_a_pubend_that_was_there_before_the_subscription_begins_with_what_comes(
     world.cut("a", "p")
     program = Program(world, "a", "one")
     world.run(s=20)
-    assert program.inbox.waiting
-    assert told(program).others == ((Q, ()),)
+    assert program.inbox.pending
+    assert confirmed_guarantees(program).by_pubend == ((Q, ()),)
     world.crash("a")
     program.go("b")
     world.run(s=3)
@@ -294,7 +298,7 @@ def test_a_pubend_that_was_there_before_the_subscription_begins_with_what_comes(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_pubend_that_was_there_before_stays_so_over_several_flights(restarts: bool) -> None:
+def test_a_pubend_that_was_there_before_stays_so_over_several_failovers(restarts: bool) -> None:
     world = star()
     world.subscriber("a", "older", "TRUE")
     world.run(s=1)
@@ -312,7 +316,9 @@ def test_a_pubend_that_was_there_before_stays_so_over_several_flights(restarts: 
         program.lose()
         program.go("b")
         world.run(s=20)
-    assert ShbId("a", "a") not in [each.host for each in dict(told(program).others)[Q]]
+    assert ShbId("a", "a") not in [
+        each.host for each in dict(confirmed_guarantees(program).by_pubend)[Q]
+    ]
     world.crash("b")
     program.go("c")
     world.run(s=3)
@@ -331,7 +337,7 @@ def test_if_the_old_home_is_unknown_at_the_pubend_it_begins_where_it_would_have_
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     answers = world.hold(of(ReadReply, source="p", target="b"))
-    program.ask_at("b")
+    program.request_at("b")
     world.run(s=1)
     publish(bob, "q2")
     answers.end()
@@ -348,7 +354,7 @@ def test_a_beginning_that_was_not_on_disk_when_its_client_was_answered_is_owed_e
     answers = world.hold(of(ReadReply, source="p", target="a"))
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
-    program.ask_at("a")
+    program.request_at("a")
     world.run(ms=10)
     world.stop_disk("a")
     answers.release()
@@ -363,7 +369,7 @@ def test_a_beginning_that_was_not_on_disk_when_its_client_was_answered_is_owed_e
 
 def test_the_old_home_keeps_a_log_until_the_new_one_has_begun_on_what_is_owed() -> None:
     # its client was not told that it has begun there; P2, R56
-    world = Desk("a-p-b", retention_s=0, member_grace_s=1)
+    world = BrokerHarness("a-p-b", retention_s=0, member_grace_s=1)
     program = opened(world, "a", "one")
     world.run(s=1)
     program.is_deaf = True
@@ -371,7 +377,7 @@ def test_the_old_home_keeps_a_log_until_the_new_one_has_begun_on_what_is_owed() 
     publish(bob, "q1")
     program.lose()
     program.is_deaf = False
-    asks = world.lose(of(Attach, Read, Report, source="b", target="p"))
+    asks = world.lose(of(Attach, Read, AckReport, source="b", target="p"))
     program.go("b")
     world.run(s=60)
     asks.end()
@@ -380,56 +386,56 @@ def test_the_old_home_keeps_a_log_until_the_new_one_has_begun_on_what_is_owed() 
 
 
 def test_more_moments_than_a_broker_tells_are_refused() -> None:
-    world = Desk("p-b")
+    world = BrokerHarness("p-b")
     client = world.client("b", "c")
     moments = tuple(
-        Moment(ShbId(f"a{number}", "a"), VirtualTime(1, 1))
-        for number in range(OWED_MOMENTS_MAX + 1)
+        HostTime(ShbId(f"a{number}", "a"), VirtualTime(1, 1))
+        for number in range(START_GUARANTEE_TIMES_MAX + 1)
     )
-    for owed in (Owed(moments), Owed((), ((P, moments),))):
-        call = Subscribe(client.number(), "desk", "TRUE", True, owed=owed)
+    for owed in (StartGuarantees(moments), StartGuarantees((), ((P, moments),))):
+        call = Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed)
         answer = client.call(call)
         assert isinstance(answer, Refused)
         assert "too many" in answer.reason
 
 
-def many_pubends() -> dict[PubendId, tuple[Moment, ...]]:
+def many_pubends() -> dict[PubendId, tuple[HostTime, ...]]:
     """Return one pubend more than a broker names; every second one was there before."""
-    moments = (Moment(ShbId("a", "a"), VirtualTime(1, 1)),)
-    count = OWED_PUBENDS_MAX + 1
-    return {PubendId(f"P{each}"): moments if each % 2 else () for each in range(count)}
+    host_times = (HostTime(ShbId("a", "a"), VirtualTime(1, 1)),)
+    count = START_GUARANTEE_PUBENDS_MAX + 1
+    return {PubendId(f"P{each}"): host_times if each % 2 else () for each in range(count)}
 
 
 def test_more_pubends_than_a_broker_names_are_refused() -> None:
-    world = Desk("p-b")
+    world = BrokerHarness("p-b")
     client = world.client("b", "c")
-    owed = Owed((), tuple(many_pubends().items()))
-    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, owed=owed))
+    owed = StartGuarantees((), tuple(many_pubends().items()))
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed))
     assert isinstance(answer, Refused)
-    assert "OWED_PUBENDS_MAX" in answer.reason
-    owed = Owed((), owed.others[:-1])
-    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, owed=owed))
+    assert "START_GUARANTEE_PUBENDS_MAX" in answer.reason
+    owed = StartGuarantees((), owed.by_pubend[:-1])
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed))
     assert not isinstance(answer, Refused)
 
 
 def test_of_too_many_pubends_those_with_moments_are_named_and_all_others_have_none() -> None:
     others = many_pubends()
-    since = (Moment(ShbId("b", "b"), VirtualTime(2, 2)),)
-    owed = told_of(since, others)
-    assert owed.since == ()
-    assert dict(owed.others) == {pubend: each for pubend, each in others.items() if each}
-    assert fault_of(owed) is None
-    all_owed = told_of(since, dict.fromkeys(others, since))
-    assert (all_owed.since, len(all_owed.others)) == ((), OWED_PUBENDS_MAX)
+    since = (HostTime(ShbId("b", "b"), VirtualTime(2, 2)),)
+    owed = guarantees_message(since, others)
+    assert owed.default == ()
+    assert dict(owed.by_pubend) == {pubend: each for pubend, each in others.items() if each}
+    assert invalid_reason(owed) is None
+    all_owed = guarantees_message(since, dict.fromkeys(others, since))
+    assert (all_owed.default, len(all_owed.by_pubend)) == ((), START_GUARANTEE_PUBENDS_MAX)
     del others[PubendId("P0")]
-    assert told_of(since, others) == Owed(since, tuple(others.items()))
+    assert guarantees_message(since, others) == StartGuarantees(since, tuple(others.items()))
 
 
 def test_a_pubend_that_too_many_were_named_for_begins_with_what_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # one that was there before would else begin by the moment of all: the filter is covered by an older one
-    monkeypatch.setattr(owing, "OWED_PUBENDS_MAX", 0)
+    monkeypatch.setattr(start_guarantee, "START_GUARANTEE_PUBENDS_MAX", 0)
     world = star()
     world.subscriber("a", "other", "TRUE")
     world.run(s=1)
@@ -437,7 +443,7 @@ def test_a_pubend_that_too_many_were_named_for_begins_with_what_comes(
     publish(bob, "q1")
     world.cut("a", "p")
     program = opened(world, "a", "one")
-    assert told(program) == Owed(())
+    assert confirmed_guarantees(program) == StartGuarantees(())
     world.crash("a")
     program.go("b")
     world.run(s=3)
@@ -449,35 +455,44 @@ def test_a_pubend_is_asked_about_many_former_homes_in_several_questions() -> Non
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
-    (moment,) = told(program).since
+    (moment,) = confirmed_guarantees(program).default
     world.crash("a")
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     clients = []
-    for name in range(1 + HOSTS_ASKED_MAX // OWED_MOMENTS_MAX):
-        hosts = [ShbId(f"x{name}.{each}", "x") for each in range(OWED_MOMENTS_MAX)]
-        moments = [Moment(host, moment.time) for host in hosts]
-        if len(hosts) * (name + 1) > HOSTS_ASKED_MAX:
+    for name in range(1 + FORMER_HOSTS_PER_READ_MAX // START_GUARANTEE_TIMES_MAX):
+        hosts = [ShbId(f"x{name}.{each}", "x") for each in range(START_GUARANTEE_TIMES_MAX)]
+        moments = [HostTime(host, moment.time) for host in hosts]
+        if len(hosts) * (name + 1) > FORMER_HOSTS_PER_READ_MAX:
             moments[0] = moment  # only the last one has a home that anybody knows
         client = world.client("b", f"c{name}")
-        home, owed = Home(f"a/1/{name + 2}", 0, "a"), Owed(tuple(moments))
+        home, owed = HostingReference(f"a/1/{name + 2}", 0, "a"), StartGuarantees(tuple(moments))
         call = Subscribe(
-            client.number(), f"d{name}", "TRUE", True, Begin(), credit=9, home=home, owed=owed
+            client.number(),
+            f"d{name}",
+            "TRUE",
+            True,
+            StartPoint(),
+            credit=9,
+            hosting=home,
+            start_guarantees=owed,
         )
-        client.ask(call)
+        client.request(call)
         clients.append(client)
     world.run(s=5)
-    asked = [each for each in world.sent_over(Read, "b", "p") if each.newcomer is not None]
-    assert max(len(each.hosts) for each in asked) == HOSTS_ASKED_MAX
+    asked = [each for each in world.sent_over(Read, "b", "p") if each.joining_member is not None]
+    assert max(len(each.former_hosts) for each in asked) == FORMER_HOSTS_PER_READ_MAX
     came = [sum(each.count for each in client.of_kind(Delivery)) for client in clients]
     assert came == [0] * (len(clients) - 1) + [1]
 
 
 def test_of_many_homes_the_first_and_the_last_are_remembered() -> None:
     time = VirtualTime(1, 1)
-    moments = [Moment(ShbId(f"b{each}", "b"), time) for each in range(OWED_MOMENTS_MAX + 3)]
-    found = [each.host.broker for each in joined(*moments)]
-    assert len(found) == OWED_MOMENTS_MAX
-    assert (found[0], found[1], found[-1]) == ("b0", "b4", f"b{OWED_MOMENTS_MAX + 2}")
-    later = Moment(ShbId("b0", "b"), VirtualTime(2, 1))
-    assert joined(moments[0], later) == (moments[0],)
+    moments = [
+        HostTime(ShbId(f"b{each}", "b"), time) for each in range(START_GUARANTEE_TIMES_MAX + 3)
+    ]
+    found = [each.host.broker for each in earliest_times(*moments)]
+    assert len(found) == START_GUARANTEE_TIMES_MAX
+    assert (found[0], found[1], found[-1]) == ("b0", "b4", f"b{START_GUARANTEE_TIMES_MAX + 2}")
+    later = HostTime(ShbId("b0", "b"), VirtualTime(2, 1))
+    assert earliest_times(moments[0], later) == (moments[0],)

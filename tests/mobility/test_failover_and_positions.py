@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     FilterSet,
     Order,
     Refused,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
 )
@@ -17,14 +17,14 @@ from gapless.messages.operating import SeekDurable, SetDurableFilter
 from gapless.messages.overlay import Announce
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import Attached
-from tests.broker.harness import Desk, P, Q
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.mobility.library import OLDEST, Program, after, opened, publish, uninformed
 from tests.scenarios.brokers import Publisher, of
 
 
 def test_a_seek_does_not_acknowledge_what_was_handed_out_before_it() -> None:
     # R50, P2: the place sought to counted as done, so silence behind it acknowledged e1 and e2
-    world = Desk("p-a", retention_s=0)
+    world = BrokerHarness("p-a", retention_s=0)
     ann = world.publisher("p")
     world.run(s=1)
     program = opened(world, "a", "one")
@@ -38,9 +38,9 @@ def test_a_seek_does_not_acknowledge_what_was_handed_out_before_it() -> None:
     assert successor.take() == ["e1", "e2"]
 
 
-def test_a_seek_before_a_flight_does_not_acknowledge() -> None:
+def test_a_seek_before_a_failover_does_not_acknowledge() -> None:
     # MV-13, R50: the place sought to went along as acknowledged, and the next process got neither event
-    world = Desk("p-a-b", delta=1, retention_s=0)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=0)
     ann = world.publisher("p")
     world.run(s=1)
     program = opened(world, "a", "one")
@@ -58,7 +58,7 @@ def test_a_seek_before_a_flight_does_not_acknowledge() -> None:
 
 def test_a_seek_on_one_stream_acknowledges_nothing_of_another() -> None:
     # R50: a seek names all streams; P, which stayed where it was, was acknowledged by the silence behind it
-    world = Desk("p-a", retention_s=0)
+    world = BrokerHarness("p-a", retention_s=0)
     ann = world.publisher("p")
     bob = world.publisher("p", "Q")
     world.run(s=1)
@@ -76,16 +76,16 @@ def test_a_seek_on_one_stream_acknowledges_nothing_of_another() -> None:
     assert world.released("p", P) < ann.ticks["e1"]
 
 
-def test_a_seek_that_is_asked_for_right_behind_a_flight_is_done() -> None:
+def test_a_seek_that_is_asked_for_right_behind_a_failover_is_done() -> None:
     # MV-13: the library asks again right behind Subscribe; no strand was there yet to be moved, so none was
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     world.run(s=1)
     program = opened(world, "a", "one")
     publish(ann, "e1")
     assert program.take() == ["e1"]
     world.crash("a")
-    program.ask_at("b")
+    program.request_at("b")
     program.seek(OLDEST)
     world.run(s=5)
     assert program.take() == ["e1"]
@@ -150,9 +150,9 @@ def test_an_old_home_goes_back_to_where_an_operator_had_moved_its_client_elsewhe
     assert taken == ["e2", "e3", "e4"]
 
 
-def test_a_client_that_flees_after_a_seek_to_the_oldest_loses_nothing() -> None:
+def test_a_client_that_fails_over_after_a_seek_to_the_oldest_loses_nothing() -> None:
     # R46, MV-13: the home did not say where the stream rests, so the client began anew elsewhere without e2
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one")
     publish(ann, "e1")
@@ -173,7 +173,7 @@ def test_a_client_that_flees_after_a_seek_to_the_oldest_loses_nothing() -> None:
 
 def test_what_came_while_a_seek_was_not_on_disk_does_not_come_again() -> None:
     # R46, P3: events came of a stream whose start was not told; the next connection brought them again
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one")
     publish(ann, "e1", "e2")
@@ -183,12 +183,12 @@ def test_what_came_while_a_seek_was_not_on_disk_does_not_come_again() -> None:
     world.run(s=1)
     world.stop_disk("a")
     operator = world.client("a", "operator")
-    operator.ask(SeekDurable(operator.number(), "desk", after({P: ann.ticks["e1"] - 1})))
+    operator.request(SeekDurable(operator.number(), "desk", after({P: ann.ticks["e1"] - 1})))
     world.run(ms=100)
     successor = opened(world, "a", "two")
     world.run(s=1)
     taken = successor.take()
-    world.go_on_writing("a")
+    world.resume_disk("a")
     world.run(s=1)
     taken += successor.take()
     successor.lose()
@@ -197,9 +197,9 @@ def test_what_came_while_a_seek_was_not_on_disk_does_not_come_again() -> None:
     assert taken + successor.take() == ["e1", "e2"]
 
 
-def test_an_attempt_to_flee_loses_no_stream_that_began_meanwhile() -> None:
+def test_an_attempt_to_fail_over_loses_no_stream_that_began_meanwhile() -> None:
     # R46, MV-13: the home made the subscription anew for the attempt's sake and began Q behind q1
-    world = Desk("a-p-b", retention_s=3600)
+    world = BrokerHarness("a-p-b", retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
     publish(ann, "e1", kind=1)
@@ -212,7 +212,7 @@ def test_an_attempt_to_flee_loses_no_stream_that_began_meanwhile() -> None:
     program.take()
     program.acknowledge(s=0)
     program.lose()
-    program.ask_in_vain_elsewhere()
+    program.request_in_vain_elsewhere()
     bob = world.publisher("p", "Q")
     bob.publish("q1", kind=1)
     world.run(ms=20)
@@ -223,13 +223,13 @@ def test_an_attempt_to_flee_loses_no_stream_that_began_meanwhile() -> None:
 
 def test_a_stream_that_waits_begins_where_it_was_asked_for_after_a_lost_connection() -> None:
     # R46: once one stream had begun, the position asked for was forgotten for those that waited; q2 was lost
-    world = Desk("p-a", "a-q", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a", "a-q", delta=1, retention_s=3600)
     ann = world.publisher("p")
     bob = world.publisher("q", "Q")
     asked = after({P: ann.publish("p1") - 1, Q: bob.publish("q1")})
     publish(bob, "q2")
     world.crash("q")
-    program = opened(world, "a", "one", durable=False, begin=asked)
+    program = opened(world, "a", "one", durable=False, start=asked)
     world.run(s=1)
     assert program.take() == ["p1"]
     program.lose()
@@ -239,18 +239,18 @@ def test_a_stream_that_waits_begins_where_it_was_asked_for_after_a_lost_connecti
     assert program.take() == ["q2"]
 
 
-def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_a_flight() -> None:
+def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_a_failover() -> None:
     # R46, MV-13: once another stream had a place the client showed places alone, and q1 was lost
-    world = Desk("p-a-b", "a-q", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", "a-q", delta=1, retention_s=3600)
     ann = world.publisher("p")
     bob = world.publisher("q", "Q")
     ann.publish("p1")
     publish(bob, "q1")
     world.crash("q")
-    program = opened(world, "a", "one", begin=OLDEST)
+    program = opened(world, "a", "one", start=OLDEST)
     world.run(s=1)
     assert program.take() == ["p1"]
-    assert program.inbox.waiting
+    assert program.inbox.pending
     world.crash("a")
     program.go("b")
     world.start("q")
@@ -264,13 +264,13 @@ def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_lost_connection
     durable: bool, changes: bool
 ) -> None:
     # R46: what is not durable begins anew with every connection
-    world = Desk("p-a", "a-q", retention_s=3600)
+    world = BrokerHarness("p-a", "a-q", retention_s=3600)
     ann = world.publisher("p")
     bob = world.publisher("q", "Q")
     ann.publish("p1", number=2)
     publish(bob, "q1", number=2)
     world.crash("q")
-    program = opened(world, "a", "one", "number > 0", durable=durable, begin=OLDEST)
+    program = opened(world, "a", "one", "number > 0", durable=durable, start=OLDEST)
     world.run(s=1)
     assert program.take() == ["p1"]
     if changes:
@@ -281,14 +281,14 @@ def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_lost_connection
     world.start("q")
     world.run(s=10)
     assert program.take() == ["q1"]
-    assert program.inbox.waiting == {}
+    assert program.inbox.pending == {}
 
 
-def test_a_pubend_that_nobody_had_told_of_begins_with_the_oldest_after_a_flight() -> None:
+def test_a_pubend_that_nobody_had_told_of_begins_with_the_oldest_after_a_failover() -> None:
     # R46, MV-13: the oldest was asked for, of whatever there is
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
-    program = opened(world, "a", "one", begin=OLDEST)
+    program = opened(world, "a", "one", start=OLDEST)
     publish(ann, "e1")
     program.take()
     world.crash("a")
@@ -302,9 +302,9 @@ def test_a_pubend_that_nobody_had_told_of_begins_with_the_oldest_after_a_flight(
 @pytest.mark.parametrize("how", ["it is answered", "the answer is lost", "by an operator"])
 def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later(how: str) -> None:
     # R47: at the old home it would begin with the latest too
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
-    program = opened(world, "a", "one", begin=OLDEST)
+    program = opened(world, "a", "one", start=OLDEST)
     publish(ann, "e1", number=1)
     program.take()
     if how == "by an operator":
@@ -320,22 +320,22 @@ def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later(how: st
         program.lose()
         program.go("a")
     shown = program.subscribes[-1]
-    assert (shown.filter, shown.begin.kind) == ("number > 0", BeginKind.POSITION)
-    assert shown.begin.others is BeginKind.LATEST
+    assert (shown.filter, shown.start.kind) == ("number > 0", StartKind.POSITION)
+    assert shown.start.unnamed is StartKind.LATEST
 
 
-@pytest.mark.parametrize("flees", [False, True])
-def test_the_beginning_of_a_durable_subscription_is_that_of_who_made_it(flees: bool) -> None:
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_the_beginning_of_a_durable_subscription_is_that_of_who_made_it(fails_over: bool) -> None:
     # R46: the second program asks for the oldest, which counts only for one that is new
-    world = Desk("p-a-b", "a-q", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", "a-q", delta=1, retention_s=3600)
     ann = world.publisher("p")
     bob = world.publisher("q", "Q")
     publish(bob, "old", number=1)
     world.crash("q")
     opened(world, "a", "one", "number > 0").lose()
-    program = opened(world, "a", "two", "number > 0", begin=OLDEST)
+    program = opened(world, "a", "two", "number > 0", start=OLDEST)
     publish(ann, "p1", number=1)
-    if flees:
+    if fails_over:
         world.crash("a")
         program.go("b")
     else:
@@ -357,11 +357,11 @@ def test_a_stream_that_only_a_new_filter_meets_begins_with_the_latest(
     lost: bool, answered: bool
 ) -> None:
     # R47: also where the subscription begins anew with the connection
-    world = Desk("p-a-q", retention_s=3600)
+    world = BrokerHarness("p-a-q", retention_s=3600)
     ann = world.publisher("p", "P", "number < 10")
     bob = world.publisher("q", "Q", "number > 10")
     publish(bob, "old", number=11)
-    program = opened(world, "a", "one", "number = 1", durable=False, begin=OLDEST)
+    program = opened(world, "a", "one", "number = 1", durable=False, start=OLDEST)
     publish(ann, "p1", number=1)
     cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
     program.is_deaf = not answered
@@ -382,7 +382,7 @@ def test_a_stream_that_was_heard_of_later_and_waits_for_the_oldest_keeps_it(dura
     world = uninformed("p-a-q", "a-b", retention_s=3600)
     ann = world.publisher("p", "P")
     cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
-    program = opened(world, "a", "one", "number > 0", durable=durable, begin=OLDEST)
+    program = opened(world, "a", "one", "number > 0", durable=durable, start=OLDEST)
     world.run(s=2)
     bob = world.publisher("q", "Q")
     publish(bob, "q1", number=5)
@@ -405,9 +405,9 @@ def test_in_total_order_a_stream_begins_above_what_was_merged_elsewhere(
     ann = world.publisher("p", "P")
     news = world.hold(of(Announce, source="q", target="a"))
     first = ann.publish("first", number=0)
-    begin = Begin(BeginKind.TIME, clock=first - 5) if how == "time" else OLDEST
+    start = StartPoint(StartKind.TIME, clock=first - 5) if how == "time" else OLDEST
     wanted, order = "number > 0", Order.TOTAL
-    program = opened(world, "a", "one", wanted, durable=durable, begin=begin, order=order)
+    program = opened(world, "a", "one", wanted, durable=durable, start=start, order=order)
     world.run(s=1)
     bob = world.publisher("q", "Q")
     publish(bob, "q1", number=5)
@@ -431,11 +431,11 @@ def test_in_total_order_a_stream_that_begins_without_its_client_begins_above_wha
     None
 ):
     # R51: how far its client had come was not on disk when its host crashed
-    world = Desk("p-a-q", retention_s=3600)
+    world = BrokerHarness("p-a-q", retention_s=3600)
     ann = world.publisher("p", "P")
     news = world.hold(of(Announce, source="q", target="a"))
-    begin = Begin(BeginKind.TIME, clock=ann.publish("first", number=0) - 5)
-    program = opened(world, "a", "one", "number > 0", begin=begin, order=Order.TOTAL)
+    start = StartPoint(StartKind.TIME, clock=ann.publish("first", number=0) - 5)
+    program = opened(world, "a", "one", "number > 0", start=start, order=Order.TOTAL)
     world.run(s=1)
     bob = world.publisher("q", "Q")
     publish(bob, "q1", number=5)
@@ -454,17 +454,17 @@ def test_in_total_order_a_stream_that_begins_without_its_client_begins_above_wha
 
 
 def test_a_beginning_that_names_places_twice_is_refused() -> None:
-    world = Desk("p-a")
+    world = BrokerHarness("p-a")
     client = world.client("a", "c")
-    begin = Begin(BeginKind.POSITION, ((P, 1),), others=BeginKind.POSITION)
-    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, begin, credit=9))
+    start = StartPoint(StartKind.POSITION, ((P, 1),), unnamed=StartKind.POSITION)
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, start, credit=9))
     assert isinstance(answer, Refused)
-    assert "names no place" in answer.reason
+    assert "names no position" in answer.reason
 
 
-def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_flight() -> None:
+def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_failover() -> None:
     # R50, P3: the next process gets e1 and e2 again
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one")
     publish(ann, "e1", "e2")
@@ -501,13 +501,13 @@ def sought_back(ann: Publisher, program: Program) -> None:
 
 def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_crash_of_the_new_home() -> None:
     # MV-13: the record of the new home is on disk, and no strand has begun on what it says
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one")
     sought_back(ann, program)
     world.crash("a")
     world.stop_disk("b")
-    program.ask_at("b")
+    program.request_at("b")
     disk = world.nodes["b"].disk
     del disk.unsynced[1:]
     disk.sync()
@@ -540,9 +540,11 @@ def test_what_was_acknowledged_elsewhere_before_seeking_back_stays_so_at_the_old
     assert successor.take() == []
 
 
-def test_who_was_sought_back_and_flees_gets_again_what_it_sought_by_the_filter_of_then() -> None:
+def test_who_was_sought_back_and_fails_over_gets_again_what_it_sought_by_the_filter_of_then() -> (
+    None
+):
     # R47, MV-13: what is acknowledged is not where it goes on
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "number < 3")
     publish(ann, "e1", number=1)
@@ -564,7 +566,7 @@ def test_who_was_sought_back_and_flees_gets_again_what_it_sought_by_the_filter_o
 
 def test_a_pubend_that_was_opened_while_the_home_was_dead_is_seen_from_its_beginning() -> None:
     # R46, MV-13: q1 is lost; had the home come back instead, q1 would have come
-    world = Desk("p-a-b", delta=1, retention_s=3600)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one")
     publish(ann, "e1")

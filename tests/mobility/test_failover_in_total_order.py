@@ -12,14 +12,14 @@ from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import Announce
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.pubend_requests import ReadReply
-from tests.broker.harness import Desk, Q
+from tests.broker.harness import BrokerHarness, Q
 from tests.mobility.library import opened, publish, uninformed
 from tests.scenarios.brokers import of
 from tests.scenarios.fork import retire
 
 
 def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retirement() -> None:
-    world = Desk("p-a-n", "a-q-b", retention_s=3600)
+    world = BrokerHarness("p-a-n", "a-q-b", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     program = opened(world, "n", "one", order=Order.TOTAL)
     world.run(s=3)
@@ -59,10 +59,10 @@ def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retireme
 
 
 def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
-    world = Desk("p-a-n", "a-q", "a-m", retention_s=3600)
+    world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     world.run(s=3)
-    assert world["m"].whereabouts.broker_of(Q) == "q"
+    assert world["m"].pubend_locations.broker_of(Q) == "q"
     # m begins anew, cut off, and a subscription begins there; then m is down and its client flees to n
     for peer in "apnq":
         world.cut("m", peer)
@@ -105,7 +105,7 @@ def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
 
 
 def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
-    world = Desk("p-a-n", "a-q", "a-m", retention_s=3600)
+    world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     world.lose(of(Superseded, target="n"))
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     program = opened(world, "n", "one", order=Order.TOTAL)
@@ -188,9 +188,9 @@ def test_nobody_waits_for_one_that_asks_for_an_earlier_beginning_when_its_broker
     world.heal("a", "p")
     world.run(s=5)
     publish(bob, "q2")
-    strand = world.strand("a", "desk", Q)
-    assert strand.base is not None
-    assert strand.untold
+    cursor = world.cursor("a", "desk", Q)
+    assert cursor.started_after is not None
+    assert cursor.start_unconfirmed
 
     def is_lost(_: BrokerId, receiver: BrokerId, message: Any) -> bool:
         is_reply = isinstance(message, ReadReply) and receiver == "a"
@@ -198,7 +198,7 @@ def test_nobody_waits_for_one_that_asks_for_an_earlier_beginning_when_its_broker
 
     answers = world.lose(is_lost)
     program.lose()
-    program.ask_at("a")
+    program.request_at("a")
     world.run(s=10)
     world.crash("q")
     answers.end()

@@ -9,51 +9,55 @@ import pytest
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
-    Cause,
     Delivery,
-    Ended,
-    Governed,
-    Home,
+    HostingReference,
+    PastFilter,
+    RefusalCause,
     Refused,
     SetFilter,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionEnded,
     Unsubscribe,
 )
 from gapless.messages.mobility import Superseded
 from gapless.messages.pubend_requests import Read
-from gapless.messages.records import HoldRecord
+from gapless.messages.records import LogHoldRecord
 from gapless.messages.streams import Attach
-from tests.broker.harness import Asker, Desk, P
+from tests.broker.harness import BrokerHarness, P, Requester
 from tests.scenarios.brokers import Publisher, of
 
-Place: TypeAlias = dict[PubendId, Tick]
+Ticks: TypeAlias = dict[PubendId, Tick]
 
 
-def stage() -> tuple[Desk, Publisher, Asker, Subscribed]:
+def stage() -> tuple[BrokerHarness, Publisher, Requester, Subscribed]:
     """Return the line p - a - b with a pubend at p, and a client whose subscription lives at a."""
-    world = Desk("p-a-b", delta=1, retention_s=0)
+    world = BrokerHarness("p-a-b", delta=1, retention_s=0)
     ann = world.publisher("p")
     world.run(s=1)
-    client = Asker(world, "a", "desk")
+    client = Requester(world, "a", "desk")
     answer = client.subscribe("TRUE", durable=True)
     assert isinstance(answer, Subscribed)
     return world, ann, client, answer
 
 
 def come(
-    client: Asker, broker: BrokerId, home: Home | None, after: int, wanted: str = "TRUE"
+    client: Requester,
+    broker: BrokerId,
+    hosting: HostingReference | None,
+    after: int,
+    wanted: str = "TRUE",
 ) -> Any:
     """Let a client come to a broker with its token and position; return the answer."""
     client.connect(broker)
-    begin = Begin(BeginKind.POSITION, ((P, after),))
-    call = Subscribe(client.number(), "desk", wanted, True, begin, credit=1_000, home=home)
+    start = StartPoint(StartKind.POSITION, ((P, after),))
+    call = Subscribe(client.number(), "desk", wanted, True, start, credit=1_000, hosting=hosting)
     return client.call(call, s=5)
 
 
-def payloads(client: Asker) -> list[str]:
+def payloads(client: Requester) -> list[str]:
     """Return the labels of the events that a client was given."""
     return [
         publication.payload.decode()
@@ -62,7 +66,7 @@ def payloads(client: Asker) -> list[str]:
     ]
 
 
-def homes_of(world: Desk, *brokers: BrokerId) -> list[BrokerId]:
+def hosting_brokers(world: BrokerHarness, *brokers: BrokerId) -> list[BrokerId]:
     """Return at which of the brokers the subscription is."""
     return [name for name in brokers if "desk" in world[name].host.subscriptions]
 
@@ -74,11 +78,14 @@ def test_a_client_whose_broker_is_dead_goes_on_at_another_from_its_position() ->
     world.run(s=1)
     world.crash("a")
     ann.publish("e2")
-    moved = come(client, "b", answer.home, seen)
+    moved = come(client, "b", answer.hosting, seen)
     assert isinstance(moved, Subscribed)
-    assert moved.home is not None
-    assert answer.home is not None
-    assert (moved.home.birth, moved.home.epoch) == (answer.home.birth, 1)
+    assert moved.hosting is not None
+    assert answer.hosting is not None
+    assert (moved.hosting.incarnation_key, moved.hosting.epoch) == (
+        answer.hosting.incarnation_key,
+        1,
+    )
     ann.publish("e3")
     world.run(s=2)
     assert payloads(client)[-2:] == ["e2", "e3"]
@@ -91,12 +98,12 @@ def test_the_old_home_lets_a_subscription_go_when_it_is_back() -> None:
     seen = ann.publish("e1")
     world.run(s=1)
     world.crash("a")
-    come(client, "b", answer.home, seen)
+    come(client, "b", answer.hosting, seen)
     world.run(s=2)
     world.start("a")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["b"]
-    assert world["a"].marks["subscription moved away"] == 1
+    assert hosting_brokers(world, "a", "b") == ["b"]
+    assert world["a"].coverage_marks["subscription moved away"] == 1
 
 
 def test_the_old_home_keeps_the_log_until_the_new_one_does() -> None:
@@ -107,14 +114,14 @@ def test_the_old_home_keeps_the_log_until_the_new_one_does() -> None:
     client.leave()
     lost = world.lose(lambda *_: True)
     client.connect("b")
-    begin = Begin(BeginKind.POSITION, ((P, seen),))
-    call = Subscribe(client.number(), "desk", "TRUE", True, begin, credit=9, home=answer.home)
-    client.ask(call)
+    start = StartPoint(StartKind.POSITION, ((P, seen),))
+    call = Subscribe(client.number(), "desk", "TRUE", True, start, credit=9, hosting=answer.hosting)
+    client.request(call)
     world.run(s=1)
-    assert homes_of(world, "a", "b") == ["a", "b"], "nobody has heard of anything"
+    assert hosting_brokers(world, "a", "b") == ["a", "b"], "nobody has heard of anything"
     lost.end()
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["b"]
+    assert hosting_brokers(world, "a", "b") == ["b"]
 
 
 def test_a_token_of_before_a_move_is_refused_with_the_new_home() -> None:
@@ -123,24 +130,32 @@ def test_a_token_of_before_a_move_is_refused_with_the_new_home() -> None:
     seen = ann.publish("e1")
     world.run(s=1)
     client.leave()
-    moved = come(client, "b", answer.home, seen)
+    moved = come(client, "b", answer.hosting, seen)
     world.run(s=2)
-    late = Asker(world, "a", "late")
-    refused = come(late, "a", answer.home, seen)
+    late = Requester(world, "a", "late")
+    refused = come(late, "a", answer.hosting, seen)
     assert isinstance(refused, Refused)
-    assert (refused.cause, refused.broker, refused.home) == (Cause.ELSEWHERE, "b", moved.home)
+    assert (refused.cause, refused.broker, refused.hosting) == (
+        RefusalCause.WRONG_BROKER,
+        "b",
+        moved.hosting,
+    )
 
 
 def test_who_is_still_at_the_old_home_is_told_where_the_subscription_went() -> None:
     world, ann, client, answer = stage()
     seen = ann.publish("e1")
     world.run(s=1)
-    other = Asker(world, "b", "other")
-    come(other, "b", answer.home, seen)
+    other = Requester(world, "b", "other")
+    come(other, "b", answer.hosting, seen)
     world.run(s=2)
-    (ended,) = client.of_kind(Ended)
-    assert ended.cause is Cause.ELSEWHERE
-    assert ended.home == Home(answer.home.birth, 1, "b") if answer.home else False
+    (ended,) = client.of_kind(SubscriptionEnded)
+    assert ended.cause is RefusalCause.WRONG_BROKER
+    assert (
+        ended.hosting == HostingReference(answer.hosting.incarnation_key, 1, "b")
+        if answer.hosting
+        else False
+    )
 
 
 def test_a_subscription_can_move_back() -> None:
@@ -148,31 +163,31 @@ def test_a_subscription_can_move_back() -> None:
     seen = ann.publish("e1")
     world.run(s=1)
     world.crash("a")
-    moved = come(client, "b", answer.home, seen)
+    moved = come(client, "b", answer.hosting, seen)
     world.run(s=2)
     world.start("a")
     world.run(s=3)
     world.crash("b")
     seen = ann.publish("e2")
-    back = come(client, "a", moved.home, seen - 1)
-    assert back.home.epoch == 2
+    back = come(client, "a", moved.hosting, seen - 1)
+    assert back.hosting.epoch == 2
     world.run(s=2)
     assert payloads(client)[-1] == "e2"
     world.start("b")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["a"]
+    assert hosting_brokers(world, "a", "b") == ["a"]
 
 
 def test_another_subscription_of_the_same_name_is_not_shared() -> None:
     world, _, client, answer = stage()
-    other = Asker(world, "b", "other")
+    other = Requester(world, "b", "other")
     assert isinstance(other.subscribe("TRUE", "desk", durable=True), Subscribed)
     other.leave()
-    refused = come(client, "b", answer.home, 1)
+    refused = come(client, "b", answer.hosting, 1)
     assert isinstance(refused, Refused)
     assert "another subscription" in refused.reason
     world.run(s=2)
-    assert homes_of(world, "a", "b") == ["a", "b"]
+    assert hosting_brokers(world, "a", "b") == ["a", "b"]
 
 
 def test_a_home_is_remembered_over_a_crash_and_said_again() -> None:
@@ -180,14 +195,14 @@ def test_a_home_is_remembered_over_a_crash_and_said_again() -> None:
     seen = ann.publish("e1")
     world.run(s=1)
     world.crash("a")
-    come(client, "b", answer.home, seen)
+    come(client, "b", answer.hosting, seen)
     world.run(s=1)
     world.crash("b")
     world.start("b")
     world.run(s=2)
     world.start("a")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["b"]
+    assert hosting_brokers(world, "a", "b") == ["b"]
 
 
 def test_a_subscription_that_is_ended_where_it_moved_is_ended_where_it_was() -> None:
@@ -195,79 +210,91 @@ def test_a_subscription_that_is_ended_where_it_moved_is_ended_where_it_was() -> 
     seen = ann.publish("e1")
     world.run(s=1)
     world.crash("a")
-    come(client, "b", answer.home, seen)
+    come(client, "b", answer.hosting, seen)
     client.call(Unsubscribe(client.number(), "desk"))
     world.start("a")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == []
+    assert hosting_brokers(world, "a", "b") == []
     records = world.nodes["p"].disk.records.values()
-    assert not [each for each in records if isinstance(each, HoldRecord)]
+    assert not [each for each in records if isinstance(each, LogHoldRecord)]
 
 
 def test_an_old_form_with_another_filter_is_made_anew() -> None:
     # a has not heard that the client moved and changed its filter elsewhere
     world, ann, client, answer = stage()
     seen = ann.publish("e1", kind=1)
-    assert answer.home is not None
-    newer = Home(answer.home.birth, 3, "b")
+    assert answer.hosting is not None
+    newer = HostingReference(answer.hosting.incarnation_key, 3, "b")
     ann.publish("e2", kind=2)
     ann.publish("e3", kind=1)
     taken = come(client, "a", newer, seen, "kind = 1")
-    assert taken.home == Home(answer.home.birth, 4, "a")
+    assert taken.hosting == HostingReference(answer.hosting.incarnation_key, 4, "a")
     world.run(s=2)
     assert payloads(client)[-1] == "e3"
     assert payloads(client).count("e2") == 1  # it came before, by the old filter
 
 
-def flight(
-    client: Asker, home: Home | None, after: int, acked: int, *earlier: Governed
+def failover_request(
+    client: Requester,
+    hosting: HostingReference | None,
+    after: int,
+    acked: int,
+    *earlier: PastFilter,
 ) -> Subscribe:
     """Let a client come to b that has acknowledged less than it has seen; return what it asks there."""
     client.connect("b")
     client.notices.clear()
-    begin = Begin(BeginKind.POSITION, ((P, after),))
+    start = StartPoint(StartKind.POSITION, ((P, after),))
     return Subscribe(
         client.number(),
         "desk",
         "kind = 2",
         True,
-        begin,
+        start,
         credit=1_000,
-        home=home,
+        hosting=hosting,
         acked=((P, acked),),
-        earlier=earlier,
+        past_filters=earlier,
     )
 
 
-def flee(client: Asker, home: Home | None, after: int, acked: int, *earlier: Governed) -> Any:
+def fail_over(
+    client: Requester,
+    hosting: HostingReference | None,
+    after: int,
+    acked: int,
+    *earlier: PastFilter,
+) -> Any:
     """Let a client go on at b; return the answer."""
-    return client.call(flight(client, home, after, acked, *earlier), s=5)
+    return client.call(failover_request(client, hosting, after, acked, *earlier), s=5)
 
 
-def come_without_a_position(client: Asker, broker: BrokerId, home: Home | None) -> Any:
+def come_without_a_position(
+    client: Requester, broker: BrokerId, hosting: HostingReference | None
+) -> Any:
     """Let a client come back that has forgotten what it has seen; return the answer."""
     client.connect(broker)
     client.notices.clear()
-    call = Subscribe(client.number(), "desk", "kind = 2", True, credit=1_000, home=home)
+    call = Subscribe(client.number(), "desk", "kind = 2", True, credit=1_000, hosting=hosting)
     return client.call(call, s=5)
 
 
-def test_what_was_seen_and_not_acknowledged_comes_again_after_a_flight() -> None:
+def test_what_was_seen_and_not_acknowledged_comes_again_after_a_failover() -> None:
     # a client that dies after it fled finds what it has not acknowledged, as at its old home
     world, ann, client, answer = stage()
     acked = ann.publish("e1", kind=2)
     seen = ann.publish("e2", kind=2)
     world.run(s=1)
     world.crash("a")
-    moved = flee(client, answer.home, seen, acked)
+    moved = fail_over(client, answer.hosting, seen, acked)
     world.run(s=2)
     assert payloads(client) == []
-    assert come_without_a_position(client, "b", moved.home).position == ((P, acked),)
+    assert come_without_a_position(client, "b", moved.hosting).position == ((P, acked),)
     world.run(s=2)
     assert payloads(client) == ["e2"]
 
 
-def test_a_crash_right_after_a_flight_brings_nothing_again_that_was_seen() -> None:
+def test_a_crash_right_after_a_failover_brings_nothing_again_that_was_seen() -> None:
     # the new home has where it keeps the log from on disk, and no strand yet: its pubend is out of reach
     world, ann, client, answer = stage()
     acked = ann.publish("e1", kind=2)
@@ -275,12 +302,12 @@ def test_a_crash_right_after_a_flight_brings_nothing_again_that_was_seen() -> No
     world.run(s=1)
     world.crash("a")
     world.crash("p")
-    client.ask(flight(client, answer.home, seen, acked))
+    client.request(failover_request(client, answer.hosting, seen, acked))
     world.wait(lambda: world.record("b", "desk") is not None)
     world.crash("b")
     world.start("b")
-    assert answer.home is not None
-    moved = flee(client, answer.home.after_a_flight(), seen, acked)
+    assert answer.hosting is not None
+    moved = fail_over(client, answer.hosting.next_epoch(), seen, acked)
     assert isinstance(moved, Subscribed)
     world.start("p")
     world.run(s=5)
@@ -291,7 +318,7 @@ def test_a_crash_right_after_a_flight_brings_nothing_again_that_was_seen() -> No
     assert payloads(client) == ["e3"]
 
 
-def test_earlier_filters_flee_with_a_client() -> None:
+def test_earlier_filters_fail_over_with_a_client() -> None:
     # R47 holds over a flight: up to where a filter was followed by another it governs
     world, ann, client, answer = stage()
     seen = ann.publish("e1", kind=1)
@@ -301,8 +328,8 @@ def test_earlier_filters_flee_with_a_client() -> None:
     ann.publish("e5", kind=2)
     world.run(s=1)
     world.crash("a")
-    moved = flee(client, answer.home, seen, seen, Governed("kind = 1", ((P, switched),)))
-    assert [each.filter for each in moved.earlier] == ["kind = 1"]
+    moved = fail_over(client, answer.hosting, seen, seen, PastFilter("kind = 1", ((P, switched),)))
+    assert [each.filter for each in moved.past_filters] == ["kind = 1"]
     world.run(s=2)
     assert payloads(client) == ["e3", "e5"]
 
@@ -314,11 +341,11 @@ def test_earlier_filters_survive_a_crash_of_the_new_home() -> None:
     ann.publish("e3", kind=1)
     world.run(s=1)
     world.crash("a")
-    moved = flee(client, answer.home, seen, seen, Governed("kind = 1", ((P, switched),)))
+    moved = fail_over(client, answer.hosting, seen, seen, PastFilter("kind = 1", ((P, switched),)))
     world.crash("b")
     world.start("b")
     world.run(s=1)
-    come_without_a_position(client, "b", moved.home)
+    come_without_a_position(client, "b", moved.hosting)
     ann.publish("e4", kind=2)
     world.run(s=2)
     assert payloads(client) == ["e2", "e4"]
@@ -327,26 +354,26 @@ def test_earlier_filters_survive_a_crash_of_the_new_home() -> None:
 def test_a_crash_that_takes_a_return_back_does_not_end_the_subscription() -> None:
     # all have heard that it lives at a again; a forgot that, and is told
     world, _, _, answer = stage()
-    assert answer.home is not None
-    world["a"].homes.received("p", Superseded(answer.home.birth, 2, "a"))
-    assert homes_of(world, "a") == ["a"]
+    assert answer.hosting is not None
+    world["a"].hosting.received("p", Superseded(answer.hosting.incarnation_key, 2, "a"))
+    assert hosting_brokers(world, "a") == ["a"]
     assert world.subscription("a", "desk").epoch == 2
 
 
-def test_an_abandoned_flight_does_not_win_over_the_home_that_went_on() -> None:
+def test_an_abandoned_failover_does_not_win_over_the_home_that_went_on() -> None:
     # the client asked at b, did not wait, went back to a, and changed its filter there
     world, ann, client, answer = stage()
     seen = ann.publish("e1", kind=1)
     world.run(s=1)
     world.cut("a", "b")
-    assert answer.home is not None
-    come(client, "b", answer.home, seen)
-    back = come(client, "a", answer.home.after_a_flight(), seen)
-    assert back.home == Home(answer.home.birth, 2, "a")
+    assert answer.hosting is not None
+    come(client, "b", answer.hosting, seen)
+    back = come(client, "a", answer.hosting.next_epoch(), seen)
+    assert back.hosting == HostingReference(answer.hosting.incarnation_key, 2, "a")
     client.call(SetFilter(client.number(), "desk", "kind = 2"), s=2)
     world.heal("a", "b")
     world.run(s=5)
-    assert homes_of(world, "a", "b") == ["a"]
+    assert hosting_brokers(world, "a", "b") == ["a"]
     ann.publish("e2", kind=2)
     world.run(s=1)
     assert payloads(client)[-1] == "e2"
@@ -355,33 +382,37 @@ def test_an_abandoned_flight_does_not_win_over_the_home_that_went_on() -> None:
 # --- back at a home that has not heard of the move ----------------------------------------------------
 
 
-def away_from_home() -> tuple[Desk, Asker, Home]:
+def moved_to_b() -> tuple[BrokerHarness, Requester, HostingReference]:
     """Return the line a - p - b with a client that lives at b now; a is cut off and does not know."""
-    world = Desk("a-p-b", retention_s=0)
+    world = BrokerHarness("a-p-b", retention_s=0)
     world.lose(of(Superseded, target="a"))
-    client = Asker(world, "a", "desk")
+    client = Requester(world, "a", "desk")
     answer = client.subscribe("TRUE", durable=True)
     world.cut("a", "p")
-    moved = come_with(client, "b", answer.home, {})
-    return world, client, moved.home
+    moved = come_with(client, "b", answer.hosting, {})
+    return world, client, moved.hosting
 
 
 def come_with(
-    client: Asker, broker: BrokerId, home: Home | None, seen: Place, acked: Place | None = None
+    client: Requester,
+    broker: BrokerId,
+    hosting: HostingReference | None,
+    seen: Ticks,
+    acked: Ticks | None = None,
 ) -> Any:
     """Let a client come to a broker with places on pubends; return the answer."""
     client.connect(broker)
     client.notices.clear()
-    begin = Begin(BeginKind.POSITION, tuple(seen.items()))
+    start = StartPoint(StartKind.POSITION, tuple(seen.items()))
     kept = tuple((seen if acked is None else acked).items())
     call = Subscribe(
-        client.number(), "desk", "TRUE", True, begin, credit=1_000, home=home, acked=kept
+        client.number(), "desk", "TRUE", True, start, credit=1_000, hosting=hosting, acked=kept
     )
     return client.call(call, s=5)
 
 
 def test_a_place_on_a_pubend_that_an_old_home_has_not_heard_of_is_not_forgotten() -> None:
-    world, client, home = away_from_home()
+    world, client, home = moved_to_b()
     ann = world.publisher("p")
     seen = ann.publish("e1")
     world.run(s=1)
@@ -395,7 +426,7 @@ def test_a_place_on_a_pubend_that_an_old_home_has_not_heard_of_is_not_forgotten(
 
 
 def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowledged() -> None:
-    world, client, home = away_from_home()
+    world, client, home = moved_to_b()
     ann = world.publisher("p")
     acked, seen = ann.publish("e1"), ann.publish("e2")
     world.run(s=1)
@@ -403,13 +434,13 @@ def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowled
     lost = world.lose(of(Attach, Read, source="a"))
     world.heal("a", "p")
     world.run(s=1)
-    assert world.strand("a", "desk", ann.pubend).base is None
+    assert world.cursor("a", "desk", ann.pubend).started_after is None
     back = come_with(client, "a", home, {ann.pubend: seen}, {ann.pubend: acked})
     lost.end()
     world.run(s=5)
     assert payloads(client) == []
     client.leave()
-    come_without_a_position(client, "a", back.home)
+    come_without_a_position(client, "a", back.hosting)
     world.run(s=2)
     assert payloads(client) == ["e2"]
 
@@ -420,7 +451,7 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
 ) -> None:
     # p forgot in a crash what a wants, so a begins where its news comes again; if a crashes when it is asked, its
     # client was not answered, so it brings its place once more
-    world, client, home = away_from_home()
+    world, client, home = moved_to_b()
     world.restart("p")
     world.run(s=1)
     ann = world.publisher("p")
@@ -431,14 +462,14 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
     ann.publish("e2")
     world.heal("a", "p")
     world.run(s=5)
-    begun = world.strand("a", "desk", ann.pubend).base
+    begun = world.cursor("a", "desk", ann.pubend).started_after
     assert begun is not None
     assert begun >= ann.ticks["e2"]
     ann.publish("e3")
     if crashes:
         world.stop_disk("a")
         answer = come_with(client, "a", home, {ann.pubend: seen})
-        home = home if answer is None else answer.home
+        home = home if answer is None else answer.hosting
         world.restart("a")
     come_with(client, "a", home, {ann.pubend: seen})
     world.run(s=5)
@@ -447,29 +478,29 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
 
 def test_an_old_home_hears_of_a_move_however_long_it_was_down_and_however_far_it_is() -> None:
     # MV-14: who lies between forgets a move after a while, and the new home is not its neighbour
-    world = Desk("p-a-m-n-o-b", delta=1, retention_s=0, tombstone_ttl_s=20)
+    world = BrokerHarness("p-a-m-n-o-b", delta=1, retention_s=0, tombstone_ttl_s=20)
     ann = world.publisher("p")
     world.run(s=1)
-    client = Asker(world, "a", "desk")
+    client = Requester(world, "a", "desk")
     answer = client.subscribe("TRUE", durable=True)
     assert isinstance(answer, Subscribed)
     seen = ann.publish("e1")
     world.run(s=1)
     world.crash("a")
-    come(client, "b", answer.home, seen)
+    come(client, "b", answer.hosting, seen)
     world.run(s=70)
     world.start("a")
     world.run(s=10)
-    assert homes_of(world, "a", "b") == ["b"]
+    assert hosting_brokers(world, "a", "b") == ["b"]
 
 
 def test_a_move_whose_home_tells_it_no_more_is_forgotten() -> None:
-    world = Desk("p-a-b", delta=1, tombstone_ttl_s=20)
-    client = Asker(world, "b", "late")
+    world = BrokerHarness("p-a-b", delta=1, tombstone_ttl_s=20)
+    client = Requester(world, "b", "late")
     world.run(s=1)
-    world["a"].homes.received("p", Superseded("old/1/1", 7, "gone"))
+    world["a"].hosting.received("p", Superseded("old/1/1", 7, "gone"))
     world.run(s=15)
-    token = Home("old/1/1", 3, "old")
+    token = HostingReference("old/1/1", 3, "old")
     refused = come(client, "b", token, 0)
     assert isinstance(refused, Refused)
     assert refused.broker == "gone"

@@ -35,12 +35,12 @@ class Return:
         world.heal("a", "p")
         world.run(s=5)
         self.q2 = publish(self.bob, "q2")
-        strand = world.strand("a", "desk", Q)
-        assert strand.base is not None
-        assert self.q1 <= strand.base < self.q2
-        assert strand.untold
+        cursor = world.cursor("a", "desk", Q)
+        assert cursor.started_after is not None
+        assert self.q1 <= cursor.started_after < self.q2
+        assert cursor.start_unconfirmed
 
-    def come_home(self) -> None:
+    def go_back(self) -> None:
         """Let the client leave b and go on at a."""
         self.program.lose()
         self.program.go("a")
@@ -49,19 +49,19 @@ class Return:
 
 def test_a_home_begins_where_another_one_was_known_also_if_it_has_begun_later() -> None:
     back = Return()
-    back.come_home()
+    back.go_back()
     publish(back.bob, "q3")
     assert back.program.take() == ["q1", "q2", "q3"]
     record = back.world.record("a", "desk")
     assert record is not None
-    assert dict(record.base)[Q] < back.q1
-    assert record.owed == ()
+    assert dict(record.started_after)[Q] < back.q1
+    assert record.former_host_guarantees == ()
 
 
 def test_that_is_kept_for_it_should_its_client_forget_what_it_has_seen() -> None:
     # the hold and the earlier beginning are on disk
     back = Return()
-    back.come_home()
+    back.go_back()
     assert back.program.take() == ["q1", "q2"]
     back.world.restart("a")
     back.world.run(s=3)
@@ -74,10 +74,10 @@ def test_nothing_of_it_comes_before_the_pubend_has_said_where_it_begins() -> Non
     back = Return()
     answers = back.world.hold(of(ReadReply, source="p", target="a"))
     back.program.lose()
-    back.program.ask_at("a")
+    back.program.request_at("a")
     back.world.run(s=20)
     assert back.program.inbox.is_answered
-    assert str(Q) in back.program.inbox.waiting
+    assert str(Q) in back.program.inbox.pending
     assert back.program.take() == []
     answers.end()
     back.world.run(s=10)
@@ -92,7 +92,7 @@ def test_a_crash_of_the_home_before_the_pubend_has_answered_changes_nothing(answ
     program.lose()
     if not answered:
         world.stop_disk("a")
-    program.ask_at("a")
+    program.request_at("a")
     world.run(s=20)
     assert program.inbox.is_answered == answered
     world.restart("a")
@@ -104,12 +104,12 @@ def test_a_crash_of_the_home_before_the_pubend_has_answered_changes_nothing(answ
     assert program.take() == ["q1", "q2"]
 
 
-def test_who_flees_again_before_the_pubend_has_answered_is_owed_it_elsewhere() -> None:
+def test_who_fails_over_again_before_the_pubend_has_answered_is_owed_it_elsewhere() -> None:
     back = Return()
     world, program = back.world, back.program
     world.lose(of(ReadReply, source="p", target="a"))
     program.lose()
-    program.ask_at("a")
+    program.request_at("a")
     world.run(s=20)
     assert program.inbox.is_answered
     assert Q not in program.inbox.prefetch.received
@@ -124,7 +124,7 @@ def test_what_the_log_has_lost_of_it_is_a_gap() -> None:
     world = back.world
     world.run(s=4_000)
     assert world.released("p", Q) >= back.q1
-    back.come_home()
+    back.go_back()
     publish(back.bob, "q3")
     (gap,) = back.program.of_kind(Gap)
     assert gap.pubend == Q
@@ -137,13 +137,13 @@ def test_in_total_order_it_begins_above_what_was_merged_elsewhere() -> None:
     publish(back.ann, "e1")
     assert back.program.take() == ["e1"]
     q3 = publish(back.bob, "q3")
-    back.come_home()
+    back.go_back()
     publish(back.ann, "e2")
     publish(back.bob, "q4")
     back.world.run(s=5)
     found = back.program.take()
     assert found == ["q3", "e2", "q4"]
-    assert back.world.strand("a", "desk", Q).base is not None
+    assert back.world.cursor("a", "desk", Q).started_after is not None
     assert q3 > back.q2
 
 
@@ -156,7 +156,7 @@ def test_a_place_that_its_client_has_there_is_not_taken_back() -> None:
     back.world.heal("p", "b")
     back.world.run(s=5)
     assert back.program.take() == ["q1", "q2"]
-    back.come_home()
+    back.go_back()
     publish(back.bob, "q3")
     assert back.program.take() == ["q3"]
 
@@ -171,12 +171,12 @@ def test_where_the_home_was_known_first_it_goes_on_as_it_was() -> None:
     world.lose(of(Announce, source="p", target="b"))
     bob: Publisher = world.publisher("p", "Q")
     publish(bob, "q1")
-    base = world.strand("a", "desk", Q).base
+    base = world.cursor("a", "desk", Q).started_after
     program.lose()
     program.go("a")
     world.run(s=5)
     assert program.take() == ["q1"]
-    assert world.strand("a", "desk", Q).base == base
+    assert world.cursor("a", "desk", Q).started_after == base
 
 
 def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
@@ -184,13 +184,13 @@ def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
     world, program = back.world, back.program
     answers = world.hold(of(ReadReply, source="p", target="a"))
     program.lose()
-    program.ask_at("a")
+    program.request_at("a")
     world.run(s=20)
     program.lose()
-    world.strand("a", "desk", Q).move_to(back.q2)
+    world.cursor("a", "desk", Q).move_to(back.q2)
     answers.end()
     world.run(s=5)
-    assert world.strand("a", "desk", Q).acked == back.q2
+    assert world.cursor("a", "desk", Q).acked == back.q2
     program.go("a")
     world.run(s=5)
     assert program.take() == []

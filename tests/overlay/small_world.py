@@ -12,14 +12,14 @@ from typing import Any
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context, Identity, Send
-from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.directory.announcements import Announcements
 from gapless.messages.overlay import Announce, PartitionInfo, TableState
 from gapless.overlay.neighbourhood import Topology
 from gapless.overlay.partitions import Partitions
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.sessions import PeerSessions
 
-DELAY_US = us(ms=2)
+DELAY_US = microseconds(ms=2)
 
 
 class Node:
@@ -30,16 +30,16 @@ class Node:
     ) -> None:
         self.context = Context(identity, parameters)
         self.context.now = now
-        neighbourhood = topology.neighbourhood(identity.cell, parameters.reach)
-        self.sessions = Sessions(self.context, neighbourhood, self)
+        neighbourhood = topology.neighbourhood(identity.cell, parameters.neighbourhood_radius)
+        self.sessions = PeerSessions(self.context, neighbourhood, self)
         self.announcements = Announcements(self.context, neighbourhood, self.sessions)
         self.partitions = Partitions(self.context, neighbourhood, self.sessions)
         self.neighbourhood = neighbourhood
         self.opened: list[BrokerId] = []
         self.closed: list[BrokerId] = []
-        self.full: set[BrokerId] = set()
+        self.congested: set[BrokerId] = set()
         """To whom the way is full."""
-        self.heard: list[tuple[BrokerId, Any]] = []
+        self.received_messages: list[tuple[BrokerId, Any]] = []
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         self.opened.append(peer)
@@ -52,13 +52,13 @@ class Node:
         assert cell is not None
         self.partitions.session_closed(peer, cell)
 
-    def way_full(self, peer: BrokerId) -> None:
+    def peer_congested(self, peer: BrokerId) -> None:
         assert self.sessions.is_open(peer)
-        assert peer not in self.full
-        self.full.add(peer)
+        assert peer not in self.congested
+        self.congested.add(peer)
 
-    def way_free(self, peer: BrokerId) -> None:
-        self.full.remove(peer)
+    def peer_drained(self, peer: BrokerId) -> None:
+        self.congested.remove(peer)
 
     def received(self, peer: BrokerId, message: Any) -> None:
         if isinstance(message, Announce):
@@ -68,12 +68,12 @@ class Node:
         elif isinstance(message, PartitionInfo):
             self.partitions.received(peer, message)
         else:
-            self.heard.append((peer, message))
+            self.received_messages.append((peer, message))
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:  # noqa: ARG002
         return ()
 
-    def tables_heard(
+    def table_states_received(
         self,
         peer: BrokerId,  # noqa: ARG002
         states: tuple[TableState, ...],
@@ -94,11 +94,11 @@ class SmallWorld:
         self.sent: list[tuple[BrokerId, BrokerId, Any]] = []
         for cell in topology.cells:
             for broker in cell.brokers:
-                self.start(broker, cell.name, life=1)
+                self.start(broker, cell.name, incarnation=1)
 
-    def start(self, broker: BrokerId, cell: CellId, life: int) -> Node:
+    def start(self, broker: BrokerId, cell: CellId, incarnation: int) -> Node:
         """Start a broker, or start it again with nothing but a new life."""
-        node = Node(self.topology, Identity(broker, cell, life), self.parameters, self.now)
+        node = Node(self.topology, Identity(broker, cell, incarnation), self.parameters, self.now)
         self.nodes[broker] = node
         for peer in node.neighbourhood.all_brokers():
             if peer != broker:
@@ -121,7 +121,7 @@ class SmallWorld:
             self._at_now(source).sessions.link_down(target)
             self._collect(self.nodes[source])
 
-    def join(self, one: BrokerId, other: BrokerId) -> None:
+    def mend(self, one: BrokerId, other: BrokerId) -> None:
         """Mend a link; both ends notice."""
         for source, target in ((one, other), (other, one)):
             self.heal(source, target)
@@ -142,7 +142,7 @@ class SmallWorld:
     def run(self, ms: int) -> None:
         """Let time pass."""
         for _ in range(ms):
-            self.now += us(ms=1)
+            self.now += microseconds(ms=1)
             due = [each for each in self.flying if each[0] <= self.now]
             self.flying = [each for each in self.flying if each[0] > self.now]
             for _, source, target, packet in due:

@@ -40,10 +40,10 @@ def test_what_is_too_far_off_has_no_direction() -> None:
 
 def test_a_cell_lies_beyond_those_on_the_way_to_it() -> None:
     near = TREE.neighbourhood("a", reach=3)
-    assert near.lies_beyond("d", "c")
-    assert near.lies_beyond("d", "d")
-    assert near.lies_beyond("d", "a")
-    assert not near.lies_beyond("e", "c")
+    assert near.is_beyond("d", "c")
+    assert near.is_beyond("d", "d")
+    assert near.is_beyond("d", "a")
+    assert not near.is_beyond("e", "c")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import PARTITIONS_MAX
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.overlay import Packet, Partition, PartitionInfo, Retire
 from gapless.overlay.neighbourhood import Topology
 from tests.overlay.small_world import SmallWorld, line
@@ -56,15 +56,15 @@ def infos(world: SmallWorld, source: BrokerId, target: BrokerId) -> list[Partiti
 
 
 def formed(
-    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, life: int = 1
+    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, incarnation: int = 1
 ) -> PartitionInfo:
-    return PartitionInfo(Partition(detector, counter, cells), life, True, hops)
+    return PartitionInfo(Partition(detector, counter, cells), incarnation, True, hops)
 
 
 def healed(
-    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, life: int = 1
+    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, incarnation: int = 1
 ) -> PartitionInfo:
-    return PartitionInfo(Partition(detector, counter, cells), life, False, hops)
+    return PartitionInfo(Partition(detector, counter, cells), incarnation, False, hops)
 
 
 # --- finding them -----------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_the_own_cell_is_always_reached() -> None:
     assert pids(world, "m") == ["m/1: cells x"]
 
 
-def test_a_cell_that_was_never_reached_in_this_life_is_a_partition_after_a_while() -> None:
+def test_a_cell_that_was_never_reached_in_this_incarnation_is_a_partition_after_a_while() -> None:
     world = SmallWorld(line("a", "b"), Parameters(delta=0))
     part(world, "a", "b")
     assert pids(world, "a") == [], "who has just started does not know yet whom it reaches"
@@ -259,7 +259,7 @@ def test_a_broker_is_not_told_of_its_own_partitions() -> None:
     assert infos(world, "b", "a") == []
 
 
-def test_other_messages_and_strangers_are_not_listened_to() -> None:
+def test_other_messages_and_unknown_brokers_are_not_listened_to() -> None:
     partitions = settled(line("a", "b"), delta=0).nodes["a"].partitions
     assert not partitions.received("b", Retire("n", "n", 1))
     assert not partitions.received("stranger", formed("z", 1, "y"))
@@ -284,7 +284,7 @@ def test_partitions_of_a_detector_that_begins_anew_are_over() -> None:
     world = settled(line("x", "a", "b", "c"), delta=1)
     part(world, "x", "abc")
     assert "a/1: cells x" in pids(world, "c")
-    world.start("a", "a", life=2)
+    world.start("a", "a", incarnation=2)
     world.run(DEAD_MS)
     assert "a/1: cells x" not in pids(world, "b") + pids(world, "c")
     part(world, "a", "bc")
@@ -360,7 +360,7 @@ def test_the_oldest_news_makes_room_for_the_newest() -> None:
     assert len(table) == PARTITIONS_MAX
     assert table[:2] == ["a/1: cells b", "z/2: cells y"]
     assert table[-1] == f"z/{PARTITIONS_MAX}: cells y"
-    assert node.context.marks["partition forgotten"] == 1
+    assert node.context.coverage_marks["partition forgotten"] == 1
 
 
 # --- asking -----------------------------------------------------------------------------------
@@ -369,13 +369,15 @@ def test_the_oldest_news_makes_room_for_the_newest() -> None:
 def test_a_way_is_cut_by_partitions_that_name_a_cell_on_it() -> None:
     world = settled(line("a", "b", "c", "d"), delta=1)
     partitions = world.nodes["a"].partitions
-    assert partitions.cutting("c") == []
+    assert partitions.partitions_before("c") == []
     part(world, "a", "b")
-    assert [str(each) for each in partitions.cutting("c")] == ["a/1: cells b"]
-    assert partitions.cutting("a") == []
-    assert partitions.cutting("d") == [], "how far cells beyond the neighbourhood are is not known"
+    assert [str(each) for each in partitions.partitions_before("c")] == ["a/1: cells b"]
+    assert partitions.partitions_before("a") == []
+    assert partitions.partitions_before("d") == [], (
+        "how far cells beyond the neighbourhood are is not known"
+    )
     partitions.received("b", formed("c", 1, "d"))
-    assert [str(each) for each in partitions.cutting("d")] == ["c/1: cells d"]
+    assert [str(each) for each in partitions.partitions_before("d")] == ["c/1: cells d"]
 
 
 def test_the_own_partitions_come_first_in_the_table() -> None:
@@ -393,5 +395,5 @@ def test_time_passes_for_the_table_without_any_timer() -> None:
     for counter in range(100):
         world.nodes["a"].partitions.received("b", formed("z", counter, "y"))
     assert context.next_timer() == before
-    context.now += us(s=10_001)
+    context.now += microseconds(s=10_001)
     assert world.nodes["a"].partitions.table() == []

@@ -10,22 +10,22 @@ from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.messages.overlay import (
     Hello,
     Packet,
+    PeerSessionId,
     RelayBroken,
     Relayed,
     RelayFull,
     RelayProbe,
-    SessionId,
 )
-from gapless.messages.streams import RegimeWant
+from gapless.messages.streams import StreamEpochRequest
 from gapless.overlay import relays
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.planted_bugs import patched
 from tests.overlay.small_world import Node, SmallWorld, line
 
-NOTE = RegimeWant(("stocks", 1), 7)  # type: ignore[arg-type]
+NOTE = StreamEpochRequest(("stocks", 1), 7)  # type: ignore[arg-type]
 
-STABLE_MS = DEFAULTS.prefer_stable_ms + 2 * DEFAULTS.heartbeat_ms
-DEAD_MS = DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms
+STABLE_MS = DEFAULTS.feed_switch_delay_ms + 2 * DEFAULTS.heartbeat_ms
+DEAD_MS = DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms
 
 
 def triangle() -> SmallWorld:
@@ -42,7 +42,7 @@ def square() -> SmallWorld:
     return world
 
 
-def around() -> SmallWorld:
+def neighbourhood_of() -> SmallWorld:
     """Let a and c lose the link between them, and talk over b."""
     world = triangle()
     world.part("a", "c")
@@ -57,8 +57,8 @@ def route(world: SmallWorld, source: str, target: str) -> tuple[str, ...] | None
     return sessions.route(target) if sessions.is_open(target) else None
 
 
-def say(world: SmallWorld, source: str, target: str, note: Any = NOTE) -> None:
-    world.nodes[source].context.post(target, note)
+def send_packet(world: SmallWorld, source: str, target: str, note: Any = NOTE) -> None:
+    world.nodes[source].context.send(target, note)
 
 
 def messages(world: SmallWorld, kind: type, source: str | None = None) -> list[Any]:
@@ -76,12 +76,12 @@ def messages(world: SmallWorld, kind: type, source: str | None = None) -> list[A
 
 
 def test_two_brokers_without_a_link_talk_over_a_third() -> None:
-    world = around()
-    say(world, "a", "c")
-    say(world, "c", "a")
+    world = neighbourhood_of()
+    send_packet(world, "a", "c")
+    send_packet(world, "c", "a")
     world.run(ms=10)
-    assert world.nodes["c"].heard == [("a", NOTE)]
-    assert world.nodes["a"].heard == [("c", NOTE)]
+    assert world.nodes["c"].received_messages == [("a", NOTE)]
+    assert world.nodes["a"].received_messages == [("c", NOTE)]
     assert not world.nodes["a"].sessions.is_direct("c")
 
 
@@ -93,8 +93,8 @@ def test_while_all_links_are_good_nobody_looks_for_another_way() -> None:
 
 def test_of_two_ends_only_the_one_with_the_smaller_name_looks_for_a_way() -> None:
     # else two equally good ways would replace each other for ever
-    world = around()
-    assert {probe.path[0] for probe in messages(world, RelayProbe)} == {"a"}
+    world = neighbourhood_of()
+    assert {probe.route[0] for probe in messages(world, RelayProbe)} == {"a"}
 
 
 def test_of_two_equally_good_ways_one_is_taken_and_stays() -> None:
@@ -119,9 +119,9 @@ def test_a_way_may_go_over_several_brokers() -> None:
     world.run(ms=3_000)
     assert route(world, "a", "d") == ("b", "c")
     assert route(world, "d", "a") == ("c", "b")
-    say(world, "a", "d")
+    send_packet(world, "a", "d")
     world.run(ms=10)
-    assert world.nodes["d"].heard == [("a", NOTE)]
+    assert world.nodes["d"].received_messages == [("a", NOTE)]
 
 
 @pytest.mark.parametrize(("hops", "found"), [(0, None), (1, None), (2, ("b", "c"))])
@@ -159,11 +159,11 @@ def test_a_session_that_begins_anywhere_lets_everybody_look_at_once() -> None:
     world.part("a", "c")
     world.part("b", "c")
     world.run(ms=30_000)  # by now the pauses are long
-    world.join("b", "c")
+    world.mend("b", "c")
     world.run(ms=1_000)
     assert route(world, "b", "c") == ()
     world.part("a", "b")
-    world.join("a", "b")
+    world.mend("a", "b")
     world.run(ms=1_000)
     assert route(world, "a", "c") == ("b",)
 
@@ -174,20 +174,20 @@ def test_a_session_that_begins_anywhere_lets_everybody_look_at_once() -> None:
 def probe(world: SmallWorld, at: str, *path: str, number: int = 1, target: str = "d") -> list[Any]:
     """Let a probe come to a broker over the last of its path; return what that passes on."""
     node = world.nodes[at]
-    node.sessions._relays.probed(path[-1], RelayProbe(target, SessionId(1, number), path))
-    posted = node.context.take_posted()
+    node.sessions._relays.probed(path[-1], RelayProbe(target, PeerSessionId(1, number), path))
+    posted = node.context.take_messages()
     return [(peer, each) for peer, sent in posted for each in sent if isinstance(each, RelayProbe)]
 
 
 def test_a_probe_goes_straight_to_its_target_where_that_is_reached() -> None:
     world = square()
-    assert probe(world, "b", "a") == [("d", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+    assert probe(world, "b", "a") == [("d", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
 def test_a_probe_goes_to_everybody_else_where_its_target_is_not_reached() -> None:
     world = square()
     world.part("b", "d")
-    assert probe(world, "b", "a") == [("c", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+    assert probe(world, "b", "a") == [("c", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
 def test_a_probe_is_passed_on_once() -> None:
@@ -198,12 +198,12 @@ def test_a_probe_is_passed_on_once() -> None:
     assert probe(world, "b", "a", number=1) == [], "it is an older one"
 
 
-def test_a_probe_of_a_new_life_is_news_whatever_its_number() -> None:
+def test_a_probe_of_a_new_incarnation_is_news_whatever_its_number() -> None:
     world = square()
     assert probe(world, "b", "a", number=9)
     node = world.nodes["b"]
-    node.sessions._relays.probed("a", RelayProbe("d", SessionId(2, 1), ("a",)))
-    assert node.context.take_posted()
+    node.sessions._relays.probed("a", RelayProbe("d", PeerSessionId(2, 1), ("a",)))
+    assert node.context.take_messages()
 
 
 def test_a_shorter_copy_of_a_probe_that_comes_later_is_passed_on_too() -> None:
@@ -211,7 +211,7 @@ def test_a_shorter_copy_of_a_probe_that_comes_later_is_passed_on_too() -> None:
     world = square()
     world.part("b", "d")
     assert probe(world, "b", "a", "c") == []
-    assert probe(world, "b", "a") == [("c", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+    assert probe(world, "b", "a") == [("c", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
 def test_a_target_takes_the_first_copy_of_a_probe_only() -> None:
@@ -229,9 +229,9 @@ def test_a_target_takes_the_first_copy_of_a_probe_only() -> None:
 def test_a_probe_that_went_in_a_circle_or_names_another_way_ends(path: tuple[str, ...]) -> None:
     world = square()
     node = world.nodes["b"]
-    node.sessions._relays.probed("a", RelayProbe("d", SessionId(1, 1), path))
-    assert node.context.take_posted() == []
-    assert node.context.marks["probe went in a circle"] == 1
+    node.sessions._relays.probed("a", RelayProbe("d", PeerSessionId(1, 1), path))
+    assert node.context.take_messages() == []
+    assert node.context.coverage_marks["probe went in a circle"] == 1
 
 
 def test_so_many_probes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +252,9 @@ def relayed(inner: Any, *path: str, index: int) -> Relayed:
 
 def pass_on(node: Node, peer: str, message: Relayed) -> list[tuple[str, Any]]:
     """Let a relayed packet come; return what is sent then."""
-    node.context.take_posted()
+    node.context.take_messages()
     node.sessions._relays.received(peer, message)
-    return [(to, each) for to, sent in node.context.take_posted() for each in sent]
+    return [(to, each) for to, sent in node.context.take_messages() for each in sent]
 
 
 def test_a_relay_passes_on_what_it_cannot_read() -> None:
@@ -266,15 +266,15 @@ def test_a_relay_passes_on_what_it_cannot_read() -> None:
 
 def test_a_relay_keeps_nothing_of_the_sessions_that_go_over_it() -> None:
     # A2: so it has nothing to answer from
-    world = around()
+    world = neighbourhood_of()
     relay = world.nodes["b"]
     before = (relay.opened[:], relay.closed[:])
     for _ in range(100):
-        say(world, "a", "c")
+        send_packet(world, "a", "c")
         world.run(ms=5)
-    assert len(world.nodes["c"].heard) == 100
+    assert len(world.nodes["c"].received_messages) == 100
     assert (relay.opened, relay.closed) == before
-    assert relay.heard == []
+    assert relay.received_messages == []
     assert [held.relayed for held in relay.sessions._peers.values()] == [None, None]
 
 
@@ -286,25 +286,25 @@ def test_what_is_not_relayed_to_here_goes_nowhere(path: tuple[str, ...], index: 
     world = triangle()
     node = world.nodes["b"]
     assert pass_on(node, "a", Relayed(path, index, b"")) == []
-    assert node.context.marks["relayed to nowhere"] == 1
+    assert node.context.coverage_marks["relayed to nowhere"] == 1
 
 
 def test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once() -> None:
-    world = around()
+    world = neighbourhood_of()
     world.cut("b", "c")
     world.cut("c", "b")
     world.nodes["b"].sessions.link_down("c")  # c has not noticed
     world.nodes["a"].closed.clear()
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     world.run(ms=10)
-    assert world.nodes["a"].context.marks["relay broke"] == 1
+    assert world.nodes["a"].context.coverage_marks["relay broke"] == 1
     assert world.nodes["a"].closed == ["c"]
     assert route(world, "a", "c") is None
 
 
 def test_a_relay_whose_next_hop_is_full_passes_on_and_says_so() -> None:
     # else what waits there would grow without an end: the ends of a session know how to wait
-    world = around()
+    world = neighbourhood_of()
     b, passed_on = world.nodes["b"], ("c", relayed(b"", "a", "b", "c", index=2))
     world.crowd("b", "c")
     assert pass_on(b, "a", relayed(b"", "a", "b", "c", index=1)) == [
@@ -317,7 +317,7 @@ def test_a_relay_whose_next_hop_is_full_passes_on_and_says_so() -> None:
 
 @pytest.mark.parametrize("kind", [RelayBroken, RelayFull])
 def test_nobody_is_told_how_the_news_of_a_way_fared(kind: type) -> None:
-    world = around()
+    world = neighbourhood_of()
     b, news = world.nodes["b"], relayed(kind(("a",)), "c", "b", "a", index=1)
     world.crowd("b", "a")
     assert [to for to, _ in pass_on(b, "c", news)] == ["a"]
@@ -326,7 +326,7 @@ def test_nobody_is_told_how_the_news_of_a_way_fared(kind: type) -> None:
 
 
 def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
-    world = around()
+    world = neighbourhood_of()
     relay = world.nodes["b"]
     relay.sessions.link_down("c")
     relay.sessions.link_down("a")
@@ -338,34 +338,36 @@ def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
 
 def test_an_end_whose_first_hop_is_full_holds_back_and_its_session_goes_on() -> None:
     # R40: a packet left out would be a gap, which ends the session; and the next, as long as it is full
-    world = around()
+    world = neighbourhood_of()
     a = world.nodes["a"]
     a.closed.clear()
     world.crowd("a", "b")
-    assert a.full == {"b", "c"}
-    say(world, "a", "c")
+    assert a.congested == {"b", "c"}
+    send_packet(world, "a", "c")
     world.run(ms=10 * DEAD_MS)
-    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert world.nodes["c"].received_messages == [("a", NOTE)]
     assert a.closed == []
     world.crowd("a", "b", full=False)
-    assert a.full == set()
+    assert a.congested == set()
 
 
 def test_an_end_holds_back_while_a_relay_is_full_and_its_session_goes_on() -> None:
-    world = around()
+    world = neighbourhood_of()
     a, c = world.nodes["a"], world.nodes["c"]
     a.closed.clear()
     world.crowd("b", "c")
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     world.run(ms=10)
-    assert (a.full, c.full) == ({"c"}, set()), "by that way only, and only who sends that way"
+    assert (a.congested, c.congested) == ({"c"}, set()), (
+        "by that way only, and only who sends that way"
+    )
     world.run(ms=10 * DEAD_MS)
-    assert a.full == {"c"}, "its heartbeats find it still full"
-    assert c.heard == [("a", NOTE)]
+    assert a.congested == {"c"}, "its heartbeats find it still full"
+    assert c.received_messages == [("a", NOTE)]
     assert a.closed == []
     world.crowd("b", "c", full=False)
     world.run(ms=3 * DEFAULTS.heartbeat_ms)
-    assert a.full == set()
+    assert a.congested == set()
 
 
 def test_a_full_link_does_not_hold_back_what_goes_around_it() -> None:
@@ -374,32 +376,32 @@ def test_a_full_link_does_not_hold_back_what_goes_around_it() -> None:
     world.cut("a", "c")
     world.cut("c", "a")
     world.crowd("a", "c")
-    assert world.nodes["a"].full == {"c"}
+    assert world.nodes["a"].congested == {"c"}
     world.run(ms=DEAD_MS + 2_000)
     assert route(world, "a", "c") == ("b",)
-    assert world.nodes["a"].full == set()
+    assert world.nodes["a"].congested == set()
 
 
 def test_that_another_way_is_full_changes_nothing() -> None:
-    world = around()
+    world = neighbourhood_of()
     a = world.nodes["a"]
     a.sessions.arrived(("a", "x"), RelayFull(("a", "x", "c")))
-    assert a.full == set()
-    assert a.context.marks["relayed by no way of ours"] == 1
+    assert a.congested == set()
+    assert a.context.coverage_marks["relayed by an unknown route"] == 1
 
 
 def test_a_way_that_ends_is_full_no_more() -> None:
-    world = around()
+    world = neighbourhood_of()
     world.crowd("a", "b")
     world.part("a", "b")
-    assert world.nodes["a"].full == set()
+    assert world.nodes["a"].congested == set()
 
 
 # --- the ends -----------------------------------------------------------------------------------------
 
 
 def test_a_way_whose_first_hop_is_gone_ends_with_it() -> None:
-    world = around()
+    world = neighbourhood_of()
     world.part("a", "b")
     assert route(world, "a", "c") is None
     assert world.nodes["a"].closed[-2:] == ["b", "c"]
@@ -421,48 +423,48 @@ def test_when_a_way_breaks_another_is_found() -> None:
 
 def test_a_gap_ends_a_session_over_relays_too() -> None:
     # R3: nothing is skipped in the middle
-    world = around()
+    world = neighbourhood_of()
     relay = world.nodes["b"].sessions._relays
     with patched(relay, "_forward", lambda _: None):  # what comes is lost
-        say(world, "a", "c")
+        send_packet(world, "a", "c")
         world.run(ms=10)
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     world.run(ms=5)
-    assert world.nodes["c"].heard == []
-    assert world.nodes["c"].context.marks["gap in a session"] == 1
+    assert world.nodes["c"].received_messages == []
+    assert world.nodes["c"].context.coverage_marks["gap in a session"] == 1
     assert route(world, "c", "a") is None
     world.run(ms=3_000)
     assert route(world, "c", "a") == ("b",), "a new one is found"
 
 
 def test_what_still_comes_over_a_session_that_has_ended_changes_nothing() -> None:
-    world = around()
+    world = neighbourhood_of()
     c = world.nodes["c"]
     session = c.sessions._peers["a"].relayed
     assert session is not None
     assert session.theirs is not None
     session.end()
     c.sessions.arrived(session.route, Packet(session.theirs, session.mine, 99, (NOTE,)))
-    assert c.heard == []
-    assert c.context.marks["packet of another session"] == 1
+    assert c.received_messages == []
+    assert c.context.coverage_marks["packet of another session"] == 1
 
 
 def test_an_end_that_was_restarted_is_greeted_anew_over_the_relay() -> None:
-    world = around()
+    world = neighbourhood_of()
     world.cut("a", "c")
     world.cut("c", "a")
-    world.start("c", "c", life=2)
+    world.start("c", "c", incarnation=2)
     world.nodes["c"].sessions.link_down("a")
     world.run(ms=3_000)
-    assert world.nodes["a"].sessions.life_of("c") == 2
-    say(world, "a", "c")
+    assert world.nodes["a"].sessions.incarnation_of("c") == 2
+    send_packet(world, "a", "c")
     world.run(ms=10)
-    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert world.nodes["c"].received_messages == [("a", NOTE)]
 
 
 def test_packets_of_an_older_session_over_the_same_way_change_nothing() -> None:
     # I12 holds over relays as well
-    world = around()
+    world = neighbourhood_of()
     relayed_once = world.nodes["a"].sessions._peers["c"].relayed
     assert relayed_once is not None
     old = Packet(relayed_once.mine, relayed_once.theirs or relayed_once.mine, 99, (NOTE,))
@@ -471,8 +473,8 @@ def test_packets_of_an_older_session_over_the_same_way_change_nothing() -> None:
     c = world.nodes["c"]
     assert c.sessions.is_open("a")
     c.sessions.arrived(("c", "b", "a"), old)
-    assert c.heard == []
-    assert c.context.marks["packet of another session"] == 1
+    assert c.received_messages == []
+    assert c.context.coverage_marks["packet of another session"] == 1
 
 
 def test_packets_by_a_way_that_is_not_taken_change_nothing() -> None:
@@ -481,23 +483,23 @@ def test_packets_by_a_way_that_is_not_taken_change_nothing() -> None:
     world.run(ms=2_000)
     d = world.nodes["d"]
     other = ("d", "c", "a") if route(world, "d", "a") == ("b",) else ("d", "b", "a")
-    d.sessions.arrived(other, Hello("a", "cell", SessionId(9, 9), None, 1, 0))
-    assert d.context.marks["relayed by no way of ours"] == 1
-    assert d.sessions.life_of("a") == 1
+    d.sessions.arrived(other, Hello("a", "cell", PeerSessionId(9, 9), None, 1, 0))
+    assert d.context.coverage_marks["relayed by an unknown route"] == 1
+    assert d.sessions.incarnation_of("a") == 1
 
 
-def test_nobody_begins_a_session_over_relays_with_a_stranger() -> None:
+def test_nobody_begins_a_session_over_relays_with_an_unknown_broker() -> None:
     world = triangle()
     a = world.nodes["a"]
-    a.sessions.arrived(("a", "b", "x"), Hello("x", "x", SessionId(1, 1), None, 1, 0))
-    a.sessions.begin_relayed(("a", "b", "x"))
-    assert a.context.marks["relayed from a stranger"] == 2
+    a.sessions.arrived(("a", "b", "x"), Hello("x", "x", PeerSessionId(1, 1), None, 1, 0))
+    a.sessions.start_relayed(("a", "b", "x"))
+    assert a.context.coverage_marks["relayed from an unknown broker"] == 2
 
 
 def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> None:
     world = triangle()
     world.part("a", "c")
-    world.nodes["c"].sessions.begin_relayed(("c", "b", "a"))
+    world.nodes["c"].sessions.start_relayed(("c", "b", "a"))
     world.cut("c", "b")  # nothing of it arrives
     world.run(ms=DEAD_MS)
     world.heal("c", "b")
@@ -506,7 +508,7 @@ def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> No
 
 
 def test_a_broker_that_leaves_the_neighbourhood_is_talked_to_over_relays_no_more() -> None:
-    world = around()
+    world = neighbourhood_of()
     a = world.nodes["a"]
     a.sessions.reshape(line("a", "b").neighbourhood("a", reach=2, version=2))
     assert a.closed[-1] == "c"
@@ -521,19 +523,19 @@ def test_a_link_cut_in_one_direction_is_gone_around_in_both(source: str, target:
     world.run(ms=DEAD_MS + 2_000)
     assert route(world, "a", "c") == route(world, "c", "a") == ("b",)
     for one, other in (("a", "c"), ("c", "a")):
-        say(world, one, other)
+        send_packet(world, one, other)
     world.run(ms=10)
-    assert world.nodes["c"].heard == [("a", NOTE)]
-    assert world.nodes["a"].heard == [("c", NOTE)]
+    assert world.nodes["c"].received_messages == [("a", NOTE)]
+    assert world.nodes["a"].received_messages == [("c", NOTE)]
 
 
 # --- a link that comes back -------------------------------------------------------------------------
 
 
 def test_a_link_that_comes_back_is_taken_after_it_has_been_good_for_a_while() -> None:
-    world = around()
-    world.join("a", "c")
-    world.run(ms=DEFAULTS.prefer_stable_ms - DEFAULTS.heartbeat_ms)
+    world = neighbourhood_of()
+    world.mend("a", "c")
+    world.run(ms=DEFAULTS.feed_switch_delay_ms - DEFAULTS.heartbeat_ms)
     assert route(world, "a", "c") == ("b",)
     world.run(ms=1_000)
     assert route(world, "a", "c") == route(world, "c", "a") == ()
@@ -543,56 +545,56 @@ def test_a_link_that_comes_back_is_taken_after_it_has_been_good_for_a_while() ->
 
 
 def test_the_other_end_follows_with_the_first_message_over_the_link() -> None:
-    world = around()
-    world.join("a", "c")
+    world = neighbourhood_of()
+    world.mend("a", "c")
     world.run(ms=1_000)
     a, c = world.nodes["a"], world.nodes["c"]
     a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
     assert c.sessions.route("a") == ("b",)
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     world.run(ms=5)
     assert c.sessions.is_direct("a")
-    assert c.heard == [("a", NOTE)]
+    assert c.received_messages == [("a", NOTE)]
     assert c.opened[-1] == c.closed[-1] == "a", "to the rooms it is an end and a beginning"
-    say(world, "c", "a")
+    send_packet(world, "c", "a")
     world.run(ms=5)
-    assert a.heard == [("c", NOTE)]
+    assert a.received_messages == [("c", NOTE)]
 
 
 def test_what_was_posted_before_the_way_changed_dies_with_its_session() -> None:
     # R2: numbers of one session mean something else in the next
-    world = around()
-    world.join("a", "c")
+    world = neighbourhood_of()
+    world.mend("a", "c")
     world.run(ms=1_000)
     a, c = world.nodes["a"], world.nodes["c"]
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
     world.run(ms=5)
     assert a.sessions.is_direct("c")
-    assert c.heard == []
+    assert c.received_messages == []
 
 
 def test_what_still_comes_by_the_way_that_was_left_is_dropped() -> None:
-    world = around()
-    world.join("a", "c")
+    world = neighbourhood_of()
+    world.mend("a", "c")
     world.run(ms=1_000)
     a = world.nodes["a"]
     a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
-    say(world, "c", "a")
+    send_packet(world, "c", "a")
     world.run(ms=10)
-    assert a.heard == []
-    assert a.context.marks["relayed by no way of ours"] > 0
+    assert a.received_messages == []
+    assert a.context.coverage_marks["relayed by an unknown route"] > 0
     world.run(ms=STABLE_MS)
     assert route(world, "c", "a") == ()
 
 
 def test_a_link_that_flaps_does_not_tear_down_what_goes_well_around_it() -> None:
-    world = around()
+    world = neighbourhood_of()
     for node in world.nodes.values():
         node.closed.clear()
     for _ in range(5):
-        world.join("a", "c")
-        world.run(ms=DEFAULTS.prefer_stable_ms // 2)
+        world.mend("a", "c")
+        world.run(ms=DEFAULTS.feed_switch_delay_ms // 2)
         world.part("a", "c")
         world.run(ms=300)
     assert world.nodes["a"].closed == world.nodes["c"].closed == []
@@ -600,8 +602,8 @@ def test_a_link_that_flaps_does_not_tear_down_what_goes_well_around_it() -> None
 
 
 def test_when_the_relay_goes_a_link_that_is_back_is_taken_at_once() -> None:
-    world = around()
-    world.join("a", "c")
+    world = neighbourhood_of()
+    world.mend("a", "c")
     world.run(ms=1_000)
     world.part("a", "b")
     assert route(world, "a", "c") == ()
@@ -611,11 +613,11 @@ def test_when_the_relay_goes_a_link_that_is_back_is_taken_at_once() -> None:
 
 def test_of_tables_only_the_way_that_is_taken_speaks() -> None:
     # R19: what a link says of tables while nobody talks over it would look like tables never sent
-    world = around()
-    world.join("a", "c")
+    world = neighbourhood_of()
+    world.mend("a", "c")
     world.run(ms=500)
     c, heard = world.nodes["c"], list[Any]()
-    vars(c)["tables_heard"] = lambda peer, states: heard.append((peer, states))
+    vars(c)["table_states_received"] = lambda peer, states: heard.append((peer, states))
     world.run(ms=1_000)
     assert c.sessions._peers["a"].direct.is_open
     assert heard.count(("a", ())) == 1_000 // DEFAULTS.heartbeat_ms
@@ -630,9 +632,9 @@ def test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_ove
     world.cut("c", "a")
     world.nodes["a"].sessions.link_down("c")
     world.wait(lambda: world.nodes["a"].sessions.is_open("c"))
-    say(world, "a", "c")
+    send_packet(world, "a", "c")
     assert world.nodes["c"].sessions.is_direct("a"), "it believes so"
     world.run(ms=10)
-    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert world.nodes["c"].received_messages == [("a", NOTE)]
     assert route(world, "c", "a") == ("b",)
     assert world.nodes["c"].closed == ["a"]

@@ -9,14 +9,14 @@ import pytest
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Context, Identity, Send, Write, Written
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Packet, Retire, TableState
-from gapless.messages.records import Erase, Record, RetirementRecord, Store
+from gapless.messages.records import DeleteRecord, PutRecord, Record, RetirementRecord
 from gapless.overlay import retirements
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.retirements import Retirements
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.sessions import PeerSessions
 
 GONE = ShbId("gone", "far away")
 ME = ShbId("hub", "hub")
@@ -52,19 +52,19 @@ class Hub:
             lambda: pubends,
         )
 
-    def told(self) -> dict[BrokerId, list[Any]]:
+    def posted(self) -> dict[BrokerId, list[Any]]:
         """Return what was posted since the last call."""
-        return dict(self.context.take_posted())
+        return dict(self.context.take_messages())
 
     def write(self) -> None:
         """Let everything be on disk."""
         for effect in [each for each in self.context.effects if isinstance(each, Write)]:
             for change in effect.changes:
-                if isinstance(change, Store):
+                if isinstance(change, PutRecord):
                     self.disk[change.record.key] = change.record
-                elif isinstance(change, Erase):
+                elif isinstance(change, DeleteRecord):
                     self.disk.pop(change.key, None)
-            self.context.resume(Written(effect.ticket))
+            self.context.resume(Written(effect.write_id))
         self.context.effects = []
 
     def stored(self) -> list[Record]:
@@ -73,10 +73,10 @@ class Hub:
         return [*self.disk.values()]
 
     def later(self, s: int) -> None:
-        self.context.now += us(s=s)
+        self.context.now += microseconds(s=s)
         self.context.run_timers()
         self.context.effects = [each for each in self.context.effects if type(each) is not Send]
-        self.context.take_posted()
+        self.context.take_messages()
 
     def session_opened(self, peer: BrokerId, cell: str) -> None:
         del cell
@@ -85,10 +85,10 @@ class Hub:
     def session_closed(self, peer: BrokerId) -> None:
         del peer
 
-    def way_full(self, peer: BrokerId) -> None:
+    def peer_congested(self, peer: BrokerId) -> None:
         del peer
 
-    def way_free(self, peer: BrokerId) -> None:
+    def peer_drained(self, peer: BrokerId) -> None:
         del peer
 
     def received(self, peer: BrokerId, message: Any) -> None:
@@ -99,11 +99,11 @@ class Hub:
         del peer
         return ()
 
-    def tables_heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+    def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         del peer, states
 
 
-class _Open(Sessions):
+class _Open(PeerSessions):
     """Sessions that are open as a test says."""
 
     def __init__(self, context: Context, neighbourhood: Neighbourhood, hub: Hub) -> None:
@@ -119,7 +119,7 @@ def test_a_retirement_is_told_to_all_who_can_be_reached() -> None:
     hub.sessions.reached = ["a", "b"]
     hub.retirements.retire(GONE)
     message = Retire("gone", "far away", 100)
-    assert hub.told() == {"a": [message], "b": [message]}
+    assert hub.posted() == {"a": [message], "b": [message]}
     assert GONE in hub.retirements
     assert ShbId("gone", "elsewhere") not in hub.retirements
 
@@ -128,35 +128,35 @@ def test_a_retirement_is_passed_on_once_and_not_back() -> None:
     hub = Hub("a", "b", "c")
     message = Retire("gone", "far away", 7)
     hub.retirements.received("a", message)
-    assert hub.told() == {"b": [message], "c": [message]}
+    assert hub.posted() == {"b": [message], "c": [message]}
     hub.retirements.received("b", message)
-    assert hub.told() == {}, "or it would go round for ever"
+    assert hub.posted() == {}, "or it would go round for ever"
     assert hub.changes == [GONE]
 
 
 def test_a_retirement_is_told_to_the_retired_too_for_it_may_live() -> None:
     hub = Hub("a", "gone")
     hub.retirements.retire(GONE)
-    assert hub.told().keys() == {"a", "gone"}
+    assert hub.posted().keys() == {"a", "gone"}
 
 
 def test_who_comes_later_is_told_what_it_has_missed() -> None:
     # section 17: otherwise it never crosses a cell that is down
     hub = Hub("a")
     hub.retirements.retire(GONE)
-    hub.told()
+    hub.posted()
     hub.retirements.session_opened("late")
-    assert hub.told() == {"late": [Retire("gone", "far away", 100)]}
+    assert hub.posted() == {"late": [Retire("gone", "far away", 100)]}
 
 
 def test_a_retirement_that_is_repeated_by_an_operator_is_passed_on_but_is_no_news() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7))
-    hub.told()
+    hub.posted()
     hub.retirements.received("a", Retire("gone", "far away", 9))
-    assert hub.told() == {"b": [Retire("gone", "far away", 9)]}
+    assert hub.posted() == {"b": [Retire("gone", "far away", 9)]}
     hub.retirements.received("b", Retire("gone", "far away", 8))
-    assert hub.told() == {}
+    assert hub.posted() == {}
     assert hub.changes == [GONE]
 
 
@@ -165,72 +165,72 @@ def test_a_retirement_is_not_forgotten_and_costs_logs_only_for_a_while() -> None
     hub = Hub("a")
     hub.retirements.retire(GONE)
     hub.later(s=9)
-    assert hub.retirements.is_fresh(GONE)
+    assert hub.retirements.is_recent(GONE)
     hub.later(s=2)
-    assert not hub.retirements.is_fresh(GONE)
+    assert not hub.retirements.is_recent(GONE)
     assert hub.changes == [GONE, GONE], "its reports are heard again"
     assert GONE in hub.retirements
     hub.retirements.session_opened("late")
-    assert hub.told() == {"late": [Retire("gone", "far away", 100)]}
+    assert hub.posted() == {"late": [Retire("gone", "far away", 100)]}
 
 
 def test_a_repeated_retirement_is_fresh_from_its_repetition_on() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7))
     hub.later(s=6)
-    hub.context.clock += us(s=6)
-    hub.retirements.received("a", Retire("gone", "far away", us(s=6)))
+    hub.context.clock += microseconds(s=6)
+    hub.retirements.received("a", Retire("gone", "far away", microseconds(s=6)))
     hub.later(s=6)
-    assert hub.retirements.is_fresh(GONE)
+    assert hub.retirements.is_recent(GONE)
     hub.later(s=6)
-    assert not hub.retirements.is_fresh(GONE)
+    assert not hub.retirements.is_recent(GONE)
 
 
 def test_what_is_heard_with_delay_is_fresh_for_the_rest_of_its_time() -> None:
     hub = Hub("a")
-    hub.context.clock = us(s=100)
-    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=94)))
+    hub.context.clock = microseconds(s=100)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=94)))
     hub.later(s=3)
-    assert hub.retirements.is_fresh(GONE)
+    assert hub.retirements.is_recent(GONE)
     hub.later(s=2)
-    assert not hub.retirements.is_fresh(GONE)
+    assert not hub.retirements.is_recent(GONE)
 
 
 def test_what_is_heard_too_late_does_not_count_but_is_told_for_the_retired_may_live() -> None:
     hub = Hub("a", "gone")
-    hub.context.clock = us(s=100)
-    message = Retire(GONE.broker, GONE.cell, us(s=90))
+    hub.context.clock = microseconds(s=100)
+    message = Retire(GONE.broker, GONE.cell, microseconds(s=90))
     hub.retirements.received("a", message)
-    assert hub.told() == {"gone": [message]}
+    assert hub.posted() == {"gone": [message]}
     assert GONE not in hub.retirements
     assert not hub.retirements.has("gone")
     assert (hub.retirements.all(), hub.changes) == ([], [])
     (record,) = hub.stored()
     assert Hub("a", records=[record]).retirements.all() == [], "nor after a crash"
     hub.retirements.retire(GONE)
-    assert hub.retirements.is_fresh(GONE), "an operator may say it again"
+    assert hub.retirements.is_recent(GONE), "an operator may say it again"
 
 
 def test_a_retirement_that_counts_still_does_if_its_repetition_is_heard_too_late() -> None:
     hub = Hub("a")
-    hub.context.clock = us(s=100)
-    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=95)))
+    hub.context.clock = microseconds(s=100)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=95)))
     hub.later(s=100)
-    hub.context.clock = us(s=200)
-    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=150)))
+    hub.context.clock = microseconds(s=200)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=150)))
     assert GONE in hub.retirements
-    assert not hub.retirements.is_fresh(GONE)
+    assert not hub.retirements.is_recent(GONE)
 
 
 def test_a_retirement_by_a_clock_that_is_ahead_is_fresh_once_and_not_after_every_crash() -> None:
     hub = Hub("a")
-    hub.context.clock = us(s=100)
-    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=9_000)))
+    hub.context.clock = microseconds(s=100)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=9_000)))
     (record,) = hub.stored()
-    assert hub.retirements.is_fresh(GONE)
-    again = Hub("a", records=[record], clock=us(s=111))
+    assert hub.retirements.is_recent(GONE)
+    again = Hub("a", records=[record], clock=microseconds(s=111))
     assert GONE in again.retirements
-    assert not again.retirements.is_fresh(GONE)
+    assert not again.retirements.is_recent(GONE)
 
 
 def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
@@ -245,7 +245,7 @@ def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
     assert hub.changes[2:] == [ShbId("x", "x"), ShbId("z", "z")], "x is waited for again"
     hub.retirements.received("a", Retire("x", "x", 10))
     assert not hub.retirements.has("x")
-    assert hub.context.marks["retirement beyond the limit"] == 2
+    assert hub.context.coverage_marks["retirement beyond the limit"] == 2
     again = Hub("a", records=hub.disk.values())
     assert again.retirements.all() == hub.retirements.all()
 
@@ -279,9 +279,9 @@ def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.Mon
     hub.retirements.received("a", Retire("hub", "hub", 7))
     for version, name in enumerate("xy", 1_000):
         hub.retirements.received("a", Retire(name, name, version))
-    hub.told()
+    hub.posted()
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
+    assert hub.posted() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
 
 
 # --- to be back -------------------------------------------------------------------------------------
@@ -293,20 +293,20 @@ def test_who_hears_of_its_own_retirement_says_that_it_is_back_and_which_ticks_it
     hub = Hub("a", "b", last_tick=500, pubends=(Q, P))
     hub.retirements.received("a", Retire("hub", "hub", 7))
     back = Retire("hub", "hub", 7, 500, False, (P, Q))
-    assert hub.told() == {"a": [back], "b": [back]}
+    assert hub.posted() == {"a": [back], "b": [back]}
     assert ME not in hub.retirements
     hub.retirements.received("b", Retire("hub", "hub", 7))
-    assert hub.told() == {"b": [back]}, "b has not heard of it yet"
+    assert hub.posted() == {"b": [back]}, "b has not heard of it yet"
 
 
 def test_who_is_back_without_any_pubend_says_so() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
+    assert hub.posted() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
     other = Hub("a")
     other.retirements.received("a", Retire("gone", "far away", 7, 90, True))
     assert other.retirements.returned() == [GONE]
-    assert other.retirements.lacks(GONE, P)
+    assert other.retirements.returned_without(GONE, P)
 
 
 def test_who_is_back_has_the_pubends_that_it_names_and_no_others_also_after_a_crash() -> None:
@@ -315,10 +315,10 @@ def test_who_is_back_has_the_pubends_that_it_names_and_no_others_also_after_a_cr
     hub.write()
     again = Hub("a", records=hub.disk.values())
     for each in (hub.retirements, again.retirements):
-        assert (each.lacks(GONE, P), each.lacks(GONE, Q)) == (False, True)
-        assert (each.brings(GONE, P), each.brings(GONE, Q)) == (True, False)
+        assert (each.returned_without(GONE, P), each.returned_without(GONE, Q)) == (False, True)
+        assert (each.returned_with(GONE, P), each.returned_with(GONE, Q)) == (True, False)
     again.retirements.received("a", Retire("gone", "far away", 8))
-    assert not again.retirements.lacks(GONE, Q), "it is away with all that it had"
+    assert not again.retirements.returned_without(GONE, Q), "it is away with all that it had"
 
 
 def test_who_is_back_with_too_many_pubends_names_none_and_lacks_none(
@@ -327,32 +327,32 @@ def test_who_is_back_with_too_many_pubends_names_none_and_lacks_none(
     monkeypatch.setattr(retirements, "RETURNED_PUBENDS_MAX", 1)
     hub = Hub("a", pubends=(P, Q))
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    (back,) = hub.told()["a"]
+    (back,) = hub.posted()["a"]
     assert back == Retire("hub", "hub", 7, 100)
-    assert not back.lacks(P)
-    assert not back.names(P)
+    assert not back.returned_without(P)
+    assert not back.returned_with(P)
 
 
 def test_to_be_back_ends_a_retirement_when_it_is_on_disk() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7))
-    hub.told()
+    hub.posted()
     back = Retire("gone", "far away", 7, 90)
     hub.retirements.received("b", back)
-    assert hub.told() == {"a": [back]}
+    assert hub.posted() == {"a": [back]}
     assert hub.changes == [GONE]
     assert GONE not in hub.retirements
     hub.write()
     assert hub.changes == [GONE, GONE]
-    assert (hub.retirements.is_back(GONE), hub.retirements.back_at("gone")) == (True, 90)
+    assert (hub.retirements.is_back(GONE), hub.retirements.returned_at("gone")) == (True, 90)
 
 
 def test_a_retirement_that_is_over_because_its_broker_is_back_is_not_heard_again() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7, 90))
-    hub.told()
+    hub.posted()
     hub.retirements.received("b", Retire("gone", "far away", 7))
-    assert hub.told() == {}
+    assert hub.posted() == {}
     assert GONE not in hub.retirements
 
 
@@ -360,20 +360,20 @@ def test_that_somebody_was_back_is_known_also_if_an_older_retirement_is_heard_to
     # in total order others may have gone on without it up to there
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7, 90))
-    hub.context.clock = us(s=100)
-    hub.retirements.received("a", Retire("gone", "far away", us(s=50)))
+    hub.context.clock = microseconds(s=100)
+    hub.retirements.received("a", Retire("gone", "far away", microseconds(s=50)))
     assert GONE not in hub.retirements
-    assert hub.retirements.back_at("gone") == 90
+    assert hub.retirements.returned_at("gone") == 90
     again = Hub("a", records=hub.stored())
-    assert again.retirements.back_at("gone") == 90
+    assert again.retirements.returned_at("gone") == 90
 
 
 def test_who_was_back_can_be_retired_again_also_where_the_clock_is_behind() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 1_000, 90))
-    hub.told()
+    hub.posted()
     hub.retirements.retire(GONE)
-    assert hub.told() == {"a": [Retire("gone", "far away", 1_001)]}
+    assert hub.posted() == {"a": [Retire("gone", "far away", 1_001)]}
     assert GONE in hub.retirements
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.machine import Send
-from gapless.core.parameters import DEFAULTS, Parameters, us
-from gapless.messages.overlay import Hello, Packet, SessionId
-from gapless.messages.streams import RegimeWant
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
+from gapless.messages.overlay import Hello, Packet, PeerSessionId
+from gapless.messages.streams import StreamEpochRequest
 from gapless.overlay.sessions import PROTOCOL
 from tests.overlay.small_world import SmallWorld, line
 
-NOTE = RegimeWant(("stocks", 1), 7)  # type: ignore[arg-type]
+NOTE = StreamEpochRequest(("stocks", 1), 7)  # type: ignore[arg-type]
 
 
 def pair(parameters: Parameters = DEFAULTS) -> SmallWorld:
@@ -31,12 +31,12 @@ def test_two_brokers_that_reach_each_other_have_one_session() -> None:
 
 def test_what_one_step_posts_travels_in_one_packet_in_order() -> None:
     world = pair()
-    notes = [RegimeWant(("stocks", 1), number) for number in range(3)]  # type: ignore[arg-type]
+    notes = [StreamEpochRequest(("stocks", 1), number) for number in range(3)]  # type: ignore[arg-type]
     for note in notes:
-        world.nodes["a"].context.post("b", note)
+        world.nodes["a"].context.send("b", note)
     world.sent.clear()
     world.run(ms=5)
-    assert world.nodes["b"].heard == [("a", note) for note in notes]
+    assert world.nodes["b"].received_messages == [("a", note) for note in notes]
     assert len([packet for source, _, packet in world.sent if source == "a"]) == 1
 
 
@@ -44,7 +44,7 @@ def test_silence_of_the_peer_ends_the_session_on_both_sides() -> None:
     world = pair()
     world.cut("a", "b")
     world.cut("b", "a")
-    world.run(ms=DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms)
+    world.run(ms=DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms)
     assert world.nodes["a"].closed == ["b"]
     assert world.nodes["b"].closed == ["a"]
 
@@ -54,7 +54,7 @@ def test_a_cut_in_one_direction_ends_the_session_on_both_sides(source: str, targ
     # R1, A28: heartbeats still arrive at one side, but no echo of its own
     world = pair()
     world.cut(source, target)
-    world.run(ms=DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms)
+    world.run(ms=DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms)
     assert world.nodes["a"].closed == ["b"]
     assert world.nodes["b"].closed == ["a"]
     world.run(ms=5_000)
@@ -71,7 +71,7 @@ def test_heartbeats_that_arrive_ever_later_are_no_sign_of_life() -> None:
     # echo alone tells how old that is
     world = pair()
     since, late = world.now, set[int]()
-    for _ in range(2 * DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms):
+    for _ in range(2 * DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms):
         world.run(ms=1)
         for place, (at, source, target, packet) in enumerate(world.flying):
             if source == "a" and id(packet) not in late:
@@ -83,31 +83,31 @@ def test_heartbeats_that_arrive_ever_later_are_no_sign_of_life() -> None:
 
 def test_a_lost_packet_ends_an_ordered_session_and_a_new_one_begins() -> None:
     world = pair()
-    world.nodes["a"].context.post("b", NOTE)
+    world.nodes["a"].context.send("b", NOTE)
     world.run(ms=1)
     world.lose_packets()
-    world.nodes["a"].context.post("b", NOTE)
+    world.nodes["a"].context.send("b", NOTE)
     world.run(ms=50)
-    assert world.nodes["b"].heard == []
-    assert world.nodes["b"].context.marks["gap in a session"] == 1
+    assert world.nodes["b"].received_messages == []
+    assert world.nodes["b"].context.coverage_marks["gap in a session"] == 1
     assert world.nodes["a"].opened == ["b", "b"]
     assert world.nodes["b"].opened == ["a", "a"]
 
 
 def test_datagrams_may_be_lost_without_ending_the_session() -> None:
     world = pair(Parameters(ordered_sessions=False))
-    world.nodes["a"].context.post("b", NOTE)
+    world.nodes["a"].context.send("b", NOTE)
     world.run(ms=1)
     world.lose_packets()
-    world.nodes["a"].context.post("b", NOTE)
+    world.nodes["a"].context.send("b", NOTE)
     world.run(ms=50)
-    assert world.nodes["b"].heard == [("a", NOTE)]
+    assert world.nodes["b"].received_messages == [("a", NOTE)]
     assert world.nodes["b"].closed == []
 
 
 def test_a_restarted_broker_is_a_new_session_for_its_peers() -> None:
     world = pair()
-    world.start("a", "a", life=2)
+    world.start("a", "a", incarnation=2)
     world.run(ms=50)
     assert world.nodes["b"].closed == ["a"]
     assert world.nodes["b"].opened == ["a", "a"]
@@ -117,22 +117,22 @@ def test_a_restarted_broker_is_a_new_session_for_its_peers() -> None:
 def test_packets_of_an_older_session_change_nothing() -> None:
     # I12: what was under way when a session ended arrives in the next one
     world = pair()
-    world.nodes["a"].context.post("b", NOTE)
+    world.nodes["a"].context.send("b", NOTE)
     world.run(ms=1)
     late = list(world.flying)
     world.lose_packets()
-    world.start("a", "a", life=2)
+    world.start("a", "a", incarnation=2)
     world.run(ms=50)
     world.flying += [(world.now, source, target, packet) for _, source, target, packet in late]
     world.run(ms=5)
-    assert world.nodes["b"].heard == []
+    assert world.nodes["b"].received_messages == []
     assert world.nodes["b"].sessions.is_open("a")
 
 
-def test_a_hello_of_an_older_life_is_ignored() -> None:
+def test_a_hello_of_an_older_incarnation_is_ignored() -> None:
     world = pair()
     b = world.nodes["b"]
-    b.sessions.received("a", Hello("a", "a", SessionId(0, 9), None, PROTOCOL, 0))
+    b.sessions.received("a", Hello("a", "a", PeerSessionId(0, 9), None, PROTOCOL, 0))
     assert b.sessions.is_open("a")
 
 
@@ -141,28 +141,28 @@ def test_another_protocol_never_becomes_a_session() -> None:
     b = world.nodes["b"]
     b.sessions.link_down("a")
     b.context.effects.clear()
-    b.sessions.received("a", Hello("a", "a", SessionId(5, 1), None, PROTOCOL + 1, 0))
+    b.sessions.received("a", Hello("a", "a", PeerSessionId(5, 1), None, PROTOCOL + 1, 0))
     assert not b.sessions.is_open("a")
-    assert b.context.marks["another protocol"] == 1
+    assert b.context.coverage_marks["another protocol"] == 1
 
 
-def test_strangers_and_posts_without_a_session_are_dropped_and_noted() -> None:
+def test_unknown_brokers_and_posts_without_a_session_are_dropped_and_noted() -> None:
     world = pair()
     b = world.nodes["b"]
-    b.sessions.received("nobody", Packet(SessionId(1, 1), SessionId(1, 1), 1, (NOTE,)))
+    b.sessions.received("nobody", Packet(PeerSessionId(1, 1), PeerSessionId(1, 1), 1, (NOTE,)))
     b.sessions.link_down("a")
-    b.context.post("a", NOTE)
+    b.context.send("a", NOTE)
     b.sessions.flush()
     assert not [effect for effect in b.context.effects if isinstance(effect, Send)]
-    assert b.context.marks["packet from a stranger"] == 1
-    assert b.context.marks["posted without a session"] == 1
+    assert b.context.coverage_marks["packet from an unknown broker"] == 1
+    assert b.context.coverage_marks["sent without a session"] == 1
 
 
 def test_the_view_of_the_clock_is_the_median_of_the_neighbours() -> None:
     world = SmallWorld(line("a", "b", "c"), Parameters(delta=1))
     world.run(ms=600)
     node = world.nodes["b"]
-    node.context.clock = world.now + us(s=3_600)  # an hour ahead of both neighbours
-    assert abs(node.sessions.clock_view() - world.now) <= us(ms=10)
-    node.context.clock = world.now - us(s=3_600)
-    assert abs(node.sessions.clock_view() - world.now) <= us(ms=10)
+    node.context.clock = world.now + microseconds(s=3_600)  # an hour ahead of both neighbours
+    assert abs(node.sessions.clock_view() - world.now) <= microseconds(ms=10)
+    node.context.clock = world.now - microseconds(s=3_600)
+    assert abs(node.sessions.clock_view() - world.now) <= microseconds(ms=10)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.limits import MEASURED_BYTES_MAX
-from gapless.messages.streams import Piece, Publication
-from gapless.packed.encode import as_written, content_bytes, written, written_bytes
+from gapless.core.limits import ENCODING_CACHE_BYTES_MAX
+from gapless.messages.streams import KnowledgeRange, Publication
+from gapless.packed.encode import cached_encoding, content_bytes, encode_publications, encoded_bytes
 
 encode = msgspec.msgpack.encode
 
@@ -26,15 +26,15 @@ def batch(first: int, count: int, payload: bytes = b"...") -> tuple[Publication,
 def test_batches_that_follow_each_other_are_put_together(counts: tuple[int, ...]) -> None:
     batches = [batch(100_000 * number, count) for number, count in enumerate(counts)]
     for each in batches:
-        assert written(each) == encode(each)
+        assert encode_publications(each) == encode(each)
     run = tuple(publication for each in batches for publication in each)
-    assert as_written(run) == encode(run)
+    assert cached_encoding(run) == encode(run)
 
 
 def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
     one, other = batch(1, 20), batch(50, 20)
-    written(one)
-    written(other)
+    encode_publications(one)
+    encode_publications(other)
     for run in (
         (*one, *other[:7]),
         (*one, *batch(90, 3)),
@@ -42,24 +42,24 @@ def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
         (*one[7:], *other),
         (*batch(-9, 3), *one, *other[:1]),
     ):
-        assert as_written(run) == encode(run)
-        assert written_bytes(run) == sum(len(encode(each)) for each in run)
+        assert cached_encoding(run) == encode(run)
+        assert encoded_bytes(run) == sum(len(encode(each)) for each in run)
 
 
 def test_a_run_that_leaves_something_out_is_not_as_it_was_written() -> None:
-    pack = batch(1, 20)
-    written(pack)
-    for run in (pack[1:], pack[:-1], (*pack[:5], *pack[6:]), (*pack[:19], *batch(30, 1))):
-        assert as_written(run) is None
-    assert as_written(batch(1, 20)) is None  # others, though they are equal
-    assert as_written(()) is None
+    packed = batch(1, 20)
+    encode_publications(packed)
+    for run in (packed[1:], packed[:-1], (*packed[:5], *packed[6:]), (*packed[:19], *batch(30, 1))):
+        assert cached_encoding(run) is None
+    assert cached_encoding(batch(1, 20)) is None  # others, though they are equal
+    assert cached_encoding(()) is None
 
 
 def test_a_run_that_leaves_something_out_and_goes_on_is_not_as_it_was_written() -> None:
     one, other = batch(1, 20), batch(50, 20)
-    written(one)
-    written(other)
-    assert as_written((*one[:9], *one[10:], *other)) is None
+    encode_publications(one)
+    encode_publications(other)
+    assert cached_encoding((*one[:9], *one[10:], *other)) is None
 
 
 @given(st.data())
@@ -68,32 +68,32 @@ def test_any_run_is_as_it_would_be_encoded(data: st.DataObject) -> None:
     for number in range(data.draw(st.integers(1, 4))):
         publications = batch(100 * number, data.draw(st.integers(1, 20)))
         if data.draw(st.booleans()):
-            written(publications)
+            encode_publications(publications)
         left_out = data.draw(st.sets(st.integers(0, 19), max_size=2))
-        run += [each for place, each in enumerate(publications) if place not in left_out]
-    told = as_written(tuple(run))
-    assert told is None or told == encode(run)
-    assert written_bytes(tuple(run)) == sum(len(encode(each)) for each in run)
+        run += [each for index, each in enumerate(publications) if index not in left_out]
+    sent = cached_encoding(tuple(run))
+    assert sent is None or sent == encode(run)
+    assert encoded_bytes(tuple(run)) == sum(len(encode(each)) for each in run)
 
 
 def test_a_run_with_another_event_inside_is_encoded_as_it_is() -> None:
-    pack = batch(1, 20)
-    written(pack)
-    run = (*pack[:7], *batch(40, 1, b"another"), *pack[8:])
-    assert as_written(run) is None
+    packed = batch(1, 20)
+    encode_publications(packed)
+    run = (*packed[:7], *batch(40, 1, b"another"), *packed[8:])
+    assert cached_encoding(run) is None
 
 
 def test_only_the_last_batches_are_remembered() -> None:
     old = batch(1, 2)
-    written(old)
-    assert as_written(old) is not None
-    large = bytes(MEASURED_BYTES_MAX // 4)
+    encode_publications(old)
+    assert cached_encoding(old) is not None
+    large = bytes(ENCODING_CACHE_BYTES_MAX // 4)
     for number in range(1, 4):
-        written(batch(10 * number, 2, large))
-    assert as_written(old) is None
+        encode_publications(batch(10 * number, 2, large))
+    assert cached_encoding(old) is None
 
 
 def test_what_was_written_has_the_size_that_is_measured() -> None:
     publications = batch(1, 20)
-    written(publications)
-    assert content_bytes(Piece(1, 20, 1, 0, publications)) == written_bytes(batch(1, 20))
+    encode_publications(publications)
+    assert content_bytes(KnowledgeRange(1, 20, 1, 0, publications)) == encoded_bytes(batch(1, 20))

@@ -12,10 +12,9 @@ from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.messages.records import PackedRow
 from gapless.messages.streams import Publication
-from gapless.packed import pick as packing
-from gapless.packed.pick import Picker, pack, packed_ticks, ticks_of, unpack, unpack_ticks
-from gapless.packed.scan import COMPILED, Survey
-from gapless.packed.scan import fallback as twin
+from gapless.packed import pick
+from gapless.packed.pick import PackedFilter, pack, packed_ticks, ticks_of, unpack, unpack_ticks
+from gapless.packed.scan import COMPILED, ColumnScan, fallback
 from tests.cases import scaled
 
 PLENTY = 1_000_000
@@ -38,7 +37,7 @@ FILTERS = (
     "a = 'x' AND a + b > 2",
     "odd_name > 3",
     "b > 0.5 OR a LIKE 'x%'",
-    " OR ".join(f"a{place} = 1" for place in range(30)),
+    " OR ".join(f"a{index} = 1" for index in range(30)),
 )
 VALUES: st.SearchStrategy[Value] = st.sampled_from(
     ["x", "y", "xx", "", "ü", True, False, 0, 1, 2, -(2**63), 1.0, 1.5, math.nan, math.inf]
@@ -56,7 +55,9 @@ def rows_of(publications: list[Publication], length: int) -> list[PackedRow]:
     return [PackedRow(part[0].tick, part[-1].tick, pack(part)) for part in parts]
 
 
-@pytest.mark.parametrize("survey", [twin.Survey] if COMPILED is None else [twin.Survey, COMPILED])
+@pytest.mark.parametrize(
+    "column_scan", [fallback.ColumnScan] if COMPILED is None else [fallback.ColumnScan, COMPILED]
+)
 @settings(max_examples=scaled(100))
 @given(
     events=st.lists(ATTRIBUTES, max_size=12),
@@ -64,13 +65,13 @@ def rows_of(publications: list[Publication], length: int) -> list[PackedRow]:
     text=st.sampled_from(FILTERS),
 )
 def test_a_picker_chooses_what_its_filter_matches(
-    survey: type[Survey], events: list[dict[str, Value]], length: int, text: str
+    column_scan: type[ColumnScan], events: list[dict[str, Value]], length: int, text: str
 ) -> None:
     wanted = Filter(text)
     publications = [made(tick, attributes) for tick, attributes in enumerate(events, 10)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(packing, "Survey", survey)
-        picked = Picker(wanted).pick(rows_of(publications, length), 0, 99, PLENTY)
+        patched.setattr(pick, "ColumnScan", column_scan)
+        picked = PackedFilter(wanted).pick(rows_of(publications, length), 0, 99, PLENTY)
     matching = [each for each in publications if wanted.matches(each.attributes)]
     # as bytes: a NaN is not equal to itself
     assert pack(unpack(picked.rows)) == pack(matching)
@@ -84,7 +85,7 @@ def test_a_picker_keeps_within_its_ticks(text: str) -> None:
     rows = rows_of(publications, 4)
     for low in range(11):
         for high in range(low, 11):
-            picked = Picker(Filter(text)).pick(rows, low, high, PLENTY)
+            picked = PackedFilter(Filter(text)).pick(rows, low, high, PLENTY)
             least = low if text == "TRUE" else max(low, 4)
             ticks = [each.tick for each in unpack(picked.rows)]
             assert ticks == [tick for tick in range(1, 10) if least <= tick <= high]
@@ -98,7 +99,7 @@ def test_what_is_too_much_for_one_answer_comes_with_the_next(bytes_max: int, len
     rows, found, position = rows_of(publications, length), [], 0
     largest = len(pack([publications[-1]]))
     while position < 30:
-        picked = Picker(Filter("TRUE")).pick(rows, position + 1, 30, bytes_max)
+        picked = PackedFilter(Filter("TRUE")).pick(rows, position + 1, 30, bytes_max)
         assert sum(map(len, picked.rows)) <= bytes_max + largest
         assert picked.done > position
         found += unpack(picked.rows)
@@ -108,12 +109,12 @@ def test_what_is_too_much_for_one_answer_comes_with_the_next(bytes_max: int, len
 
 def test_a_row_of_which_all_is_taken_is_not_touched() -> None:
     (row,) = rows_of([made(tick, {"a": tick}) for tick in range(1, 4)], 3)
-    (taken,) = Picker(Filter("TRUE")).pick([row], 1, 3, PLENTY).rows
+    (taken,) = PackedFilter(Filter("TRUE")).pick([row], 1, 3, PLENTY).rows
     assert taken is row.publications
 
 
 def test_ticks_are_found_without_the_rest() -> None:
-    packs = [pack([made(1, {}), made(5, {"a": "x"})]), pack([made(7, {})])]
-    assert [ticks_of(each) for each in packs] == [[1, 5], [7]]
-    assert unpack_ticks(packed_ticks(packs)) == [1, 5, 7]
+    packed_rows = [pack([made(1, {}), made(5, {"a": "x"})]), pack([made(7, {})])]
+    assert [ticks_of(each) for each in packed_rows] == [[1, 5], [7]]
+    assert unpack_ticks(packed_ticks(packed_rows)) == [1, 5, 7]
     assert packed_ticks([]) == ()

@@ -18,12 +18,13 @@ from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.messages.streams import Publication
 from gapless.packed.pick import pack, unpack
-from gapless.packed.scan import COMPILED, Sieve, Survey
-from gapless.packed.scan import fallback as twin
+from gapless.packed.scan import COMPILED, ColumnFilter, ColumnScan, fallback
 from gapless.packed.scan.fields import NAMED, PAYLOAD, PUBLISHER, SEQUENCE, TEXT, TICK
 from tests.cases import scaled
 
-BOTH: list[type[Survey]] = [twin.Survey] if COMPILED is None else [twin.Survey, COMPILED]
+BOTH: list[type[ColumnScan]] = (
+    [fallback.ColumnScan] if COMPILED is None else [fallback.ColumnScan, COMPILED]
+)
 NAMES = ("a", "ü", "much longer than eight")
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 VALUES: st.SearchStrategy[Value] = st.one_of(
@@ -44,33 +45,39 @@ EVENTS = st.builds(
     st.dictionaries(st.sampled_from([*NAMES, "b", "", "x" * 40]), VALUES, max_size=20),
     st.binary(max_size=300),
 )
-PACKS = st.lists(st.lists(EVENTS, max_size=20).map(pack), max_size=3)
+PACKED = st.lists(st.lists(EVENTS, max_size=20).map(pack), max_size=3)
 
 
-def facts(survey: Survey) -> list[Any]:
+def facts(column_scan: ColumnScan) -> list[Any]:
     """Return all that a survey tells."""
     fields = range(NAMED + len(NAMES))
-    told: list[Any] = [survey.kinds(field).tolist() for field in fields]
-    told += [survey.words(field).tolist() for field in fields]
-    told += [survey.sizes(field).tolist() for field in fields]
-    for offsets, data in (*map(survey.texts, fields), survey.json()):
-        told += [offsets.tolist(), bytes(data)]
-    return [*told, survey.part(range(len(survey))), survey.part(range(0, len(survey), 3))]
+    sent: list[Any] = [column_scan.kinds(field).tolist() for field in fields]
+    sent += [column_scan.words(field).tolist() for field in fields]
+    sent += [column_scan.sizes(field).tolist() for field in fields]
+    for offsets, data in (*map(column_scan.texts, fields), column_scan.json()):
+        sent += [offsets.tolist(), bytes(data)]
+    return [
+        *sent,
+        column_scan.part(range(len(column_scan))),
+        column_scan.part(range(0, len(column_scan), 3)),
+    ]
 
 
 @pytest.mark.skipif(COMPILED is None, reason="there is no compiled survey")
 @settings(max_examples=scaled(200))
-@given(PACKS)
-def test_the_compiled_survey_and_its_twin_see_the_same(packs: list[bytes]) -> None:
+@given(PACKED)
+def test_the_compiled_column_scan_and_its_fallback_see_the_same(packed_rows: list[bytes]) -> None:
     assert COMPILED is not None
-    assert facts(COMPILED(packs, NAMES)) == facts(twin.Survey(packs, NAMES))
+    assert facts(COMPILED(packed_rows, NAMES)) == facts(fallback.ColumnScan(packed_rows, NAMES))
 
 
-@pytest.mark.parametrize("survey", BOTH)
+@pytest.mark.parametrize("column_scan", BOTH)
 @settings(max_examples=scaled(50))
-@given(packs=PACKS)
-def test_a_survey_tells_what_was_packed(survey: type[Survey], packs: list[bytes]) -> None:
-    events, found = unpack(packs), survey(packs, NAMES)
+@given(packed_rows=PACKED)
+def test_a_column_scan_tells_what_was_packed(
+    column_scan: type[ColumnScan], packed_rows: list[bytes]
+) -> None:
+    events, found = unpack(packed_rows), column_scan(packed_rows, NAMES)
     assert len(found) == len(events)
     assert found.words(TICK).tolist() == [each.tick for each in events]
     assert found.words(SEQUENCE).tolist() == [each.sequence for each in events]
@@ -89,31 +96,33 @@ def cut(offsets: Any, data: Any) -> list[bytes]:
     return [bytes(data[begin:end]) for begin, end in pairwise(offsets)]
 
 
-@pytest.mark.parametrize("survey", BOTH)
-def test_what_a_later_version_adds_to_a_publication_is_passed_over(survey: type[Survey]) -> None:
+@pytest.mark.parametrize("column_scan", BOTH)
+def test_what_a_later_version_adds_to_a_publication_is_passed_over(
+    column_scan: type[ColumnScan],
+) -> None:
     more = {"new": [1, None, {"deep": b"x"}]}
     row = msgspec.msgpack.encode([[7, "ann", 1, {"a": "x"}, b"-", more, 3], [8, "ann", 2, {}, b""]])
-    found = survey([row], ["a"])
+    found = column_scan([row], ["a"])
     assert found.words(TICK).tolist() == [7, 8]
     assert (found.kinds(NAMED) == TEXT).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("survey", BOTH)
-def test_the_words_of_texts_are_in_the_order_of_the_texts(survey: type[Survey]) -> None:
+@pytest.mark.parametrize("column_scan", BOTH)
+def test_the_words_of_texts_are_in_the_order_of_the_texts(column_scan: type[ColumnScan]) -> None:
     texts = sorted(["", "a", "ab", "abcdefgh", "abcdefghi", "b", "é", "€", "😀", "\U0010ffff"])
     events = [Publication(1, "ann", 1, {"a": each}, b"") for each in texts]
-    words = survey([pack(events)], ["a"]).words(NAMED).tolist()
-    assert words == sorted(words) == [twin.word_of_text(each) for each in texts]
+    words = column_scan([pack(events)], ["a"]).words(NAMED).tolist()
+    assert words == sorted(words) == [fallback.word_of_text(each) for each in texts]
 
 
-@pytest.mark.parametrize("survey", BOTH)
-def test_a_pack_that_ends_early_is_refused(survey: type[Survey]) -> None:
+@pytest.mark.parametrize("column_scan", BOTH)
+def test_a_pack_that_ends_early_is_refused(column_scan: type[ColumnScan]) -> None:
     whole = pack([Publication(2**40, "ann", 300, {"a": 1.5, "b": -2, "c": "x" * 40}, b"y" * 40)])
     for size in range(len(whole)):
         with pytest.raises(msgspec.DecodeError):
-            survey([whole[:size]], NAMES)
+            column_scan([whole[:size]], NAMES)
     with pytest.raises(msgspec.DecodeError):
-        survey([whole + b"\0"], NAMES)
+        column_scan([whole + b"\0"], NAMES)
 
 
 @pytest.mark.parametrize(
@@ -133,29 +142,29 @@ def test_a_pack_that_ends_early_is_refused(survey: type[Survey]) -> None:
         [[1, "ann", 1, {}, "text"]],
     ],
 )
-@pytest.mark.parametrize("survey", BOTH)
-def test_what_is_no_publication_is_refused(survey: type[Survey], row: Any) -> None:
+@pytest.mark.parametrize("column_scan", BOTH)
+def test_what_is_no_publication_is_refused(column_scan: type[ColumnScan], row: Any) -> None:
     with pytest.raises(msgspec.DecodeError):
-        survey([msgspec.msgpack.encode(row)], NAMES)
+        column_scan([msgspec.msgpack.encode(row)], NAMES)
 
 
 @settings(max_examples=scaled(200))
 @given(
     st.binary(max_size=200), st.lists(EVENTS, max_size=3), st.integers(0, 400), st.integers(0, 255)
 )
-def test_damage_of_any_kind_is_refused_or_read_as_something(
-    noise: bytes, events: list[Publication], place: int, byte: int
+def test_corruption_of_any_kind_is_refused_or_read_as_something(
+    noise: bytes, events: list[Publication], index: int, byte: int
 ) -> None:
-    damaged = bytearray(pack(events))
-    damaged[place % len(damaged)] = byte
-    for each in (noise, bytes(damaged)):
+    corrupt = bytearray(pack(events))
+    corrupt[index % len(corrupt)] = byte
+    for each in (noise, bytes(corrupt)):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
             facts(BOTH[-1]([each], NAMES))
 
 
-@pytest.mark.parametrize("survey", BOTH)
-def test_a_place_that_is_not_there_is_an_error(survey: type[Survey]) -> None:
-    found = survey([pack([Publication(1, "ann", 1, {}, b"")])])
+@pytest.mark.parametrize("column_scan", BOTH)
+def test_a_place_that_is_not_there_is_an_error(column_scan: type[ColumnScan]) -> None:
+    found = column_scan([pack([Publication(1, "ann", 1, {}, b"")])])
     with pytest.raises(IndexError):
         found.part([1])
 
@@ -184,7 +193,7 @@ FILTERS = (
     "a = FALSE",
     "a + b > 2",
     "a = 'x' AND a + b > 2",
-    " OR ".join(f"a{place} = 1" for place in range(80)),
+    " OR ".join(f"a{index} = 1" for index in range(80)),
 )
 SOME: st.SearchStrategy[Value] = st.sampled_from(
     [
@@ -197,33 +206,33 @@ SOME: st.SearchStrategy[Value] = st.sampled_from(
 SOME_EVENTS = st.dictionaries(st.sampled_from(["a", "b", "a3"]), SOME)
 
 
-@pytest.mark.parametrize("survey", BOTH)
+@pytest.mark.parametrize("column_scan", BOTH)
 @settings(max_examples=scaled(200))
 @given(attributes=st.lists(SOME_EVENTS, max_size=12), text=st.sampled_from(FILTERS))
-def test_a_sieve_lets_nothing_fall_that_matches_and_is_sure_of_nothing_else(
-    survey: type[Survey], attributes: list[dict[str, Value]], text: str
+def test_a_column_filter_lets_nothing_fall_that_matches_and_is_sure_of_nothing_else(
+    column_scan: type[ColumnScan], attributes: list[dict[str, Value]], text: str
 ) -> None:
     wanted = Filter(text)
-    sieve = Sieve(wanted)
+    column_filter = ColumnFilter(wanted)
     packed = pack([Publication(1, "ann", 1, each, b"") for each in attributes])
-    places, is_sure = sieve.left(survey([packed], sieve.names))
-    matching = {place for place, each in enumerate(attributes) if wanted.matches(each)}
-    assert matching <= set(places.tolist())
-    assert set(places[is_sure].tolist()) <= matching
+    indexes, is_sure = column_filter.left(column_scan([packed], column_filter.names))
+    matching = {index for index, each in enumerate(attributes) if wanted.matches(each)}
+    assert matching <= set(indexes.tolist())
+    assert set(indexes[is_sure].tolist()) <= matching
 
 
-def test_a_sieve_is_sure_inside_of_a_span_and_asks_at_its_ends() -> None:
-    sieve = Sieve(Filter("a > 1 AND a < 3"))
+def test_a_column_filter_is_sure_inside_of_a_span_and_asks_at_its_ends() -> None:
+    column_filter = ColumnFilter(Filter("a > 1 AND a < 3"))
     packed = pack([Publication(1, "ann", 1, {"a": each}, b"") for each in (0, 1, 2, 2.5, 3, 4)])
-    places, is_sure = sieve.left(Survey([packed], sieve.names))
-    assert places.tolist() == [1, 2, 3, 4]
+    indexes, is_sure = column_filter.left(ColumnScan([packed], column_filter.names))
+    assert indexes.tolist() == [1, 2, 3, 4]
     assert np.flatnonzero(is_sure).tolist() == [1, 2]
 
 
-def test_a_sieve_is_sure_of_one_short_text_and_of_one_small_number() -> None:
-    sieve = Sieve(Filter("a IN ('short', 'longer than eight', 7, 9007199254740993)"))
+def test_a_column_filter_is_sure_of_one_short_text_and_of_one_small_number() -> None:
+    column_filter = ColumnFilter(Filter("a IN ('short', 'longer than eight', 7, 9007199254740993)"))
     values = ("short", "short\0", "longer than eight", 7, 7.0, 2**53 + 1)
     packed = pack([Publication(1, "ann", 1, {"a": each}, b"") for each in values])
-    places, is_sure = sieve.left(Survey([packed], sieve.names))
-    assert places.tolist() == [0, 1, 2, 3, 4, 5]
+    indexes, is_sure = column_filter.left(ColumnScan([packed], column_filter.names))
+    assert indexes.tolist() == [0, 1, 2, 3, 4, 5]
     assert np.flatnonzero(is_sure).tolist() == [0, 3, 4]

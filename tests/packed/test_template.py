@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gapless.content.values import Value
 from gapless.messages.streams import Events, Publication
 from gapless.packed.pick import pack, unpack
-from gapless.packed.template import BlankPack, packed_blank
+from gapless.packed.template import PackedTemplate, pack_template
 from tests.cases import scaled
 
 VALUES: st.SearchStrategy[Value] = st.one_of(
@@ -24,15 +24,15 @@ NUMBERS = st.one_of(st.integers(1, 300), st.integers(2**32 - 3, 2**32 + 3), st.i
 
 
 def filled(publisher: str, events: Events, tick: int, sequence: int) -> list[Publication]:
-    blank = BlankPack(packed_blank(publisher, events), publisher)
+    blank = PackedTemplate(pack_template(publisher, events), publisher)
     assert len(blank) == len(events)
     return unpack([blank.filled(tick, sequence)])
 
 
 def stamped(publisher: str, events: Events, tick: int, sequence: int) -> list[Publication]:
     return [
-        Publication(tick + place, publisher, sequence + place, *event)
-        for place, event in enumerate(events)
+        Publication(tick + index, publisher, sequence + index, *event)
+        for index, event in enumerate(events)
     ]
 
 
@@ -52,17 +52,17 @@ def test_the_head_of_a_pack_may_have_any_size(count: int) -> None:
 
 
 def test_a_payload_that_looks_like_a_blank_stays_as_it_is() -> None:
-    payload = packed_blank("w", (({}, b""),))
+    payload = pack_template("w", (({}, b""),))
     (found,) = filled("w", (({}, payload),), 1, 1)
     assert found.payload == payload
 
 
 def test_a_pack_may_be_filled_more_than_once() -> None:
-    blank = BlankPack(packed_blank("w", (({}, b"x"),)), "w")
+    blank = PackedTemplate(pack_template("w", (({}, b"x"),)), "w")
     ticks = [unpack([blank.filled(tick, 1)])[0].tick for tick in (5, 9)]
     assert ticks == [5, 9]
 
 
 def test_a_pack_without_blanks_is_found_out() -> None:
     with pytest.raises(AssertionError, match="no pack with blanks"):
-        BlankPack(pack([Publication(2**40, "w", 2**40, {}, b"")]), "w")
+        PackedTemplate(pack([Publication(2**40, "w", 2**40, {}, b"")]), "w")

@@ -14,11 +14,19 @@ import pytest
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.streams import AckExpected, Attached, Frame, Member, Nack, Piece, Silence
-from gapless.routing import reports as acks
-from gapless.routing.reports import Groups, Reports
-from gapless.stream.curiosity import Asked, Curious
-from gapless.subscribers.reporter import Reporting
+from gapless.messages.streams import (
+    AckExpected,
+    Attached,
+    KnowledgeRange,
+    Member,
+    Nack,
+    StreamData,
+    StreamSilence,
+)
+from gapless.routing import reports
+from gapless.routing.reports import Groups, ReportAggregator
+from gapless.stream.curiosity import OutstandingNacks, RequestedTicks
+from gapless.subscribers.reporter import AckReporter
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.planted_bugs import patched
 from tests.cases import scaled
@@ -62,9 +70,11 @@ def test_what_is_delivered_is_wanted_and_later_than_all_before_and_nothing_is_mi
 def test_without_the_doubt_horizon_a_message_comes_after_a_later_one() -> None:
     """2.3: "This guarantees that we never deliver a message out of its correct order"."""
 
-    def hand_over_at_once(subend: Subend, piece: Piece) -> None:
-        subend._owner.hand_over(subend.pubend, piece.publications)
-        receive(subend, Piece(piece.low, piece.high, piece.regime, piece.control_version))
+    def hand_over_at_once(subend: Subend, piece: KnowledgeRange) -> None:
+        subend._owner.deliver(subend.pubend, piece.publications)
+        receive(
+            subend, KnowledgeRange(piece.low, piece.high, piece.stream_epoch, piece.control_version)
+        )
 
     receive = Subend.receive
     with patched(Subend, "receive", hand_over_at_once):
@@ -118,7 +128,7 @@ def test_if_one_acknowledgement_were_enough_the_other_would_lose_the_message() -
     def greatest(reports: list[tuple[Tick, Member]], _groups_max: int) -> Groups:
         return [(max(tick for tick, _ in reports), tuple(member for _, member in reports))]
 
-    with patched(acks, "grouped", greatest):
+    with patched(reports, "grouped", greatest):
         story = Acknowledgements()
     assert not story.kept
     assert story.y.events == ["e1"]
@@ -139,7 +149,7 @@ def log_is_released_after_a_message_for_one_of_two() -> bool:
     world.run(s=3)
     assert x.events == ["e1"]
     assert y.events == []
-    assert world.sent_over(Frame, "a", "d") == []
+    assert world.sent_over(StreamData, "a", "d") == []
     assert world.horizon("d", P) > tick, "silence came"
     return world.released("p", P) >= tick
 
@@ -152,19 +162,19 @@ def test_a_tick_that_was_filtered_out_is_acknowledged_without_ever_going_there()
 def test_if_only_messages_were_acknowledged_who_gets_none_would_keep_the_log_for_ever() -> None:
     """3.1, without "Whenever a knowledge tick in any stream is F, its curiosity is changed to A"."""
 
-    def note_messages(subend: Subend, piece: Piece, time: VirtualTime | None) -> None:
+    def note_messages(subend: Subend, piece: KnowledgeRange, time: VirtualTime | None) -> None:
         for publication in piece.publications:
             last[id(subend)] = publication.tick
         pass_over(subend, piece, time)
 
-    def up_to_the_last_message(reporting: Reporting, subend: Subend) -> Tick:
+    def up_to_the_last_message(reporting: AckReporter, subend: Subend) -> Tick:
         return min(floor(reporting, subend), last.get(id(subend), 0))
 
     last: dict[int, Tick] = {}
-    pass_over, floor = Subend._pass_over, Reporting._floor
+    pass_over, floor = Subend._pass_over, AckReporter._ack_floor
     with (
         patched(Subend, "_pass_over", note_messages),
-        patched(Reporting, "_floor", up_to_the_last_message),
+        patched(AckReporter, "_ack_floor", up_to_the_last_message),
     ):
         assert not log_is_released_after_a_message_for_one_of_two()
 
@@ -184,7 +194,7 @@ class TwoCurious:
         hosts = [world.subscriber(name, name, "TRUE") for name in ("c", "d")]
         world.run(s=1)
         source, target = ("p", "a") if before_the_router else ("a", "c")
-        lost = world.lose(of(Frame, Silence, source=source, target=target))
+        lost = world.lose(of(StreamData, StreamSilence, source=source, target=target))
         for number in range(20):
             ann.publish(f"e{number}")
             world.run(ms=40)
@@ -206,9 +216,9 @@ class TwoCurious:
         """Return the messages that the router sent to a host again."""
         return [
             publication.payload
-            for frame in self.world.sent_over(Frame, "a", target)
+            for frame in self.world.sent_over(StreamData, "a", target)
             if not frame.first
-            for publication in frame.piece.publications
+            for publication in frame.knowledge.publications
         ]
 
 
@@ -224,10 +234,12 @@ def test_nacks_of_two_receivers_for_the_same_ticks_travel_up_once() -> None:
 def test_without_consolidation_the_pubend_is_asked_by_every_receiver() -> None:
     """3.1: "a nack is propagated upstream only if some C tick was not already C"."""
 
-    def ask_always(_asked: Asked, ranges: Iterable[TickRange], _now: int) -> list[TickRange]:
+    def ask_always(
+        _asked: OutstandingNacks, ranges: Iterable[TickRange], _now: int
+    ) -> list[TickRange]:
         return [*ranges]
 
-    with patched(Asked, "ask", ask_always):
+    with patched(OutstandingNacks, "ask", ask_always):
         story = TwoCurious(before_the_router=True)
     below = story.nacked("c", "a") + story.nacked("d", "a")
     assert story.nacked("a", "p") > 0.9 * below
@@ -251,12 +263,12 @@ def test_what_comes_again_goes_only_to_those_who_are_curious() -> None:
 def test_without_curiosity_streams_what_is_sent_again_goes_to_everybody() -> None:
     """3.1, without the C ticks of each ostream."""
 
-    def whole(_curious: Curious, low: Tick, high: Tick) -> list[TickRange]:
+    def whole(_curious: RequestedTicks, low: Tick, high: Tick) -> list[TickRange]:
         return [TickRange(low, high)]
 
     with (
-        patched(Curious, "wants", lambda _curious, _low, _high: True),
-        patched(Curious, "take", whole),
+        patched(RequestedTicks, "wants", lambda _curious, _low, _high: True),
+        patched(RequestedTicks, "take", whole),
     ):
         story = TwoCurious(before_the_router=True, late=True)
     assert len(set(story.resent_to_d)) == 20
@@ -273,8 +285,8 @@ def last_message_lost_before_a_crash() -> tuple[World, Subscriber]:
     world.run(s=2)
     ann.publish("first")
     world.run(s=1)
-    answers = of(Frame, source="a", target="n")
-    unasked = of(Silence, Attached, source="a", target="n")
+    answers = of(StreamData, source="a", target="n")
+    unasked = of(StreamSilence, Attached, source="a", target="n")
     world.lose(
         lambda source, target, message: (
             unasked(source, target, message) or (answers(source, target, message) and message.first)
@@ -300,10 +312,10 @@ def test_without_ack_expected_nobody_learns_of_the_last_message() -> None:
     """3.2: subend-driven liveness alone does not find the loss of the latest message."""
 
     def expect_nothing(
-        _reports: Reports, _pubend: PubendId, _tick: Tick, *, pressure: bool
+        _reports: ReportAggregator, _pubend: PubendId, _tick: Tick, *, pressure: bool
     ) -> None:
         del pressure
 
-    with patched(Reports, "expect", expect_nothing):
+    with patched(ReportAggregator, "request_acks", expect_nothing):
         _, x = last_message_lost_before_a_crash()
     assert x.events == ["first"]

@@ -19,9 +19,9 @@ from gapless.content.values import Attributes
 from gapless.core.ids import PubendId, ShbId, VirtualTime
 from gapless.core.parameters import Parameters
 from gapless.messages.propagation import TableDelta
-from gapless.propagation import Outcome, Table, Vector
+from gapless.propagation import StreamVector, SubscriptionTable, TransferOutcome
 from tests.cases import scaled
-from tests.propagation.oracle import FILTERS, Truth
+from tests.propagation.oracle import FILTERS, Oracle
 from tests.propagation.world import Broker, World, cell_receiver, leaf_receiver, tree
 
 P = PubendId("p")
@@ -53,7 +53,7 @@ def texts(*selectors: str) -> set[str]:
     return {str(one(selector)) for selector in selectors}
 
 
-def vector(*tables: Table) -> dict[str, int]:
+def vector(*tables: SubscriptionTable) -> dict[str, int]:
     """Return V^b of some tables, for the hosts of the figure."""
     found: dict[str, int] = {}
     for table in tables:
@@ -64,12 +64,12 @@ def vector(*tables: Table) -> dict[str, int]:
 
 
 def held(broker: Broker, edge: str) -> set[str]:
-    return {str(conjunction) for conjunction in broker.holdings.edges[edge].conjunctions}
+    return {str(conjunction) for conjunction in broker.table_store.edges[edge].conjunctions}
 
 
 def vector_at(broker: Broker) -> dict[str, int]:
     """Return V^b of a broker, as the figures print it; who is not in it is at 0."""
-    return vector(*(table for edge in broker.holdings.edges.values() for table in edge.tables()))
+    return vector(*(table for edge in broker.table_store.edges.values() for table in edge.tables()))
 
 
 class Change(NamedTuple):
@@ -88,7 +88,7 @@ class Figure:
         homes = {"PB1": "N31", "B1": "N21", "B2": "N21", "B3": "N22", "B4": "N22"}
         homes |= {"SB1": "N11", "SB2": "N12", "SB3": "N13"}
         self.world = World(tree("N31-N21", "N31-N22", "N21-N11", "N21-N12", "N22-N13"), homes)
-        self.world.advertise("p", "N31", "", heard_by=self.world.brokers)
+        self.world.advertise("p", "N31", "", known_to=self.world.brokers)
 
     def told(self, host: str, *routers: str) -> None:
         """A host says what changed, to itself and then to routers of the next node."""
@@ -97,12 +97,12 @@ class Figure:
 
     def begin(self) -> None:
         """Let routers have asked before anybody subscribes: V^b is all 0's (example 4.5)."""
-        for asker, sender in ROUTES:
+        for requester, sender in ROUTES:
             source = self.world[sender]
-            source.holdings.flush()
-            edge, table, _ = self.world.sender(self.world[asker], source)
-            for part in table.answer(self.world.want(asker, sender)):
-                assert edge.receive(sender, part) is Outcome.APPLIED
+            source.table_store.flush()
+            edge, table, _ = self.world.sender(self.world[requester], source)
+            for part in table.answer(self.world.request(requester, sender)):
+                assert edge.receive(sender, part) is TransferOutcome.APPLIED
         assert [vector_at(broker) for broker in self.world.brokers.values()] == [{}] * 8
 
     def subscribe(self, host: str, name: str, text: str) -> None:
@@ -110,20 +110,20 @@ class Figure:
         self.world[host].subscribe(name, text)
         self.world.exchange(host, host)
 
-    def said(self, asker: str, sender: str) -> TableDelta:
+    def said(self, requester: str, sender: str) -> TableDelta:
         """Return the one change that is on its way over a link."""
-        (delta,) = self.world.answer(asker, sender, self.world.want(asker, sender))
+        (delta,) = self.world.answer(requester, sender, self.world.request(requester, sender))
         assert isinstance(delta, TableDelta)
         return delta
 
-    def change(self, asker: str, sender: str) -> Change:
+    def change(self, requester: str, sender: str) -> Change:
         """Let one change arrive over a link."""
-        delta = self.said(asker, sender)
-        edge = self.world.sender(self.world[asker], self.world[sender])[0]
+        delta = self.said(requester, sender)
+        edge = self.world.sender(self.world[requester], self.world[sender])[0]
         (copy,) = edge.tables()
         assert delta.base == copy.version, "the version stands for the vector"
         made = Change(vector(copy), set(delta.added), set(delta.removed))
-        assert edge.receive(sender, delta) is Outcome.APPLIED
+        assert edge.receive(sender, delta) is TransferOutcome.APPLIED
         return made
 
     def first_round(self) -> None:
@@ -140,9 +140,9 @@ class Figure:
         self.world.settle(("PB1", "B1"))
 
     @property
-    def promised(self) -> Vector:
+    def promised(self) -> StreamVector:
         claims = self.world["PB1"].claims(P)
-        return Vector(1, 1, {shb: claims[shb] for shb in (SB1, SB2, SB3)})
+        return StreamVector(1, 1, {shb: claims[shb] for shb in (SB1, SB2, SB3)})
 
 
 # --- 4.1.1 to 4.1.5: at the hosts -----------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_4_1_6_a_change_whose_constraint_is_not_met_is_not_applied() -> None:
     first = figure.said("PB1", "B1")
     figure.subscribe("SB2", "s4", NYSE)
     figure.change("B1", "SB2")
-    (second,) = [delta for name, delta in figure.world["B1"].holdings.flush() if name == "N31"]
-    edge = pb1.holdings.edges["N21"]
-    assert edge.receive("B1", second) is Outcome.WANT
+    (second,) = [delta for name, delta in figure.world["B1"].table_store.flush() if name == "N31"]
+    edge = pb1.table_store.edges["N21"]
+    assert edge.receive("B1", second) is TransferOutcome.REQUEST
     assert (vector_at(pb1), held(pb1, "N21")) == ({}, set()), "it lags behind, and knows it"
-    assert [edge.receive("B1", delta) for delta in (first, second)] == [Outcome.APPLIED] * 2
+    assert [edge.receive("B1", delta) for delta in (first, second)] == [TransferOutcome.APPLIED] * 2
     assert (vector_at(pb1), held(pb1, "N21")) == ({"SB1": 1, "SB2": 1}, texts(NYSE))
 
 
@@ -349,13 +349,13 @@ def test_4_1_7_a_leaf_always_suffices_for_itself() -> None:
 
 def test_theorem_3_2_brokers_keep_the_s_lambda_invariant_step_by_step() -> None:
     figure = Figure()
-    truth = Truth(figure.world)
+    truth = Oracle(figure.world)
     dice = random.Random(1)
     for number in range(40):
         broker = figure.world[dice.choice(("SB1", "SB2", "SB3"))]
         text = dice.choice(FILTERS)
         start = broker.subscribe(str(number), text)
-        truth.wishes.setdefault(broker.shb, {})[str(number)] = (text, start)
+        truth.filters.setdefault(broker.shb, {})[str(number)] = (text, start)
         for link in dice.sample(figure.world.links(), 6):
             figure.world.exchange(*link)
         truth.check({})
@@ -365,7 +365,7 @@ def test_theorem_3_2_brokers_keep_the_s_lambda_invariant_step_by_step() -> None:
 def test_theorem_3_3_no_conjunction_without_a_live_subscription(seed: int) -> None:
     dice = random.Random(seed)
     world = World(tree("a-b-c", "b-d-e"))
-    world.advertise("p", "a", "", heard_by=world.brokers)
+    world.advertise("p", "a", "", known_to=world.brokers)
     wishes: dict[tuple[str, int], str] = {}
     for number in range(60):
         if wishes and dice.random() < 0.5:
@@ -385,7 +385,7 @@ def check_that_each_conjunction_has_an_owner(
     world: World, wishes: dict[tuple[str, int], str]
 ) -> None:
     for broker in world.brokers.values():
-        for name, edge in broker.holdings.edges.items():
+        for name, edge in broker.table_store.edges.items():
             live = {
                 conjunction
                 for (cell, _), text in wishes.items()
@@ -407,7 +407,7 @@ def changes(figure: Figure, count: int) -> list[TableDelta]:
     """Return what SB1 says in some rounds; nobody has received it yet."""
     leaf = figure.world["SB1"].leaf
     figure.world.settle()
-    out = figure.world["SB1"].holdings.out["N21"]
+    out = figure.world["SB1"].table_store.out["N21"]
     deltas = []
     for number in range(count):
         leaf.own(number, [one(f"p = {number}")])
@@ -425,7 +425,7 @@ def test_4_3_2_to_4_3_4_lost_repeated_and_reordered_changes_are_repaired(
 ) -> None:
     figure = Figure()
     deltas = changes(figure, 3)
-    edge = figure.world["B1"].holdings.edges["N11"]
+    edge = figure.world["B1"].table_store.edges["N11"]
     seen = [vector(*edge.tables())["SB1"]]
     for number in order:
         edge.receive("SB1", deltas[number])
@@ -442,7 +442,7 @@ def test_4_3_1_a_router_that_lost_everything_forwards_until_it_has_caught_up() -
     figure.first_round()
     promised = figure.promised
     b1 = figure.world.start("B1")
-    b1.hear(P)
+    b1.learn(P)
     for receiver in ("N11", "N12"):
         assert b1.passes(P, promised, cell_receiver(receiver), {"stock": "none"})
     figure.world.settle()
@@ -455,7 +455,7 @@ def test_4_3_1_a_host_that_restarts_has_greater_virtual_times() -> None:
     figure.first_round()
     promised = figure.promised
     sb1 = figure.world.start("SB1")
-    sb1.hear(P)
+    sb1.learn(P)
     assert sb1.subscribe("s1", IBM) == VirtualTime(2, 1)
     assert VirtualTime(2, 1) > promised.entries[SB1].time
     figure.world.settle()
@@ -464,11 +464,11 @@ def test_4_3_1_a_host_that_restarts_has_greater_virtual_times() -> None:
 
 def test_3_5_merging_keeps_the_budget_and_covers() -> None:
     world = World(tree("a-b-c"), parameters=Parameters(table_conjunctions_max=3))
-    world.advertise("p", "a", "", heard_by=world.brokers)
+    world.advertise("p", "a", "", known_to=world.brokers)
     for number in range(10):
         world["c"].subscribe(str(number), f"x = {number} AND y > {10 * number}")
     world.settle()
-    said = world["b"].holdings.out["a"].sender.table
+    said = world["b"].table_store.out["a"].sender.table
     assert len(said.conjunctions) <= 3
     assert all(
         any(wide.matches({"x": number, "y": 1_000}) for wide in said.conjunctions.values())

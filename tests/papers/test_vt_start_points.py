@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from gapless.content.filter import Filter
-from gapless.core.ids import BrokerId, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.records import RegimeRecord
-from gapless.propagation import Chooser, Outcome, Table
-from gapless.propagation.exchange import Tables
-from gapless.propagation.sufficiency import Choice
-from gapless.propagation.transfer import TableReceiver, Update
-from gapless.pubend.members import Claim, Membership
-from gapless.subscribers.groups import Crew
+from gapless.messages.records import StreamEpochRecord
+from gapless.propagation import SubscriptionTable, TableChooser, TransferOutcome
+from gapless.propagation.exchange import TableExchange
+from gapless.propagation.sufficiency import TableChoice
+from gapless.propagation.transfer import TableReceiver, TableUpdate
+from gapless.pubend.members import Claim, Members
+from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.planted_bugs import patched
 from tests.cases import scaled
@@ -45,7 +45,7 @@ def served_from(world: World, host: BrokerId, time: VirtualTime) -> Tick:
     """Return the first tick of P whose V^m serves a host up to a virtual time."""
     return min(
         record.start
-        for record in world.pubend("p", P).regimes
+        for record in world.pubend("p", P).stream_epochs
         for listed, entry in record.entries
         if listed == shb(host) and entry.time >= time
     )
@@ -91,12 +91,12 @@ def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filt
     """4.1.8: "there is no guarantee a later message will not be filtered out"."""
 
     def start_now(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
-        for strand in [*subend.crew.waiting.values()]:
-            strand.offer_start(low, VirtualTime(2**62, 0))
+        for cursor in [*subend.groups.pending.values()]:
+            cursor.start_if_served(low, VirtualTime(2**62, 0))
 
     with (
-        patched(Subend, "_start_strands", start_now),
-        patched(Crew, "is_covered", lambda _crew, _time: True),
+        patched(Subend, "_start_cursors", start_now),
+        patched(CursorGroups, "is_covered", lambda _crew, _time: True),
     ):
         story = NewSubscription()
     assert story.missed == ["m1"]
@@ -137,14 +137,14 @@ def dishonest(world: World) -> list[str]:
         f"{name}: {table} lacks {text} of {host}"
         for name, node in world.nodes.items()
         if node.broker is not None
-        for edge in node.broker.tables.holdings.edges.values()
+        for edge in node.broker.tables.table_store.edges.values()
         for table in edge.tables()
         for host, start, text in wanted
         if _claims(table, host, start) and of_filter(text) & ~of_table(table)
     ]
 
 
-def _claims(table: Table, host: ShbId, start: VirtualTime) -> bool:
+def _claims(table: SubscriptionTable, host: ShbId, start: VirtualTime) -> bool:
     claim = table.claim(host, P, 1)
     return claim is not None and claim.time >= start
 
@@ -263,25 +263,25 @@ def test_theorem_3_1_needs_condition_2() -> None:
     """A broker that filters by what it has, sufficient or not, loses messages."""
 
     def by_what_is_there(
-        chooser: Chooser, _pubend: object, _vector: object, _version: object, receiver: Any
-    ) -> Choice:
+        chooser: TableChooser, _pubend: object, _vector: object, _version: object, receiver: Any
+    ) -> TableChoice:
         edge = chooser._edge(receiver)
         tables = () if edge is None else tuple(edge.held())
-        return Choice(tables, sum(1 << held.number for held in tables))
+        return TableChoice(tables, sum(1 << held.number for held in tables))
 
-    with patched(Chooser, "choose", by_what_is_there):
+    with patched(TableChooser, "choose", by_what_is_there):
         assert router_restarts() == ["x2"]
 
 
 def test_theorem_3_1_needs_condition_3() -> None:
     """With vectors that stay as a host first had them, a later subscription there never starts."""
 
-    def as_first_listed(members: Membership, claim: Claim, now: int) -> dict[ShbId, Entry]:
-        listed = {row.shb: Entry(row.time) for row in members.rows() if not row.parked}
+    def as_first_listed(members: Members, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
+        listed = {row.shb: VectorEntry(row.time) for row in members.rows() if not row.inactive}
         return {**vector(members, claim, now), **listed}
 
-    vector = Membership.vector
-    with patched(Membership, "vector", as_first_listed):
+    vector = Members.vector
+    with patched(Members, "vector", as_first_listed):
         story = Turmoil(1)
     assert story.dishonest == [], "condition 1 holds as before"
     left_out = [each for each in story.subscribers if P not in each.starts]
@@ -293,7 +293,7 @@ class ParkedHost:
     """A host is cut off until V^m no longer lists it, and those above have lost its tables."""
 
     def __init__(self) -> None:
-        world = World("p-n-z", park_after_s=7)
+        world = World("p-n-z", inactive_after_s=7)
         ann = world.publisher("p")
         self.x = world.subscriber("z", "x", "kind = 'Z'")
         world.run(s=1)
@@ -306,7 +306,7 @@ class ParkedHost:
         ann.publish("z1", kind="Z")
         self.listed = [
             entry
-            for record in world.pubend("p", P).regimes[-1:]
+            for record in world.pubend("p", P).stream_epochs[-1:]
             for entry in record.entries
             if entry[0] == shb("z")
         ]
@@ -328,7 +328,7 @@ def test_theorem_3_1_a_host_takes_only_messages_whose_vector_has_its_subscriptio
 
 def test_theorem_3_1_needs_condition_4() -> None:
     """A host that takes silence of any vector loses messages."""
-    with patched(Crew, "is_covered", lambda _crew, _time: True):
+    with patched(CursorGroups, "is_covered", lambda _crew, _time: True):
         story = ParkedHost()
     assert story.x.events == ["z2"]
     assert story.x.gaps == []
@@ -348,7 +348,7 @@ def test_theorem_3_1_vectors_never_fall_also_when_the_pubend_crashes(crashes: in
     times = [
         dict(record.entries)[shb("n")].time
         for record in world.nodes["p"].disk.load()
-        if isinstance(record, RegimeRecord)
+        if isinstance(record, StreamEpochRecord)
     ]
     assert len(times) > crashes
     assert times == sorted(times)
@@ -376,7 +376,7 @@ def conjunctions_left(seed: int) -> tuple[set[str], set[str]]:
     held = {
         text
         for name in world.nodes
-        for edge in world[name].tables.holdings.edges.values()
+        for edge in world[name].tables.table_store.edges.values()
         for table in edge.tables()
         for text in table.conjunctions
     }
@@ -394,7 +394,7 @@ def test_theorem_3_3_no_conjunction_is_left_without_a_live_subscription(seed: in
 
 
 def test_theorem_3_3_without_removal_conjunctions_stay() -> None:
-    with patched(Tables, "disown", lambda _tables, _owner: None):
+    with patched(TableExchange, "disown", lambda _tables, _owner: None):
         held, wanted = conjunctions_left(1)
     assert not held <= wanted
 
@@ -405,14 +405,14 @@ def test_theorem_3_3_without_removal_conjunctions_stay() -> None:
 def table_that_takes_any_delta() -> AbstractContextManager[None]:
     """Take the base version out of R19: a later change is applied though one before it was lost."""
 
-    def take(receiver: TableReceiver, delta: TableDelta) -> Update:
+    def take(receiver: TableReceiver, delta: TableDelta) -> TableUpdate:
         table = receiver.table
         if table is None or delta.table != table.name:
-            return Update(Outcome.WANT)
+            return TableUpdate(TransferOutcome.REQUEST)
         based = msgspec.structs.replace(delta, base=table.version)
         digest = table._digest_after(based)
         if digest is None or delta.version <= table.version:
-            return Update(Outcome.STALE)
+            return TableUpdate(TransferOutcome.STALE)
         return take_delta(receiver, msgspec.structs.replace(based, digest=digest))
 
     take_delta = TableReceiver._take_delta
@@ -424,7 +424,9 @@ class LostChange:
 
     def __init__(self, rules: AbstractContextManager[None]) -> None:
         with rules:
-            world = World("p-n", heartbeat_ms=2_000, session_dead_ms=9_000, attach_expiry_ms=10_000)
+            world = World(
+                "p-n", heartbeat_ms=2_000, session_timeout_ms=9_000, attach_expiry_ms=10_000
+            )
             ann = world.publisher("p")
             world.subscriber("n", "x", "kind = 'stock'")
             world.run(s=2)
@@ -481,7 +483,7 @@ def test_4_3_2_the_last_change_is_missed_by_its_signs_of_life() -> None:
 
 
 def test_4_3_2_without_that_a_subscription_never_starts() -> None:
-    with patched(Tables, "heard", lambda _tables, _peer, _states: None):
+    with patched(TableExchange, "compare_states", lambda _tables, _peer, _states: None):
         assert only_change_lost() == []
 
 
@@ -511,7 +513,7 @@ class Disordered:
         for label in "XYZ":
             ann.publish(label, kind=label)
         world.run(s=1)
-        edges = [world[one].tables.holdings.edges[other] for one, other in ("pa", "an")]
+        edges = [world[one].tables.table_store.edges[other] for one, other in ("pa", "an")]
         self.tables = [
             sorted(text for table in edge.tables() for text in table.conjunctions) for edge in edges
         ]
@@ -526,6 +528,6 @@ def test_4_3_3_and_4_3_4_changes_out_of_order_and_twice_are_put_right() -> None:
 
 
 def test_4_3_3_changes_that_are_applied_in_any_order_leave_a_wrong_table() -> None:
-    with table_that_takes_any_delta(), patched(Tables, "heard", lambda *_: None):
+    with table_that_takes_any_delta(), patched(TableExchange, "compare_states", lambda *_: None):
         story = Disordered()
     assert story.tables[1] != ["kind = 'Y'", "kind = 'Z'"]

@@ -12,9 +12,9 @@ from itertools import product
 from gapless import Filter
 from gapless.content import Conjunction
 from gapless.content.values import Attributes
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
-from gapless.propagation import Table, Vector
-from gapless.propagation.sufficiency import Choice
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.propagation import StreamVector, SubscriptionTable
+from gapless.propagation.sufficiency import TableChoice
 from tests.propagation.world import Broker, World, cell_receiver, leaf_receiver
 
 EVENTS: tuple[Attributes, ...] = tuple(
@@ -51,44 +51,44 @@ def of_filter(text: str) -> int:
     return sum(1 << bit for bit, event in enumerate(EVENTS) if wanted.matches(event))
 
 
-def of_table(table: Table) -> int:
+def of_table(table: SubscriptionTable) -> int:
     mask = 0
     for conjunction in table.conjunctions.values():
         mask |= of_conjunction(conjunction)
     return mask
 
 
-class Truth:
+class Oracle:
     """What every subscriber of the present lives wants, and since when in virtual time."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.filtered = 0
         """How many routes were looked at on which something owed had to pass a filter."""
-        self.wishes: dict[ShbId, dict[str, tuple[str, VirtualTime]]] = {}
+        self.filters: dict[ShbId, dict[str, tuple[str, VirtualTime]]] = {}
 
-    def owed(self, shb: ShbId, time: VirtualTime) -> int:
+    def expected(self, shb: ShbId, time: VirtualTime) -> int:
         """Return what the owners want that have started at a virtual time of their host."""
         mask = 0
-        for text, start in self.wishes.get(shb, {}).values():
+        for text, start in self.filters.get(shb, {}).values():
             if start <= time:
                 mask |= of_filter(text)
         return mask
 
     # --- S-Λ (I4) --------------------------------------------------------------------------------
 
-    def check_table(self, table: Table) -> None:
+    def check_table(self, table: SubscriptionTable) -> None:
         """What a table claims, its conjunctions cover, within the pubend's advertisement."""
         covered = of_table(table)
         for pubend, version, shb, entry in self._claims(table):
             offered = of_filter(self.world.pubends[pubend][1][version])
-            missing = self.owed(shb, entry.time) & offered & ~covered
+            missing = self.expected(shb, entry.time) & offered & ~covered
             assert not missing, (
                 f"{table!r} claims {shb} at {entry.time} for {pubend} and would miss "
                 f"{EVENTS[missing.bit_length() - 1]}"
             )
 
-    def _claims(self, table: Table) -> list[tuple[PubendId, int, ShbId, Entry]]:
+    def _claims(self, table: SubscriptionTable) -> list[tuple[PubendId, int, ShbId, VectorEntry]]:
         if not table.leaf:
             return [(pubend, version, shb, entry) for shb, pubend, version, entry in table.claims()]
         return [
@@ -100,30 +100,30 @@ class Truth:
 
     # --- what sufficiency is for -----------------------------------------------------------------
 
-    def check_routes(self, broker: Broker, pubend: PubendId, vector: Vector) -> None:
+    def check_routes(self, broker: Broker, pubend: PubendId, vector: StreamVector) -> None:
         """Nothing is filtered that the vector promises to a host behind the receiver."""
-        home, adverts = self.world.pubends[pubend]
+        phb_cell, adverts = self.world.pubends[pubend]
         offered = of_filter(adverts[vector.announcement_version])
-        owed = {
+        expected = {
             shb: wanted
             for shb, entry in vector.entries.items()
-            if (wanted := self.owed(shb, entry.time) & offered)
+            if (wanted := self.expected(shb, entry.time) & offered)
         }
         for cell in self.world.cells:
-            if broker.around.path_to(cell) and self._is_behind(cell, broker.cell, home):
+            if broker.paths.path_to(cell) and self._is_behind(cell, broker.cell, phb_cell):
                 behind = {
                     shb: wanted
-                    for shb, wanted in owed.items()
-                    if self._is_behind(shb.cell, cell, home)
+                    for shb, wanted in expected.items()
+                    if self._is_behind(shb.cell, cell, phb_cell)
                 }
                 if behind:
                     self._check(broker, broker.choose(pubend, vector, cell_receiver(cell)), behind)
-        for shb, wanted in owed.items():
+        for shb, wanted in expected.items():
             if shb.cell == broker.cell:
                 choice = broker.choose(pubend, vector, leaf_receiver(shb))
                 self._check(broker, choice, {shb: wanted})
 
-    def _check(self, broker: Broker, choice: Choice, owed: dict[ShbId, int]) -> None:
+    def _check(self, broker: Broker, choice: TableChoice, expected: dict[ShbId, int]) -> None:
         if choice.tables is None:
             return
         passed = 0
@@ -131,55 +131,55 @@ class Truth:
             assert held.table is not None
             passed |= of_table(held.table)
         self.filtered += 1
-        for shb, wanted in owed.items():
+        for shb, wanted in expected.items():
             missing = wanted & ~passed
             assert not missing, (
                 f"{broker.name} filters by {choice.tables} what {shb} is owed: "
                 f"{EVENTS[missing.bit_length() - 1]}"
             )
 
-    def _is_behind(self, cell: str, other: str, home: str) -> bool:
+    def _is_behind(self, cell: str, other: str, phb_cell: str) -> bool:
         """Say whether a cell is another, or lies behind it as seen from a pubend's home."""
-        return other == home or other in self.world.path(home, cell)
+        return other == phb_cell or other in self.world.path(phb_cell, cell)
 
     def check_index(self, broker: Broker) -> None:
         """The index finds for every event exactly the tables that want it."""
-        held = [held for edge in broker.holdings.edges.values() for held in edge.held()]
+        held = [held for edge in broker.table_store.edges.values() for held in edge.held()]
         wanted = {one.number: of_table(one.table) for one in held if one.table is not None}
         for bit, event in enumerate(EVENTS):
             tables = sum(1 << number for number, mask in wanted.items() if mask >> bit & 1)
-            assert broker.holdings.index.match(event) == tables
+            assert broker.table_store.index.match(event) == tables
 
     def check_copies(self, broker: Broker) -> None:
         """I5: a copy equals its sender's table of that version. I14: not too many of them."""
-        for name, edge in broker.holdings.edges.items():
+        for name, edge in broker.table_store.edges.items():
             tables = edge.tables()
             brokers = 1 if edge.leaf is not None else self._brokers_towards(broker, name)
             assert len(tables) <= brokers + 1
             for table in tables:
                 assert table.digest == table.computed_digest(), f"{table!r} is not what was said"
                 sender = self.world.brokers.get(table.name.broker)
-                if sender is None or sender.life != table.name.life:
+                if sender is None or sender.incarnation != table.name.incarnation:
                     continue
-                said = self.world.sender(broker, sender)[1].table
-                if said.version == table.version:
-                    same = (said.name, said.digest) == (table.name, table.digest)
+                sent = self.world.sender(broker, sender)[1].table
+                if sent.version == table.version:
+                    same = (sent.name, sent.digest) == (table.name, table.digest)
                     assert same, f"{table!r} is not what was said"
 
     def _brokers_towards(self, broker: Broker, direction: str) -> int:
         return sum(
-            (broker.around.path_to(cell) or ("",))[0] == direction
-            for cell in self.world.homes.values()
+            (broker.paths.path_to(cell) or ("",))[0] == direction
+            for cell in self.world.cell_by_broker.values()
         )
 
-    def check(self, vectors: dict[PubendId, list[Vector]]) -> None:
+    def check(self, vectors: dict[PubendId, list[StreamVector]]) -> None:
         """Check all tables, held and said, and all routes for the given vectors."""
         for broker in self.world.brokers.values():
             self.check_copies(broker)
-            for edge in broker.holdings.edges.values():
+            for edge in broker.table_store.edges.values():
                 for table in edge.tables():
                     self.check_table(table)
-            for out in broker.holdings.out.values():
+            for out in broker.table_store.out.values():
                 self.check_table(out.sender.table)
             for pubend, known in vectors.items():
                 for vector in known:

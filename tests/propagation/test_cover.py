@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gapless import Filter
 from gapless.content import Conjunction
 from gapless.content.merging import merge
-from gapless.propagation.cover import Cover
+from gapless.propagation.cover import CoverSet
 from gapless.propagation.table import conjunction_of
 from tests.cases import scaled
 from tests.propagation.oracle import of_conjunction
@@ -39,7 +39,7 @@ def test_what_is_said_covers_the_set_and_keeps_the_budget() -> None:
     for seed in range(scaled(150)):
         dice = random.Random(seed)
         budget = dice.choice((1, 2, 4, 100))
-        cover, wanted, said = Cover(budget, merge), list[Conjunction](), set[str]()
+        cover, wanted, said = CoverSet(budget, merge), list[Conjunction](), set[str]()
         for _ in range(80):
             if wanted and dice.random() < 0.45:
                 cover.remove(wanted.pop(dice.randrange(len(wanted))))
@@ -62,7 +62,7 @@ def test_what_is_said_covers_the_set_and_keeps_the_budget() -> None:
 
 
 def test_what_came_and_went_between_two_looks_is_no_change() -> None:
-    cover = Cover(10, merge)
+    cover = CoverSet(10, merge)
     cover.insert(one("a > 1"))
     assert cover.take().added == ("a > 1",)
     cover.insert(one("b > 1"))
@@ -80,7 +80,7 @@ def test_a_merge_is_not_done_for_every_change() -> None:
         merges.append(budget)
         return merge(conjunctions, budget)
 
-    cover = Cover(40, counted)
+    cover = CoverSet(40, counted)
     for number in range(200):
         cover.insert(one(f"a = {number} AND b > {number % 7}"))
         cover.take()

@@ -6,27 +6,27 @@ import pytest
 
 from gapless import Filter
 from gapless.content.merging import merge
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
-from gapless.core.parameters import Parameters, us
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.overlay import TableState
 from gapless.messages.propagation import TableId
-from gapless.propagation import Edge, Outcome, OutTable, TableSender
-from gapless.propagation.edge import Places
+from gapless.propagation import Edge, OutTable, TableSender, TransferOutcome
+from gapless.propagation.edge import LocationVersion
 from gapless.propagation.index import TableIndex
-from gapless.propagation.stale_tables import joined
+from gapless.propagation.stale_tables import merged
 from tests.propagation.world import World, tree
 
 P, Q = PubendId("P"), PubendId("Q")
 S, T, U = (ShbId(name, name) for name in "stu")
 
 
-def at(counter: int, *, life: int = 1, retired: bool = False) -> Entry:
-    return Entry(VirtualTime(life, counter), 0, retired)
+def at(counter: int, *, incarnation: int = 1, retired: bool = False) -> VectorEntry:
+    return VectorEntry(VirtualTime(incarnation, counter), 0, retired)
 
 
-def sender(broker: str, life: int = 1, **content: object) -> TableSender:
+def sender(broker: str, incarnation: int = 1, **content: object) -> TableSender:
     """Return a broker's table at version 2, with this content."""
-    source = TableSender(TableId(broker, life, "here"), 1, log_max=4, bytes_max=10_000)
+    source = TableSender(TableId(broker, incarnation, "here"), 1, log_max=4, bytes_max=10_000)
     delta = source.table.difference(**content)  # type: ignore[arg-type]
     if delta is not None:
         source.advance(delta)
@@ -38,7 +38,7 @@ def edge(leaf: ShbId | None = None, *, is_peer: bool = False) -> Edge:
     return Edge(
         name,
         leaf,
-        places=Places(),
+        location_version=LocationVersion(),
         index=TableIndex(),
         budget=100,
         merge=merge,
@@ -46,21 +46,21 @@ def edge(leaf: ShbId | None = None, *, is_peer: bool = False) -> Edge:
     )
 
 
-def leaf_sender(shb: ShbId, life: int = 1) -> TableSender:
+def leaf_sender(shb: ShbId, incarnation: int = 1) -> TableSender:
     """Return a host's own table, at version 1."""
-    source = TableSender(TableId(shb.broker, life, str(shb)), 0, log_max=4, bytes_max=1_000)
-    delta = source.table.difference(entries={shb: at(1, life=life)})
+    source = TableSender(TableId(shb.broker, incarnation, str(shb)), 0, log_max=4, bytes_max=1_000)
+    delta = source.table.difference(entries={shb: at(1, incarnation=incarnation)})
     assert delta is not None
     source.advance(delta)
     return source
 
 
-def take(target: Edge, source: TableSender, cell: str = "n", now: int = 0) -> Outcome:
+def take(target: Edge, source: TableSender, cell: str = "n", now: int = 0) -> TransferOutcome:
     """Let a broker be a source, and let its table come."""
     name = source.table.name
-    want = target.source(name.broker, cell, name.life, name.direction, now)
-    outcome = Outcome.STALE
-    for message in source.answer(want):
+    request = target.source(name.broker, cell, name.incarnation, name.direction, now)
+    outcome = TransferOutcome.STALE
+    for message in source.answer(request):
         outcome = target.receive(name.broker, message)
     return outcome
 
@@ -75,18 +75,18 @@ def always(_: PubendId) -> bool:
 def test_a_broker_that_is_no_source_is_refused() -> None:
     target, source = edge(), sender("b")
     (full,) = source.answer(edge().source("b", "n", 1, "here", 0))
-    assert target.receive("b", full) is Outcome.REFUSED
-    assert target.told("b", TableState("here", 1, 0)) is Outcome.REFUSED
+    assert target.receive("b", full) is TransferOutcome.REFUSED
+    assert target.compare_state("b", TableState("here", 1, 0)) is TransferOutcome.REFUSED
 
 
-@pytest.mark.parametrize(("broker", "life"), [("other", 1), ("b", 2)])
-def test_a_table_of_another_broker_or_life_than_the_source_is_refused(
-    broker: str, life: int
+@pytest.mark.parametrize(("broker", "incarnation"), [("other", 1), ("b", 2)])
+def test_a_table_of_another_broker_or_incarnation_than_the_source_is_refused(
+    broker: str, incarnation: int
 ) -> None:
     target = edge()
     target.source("b", "n", 1, "here", 0)
-    (full,) = sender(broker, life).answer(edge().source("x", "n", 1, "here", 0))
-    assert target.receive("b", full) is Outcome.REFUSED
+    (full,) = sender(broker, incarnation).answer(edge().source("x", "n", 1, "here", 0))
+    assert target.receive("b", full) is TransferOutcome.REFUSED
 
 
 def test_union_of_conjunctions_and_greatest_claims() -> None:
@@ -99,17 +99,17 @@ def test_union_of_conjunctions_and_greatest_claims() -> None:
     assert target.claim(S, P, 2) is None
 
 
-def test_a_source_that_returns_in_its_life_is_asked_only_for_what_is_missing() -> None:
+def test_a_source_that_returns_in_its_incarnation_is_asked_only_for_what_is_missing() -> None:
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
-    target.lapse("b", 10)
+    target.mark_stale("b", 10)
     assert target.held_of("n") == ()
     delta = source.table.difference(entries={S: at(2)})
     assert delta is not None
     source.advance(delta)
     want = target.source("b", "n", 1, "here", 20)
     assert (want.have, want.version) == (source.table.name, 2)
-    assert target.receive("b", delta) is Outcome.APPLIED
+    assert target.receive("b", delta) is TransferOutcome.APPLIED
     assert not target.outdated
     assert target.entry(S) == at(2)
 
@@ -117,17 +117,17 @@ def test_a_source_that_returns_in_its_life_is_asked_only_for_what_is_missing() -
 def test_a_heartbeat_makes_a_lost_delta_wanted() -> None:
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
-    assert target.told("b", source.state()) is Outcome.STALE
+    assert target.compare_state("b", source.state()) is TransferOutcome.STALE
     delta = source.table.difference(entries={S: at(2)})
     assert delta is not None
     source.advance(delta)
-    assert target.told("b", source.state()) is Outcome.WANT
+    assert target.compare_state("b", source.state()) is TransferOutcome.REQUEST
 
 
-def test_a_damaged_copy_is_dropped_with_all_it_stood_for() -> None:
+def test_a_corrupt_copy_is_dropped_with_all_it_stood_for() -> None:
     target, source = edge(), sender("b", added=["a > 1"], entries={S: at(1)})
     take(target, source)
-    assert target.told("b", TableState("here", 2, 12345)) is Outcome.WANT
+    assert target.compare_state("b", TableState("here", 2, 12345)) is TransferOutcome.REQUEST
     assert not target.conjunctions
     assert not target.hosts
 
@@ -135,19 +135,28 @@ def test_a_damaged_copy_is_dropped_with_all_it_stood_for() -> None:
 # --- old tables -----------------------------------------------------------------------------------
 
 
-def test_a_new_life_makes_the_table_of_the_old_one_legacy() -> None:
+def test_a_new_incarnation_makes_the_table_of_the_old_one_stale() -> None:
     target = edge()
     take(target, sender("b", 1, added=["a > 1"], entries={S: at(5)}, known={P: 1}))
     take(target, sender("b", 2))
-    assert target.legacy is not None
+    assert target.merged_stale is not None
     assert target.claim(S, P, 1) == at(5)
     assert len(target.tables()) == 2
 
 
-def test_legacy_is_one_table_whatever_is_joined_into_it() -> None:
+def test_stale_is_one_table_whatever_is_joined_into_it() -> None:
     target = edge()
-    for life in range(1, 6):
-        take(target, sender("b", life, added=[f"a = {life}"], entries={S: at(life)}, known={P: 1}))
+    for incarnation in range(1, 6):
+        take(
+            target,
+            sender(
+                "b",
+                incarnation,
+                added=[f"a = {incarnation}"],
+                entries={S: at(incarnation)},
+                known={P: 1},
+            ),
+        )
         assert len(target.tables()) <= 2, "I14: brokers of the direction, and one"
     assert target.claim(S, P, 1) == at(5)
     assert len(target.conjunctions) == 5
@@ -156,7 +165,7 @@ def test_legacy_is_one_table_whatever_is_joined_into_it() -> None:
 def test_a_joined_table_is_late_unless_the_giver_of_the_entry_claimed_it() -> None:
     ahead = sender("b1", entries={S: at(5), T: at(1)}, known={P: 1}, late={P: frozenset({S})})
     behind = sender("b2", entries={S: at(4), T: at(1)}, known={P: 1, Q: 1})
-    made = joined("there", [ahead.table, behind.table], budget=10, merge=merge)
+    made = merged("there", [ahead.table, behind.table], budget=10, merge=merge)
     assert made.entries == {S: at(5), T: at(1)}
     assert made.claim(S, P, 1) is None, "5 was not claimed for P, and 4 is not what it says"
     assert made.claim(S, Q, 1) is None
@@ -167,7 +176,7 @@ def test_a_joined_table_is_late_unless_the_giver_of_the_entry_claimed_it() -> No
 def test_a_joined_table_knows_a_pubend_at_the_greatest_version_and_claims_accordingly() -> None:
     old = sender("b1", entries={S: at(5)}, known={P: 1})
     new = sender("b2", entries={T: at(1)}, known={P: 2})
-    made = joined("there", [old.table, new.table], budget=10, merge=merge)
+    made = merged("there", [old.table, new.table], budget=10, merge=merge)
     assert made.known == {P: 2}
     assert made.claim(S, P, 2) is None
     assert made.claim(T, P, 2) == at(1)
@@ -175,7 +184,7 @@ def test_a_joined_table_knows_a_pubend_at_the_greatest_version_and_claims_accord
 
 def test_a_joined_table_keeps_the_budget_of_conjunctions() -> None:
     parts = [sender(f"b{n}", added=[f"a = {n}", f"b = {n}"]).table for n in range(9)]
-    made = joined("there", parts, budget=4, merge=merge)
+    made = merged("there", parts, budget=4, merge=merge)
     assert len(made.conjunctions) <= 4
     assert all(Filter.of(made.conjunctions.values()).matches({"a": n}) for n in range(9))
 
@@ -185,15 +194,15 @@ def test_old_tables_go_when_current_ones_claim_as_much() -> None:
     take(target, sender("b", 1, entries={S: at(5), T: at(1)}, known={P: 1, Q: 1}))
     take(target, sender("b", 2, entries={S: at(5), T: at(1)}, known={P: 1}))
     target.drop_dominated(always)
-    assert target.legacy is not None, "nobody else claims for Q"
+    assert target.merged_stale is not None, "nobody else claims for Q"
     target.drop_dominated(lambda pubend: pubend != Q)
-    assert target.legacy is None, "Q's events do not go this way"
+    assert target.merged_stale is None, "Q's events do not go this way"
 
 
 def test_old_tables_stay_while_there_is_no_other() -> None:
     target = edge()
     take(target, sender("b", entries={S: at(1)}))
-    target.lapse("b", 0)
+    target.mark_stale("b", 0)
     target.drop_dominated(always)
     assert S in target.hosts
 
@@ -210,7 +219,7 @@ def test_a_late_host_is_not_dominated() -> None:
 def test_old_tables_go_after_their_time() -> None:
     target = edge()
     take(target, sender("b", entries={S: at(1)}))
-    target.lapse("b", 1_000)
+    target.mark_stale("b", 1_000)
     target.expire(999)
     assert S in target.hosts
     target.expire(1_000)
@@ -218,50 +227,50 @@ def test_old_tables_go_after_their_time() -> None:
     assert target.tables() == ()
 
 
-def test_a_hosts_old_life_is_kept_until_the_new_one_speaks() -> None:
+def test_a_hosts_old_incarnation_is_kept_until_the_new_one_speaks() -> None:
     target = edge(S)
-    old, new = leaf_sender(S), leaf_sender(S, life=2)
+    old, new = leaf_sender(S), leaf_sender(S, incarnation=2)
     take(target, old, "s")
     want = target.source("s", "s", 2, str(S), 5)
     assert target.claim(S, P, 1) == at(1)
     (full,) = new.answer(want)
     target.receive("s", full)
-    assert target.claim(S, P, 1) == at(1, life=2)
+    assert target.claim(S, P, 1) == at(1, incarnation=2)
     assert len(target.tables()) == 1
 
 
 def test_the_host_of_a_peer_is_claimed_for_what_its_broker_has_said_that_it_knows() -> None:
     target = edge(S, is_peer=True)
-    assert not target.hear("s", P, 1), "it is no source yet"
+    assert not target.note_known("s", P, 1), "it is no source yet"
     take(target, leaf_sender(S), "s")
     assert target.claim(S, P, 1) is None
-    assert target.hear("s", P, 1)
-    assert not target.hear("s", P, 1)
+    assert target.note_known("s", P, 1)
+    assert not target.note_known("s", P, 1)
     assert target.claim(S, P, 1) == at(1)
     assert target.claim(S, P, 2) is target.claim(S, Q, 1) is None
-    target.lapse("s", 0)
+    target.mark_stale("s", 0)
     assert target.claim(S, P, 1) == at(1), "it knows it, wherever it is"
 
 
-def test_a_peer_in_a_new_life_has_heard_of_nothing() -> None:
+def test_a_peer_in_a_new_incarnation_has_heard_of_nothing() -> None:
     target = edge(S, is_peer=True)
     take(target, leaf_sender(S), "s")
-    target.hear("s", P, 1)
-    new = leaf_sender(S, life=2)
+    target.note_known("s", P, 1)
+    new = leaf_sender(S, incarnation=2)
     want = target.source("s", "s", 2, str(S), 5)
     assert target.claim(S, P, 1) == at(1)
     (full,) = new.answer(want)
     target.receive("s", full)
     assert target.claim(S, P, 1) is None
-    target.hear("s", P, 1)
-    assert target.claim(S, P, 1) == at(1, life=2)
+    target.note_known("s", P, 1)
+    assert target.claim(S, P, 1) == at(1, incarnation=2)
 
 
 def test_an_incomplete_table_is_forgotten_with_its_source() -> None:
     target = edge()
     target.source("b", "n", 1, "here", 0)
     assert target.sources() == ("b",)
-    target.lapse("b", 0)
+    target.mark_stale("b", 0)
     assert target.sources() == ()
     assert target.tables() == ()
 
@@ -269,9 +278,9 @@ def test_an_incomplete_table_is_forgotten_with_its_source() -> None:
 def test_a_removed_edge_holds_nothing_and_frees_its_numbers() -> None:
     world = World(tree("a-b-c"))
     world["c"].subscribe("x", "size > 1")
-    world.advertise("P", "a", "", heard_by=world.brokers)
+    world.advertise("P", "a", "", known_to=world.brokers)
     world.settle()
-    holdings = world["b"].holdings
+    holdings = world["b"].table_store
     assert holdings.out["a"].sender.table.conjunctions
     holdings.remove("c")
     holdings.flush()
@@ -284,13 +293,13 @@ def test_a_removed_edge_holds_nothing_and_frees_its_numbers() -> None:
 
 
 def test_tidying_uses_the_time_that_is_set() -> None:
-    world = World(tree("a-b"), parameters=Parameters(legacy_ttl_s=300))
+    world = World(tree("a-b"), parameters=Parameters(stale_table_ttl_s=300))
     world.settle()
     world.stop("b")
-    holdings = world["a"].holdings
-    holdings.tidy(us(s=299))
+    holdings = world["a"].table_store
+    holdings.drop_stale(microseconds(s=299))
     assert holdings.edges["b"].tables()
-    holdings.tidy(us(s=300))
+    holdings.drop_stale(microseconds(s=300))
     assert not holdings.edges["b"].tables()
 
 
@@ -345,7 +354,7 @@ def test_a_peer_that_has_not_heard_of_a_pubend_is_late_for_it() -> None:
     take(below, leaf_sender(S), "s")
     out.flush()
     assert out.sender.table.late == {P: frozenset({S})}
-    below.hear("s", P, 1)
+    below.note_known("s", P, 1)
     out.flush()
     assert out.sender.table.claim(S, P, 1) == at(1)
 
@@ -378,7 +387,7 @@ def test_nothing_new_is_no_version() -> None:
     take(below, source)
     assert out.flush() is not None
     assert out.flush() is None
-    below.lapse("b", 1)
+    below.mark_stale("b", 1)
     assert out.dirty
     assert out.flush() is None, "an old table says what it said"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gapless.core.ids import VirtualTime
-from gapless.messages.propagation import TableDelta, TableFull, TableWant
-from gapless.messages.streams import Frame
+from gapless.messages.propagation import TableDelta, TableFull, TableRequest
+from gapless.messages.streams import StreamData
 from gapless.propagation import Edge
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import of, shb
 
 
@@ -17,7 +17,7 @@ def outdated(edge: Edge) -> bool:
 
 def test_many_changes_at_once_travel_as_one() -> None:
     # R15: changes are batched
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.run(s=1)
     since = world.now
@@ -30,7 +30,7 @@ def test_many_changes_at_once_travel_as_one() -> None:
 
 def test_a_subscription_that_another_covers_is_no_news() -> None:
     # R15, R16: it takes the virtual start time of its coverer
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "price > 10")
     world.run(s=1)
@@ -43,7 +43,7 @@ def test_a_subscription_that_another_covers_is_no_news() -> None:
 
 def test_a_change_that_was_lost_is_noticed_by_the_next_heartbeat() -> None:
     # R19
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
@@ -59,10 +59,10 @@ def test_a_change_that_was_lost_is_noticed_by_the_next_heartbeat() -> None:
 
 def test_an_asking_that_was_lost_is_repeated() -> None:
     # R19: a source whose heartbeat names no table has never been asked
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.cut("p", "n")
-    lost = world.lose(of(TableWant, source="p", target="n"))
+    lost = world.lose(of(TableRequest, source="p", target="n"))
     world.heal("p", "n")
     x = world.subscriber("n", "x", "TRUE")
     world.run(ms=200)
@@ -75,21 +75,21 @@ def test_an_asking_that_was_lost_is_repeated() -> None:
 
 def test_of_a_cell_with_two_brokers_one_is_the_source() -> None:
     # R20
-    world = Desk("p-n", cells={"n": ["n1", "n2"]})
-    asked = [name for name in ("n1", "n2") if world.sent_over(TableWant, "p", name)]
+    world = BrokerHarness("p-n", cells={"n": ["n1", "n2"]})
+    asked = [name for name in ("n1", "n2") if world.sent_over(TableRequest, "p", name)]
     assert len(asked) == 1
 
 
 def test_if_the_source_of_a_cell_is_gone_another_broker_of_the_cell_is_asked() -> None:
     # R20: for each neighbour cell keep one source, a broker of it with a session
-    world = Desk("p-n-c", cells={"n": ["n1", "n2"]})
+    world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]})
     world.publisher("p")
     world.run(s=1)
-    (source,) = [name for name in ("n1", "n2") if world.sent_over(TableWant, "p", name)]
+    (source,) = [name for name in ("n1", "n2") if world.sent_over(TableRequest, "p", name)]
     (other,) = {"n1", "n2"} - {source}
     world.crash(source)
     world.run(s=2)
-    assert world.sent_over(TableWant, "p", other)
+    assert world.sent_over(TableRequest, "p", other)
     x = world.subscriber("c", "x", "TRUE")
     world.run(s=3)
     assert x.starts.keys() == {P}
@@ -97,13 +97,13 @@ def test_if_the_source_of_a_cell_is_gone_another_broker_of_the_cell_is_asked() -
 
 def test_every_broker_of_a_cell_holds_the_leaf_tables_of_its_peers() -> None:
     # R15, R20
-    world = Desk("p-n", cells={"n": ["n1", "n2"]})
+    world = BrokerHarness("p-n", cells={"n": ["n1", "n2"]})
     world.publisher("p")
     world.subscriber("n1", "x", "kind = 1")
     world.run(s=1)
     roots = [
         str(conjunction)
-        for edge in world["n2"].tables.holdings.edges.values()
+        for edge in world["n2"].tables.table_store.edges.values()
         for table in edge.tables()
         for conjunction in table.conjunctions
     ]
@@ -112,43 +112,43 @@ def test_every_broker_of_a_cell_holds_the_leaf_tables_of_its_peers() -> None:
 
 def test_the_table_of_a_neighbour_that_restarts_is_kept_until_its_new_one_claims_as_much() -> None:
     # R21, example 14.4
-    world = Desk("p-n-c")
+    world = BrokerHarness("p-n-c")
     ann = world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
     news = world.hold(of(TableFull, TableDelta, source="c", target="n"))
     world.restart("n")
     world.run(s=1)
-    edge = world["p"].tables.holdings.edges["n"]
+    edge = world["p"].tables.table_store.edges["n"]
     assert outdated(edge)
     since = world.now
     ann.publish("e1", kind=2)
     world.run(ms=500)
-    assert world.sent_over(Frame, "p", "n", since) == [], "what it says of c still filters"
+    assert world.sent_over(StreamData, "p", "n", since) == [], "what it says of c still filters"
     news.release()
     world.run(s=1)
     assert not outdated(edge)
-    assert world["p"].tables.holdings.claim(shb("c"), P, 1) is not None
+    assert world["p"].tables.table_store.claim(shb("c"), P, 1) is not None
 
 
 def test_an_old_table_is_let_go_in_the_end() -> None:
-    # R21: legacy_ttl_s; nobody of that cell has come back
-    world = Desk("p-n-c", park_after_s=7, legacy_ttl_s=10)
+    # R21: stale_table_ttl_s; nobody of that cell has come back
+    world = BrokerHarness("p-n-c", inactive_after_s=7, stale_table_ttl_s=10)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1", durable=True)
     world.run(s=1)
     world.crash("n")
     world.run(s=1)
-    edge = world["p"].tables.holdings.edges["n"]
+    edge = world["p"].tables.table_store.edges["n"]
     assert outdated(edge)
     world.run(s=20)
     assert not outdated(edge)
     assert edge.tables() == ()
 
 
-def test_the_virtual_time_of_a_host_begins_anew_with_its_life() -> None:
+def test_the_virtual_time_of_a_host_begins_anew_with_its_incarnation() -> None:
     # R16: after a restart (new life, 1)
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -156,29 +156,29 @@ def test_the_virtual_time_of_a_host_begins_anew_with_its_life() -> None:
     world.restart("n")
     world.run(s=1)
     after = world["n"].tables.time
-    assert after == VirtualTime(world["n"].context.identity.life, 1)
+    assert after == VirtualTime(world["n"].context.identity.incarnation, 1)
     assert after > before
 
 
 def test_a_table_that_nobody_keeps_is_not_sent() -> None:
-    world = Desk("p-n")
-    world["p"].received("n", TableWant("elsewhere@elsewhere", None))
-    posted = world["p"].context.take_posted_to("n")
+    world = BrokerHarness("p-n")
+    world["p"].received("n", TableRequest("elsewhere@elsewhere", None))
+    posted = world["p"].context.take_messages_to("n")
     assert [type(each) for each in posted] == [TableFull], "it is the table for its direction"
-    world["p"].received("stranger", TableWant("stranger", None))
-    assert world["p"].marks["table wanted that is not here"] == 1
+    world["p"].received("stranger", TableRequest("stranger", None))
+    assert world["p"].coverage_marks["unknown table requested"] == 1
 
 
-def test_a_table_from_a_stranger_is_not_taken() -> None:
-    world = Desk("p-n")
-    full = world["n"].tables.leaf.sender.answer(TableWant(str(shb("n")), None))
+def test_a_table_from_an_unknown_broker_is_not_taken() -> None:
+    world = BrokerHarness("p-n")
+    full = world["n"].tables.leaf.sender.answer(TableRequest(str(shb("n")), None))
     for message in full:
         world["p"].received("stranger", message)
-    assert world["p"].tables.holdings.claim(shb("n"), P, 0) is None
+    assert world["p"].tables.table_store.claim(shb("n"), P, 0) is None
 
 
 def test_heartbeats_name_the_tables_that_are_sent() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     (state,) = world["n"].tables.states("p")
     assert state.direction == "p"
     assert world["n"].tables.states("stranger") == ()

@@ -9,7 +9,7 @@ import pytest
 from gapless import Filter
 from gapless.content import Conjunction
 from gapless.content.merging import merge
-from gapless.core.ids import Entry, ShbId, VirtualTime
+from gapless.core.ids import ShbId, VectorEntry, VirtualTime
 from gapless.propagation import LeafTable
 from tests.cases import scaled
 from tests.propagation.oracle import FILTERS, of_conjunction, of_filter
@@ -17,27 +17,27 @@ from tests.propagation.oracle import FILTERS, of_conjunction, of_filter
 SHB = ShbId("b", "c")
 
 
-def leaf(life: int = 1, *, budget: int = 100) -> LeafTable:
-    return LeafTable(SHB, life, budget=budget, merge=merge, log_max=8, bytes_max=10_000)
+def leaf(incarnation: int = 1, *, budget: int = 100) -> LeafTable:
+    return LeafTable(SHB, incarnation, budget=budget, merge=merge, log_max=8, bytes_max=10_000)
 
 
 def of(text: str) -> tuple[Conjunction, ...]:
     return Filter(text).conjunctions
 
 
-def said(table: LeafTable) -> set[str]:
+def sent(table: LeafTable) -> set[str]:
     return set(table.sender.table.conjunctions)
 
 
-def at(counter: int, life: int = 1) -> VirtualTime:
-    return VirtualTime(life, counter)
+def at(counter: int, incarnation: int = 1) -> VirtualTime:
+    return VirtualTime(incarnation, counter)
 
 
-def test_the_first_version_says_the_life_even_without_subscribers() -> None:
+def test_the_first_version_says_the_incarnation_even_without_subscribers() -> None:
     table = leaf(7)
     delta = table.flush()
     assert delta is not None
-    assert delta.entries == ((SHB, Entry(VirtualTime(7, 1))),)
+    assert delta.entries == ((SHB, VectorEntry(VirtualTime(7, 1))),)
     assert not table.dirty
     assert table.flush() is None
 
@@ -47,7 +47,7 @@ def test_changes_of_one_batch_are_one_version() -> None:
     table.own("x", of("a > 5"))
     table.own("y", of("b = 1 OR c = 2"))
     table.flush()
-    assert said(table) == {"a > 5", "b = 1", "c = 2"}
+    assert sent(table) == {"a > 5", "b = 1", "c = 2"}
     assert table.time == at(1)
 
 
@@ -104,7 +104,7 @@ def test_a_conjunction_stays_until_its_last_owner_is_gone() -> None:
     assert table.flush() is None
     table.disown(("x", "segment 2"))
     table.flush()
-    assert said(table) == set()
+    assert sent(table) == set()
 
 
 def test_a_conjunction_dropped_and_added_within_one_batch_starts() -> None:
@@ -125,7 +125,7 @@ def test_an_owner_that_wants_nothing_starts_wherever_the_host_is_served() -> Non
     assert leaf().own("x", of("FALSE")) == at(1)
 
 
-def test_a_new_life_starts_everything_anew() -> None:
+def test_a_new_incarnation_starts_everything_anew() -> None:
     table = leaf(2)
     assert table.own("x", of("a > 1")) == table.own("y", of("b > 1")) == VirtualTime(2, 1)
     assert VirtualTime(2, 1) > VirtualTime(1, 999)
@@ -137,7 +137,7 @@ def test_a_newer_control_version_is_a_version_of_the_table() -> None:
     table.restrict(11)
     delta = table.flush()
     assert delta is not None
-    assert delta.entries == ((SHB, Entry(at(2), 11)),)
+    assert delta.entries == ((SHB, VectorEntry(at(2), 11)),)
 
 
 def test_a_retired_host_owns_nothing_and_says_so() -> None:
@@ -146,8 +146,8 @@ def test_a_retired_host_owns_nothing_and_says_so() -> None:
     table.flush()
     table.retire()
     table.flush()
-    assert said(table) == set()
-    assert table.sender.table.entries[SHB] == Entry(at(2), 0, retired=True)
+    assert sent(table) == set()
+    assert table.sender.table.entries[SHB] == VectorEntry(at(2), 0, retired=True)
 
 
 def test_roots_above_the_budget_are_merged_and_cover_still() -> None:
@@ -155,14 +155,14 @@ def test_roots_above_the_budget_are_merged_and_cover_still() -> None:
     for number in range(12):
         table.own(number, of(f"a = {10 * number} AND b > {number}"))
         table.flush()
-        assert len(said(table)) <= 4
+        assert len(sent(table)) <= 4
     matched = Filter.of(table.sender.table.conjunctions.values())
     for number in range(12):
         assert matched.matches({"a": 10 * number, "b": 50})
     for number in range(12):
         table.disown(number)
     table.flush()
-    assert said(table) == set()
+    assert sent(table) == set()
 
 
 def test_an_owner_cannot_own_twice() -> None:

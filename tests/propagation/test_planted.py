@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import PubendId, ShbId, VectorEntry
 from gapless.messages.propagation import TableDelta
-from gapless.propagation import Edge, Outcome, OutTable, Table, TableReceiver, leaf
-from gapless.propagation import stale_tables as legacy
-from gapless.propagation.sufficiency import Chooser
+from gapless.propagation import (
+    Edge,
+    OutTable,
+    SubscriptionTable,
+    TableReceiver,
+    TransferOutcome,
+    leaf,
+    stale_tables,
+)
+from gapless.propagation.sufficiency import TableChooser
 from gapless.propagation.table import conjunction_of
-from gapless.propagation.transfer import Update
+from gapless.propagation.transfer import TableUpdate
 from tests.propagation.runs import play
 
 SEEDS = 1_000
@@ -24,49 +31,57 @@ def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozense
 
 
 def claimed_if_known(
-    _made: Table, _tables: Iterable[Table], _shb: ShbId, _pubend: PubendId, _version: int
+    _made: SubscriptionTable,
+    _tables: Iterable[SubscriptionTable],
+    _shb: ShbId,
+    _pubend: PubendId,
+    _version: int,
 ) -> bool:
     return True
 
 
-def applied_at_any_version(receiver: TableReceiver, delta: TableDelta) -> Update:
+def applied_at_any_version(receiver: TableReceiver, delta: TableDelta) -> TableUpdate:
     table = receiver.table
     if table is None or delta.version <= table.version:
-        return Update(Outcome.WANT)
+        return TableUpdate(TransferOutcome.REQUEST)
     added = tuple(text for text in delta.added if text not in table.conjunctions)
     removed = tuple(text for text in delta.removed if text in table.conjunctions)
     arrived = tuple(shb for shb, _ in delta.entries if shb not in table.entries)
-    gone = tuple(shb for shb in delta.forgotten if shb in table.entries)
+    missing = tuple(shb for shb in delta.removed_hosts if shb in table.entries)
     for text in removed:
         del table.conjunctions[text]
-    for shb in gone:
+    for shb in missing:
         del table.entries[shb]
     table.conjunctions.update((text, conjunction_of(text)) for text in added)
     table.entries.update(delta.entries)
     table.known.update(delta.known)
     table.late.update((pubend, frozenset(shbs)) for pubend, shbs in delta.late)
     table.version, table.digest = delta.version, delta.digest
-    return Update(
-        Outcome.APPLIED,
+    return TableUpdate(
+        TransferOutcome.APPLIED,
         tuple(map(conjunction_of, added)),
         tuple(map(conjunction_of, removed)),
         arrived,
-        gone,
+        missing,
     )
 
 
-def behind_if_a_table_says_so(_chooser: Chooser, shb: ShbId, edge: Edge, _receiver: object) -> bool:
+def behind_if_a_table_says_so(
+    _chooser: TableChooser, shb: ShbId, edge: Edge, _receiver: object
+) -> bool:
     return shb in edge.hosts
 
 
-def elsewhere_if_another_cell_says_so(_chooser: Chooser, shb: ShbId, edge: Edge, cell: str) -> bool:
+def elsewhere_if_another_cell_says_so(
+    _chooser: TableChooser, shb: ShbId, edge: Edge, cell: str
+) -> bool:
     own = {shb for held in edge.held_of(cell) if held.table for shb in held.table.entries}
     return shb in edge.hosts and shb not in own
 
 
 def claims_of_all_versions(
-    table: Table, shb: ShbId, pubend: PubendId, _announcement_version: int
-) -> Entry | None:
+    table: SubscriptionTable, shb: ShbId, pubend: PubendId, _announcement_version: int
+) -> VectorEntry | None:
     known = pubend in table.known and shb not in table.late.get(pubend, ())
     return table.entries.get(shb) if known or table.leaf else None
 
@@ -75,28 +90,36 @@ def started_already(table: leaf.LeafTable, _conjunction: object) -> int:
     return max(1, table.sender.table.version)
 
 
-PLANTED: dict[str, tuple[Any, str, Any]] = {
+PLANTED_BUGS: dict[str, tuple[Any, str, Any]] = {
     "nobody is ever late": (OutTable, "_late", nobody_is_late),
-    "legacy claims what none of its parts did": (legacy, "_is_claimed", claimed_if_known),
+    "a stale table claims what none of its parts did": (
+        stale_tables,
+        "_is_claimed",
+        claimed_if_known,
+    ),
     "a delta is applied at any version": (
         TableReceiver,
         "_take_delta",
         applied_at_any_version,
     ),
-    "a host that no table shows is not there": (Chooser, "_counts", behind_if_a_table_says_so),
+    "a host that no table shows is not there": (TableChooser, "_counts", behind_if_a_table_says_so),
     "a table from beyond shows a host elsewhere": (
-        Chooser,
+        TableChooser,
         "_is_behind_a_sibling",
         elsewhere_if_another_cell_says_so,
     ),
-    "an advertisement's version is not asked for": (Table, "claim", claims_of_all_versions),
+    "an advertisement's version is not asked for": (
+        SubscriptionTable,
+        "claim",
+        claims_of_all_versions,
+    ),
     "a start time is that of the last version": (leaf.LeafTable, "_new_start", started_already),
 }
 
 
-@pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.parametrize("bug", PLANTED_BUGS)
 def test_a_rule_that_is_taken_out_is_missed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, wrong = PLANTED[bug]
+    owner, name, wrong = PLANTED_BUGS[bug]
     monkeypatch.setattr(owner, name, wrong)
     with pytest.raises(AssertionError, match=r"would miss|filters by|is not what was said"):
         play(range(SEEDS))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from gapless import Filter
 from gapless.content.merging import merge
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Identity
 from gapless.core.parameters import DEFAULTS
-from gapless.messages.propagation import TableId, TableWant
-from gapless.propagation import Edge, Holdings, Outcome, TableSender
-from gapless.propagation.edge import Places
+from gapless.messages.propagation import TableId, TableRequest
+from gapless.propagation import Edge, TableSender, TableStore, TransferOutcome
+from gapless.propagation.edge import LocationVersion
 from gapless.propagation.index import TableIndex
-from gapless.propagation.stale_tables import LEGACY_SHAPE
+from gapless.propagation.stale_tables import STALE_SHAPE
 from gapless.propagation.transfer import TableReceiver
 
 P = PubendId("P")
 S, T = ShbId("s", "s"), ShbId("t", "t")
 
 
-def at(counter: int) -> Entry:
-    return Entry(VirtualTime(1, counter), 0, False)
+def at(counter: int) -> VectorEntry:
+    return VectorEntry(VirtualTime(1, counter), 0, False)
 
 
 def sender(broker: str, *shbs: ShbId, shape_version: int = 1) -> TableSender:
@@ -35,15 +35,17 @@ def sender(broker: str, *shbs: ShbId, shape_version: int = 1) -> TableSender:
 
 
 def edge(name: str = "there") -> Edge:
-    return Edge(name, None, places=Places(), index=TableIndex(), budget=100, merge=merge)
+    return Edge(
+        name, None, location_version=LocationVersion(), index=TableIndex(), budget=100, merge=merge
+    )
 
 
-def take(target: Edge, source: TableSender) -> Outcome:
+def take(target: Edge, source: TableSender) -> TransferOutcome:
     """Let a broker be a source, and let its table come."""
     name = source.table.name
-    want = target.source(name.broker, "n", name.life, name.direction, 0)
-    outcome = Outcome.STALE
-    for message in source.answer(want):
+    request = target.source(name.broker, "n", name.incarnation, name.direction, 0)
+    outcome = TransferOutcome.STALE
+    for message in source.answer(request):
         outcome = target.receive(name.broker, message)
     return outcome
 
@@ -54,31 +56,31 @@ def take(target: Edge, source: TableSender) -> Outcome:
 def test_a_table_of_an_older_shape_claims_but_does_not_place() -> None:
     target = edge()
     take(target, sender("b", S))
-    assert target.places(S)
-    target.doubt(2)
-    assert not target.places(S)
-    assert target.placing() == ()
+    assert target.locates(S)
+    target.distrust_before(2)
+    assert not target.locates(S)
+    assert target.locating_tables() == ()
     assert target.claim(S, P, 1) == at(3), "it may still filter"
 
 
 def test_a_table_of_the_new_shape_places_again() -> None:
     target = edge()
     take(target, sender("b", S))
-    target.doubt(2)
-    assert take(target, sender("b", T, shape_version=2)) is Outcome.APPLIED
-    assert target.places(T)
-    assert not target.places(S)
+    target.distrust_before(2)
+    assert take(target, sender("b", T, shape_version=2)) is TransferOutcome.APPLIED
+    assert target.locates(T)
+    assert not target.locates(S)
 
 
 def test_what_was_joined_before_a_doubt_does_not_place() -> None:
     target = edge()
     take(target, sender("b", S, shape_version=5))
-    target.fold("b", now=1)
-    assert target.legacy is not None
-    assert target.legacy.name.shape_version == LEGACY_SHAPE
-    assert target.places(S)
-    target.doubt(2)
-    assert not target.places(S), "its number counts the changes of some other cell, perhaps"
+    target.merge_stale("b", now=1)
+    assert target.merged_stale is not None
+    assert target.merged_stale.name.shape_version == STALE_SHAPE
+    assert target.locates(S)
+    target.distrust_before(2)
+    assert not target.locates(S), "its number counts the changes of some other cell, perhaps"
 
 
 # --- heirs ----------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def test_an_edge_that_inherits_keeps_what_it_had() -> None:
     left, heir = edge("left"), edge("heir")
     take(left, sender("b", S))
     take(heir, sender("d", T))
-    heir.fold("d", now=1)
+    heir.merge_stale("d", now=1)
     heir.inherit(left, now=2)
     assert {*heir.hosts} == {S, T}
     assert len(heir.tables()) == 1
@@ -116,26 +118,26 @@ def test_from_an_edge_without_tables_nothing_is_inherited() -> None:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_a_renamed_table_is_sent_whole_whatever_the_asker_has() -> None:
+def test_a_renamed_table_is_sent_whole_whatever_the_requester_has() -> None:
     source = sender("b", S)
     old = source.table.name
     version = source.table.version
     source.rename(TableId("b", 1, "here", 2))
-    (answer,) = source.answer(TableWant("here", old, version))
+    (answer,) = source.answer(TableRequest("here", old, version))
     assert answer.table == TableId("b", 1, "here", 2)
     assert answer.version == version + 1, "heartbeats show that the copy is old"
 
 
 def test_a_copy_does_not_go_back_to_an_older_shape() -> None:
     source, copy = sender("b", S), TableReceiver()
-    (old,) = source.answer(TableWant("here"))
+    (old,) = source.answer(TableRequest("here"))
     source.rename(TableId("b", 1, "here", 2))
-    (new,) = source.answer(TableWant("here"))
-    assert copy.take(new).outcome is Outcome.APPLIED
-    assert copy.take(old).outcome is Outcome.STALE
+    (new,) = source.answer(TableRequest("here"))
+    assert copy.take(new).outcome is TransferOutcome.APPLIED
+    assert copy.take(old).outcome is TransferOutcome.STALE
     delta = sender("b").table.difference(entries={T: at(9)})
     assert delta is not None
-    assert copy.take(delta).outcome is Outcome.STALE
+    assert copy.take(delta).outcome is TransferOutcome.STALE
 
 
 class Nowhere:
@@ -146,27 +148,27 @@ class Nowhere:
         return None
 
 
-def holdings(shape_version: int = 1) -> Holdings:
-    made = Holdings(Identity("k", "k", 1), DEFAULTS, Nowhere())
-    made.take_shape(shape_version)
+def table_store(shape_version: int = 1) -> TableStore:
+    made = TableStore(Identity("k", "k", 1), DEFAULTS, Nowhere())
+    made.set_shape_version(shape_version)
     made.announce(P, 1, Filter(""), "i")
     return made
 
 
 def test_all_tables_have_new_names_when_the_own_cell_has_another_shape() -> None:
-    held = holdings()
+    held = table_store()
     held.add_cell("j")
-    assert not held.take_shape(1)
-    assert held.take_shape(2)
+    assert not held.set_shape_version(1)
+    assert held.set_shape_version(2)
     assert held.out["j"].sender.table.name == TableId("k", 1, "j", 2)
 
 
 def test_a_new_direction_is_not_told_what_may_be_its_own() -> None:
     # i was behind j before, so j's table from then may name hosts of i
-    held = holdings()
+    held = table_store()
     take(held.add_cell("j"), sender("j", S))
-    held.take_shape(2)
-    held.edges["j"].doubt(2)
+    held.set_shape_version(2)
+    held.edges["j"].distrust_before(2)
     held.add_cell("i")
     held.add_cell("m").settled = True
     held.flush()
@@ -179,17 +181,17 @@ def test_a_new_direction_is_not_told_what_may_be_its_own() -> None:
 
 
 def test_a_restarted_broker_believes_tables_of_the_shape_that_it_knows() -> None:
-    held = holdings(2)
+    held = table_store(2)
     j = held.add_cell("j", shape_version=2)
     held.add_cell("i")
     take(j, sender("j", S))
     held.flush()
-    assert not j.places(S)
+    assert not j.locates(S)
     assert held.out["i"].sender.table.entries == {}
 
 
 def test_what_came_over_a_removed_edge_goes_to_its_heir_or_nowhere() -> None:
-    held = holdings()
+    held = table_store()
     take(held.add_cell("j"), sender("j", S))
     take(held.add_cell("l"), sender("l", T))
     held.add_cell("i")

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import cast
 
 from gapless.core.ids import BrokerId
-from gapless.messages.propagation import TableDelta, TableStop, TableWant
+from gapless.messages.propagation import TableDelta, TableRequest, TableStop
 from gapless.overlay.neighbourhood import Topology
-from gapless.overlay.sessions import Sessions
-from gapless.propagation.sources import Sources
-from tests.broker.harness import Desk, P
+from gapless.overlay.sessions import PeerSessions
+from gapless.propagation.sources import TableSources
+from tests.broker.harness import BrokerHarness, P
 
 
 class Reach:
@@ -27,13 +27,13 @@ class Reach:
         return [broker for broker in brokers if broker in self.reached]
 
 
-def sources(reach: Reach, *, delta: int = 2) -> Sources:
+def sources(reach: Reach, *, delta: int = 2) -> TableSources:
     """Return those of m, which is next to n1 and n2; behind these are c1 and c2, and d; behind c is z."""
     tree = Topology.of(
         {"m": ["m"], "n": ["n1", "n2"], "c": ["c1", "c2"], "d": ["d"], "z": ["z"]},
         [("m", "n"), ("n", "c"), ("n", "d"), ("c", "z")],
     )
-    return Sources("m", tree.neighbourhood("m", delta + 1), cast(Sessions, reach))
+    return TableSources("m", tree.neighbourhood("m", delta + 1), cast(PeerSessions, reach))
 
 
 EVERYBODY = ("n1", "n2", "c1", "c2", "d", "z")
@@ -63,8 +63,8 @@ def test_a_source_is_kept_while_none_is_reached_better() -> None:
 
 def test_sources_of_different_brokers_are_spread_over_a_cell() -> None:
     tree = Topology.of({"m": ["m"], "n": ["n1", "n2"]}, [("m", "n")]).neighbourhood("m", 1)
-    reach = cast(Sessions, Reach("n1", "n2"))
-    chosen = [Sources(f"m{number}", tree, reach).wanted("n", ())[0] for number in range(100)]
+    reach = cast(PeerSessions, Reach("n1", "n2"))
+    chosen = [TableSources(f"m{number}", tree, reach).wanted("n", ())[0] for number in range(100)]
     assert 30 < chosen.count("n1") < 70
 
 
@@ -120,25 +120,25 @@ def test_in_another_tree_sources_are_others() -> None:
 # --- with whole brokers -----------------------------------------------------------------------------
 
 
-def askers(world: Desk, broker: BrokerId, direction: str) -> list[BrokerId]:
+def requesters(world: BrokerHarness, broker: BrokerId, direction: str) -> list[BrokerId]:
     """Return whom a broker tells of changes of its table for a direction."""
-    return [*world[broker].tables._askers.get(direction, {})]
+    return [*world[broker].tables._requesters.get(direction, {})]
 
 
 def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
     # else every broker of a cell that ever was a source would be sent every change for ever
-    world = Desk("p-n-c", delta=1)
+    world = BrokerHarness("p-n-c", delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
-    assert askers(world, "c", "n") == ["n"]
+    assert requesters(world, "c", "n") == ["n"]
     world.crash("n")
     world.run(s=2)
-    assert askers(world, "c", "n") == ["p"]
+    assert requesters(world, "c", "n") == ["p"]
     world.start("n")
     world.run(s=15)  # until c has gone back to n, and is fed by p no more
     assert world.sent_over(TableStop, "p", "c") == [TableStop("p")]
-    assert askers(world, "c", "n") == ["n"]
+    assert requesters(world, "c", "n") == ["n"]
     since = world.now
     world.subscriber("c", "y", "kind = 2")
     world.run(s=1)
@@ -147,13 +147,13 @@ def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
 
 
 def test_a_stop_for_a_table_that_is_not_here_changes_nothing() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world["n"].received("stranger", TableStop("nowhere"))
-    assert askers(world, "n", "p") == ["p"]
+    assert requesters(world, "n", "p") == ["p"]
 
 
 def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
-    world = Desk("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
+    world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
@@ -161,8 +161,8 @@ def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
     (other,) = {"n1", "n2"} - {feeder}
     fed = world[str(feeder)].router.feeder(P)
     assert fed == "p"
-    assert world.sent_over(TableWant, "p", str(feeder)), "it is fed by p"
+    assert world.sent_over(TableRequest, "p", str(feeder)), "it is fed by p"
     world.crash(str(feeder))
     world.run(s=2)
     assert world["c"].router.feeder(P) == other
-    assert world["p"].tables.holdings.edges["n"].sources() == (other,)
+    assert world["p"].tables.table_store.edges["n"].sources() == (other,)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.streams import AttachKind
-from gapless.propagation import Receiver, Vector
-from gapless.propagation.sufficiency import EVERYTHING_PASSES, Chooser
+from gapless.propagation import Receiver, StreamVector
+from gapless.propagation.sufficiency import EVERYTHING_PASSES, TableChooser
 from tests.propagation.world import World, cell_receiver, leaf_receiver, tree
 
 P = PubendId("P")
@@ -18,22 +18,22 @@ def shb(name: str) -> ShbId:
 
 
 def counting(world: World, broker: str, receiver: Receiver, *names: str) -> list[str]:
-    found = world[broker].holdings.chooser.counting([shb(name) for name in names], receiver)
+    found = world[broker].table_store.chooser.counting([shb(name) for name in names], receiver)
     return [host.broker for host in found]
 
 
 def settled(*edges: str, wants: dict[str, str] | None = None) -> World:
     world = World(tree(*edges))
-    world.advertise("P", "a", "", heard_by=world.brokers)
+    world.advertise("P", "a", "", known_to=world.brokers)
     for cell, text in (wants or {}).items():
         world[cell].subscribe("x", text)
     world.settle()
     return world
 
 
-def vector(world: World, broker: str, *names: str) -> Vector:
+def vector(world: World, broker: str, *names: str) -> StreamVector:
     claims = world[broker].claims(P)
-    return Vector(1, 1, {shb(name): claims[shb(name)] for name in names})
+    return StreamVector(1, 1, {shb(name): claims[shb(name)] for name in names})
 
 
 def test_a_host_of_the_neighbourhood_counts_in_its_direction_only() -> None:
@@ -56,15 +56,15 @@ def test_a_host_counts_where_a_table_shows_it_and_not_where_another_edge_does() 
 
 def test_an_unsettled_edge_shows_nothing() -> None:
     world = settled("a-b-c-far", "a-d")
-    world["a"].holdings.edges["b"].settled = False
-    world["a"].around.version += 1
+    world["a"].table_store.edges["b"].settled = False
+    world["a"].paths.version += 1
     assert counting(world, "a", cell_receiver("d"), "far") == ["far"]
 
 
 def test_for_a_leaf_only_its_own_host_counts() -> None:
     world = World(tree("a-b"), {"a": "a", "b1": "b", "b2": "b"})
     receiver = leaf_receiver(ShbId("b1", "b"))
-    found = world["b2"].holdings.chooser.counting(
+    found = world["b2"].table_store.chooser.counting(
         [ShbId("b1", "b"), ShbId("b2", "b"), shb("far")], receiver
     )
     assert list(found) == [ShbId("b1", "b")]
@@ -85,7 +85,7 @@ def test_an_old_table_shows_no_sibling() -> None:
     world = settled("a-n-c-cc", "n-d-dd")
     world.stop("n")
     world.settle(("a", "c"), ("a", "d"))
-    world["a"].holdings.edges["n"].lapse("d", 0)
+    world["a"].table_store.edges["n"].mark_stale("d", 0)
     assert counting(world, "a", cell_receiver("c"), "dd") == ["dd"]
 
 
@@ -94,9 +94,9 @@ def test_a_host_that_a_table_from_beyond_shows_is_behind_even_if_a_sibling_shows
     world = settled("a-n-c-cc", "n-d-dd")
     world.stop("n")
     world.settle(("a", "c"), ("a", "d"))
-    (held,) = world["a"].holdings.edges["n"].held_of("d")
+    (held,) = world["a"].table_store.edges["n"].held_of("d")
     assert held.table is not None
-    held.table.entries[shb("cc")] = Entry(VirtualTime(1, 1))
+    held.table.entries[shb("cc")] = VectorEntry(VirtualTime(1, 1))
     assert counting(world, "a", cell_receiver("c"), "cc") == ["cc"]
 
 
@@ -105,27 +105,27 @@ def test_a_host_that_a_table_from_beyond_shows_is_behind_even_if_a_sibling_shows
 
 def test_the_cells_own_tables_come_first_then_all_then_everything_passes() -> None:
     world = settled("a-n-c", "n-d", wants={"c": "size = 1", "d": "size = 2"})
-    edge = world["a"].holdings.edges["n"]
-    world["a"].holdings.edges["n"].lapse("n", 0)
+    edge = world["a"].table_store.edges["n"]
+    world["a"].table_store.edges["n"].mark_stale("n", 0)
     world.settle(("a", "c"))
     own = world["a"].choose(P, vector(world, "a", "c", "d"), cell_receiver("c"))
     assert own.tables == edge.held_of("c")
     all_tables = world["a"].choose(P, vector(world, "a", "c", "d"), cell_receiver("d"))
     assert all_tables.tables == tuple(edge.held())
-    beyond = Vector(2, 1, {shb("d"): Entry(VirtualTime(1, 99))})
+    beyond = StreamVector(2, 1, {shb("d"): VectorEntry(VirtualTime(1, 99))})
     assert world["a"].choose(P, beyond, cell_receiver("d")) == EVERYTHING_PASSES
 
 
 @pytest.mark.parametrize(
-    "receiver", [Receiver(AttachKind.HOME, "a"), cell_receiver("far"), cell_receiver("nowhere")]
+    "receiver", [Receiver(AttachKind.PHB_CELL, "a"), cell_receiver("far"), cell_receiver("nowhere")]
 )
 def test_everything_passes_to_home_routers_and_to_unknown_receivers(receiver: Receiver) -> None:
     world = settled("a-b-c-far")
-    assert world["a"].choose(P, Vector(1, 1, {}), receiver) == EVERYTHING_PASSES
+    assert world["a"].choose(P, StreamVector(1, 1, {}), receiver) == EVERYTHING_PASSES
     assert counting(world, "a", receiver, "b") == ["b"]
 
 
-def test_everything_passes_in_an_unknown_regime() -> None:
+def test_everything_passes_in_an_unknown_stream_epoch() -> None:
     world = settled("a-b")
     assert world["a"].choose(P, None, cell_receiver("b")) == EVERYTHING_PASSES
 
@@ -135,31 +135,31 @@ def test_without_obligations_all_tables_of_the_edge_are_used() -> None:
     world = settled("a-b", wants={"b": "size = 1"})
     world.start("b")
     world.exchange("a", "b")
-    choice = world["a"].choose(P, Vector(7, 1, {}), cell_receiver("b"))
+    choice = world["a"].choose(P, StreamVector(7, 1, {}), cell_receiver("b"))
     assert choice.tables is not None
     assert len(choice.tables) == 2
-    assert world["a"].passes(P, Vector(7, 1, {}), cell_receiver("b"), {"size": 1})
+    assert world["a"].passes(P, StreamVector(7, 1, {}), cell_receiver("b"), {"size": 1})
 
 
-def test_a_claim_must_reach_the_announcement_version_of_the_regime() -> None:
+def test_a_claim_must_reach_the_announcement_version_of_the_stream_epoch() -> None:
     world = settled("a-b", wants={"b": "size = 1"})
     promised = vector(world, "a", "b")
     assert world["a"].choose(P, promised, cell_receiver("b")).tables is not None
-    wider = Vector(2, 2, promised.entries)
+    wider = StreamVector(2, 2, promised.entries)
     assert world["a"].choose(P, wider, cell_receiver("b")) == EVERYTHING_PASSES
 
 
 def test_time_and_control_version_must_be_claimed_by_one_table() -> None:
     world = World(tree("a-n"), {"a": "a", "n1": "n", "n2": "n"})
-    world.advertise("P", "a", "", heard_by=world.brokers)
+    world.advertise("P", "a", "", known_to=world.brokers)
     host = ShbId("n1", "n")
     world.settle(*world.links(), ("a", "n2"))
-    left, right = world["a"].holdings.edges["n"].tables()
-    left.entries[host] = Entry(VirtualTime(1, 5), 1)
-    right.entries[host] = Entry(VirtualTime(1, 4), 2)
-    chooser = world["a"].holdings.chooser
+    left, right = world["a"].table_store.edges["n"].tables()
+    left.entries[host] = VectorEntry(VirtualTime(1, 5), 1)
+    right.entries[host] = VectorEntry(VirtualTime(1, 4), 2)
+    chooser = world["a"].table_store.chooser
     for counter, control_version, enough in ((5, 1, True), (4, 2, True), (5, 2, False)):
-        demanded = Vector(counter, 1, {host: Entry(VirtualTime(1, counter))})
+        demanded = StreamVector(counter, 1, {host: VectorEntry(VirtualTime(1, counter))})
         choice = chooser.choose(P, demanded, control_version, cell_receiver("n"))
         assert (choice.tables is not None) == enough
 
@@ -168,7 +168,7 @@ def test_a_retired_host_is_always_served() -> None:
     world = settled("a-b")
     world["b"].leaf.retire()
     world.settle()
-    demanded = Vector(1, 1, {shb("b"): Entry(VirtualTime(9, 9), 9)})
+    demanded = StreamVector(1, 1, {shb("b"): VectorEntry(VirtualTime(9, 9), 9)})
     assert world["a"].choose(P, demanded, cell_receiver("b"), 9).tables is not None
 
 
@@ -178,13 +178,13 @@ def test_a_retired_host_is_always_served() -> None:
 def test_results_are_kept_until_a_table_or_a_place_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     world = settled("a-b-c-far", "a-d", wants={"far": "size = 1"})
     computed = []
-    chosen = Chooser._chosen
+    chosen = TableChooser._chosen
 
-    def counted(chooser: Chooser, *arguments: object) -> object:
+    def counted(chooser: TableChooser, *arguments: object) -> object:
         computed.append(arguments)
         return chosen(chooser, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Chooser, "_chosen", counted)
+    monkeypatch.setattr(TableChooser, "_chosen", counted)
     promised = vector(world, "a", "far")
 
     def looked_up() -> int:
@@ -199,9 +199,9 @@ def test_results_are_kept_until_a_table_or_a_place_changes(monkeypatch: pytest.M
     world["far"].subscribe("y", "size = 2")
     world.settle()
     assert looked_up() == 1, "a table of one edge changed"
-    world["a"].around.version += 1
+    world["a"].paths.version += 1
     assert looked_up() == 2, "the neighbourhood changed"
-    world["a"].holdings.edges["b"].lapse("b", 0)
+    world["a"].table_store.edges["b"].mark_stale("b", 0)
     assert looked_up() == 2, "what tables show of places changed"
 
 
@@ -210,7 +210,7 @@ def test_the_cache_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sufficiency, "ROUTES_CACHED_MAX", 5)
     world = settled("a-b")
-    for regime in range(20):
-        world["a"].choose(P, Vector(regime, 1, {}), cell_receiver("b"))
-    (cache,) = world["a"].holdings.chooser._cache.values()
+    for stream_epoch in range(20):
+        world["a"].choose(P, StreamVector(stream_epoch, 1, {}), cell_receiver("b"))
+    (cache,) = world["a"].table_store.chooser._cache.values()
     assert len(cache.choices) <= 5

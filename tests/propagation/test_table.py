@@ -11,11 +11,11 @@ import pytest
 
 from gapless import Filter
 from gapless.content.conjunction import EVERYTHING
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.limits import TABLE_PARTS_MAX
 from gapless.messages.overlay import TableState
-from gapless.messages.propagation import TableDelta, TableFull, TableId, TableWant
-from gapless.propagation import Outcome, Table, TableReceiver, TableSender
+from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest
+from gapless.propagation import SubscriptionTable, TableReceiver, TableSender, TransferOutcome
 from gapless.propagation.table import conjunction_of, rank, text_of
 from gapless.propagation.transfer import full_parts
 
@@ -25,8 +25,8 @@ S, T = ShbId("s", "x"), ShbId("t", "y")
 P, Q = PubendId("stocks"), PubendId("weather", 2)
 
 
-def entry(counter: int, *, control_version: int = 0, retired: bool = False) -> Entry:
-    return Entry(VirtualTime(1, counter), control_version, retired)
+def entry(counter: int, *, control_version: int = 0, retired: bool = False) -> VectorEntry:
+    return VectorEntry(VirtualTime(1, counter), control_version, retired)
 
 
 def sender(name: TableId = NAME, *, log_max: int = 8, bytes_max: int = 10_000) -> TableSender:
@@ -41,15 +41,15 @@ def say(source: TableSender, **change: object) -> TableDelta:
 
 def copy_of(source: TableSender) -> TableReceiver:
     copy = TableReceiver()
-    for part in source.answer(TableWant("up")):
+    for part in source.answer(TableRequest("up")):
         copy.take(part)
     assert copy.table is not None
     return copy
 
 
-def same(left: Table | None, right: Table) -> bool:
+def same(left: SubscriptionTable | None, right: SubscriptionTable) -> bool:
     return left is not None and all(
-        getattr(left, field) == getattr(right, field) for field in Table.__slots__
+        getattr(left, field) == getattr(right, field) for field in SubscriptionTable.__slots__
     )
 
 
@@ -91,7 +91,7 @@ def test_a_retired_host_is_claimed_for_every_pubend_for_it_wants_nothing() -> No
     assert source.table.claim(S, P, 1) == entry(4, retired=True)
 
 
-def test_retired_beats_every_other_entry_of_a_host() -> None:
+def test_retired_outranks_every_other_entry_of_a_host() -> None:
     assert rank(entry(1, retired=True)) > rank(entry(9, control_version=9))
     assert rank(entry(2)) > rank(entry(1, control_version=9))
 
@@ -104,19 +104,19 @@ def test_a_delta_applies_at_exactly_its_base_version() -> None:
     copy = copy_of(source)
     first = say(source, added=["a > 1"], entries={S: entry(1)})
     second = say(source, added=["a > 2"], removed=["a > 1"], entries={S: entry(2)})
-    assert copy.take(second).outcome is Outcome.WANT
+    assert copy.take(second).outcome is TransferOutcome.REQUEST
     assert copy.table is not None
     assert not copy.table.entries
-    assert copy.take(first).outcome is Outcome.APPLIED
-    assert copy.take(first).outcome is Outcome.STALE
-    assert copy.take(second).outcome is Outcome.APPLIED
+    assert copy.take(first).outcome is TransferOutcome.APPLIED
+    assert copy.take(first).outcome is TransferOutcome.STALE
+    assert copy.take(second).outcome is TransferOutcome.APPLIED
     assert same(copy.table, source.table)
 
 
 def test_a_delta_of_another_table_does_not_apply() -> None:
     source, other = sender(), sender(TableId("b", 8, "up"))
     copy = copy_of(source)
-    assert copy.take(say(other, added=["a > 1"])).outcome is Outcome.WANT
+    assert copy.take(say(other, added=["a > 1"])).outcome is TransferOutcome.REQUEST
 
 
 def test_a_copy_that_a_delta_does_not_fit_is_dropped_and_asked_for_whole() -> None:
@@ -126,9 +126,9 @@ def test_a_copy_that_a_delta_does_not_fit_is_dropped_and_asked_for_whole() -> No
     assert copy.table is not None
     del copy.table.conjunctions["a > 1"]  # damage
     update = copy.take(say(source, removed=["a > 1"], entries={S: entry(2)}))
-    assert update.outcome is Outcome.WANT
-    assert update.gone == (S,)
-    assert copy.want("up") == TableWant("up")
+    assert update.outcome is TransferOutcome.REQUEST
+    assert update.removed_hosts == (S,)
+    assert copy.request("up") == TableRequest("up")
 
 
 def test_a_delta_with_a_wrong_digest_changes_nothing() -> None:
@@ -158,7 +158,7 @@ def test_deltas_follow_every_random_change_and_so_do_full_tables() -> None:
             advance_at_random(source, dice)
             assert source.table.digest == source.table.computed_digest()
             if dice.random() < 0.5:
-                for message in source.answer(copy.want("up")):
+                for message in source.answer(copy.request("up")):
                     copy.take(message)
                 assert same(copy.table, source.table)
 
@@ -201,10 +201,10 @@ def test_parts_are_staged_and_applied_together_in_any_order() -> None:
     random.Random(3).shuffle(parts)
     copy = TableReceiver()
     for part in parts[:-1]:
-        assert copy.take(part).outcome is Outcome.STAGED
-        assert copy.take(part).outcome is Outcome.STAGED
+        assert copy.take(part).outcome is TransferOutcome.STAGED
+        assert copy.take(part).outcome is TransferOutcome.STAGED
         assert copy.table is None
-    assert copy.take(parts[-1]).outcome is Outcome.APPLIED
+    assert copy.take(parts[-1]).outcome is TransferOutcome.APPLIED
     assert same(copy.table, source.table)
 
 
@@ -215,9 +215,9 @@ def test_parts_of_different_versions_are_never_mixed() -> None:
     new = full_parts(source.table, 150)
     copy = TableReceiver()
     for part in (*old[:-1], *new[:-1]):
-        assert copy.take(part).outcome is Outcome.STAGED
-    assert copy.take(old[-1]).outcome is Outcome.STALE
-    assert copy.take(new[-1]).outcome is Outcome.APPLIED
+        assert copy.take(part).outcome is TransferOutcome.STAGED
+    assert copy.take(old[-1]).outcome is TransferOutcome.STALE
+    assert copy.take(new[-1]).outcome is TransferOutcome.APPLIED
     assert same(copy.table, source.table)
 
 
@@ -231,57 +231,59 @@ def test_a_full_table_replaces_the_copy_and_says_what_that_changes() -> None:
     update = copy.take(part)
     assert [str(one) for one in update.added] == ["a > 2"]
     assert [str(one) for one in update.removed] == ["a > 1"]
-    assert (update.arrived, update.gone) == ((T,), (S,))
-    assert copy.take(part).outcome is Outcome.STALE
+    assert (update.added_hosts, update.removed_hosts) == ((T,), (S,))
+    assert copy.take(part).outcome is TransferOutcome.STALE
 
 
 def test_a_full_table_that_does_not_fit_its_digest_is_not_taken() -> None:
     source = big_sender()
     first, *rest = full_parts(source.table, 150)
-    damaged = TableFull(NAME, first.version, 0, first.parts, (), (), (), (), first.digest)
+    corrupt = TableFull(NAME, first.version, 0, first.parts, (), (), (), (), first.digest)
     copy = TableReceiver()
-    outcomes = [copy.take(part).outcome for part in (damaged, *rest)]
-    assert outcomes[-1] is Outcome.WANT
+    outcomes = [copy.take(part).outcome for part in (corrupt, *rest)]
+    assert outcomes[-1] is TransferOutcome.REQUEST
     assert copy.table is None
 
 
 def test_more_parts_than_the_limit_are_refused() -> None:
     parts = TABLE_PARTS_MAX + 1
     part = TableFull(NAME, 1, 0, parts, (), (), (), (), 0)
-    assert TableReceiver().take(part).outcome is Outcome.REFUSED
+    assert TableReceiver().take(part).outcome is TransferOutcome.REFUSED
 
 
 @pytest.mark.parametrize(("behind", "expected"), [(0, 0), (1, 1), (3, 3), (4, 1)])
-def test_an_asker_gets_the_deltas_it_lacks_or_the_whole_table(behind: int, expected: int) -> None:
+def test_a_requester_gets_the_deltas_it_lacks_or_the_whole_table(
+    behind: int, expected: int
+) -> None:
     source = sender(log_max=3)
     for number in range(6):
         say(source, added=[f"a = {number}"])
-    answer = source.answer(TableWant("up", NAME, source.table.version - behind))
+    answer = source.answer(TableRequest("up", NAME, source.table.version - behind))
     assert len(answer) == expected
     kind = TableFull if behind > 3 else TableDelta
     assert all(isinstance(message, kind) for message in answer)
 
 
-def test_an_asker_of_another_life_gets_the_whole_table() -> None:
+def test_a_requester_of_another_incarnation_gets_the_whole_table() -> None:
     source = sender()
     say(source, added=["a = 1"])
-    (answer,) = source.answer(TableWant("up", TableId("b", 6, "up"), 1))
+    (answer,) = source.answer(TableRequest("up", TableId("b", 6, "up"), 1))
     assert isinstance(answer, TableFull)
 
 
-def test_a_heartbeat_finds_what_was_lost_and_what_was_damaged() -> None:
+def test_a_heartbeat_finds_what_was_lost_and_what_was_corrupt() -> None:
     source = sender()
     say(source, added=["a > 1"])
     copy = copy_of(source)
-    assert copy.told(source.state()).outcome is Outcome.STALE
-    assert copy.told(TableState("up", 1, 0)).outcome is Outcome.STALE
+    assert copy.compare_state(source.state()).outcome is TransferOutcome.STALE
+    assert copy.compare_state(TableState("up", 1, 0)).outcome is TransferOutcome.STALE
     say(source, added=["a > 2"])
-    assert copy.told(source.state()).outcome is Outcome.WANT
+    assert copy.compare_state(source.state()).outcome is TransferOutcome.REQUEST
     assert copy.table is not None
-    for message in source.answer(copy.want("up")):
+    for message in source.answer(copy.request("up")):
         copy.take(message)
     copy.table.digest ^= 1
-    assert copy.told(source.state()).outcome is Outcome.WANT
+    assert copy.compare_state(source.state()).outcome is TransferOutcome.REQUEST
     assert copy.table is None
 
 

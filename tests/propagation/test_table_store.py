@@ -14,20 +14,20 @@ def star() -> World:
     """Return a broker m between a, b and c, with one who wants news at c."""
     world = World(tree("a-m-b", "m-c"))
     world["c"].subscribe("x", "kind = 'news'")
-    world["c"].holdings.announce(PubendId("any"), 1, Filter(""), "m")  # else c prunes it
+    world["c"].table_store.announce(PubendId("any"), 1, Filter(""), "m")  # else c prunes it
     world.settle()
     return world
 
 
 def known(world: World) -> dict[str, bool]:
-    holdings = world["m"].holdings
-    holdings.flush()
-    return {cell: P in out.sender.table.known for cell, out in holdings.out.items()}
+    table_store = world["m"].table_store
+    table_store.flush()
+    return {cell: P in out.sender.table.known for cell, out in table_store.out.items()}
 
 
 def test_a_pubend_is_known_in_its_direction_only() -> None:
     world = star()
-    holdings = world["m"].holdings
+    holdings = world["m"].table_store
     holdings.announce(P, 1, Filter(""), "a")
     assert known(world) == {"a": True, "b": False, "c": False}
     assert set(holdings.out["a"].sender.table.conjunctions) == {"kind = 'news'"}
@@ -36,14 +36,14 @@ def test_a_pubend_is_known_in_its_direction_only() -> None:
 
 def test_a_pubend_whose_direction_changes_is_known_in_the_new_one() -> None:
     world = star()
-    world["m"].holdings.announce(P, 1, Filter(""), "a")
-    world["m"].holdings.announce(P, 1, Filter(""), "b")
+    world["m"].table_store.announce(P, 1, Filter(""), "a")
+    world["m"].table_store.announce(P, 1, Filter(""), "b")
     assert known(world) == {"a": False, "b": True, "c": False}
 
 
 def test_an_old_announcement_from_a_new_direction_keeps_the_newest_version() -> None:
     world = star()
-    holdings = world["m"].holdings
+    holdings = world["m"].table_store
     holdings.announce(P, 2, Filter(""), "a")
     holdings.announce(P, 1, Filter("kind = 'stock'"), "b")
     holdings.flush()
@@ -53,7 +53,7 @@ def test_an_old_announcement_from_a_new_direction_keeps_the_newest_version() -> 
 
 def test_a_pubend_that_is_withdrawn_is_known_nowhere() -> None:
     world = star()
-    holdings = world["m"].holdings
+    holdings = world["m"].table_store
     holdings.announce(P, 1, Filter(""), "a")
     holdings.withdraw(P)
     holdings.withdraw(P)
@@ -63,13 +63,13 @@ def test_a_pubend_that_is_withdrawn_is_known_nowhere() -> None:
 
 def test_a_pubend_at_home_is_in_no_direction() -> None:
     world = star()
-    world["m"].holdings.announce(P, 1, Filter(""), "home")
+    world["m"].table_store.announce(P, 1, Filter(""), "home")
     assert not any(known(world).values())
 
 
 def test_a_new_edge_is_told_what_the_others_hold_and_which_pubends_lie_there() -> None:
     world = star()
-    holdings = world["m"].holdings
+    holdings = world["m"].table_store
     holdings.announce(P, 1, Filter(""), "b")
     holdings.remove("b")
     holdings.add_cell("b")
@@ -93,7 +93,7 @@ def test_numbers_of_tables_are_used_again() -> None:
 
 def test_statistics_count_what_is_held() -> None:
     world = star()
-    found = world["m"].holdings.statistics()
+    found = world["m"].table_store.statistics()
     assert found["edges"] == found["tables"] == 4
     assert found["unsettled"] == found["outdated"] == 0
-    assert world["m"].holdings.out["a"].statistics()["pruned"] == 1
+    assert world["m"].table_store.out["a"].statistics()["pruned"] == 1

@@ -13,15 +13,23 @@ from itertools import pairwise
 from gapless import Filter
 from gapless.content.merging import merge
 from gapless.content.values import Attributes
-from gapless.core.ids import BrokerId, CellId, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters
-from gapless.messages.propagation import TableDelta, TableFull, TableWant
+from gapless.messages.propagation import TableDelta, TableFull, TableRequest
 from gapless.messages.streams import AttachKind
-from gapless.propagation import Edge, Holdings, LeafTable, Outcome, Receiver, TableSender, Vector
-from gapless.propagation.sufficiency import Choice
+from gapless.propagation import (
+    Edge,
+    LeafTable,
+    Receiver,
+    StreamVector,
+    TableSender,
+    TableStore,
+    TransferOutcome,
+)
+from gapless.propagation.sufficiency import TableChoice
 
-__all__ = ["Around", "Broker", "World", "cell_receiver", "leaf_receiver", "tree"]
+__all__ = ["Broker", "TreePaths", "World", "cell_receiver", "leaf_receiver", "tree"]
 
 Tree = Mapping[CellId, tuple[CellId, ...]]
 
@@ -51,7 +59,7 @@ def path_between(cells: Tree, source: CellId, target: CellId) -> tuple[CellId, .
     return None
 
 
-class Around:
+class TreePaths:
     """The neighbourhood of a cell: all cells up to a distance."""
 
     def __init__(self, cells: Tree, own: CellId, reach: int) -> None:
@@ -77,26 +85,28 @@ def leaf_receiver(shb: ShbId) -> Receiver:
 class Broker:
     """A broker in one life: its leaf table and its holdings."""
 
-    def __init__(self, world: World, name: BrokerId, cell: CellId, life: int) -> None:
+    def __init__(self, world: World, name: BrokerId, cell: CellId, incarnation: int) -> None:
         self.world = world
         self.name = name
         self.cell = cell
-        self.life = life
-        self.around = Around(world.cells, cell, world.parameters.reach)
-        self.heard: dict[PubendId, int] = {}
-        self.holdings = Holdings(Identity(name, cell, life), world.parameters, self.around)
+        self.incarnation = incarnation
+        self.paths = TreePaths(world.cells, cell, world.parameters.neighbourhood_radius)
+        self.known: dict[PubendId, int] = {}
+        self.table_store = TableStore(
+            Identity(name, cell, incarnation), world.parameters, self.paths
+        )
         self.leaf = LeafTable(
             self.shb,
-            life,
+            incarnation,
             budget=world.parameters.table_conjunctions_max,
             merge=merge,
             log_max=world.parameters.delta_log_max,
             bytes_max=world.parameters.frame_bytes_max,
         )
         for neighbour in world.cells[cell]:
-            self.holdings.add_cell(neighbour)
+            self.table_store.add_cell(neighbour)
         for peer in world.brokers_of(cell, name):
-            self.holdings.add_leaf(ShbId(peer, cell))
+            self.table_store.add_leaf(ShbId(peer, cell))
 
     @property
     def shb(self) -> ShbId:
@@ -105,28 +115,32 @@ class Broker:
     def subscribe(self, owner: str, text: str) -> VirtualTime:
         return self.leaf.own(owner, Filter(text).conjunctions)
 
-    def hear(self, pubend: PubendId, version: int | None = None) -> None:
+    def learn(self, pubend: PubendId, version: int | None = None) -> None:
         """Learn of a pubend, by default at its newest version."""
-        home, adverts = self.world.pubends[pubend]
+        phb_cell, adverts = self.world.pubends[pubend]
         version = max(adverts) if version is None else version
-        path = self.world.path(self.cell, home)
+        path = self.world.path(self.cell, phb_cell)
         direction = path[0] if path else "home"
-        self.heard[pubend] = max(version, self.heard.get(pubend, version))
-        self.holdings.announce(pubend, version, Filter(adverts[version]), direction)
+        self.known[pubend] = max(version, self.known.get(pubend, version))
+        self.table_store.announce(pubend, version, Filter(adverts[version]), direction)
 
     def edge_to(self, cell: CellId) -> Edge:
         """Return the edge in whose direction a cell lies."""
-        return self.holdings.edges[self.world.path(self.cell, cell)[0]]
+        return self.table_store.edges[self.world.path(self.cell, cell)[0]]
 
     def choose(
-        self, pubend: PubendId, vector: Vector | None, receiver: Receiver, control_version: int = 0
-    ) -> Choice:
-        return self.holdings.chooser.choose(pubend, vector, control_version, receiver)
+        self,
+        pubend: PubendId,
+        vector: StreamVector | None,
+        receiver: Receiver,
+        control_version: int = 0,
+    ) -> TableChoice:
+        return self.table_store.chooser.choose(pubend, vector, control_version, receiver)
 
     def passes(
         self,
         pubend: PubendId,
-        vector: Vector | None,
+        vector: StreamVector | None,
         receiver: Receiver,
         event: Attributes,
         control_version: int = 0,
@@ -135,12 +149,12 @@ class Broker:
         choice = self.choose(pubend, vector, receiver, control_version)
         if choice.tables is None:
             return True
-        return bool(self.holdings.index.match(event) & choice.mask)
+        return bool(self.table_store.index.match(event) & choice.mask)
 
-    def claims(self, pubend: PubendId, version: int = 1) -> dict[ShbId, Entry]:
+    def claims(self, pubend: PubendId, version: int = 1) -> dict[ShbId, VectorEntry]:
         """Return what the broker's tables claim for a pubend: the vector it could promise."""
-        hosts = {shb for edge in self.holdings.edges.values() for shb in edge.hosts}
-        found = {shb: self.holdings.claim(shb, pubend, version) for shb in sorted(hosts)}
+        hosts = {shb for edge in self.table_store.edges.values() for shb in edge.hosts}
+        found = {shb: self.table_store.claim(shb, pubend, version) for shb in sorted(hosts)}
         return {shb: entry for shb, entry in found.items() if entry is not None}
 
 
@@ -157,12 +171,14 @@ class World:
         self.cells = cells
         self._paths: dict[tuple[CellId, CellId], tuple[CellId, ...]] = {}
         self.parameters = parameters or Parameters()
-        self.homes = dict(brokers) if brokers is not None else {cell: cell for cell in cells}
+        self.cell_by_broker = (
+            dict(brokers) if brokers is not None else {cell: cell for cell in cells}
+        )
         self.pubends: dict[PubendId, tuple[CellId, dict[int, str]]] = {}
-        self.lives: dict[BrokerId, int] = {}
+        self.incarnations: dict[BrokerId, int] = {}
         self.now = 0
         self.brokers: dict[BrokerId, Broker] = {}
-        for name in self.homes:
+        for name in self.cell_by_broker:
             self.start(name)
 
     def __getitem__(self, name: BrokerId) -> Broker:
@@ -178,74 +194,78 @@ class World:
 
     def brokers_of(self, cell: CellId, *more: BrokerId) -> list[BrokerId]:
         """Return all brokers that belong to a cell, alive or not."""
-        return sorted({name for name, home in self.homes.items() if home == cell} | set(more))
+        return sorted(
+            {name for name, own in self.cell_by_broker.items() if own == cell} | set(more)
+        )
 
     def start(self, name: BrokerId) -> Broker:
         """Start a broker, or start it again in a new life, empty."""
         self.stop(name)
-        life = self.lives[name] = self.lives.get(name, 0) + 1
-        broker = self.brokers[name] = Broker(self, name, self.homes[name], life)
+        incarnation = self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        broker = self.brokers[name] = Broker(self, name, self.cell_by_broker[name], incarnation)
         return broker
 
     def stop(self, name: BrokerId) -> None:
         """A broker dies; others notice."""
         if self.brokers.pop(name, None) is not None:
             for broker in self.brokers.values():
-                for edge in broker.holdings.edges.values():
-                    edge.lapse(name, self.now)
+                for edge in broker.table_store.edges.values():
+                    edge.mark_stale(name, self.now)
 
-    def advertise(self, name: str, home: CellId, text: str, *, heard_by: Iterable[str]) -> PubendId:
+    def advertise(
+        self, name: str, phb_cell: CellId, text: str, *, known_to: Iterable[str]
+    ) -> PubendId:
         """Open a pubend, or widen its advertisement."""
         pubend = PubendId(name)
-        adverts = self.pubends.setdefault(pubend, (home, {}))[1]
+        adverts = self.pubends.setdefault(pubend, (phb_cell, {}))[1]
         adverts[len(adverts) + 1] = text
-        for broker in heard_by:
-            self[broker].hear(pubend)
+        for broker in known_to:
+            self[broker].learn(pubend)
         return pubend
 
     # --- exchange --------------------------------------------------------------------------------
 
-    def sender(self, asker: Broker, sender: Broker) -> tuple[Edge, TableSender, str]:
+    def sender(self, requester: Broker, sender: Broker) -> tuple[Edge, TableSender, str]:
         """Return the asker's edge, the sender's table for it, and that table's direction."""
-        if asker.cell == sender.cell:
-            edge = asker.holdings.edges[str(sender.shb)]
+        if requester.cell == sender.cell:
+            edge = requester.table_store.edges[str(sender.shb)]
             return edge, sender.leaf.sender, str(sender.shb)
-        back = self.path(sender.cell, asker.cell)
-        return asker.edge_to(sender.cell), sender.holdings.out[back[0]].sender, back[0]
+        back = self.path(sender.cell, requester.cell)
+        return requester.edge_to(sender.cell), sender.table_store.out[back[0]].sender, back[0]
 
-    def want(self, asker: str, sender: str) -> TableWant:
+    def request(self, requester: str, sender: str) -> TableRequest:
         """Take a broker as a source and return what to ask it for."""
         source = self[sender]
-        edge, _, direction = self.sender(self[asker], source)
-        return edge.source(sender, source.cell, source.life, direction, self.now)
+        edge, _, direction = self.sender(self[requester], source)
+        return edge.source(sender, source.cell, source.incarnation, direction, self.now)
 
     def answer(
-        self, asker: str, sender: str, want: TableWant
+        self, requester: str, sender: str, request: TableRequest
     ) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
         """Return what a broker says when it is asked."""
         source = self[sender]
         source.leaf.flush()
-        source.holdings.flush()
-        return self.sender(self[asker], source)[1].answer(want)
+        source.table_store.flush()
+        return self.sender(self[requester], source)[1].answer(request)
 
-    def exchange(self, asker: str, sender: str) -> bool:
+    def exchange(self, requester: str, sender: str) -> bool:
         """Bring one copy up to date, and what is known of a peer; say whether they were not."""
-        edge = self.sender(self[asker], self[sender])[0]
-        messages = self.answer(asker, sender, self.want(asker, sender))
-        news = [edge.hear(sender, *each) for each in self[sender].heard.items()]
+        edge = self.sender(self[requester], self[sender])[0]
+        messages = self.answer(requester, sender, self.request(requester, sender))
+        updates = [edge.note_known(sender, *each) for each in self[sender].known.items()]
         for message in messages:
             outcome = edge.receive(sender, message)
-            assert outcome not in {Outcome.WANT, Outcome.REFUSED}, outcome
-        self[asker].holdings.tidy(self.now)
-        return bool(messages) or any(news)
+            assert outcome not in {TransferOutcome.REQUEST, TransferOutcome.REFUSED}, outcome
+        self[requester].table_store.drop_stale(self.now)
+        return bool(messages) or any(updates)
 
     def links(self) -> list[tuple[str, str]]:
         """Return who asks whom: all of the own cell, and one alive broker of each neighbour."""
         links = []
-        for asker in self.brokers.values():
-            links += [(asker.name, peer) for peer in self.alive(asker.cell)]
-            for cell in self.cells[asker.cell]:
-                links += [(asker.name, peer) for peer in self.alive(cell)[:1]]
+        for requester in self.brokers.values():
+            links += [(requester.name, peer) for peer in self.alive(requester.cell)]
+            for cell in self.cells[requester.cell]:
+                links += [(requester.name, peer) for peer in self.alive(cell)[:1]]
         return links
 
     def alive(self, cell: CellId) -> list[str]:
@@ -255,7 +275,7 @@ class World:
         """Let tables travel over these links, or over all, until nothing is new."""
         chosen = links or tuple(self.links())
         for _ in range(100):
-            news = [self.exchange(asker, sender) for asker, sender in chosen]
-            if not any(news):
+            updates = [self.exchange(requester, sender) for requester, sender in chosen]
+            if not any(updates):
                 return
         raise AssertionError("the tables do not settle")

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from gapless.content.values import Value
-from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Context, Fetch, Fetched, Identity, Write, Written
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
-    Append,
-    Change,
-    Erase,
-    HoldRecord,
+    AppendRow,
+    DeleteRecord,
+    LogHoldRecord,
     LogRow,
     MemberRecord,
     PubendRecord,
     PublisherRecord,
+    PutRecord,
     Record,
-    RegimeRecord,
-    Store,
-    Trim,
+    StorageChange,
+    StreamEpochRecord,
+    TrimLog,
 )
-from gapless.messages.streams import Member, Piece
-from gapless.pubend.members import Membership
+from gapless.messages.streams import KnowledgeRange, Member
+from gapless.pubend.members import Members
 from gapless.pubend.pubend import Pubend
 
 STOCKS = PubendId("stocks")
@@ -44,9 +44,9 @@ class Bench:
         self.rows: list[LogRow] = []
         self.now = start
         self.clock = start
-        self.claims: dict[ShbId, Entry] = {}
-        self.told: list[Piece] = []
-        self.opened: list[RegimeRecord] = []
+        self.claims: dict[ShbId, VectorEntry] = {}
+        self.sent: list[KnowledgeRange] = []
+        self.opened: list[StreamEpochRecord] = []
         self.releases: list[Tick] = []
         self.expected: list[tuple[int, Tick, bool]] = []
         """When acknowledgement up to which tick was expected, and whether with pressure."""
@@ -54,12 +54,12 @@ class Bench:
         """Why batches were refused that could not be refused at once."""
         self.writes: list[Write] = []
         self.fetches: list[Fetch] = []
-        self.damaged: set[Tick] = set()
+        self.corrupt: set[Tick] = set()
         """The first ticks of rows that cannot be read."""
         properties = PubendProperties("p", "p", advertisement)
         first = PubendRecord(STOCKS, properties, 1, 0, 0)
         self.records[first.key] = first
-        self.life = 0
+        self.incarnation = 0
         self.start()
 
     # --- the pubend's surroundings -----------------------------------------------------------
@@ -67,9 +67,11 @@ class Bench:
     def clock_view(self) -> int:
         return self.context.clock
 
-    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+    def forward(
+        self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
+    ) -> None:
         assert pubend == STOCKS
-        self.told.append(piece)
+        self.sent.append(knowledge)
         if opened is not None:
             self.opened.append(opened)
 
@@ -77,7 +79,7 @@ class Bench:
         assert pubend == STOCKS
         self.releases.append(up_to)
 
-    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []
 
@@ -89,10 +91,10 @@ class Bench:
 
     def start(self) -> None:
         """Start the pubend from what is on disk."""
-        self.life += 1
+        self.incarnation += 1
         self.writes = []
         self.fetches = []
-        self.context = Context(Identity("p", "p", self.life), self.parameters)
+        self.context = Context(Identity("p", "p", self.incarnation), self.parameters)
         self.context.now, self.context.clock = self.now, self.clock
         stored = list(self.records.values())
         (record,) = [each for each in stored if isinstance(each, PubendRecord)]
@@ -102,22 +104,22 @@ class Bench:
             self,
             self.claims.get,
             self.clock_view,
-            regimes=[each for each in stored if isinstance(each, RegimeRecord)],
+            stream_epochs=[each for each in stored if isinstance(each, StreamEpochRecord)],
             publishers=[each for each in stored if isinstance(each, PublisherRecord)],
-            membership=Membership(
+            members=Members(
                 STOCKS,
                 self.parameters,
                 self.now,
                 [each for each in stored if isinstance(each, MemberRecord)],
-                [each for each in stored if isinstance(each, HoldRecord)],
+                [each for each in stored if isinstance(each, LogHoldRecord)],
             ),
         )
 
     def run(self, ms: int, *, sync: bool = True) -> None:
         """Let time pass, a millisecond at a time."""
         for _ in range(ms):
-            self.now += us(ms=1)
-            self.clock += us(ms=1)
+            self.now += microseconds(ms=1)
+            self.clock += microseconds(ms=1)
             self.context.now, self.context.clock = self.now, self.clock
             self.context.run_timers()
             self.collect()
@@ -141,7 +143,7 @@ class Bench:
             write = self.writes.pop(0)
             for change in write.changes:
                 self._apply(change)
-            self.context.resume(Written(write.ticket))
+            self.context.resume(Written(write.write_id))
             self.collect()
 
     def answer_fetches(self, count: int = 1_000) -> None:
@@ -158,13 +160,13 @@ class Bench:
         for row in self.rows:
             if row.last < fetch.low or row.first > fetch.high:
                 continue
-            if row.first in self.damaged:
-                return Fetched(fetch.ticket, tuple(found), f"row {row.first} is damaged")
+            if row.first in self.corrupt:
+                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is damaged")
             size += 40 * len(row.publications)
             if found and size > fetch.bytes_max:
-                return Fetched(fetch.ticket, tuple(found), None, complete=False)
+                return Fetched(fetch.fetch_id, tuple(found), None, complete=False)
             found.append(row)
-        return Fetched(fetch.ticket, tuple(found))
+        return Fetched(fetch.fetch_id, tuple(found))
 
     def open(self, publisher: str = "ann") -> PublisherRecord:
         """Open a publisher and wait for it."""
@@ -190,24 +192,26 @@ class Bench:
         self.collect()
         return answers
 
-    def report(self, broker: str, tick: Tick = 0, join: int = 1, *, durable: bool = True) -> None:
+    def report(
+        self, broker: str, tick: Tick = 0, membership: int = 1, *, durable: bool = True
+    ) -> None:
         """Let a subscriber host report."""
         shb = ShbId(broker, broker)
-        member = Member(shb, Join(1, join), durable, VirtualTime(1, 1))
-        self.pubend.membership.report(member, tick, self.now)
-        self.pubend.review_regime()
+        member = Member(shb, MembershipId(1, membership), durable, VirtualTime(1, 1))
+        self.pubend.members.report(member, tick, self.now)
+        self.pubend.update_stream_epoch()
 
     def claim(self, broker: str, counter: int) -> None:
         """Let a table claim a subscriber host."""
-        self.claims[ShbId(broker, broker)] = Entry(VirtualTime(1, counter))
-        self.pubend.review_regime()
+        self.claims[ShbId(broker, broker)] = VectorEntry(VirtualTime(1, counter))
+        self.pubend.update_stream_epoch()
 
-    def _apply(self, change: Change) -> None:
-        if isinstance(change, Store):
+    def _apply(self, change: StorageChange) -> None:
+        if isinstance(change, PutRecord):
             self.records[change.record.key] = change.record
-        elif isinstance(change, Erase):
+        elif isinstance(change, DeleteRecord):
             self.records.pop(change.key, None)
-        elif isinstance(change, Append):
+        elif isinstance(change, AppendRow):
             self.rows.append(change.row)
-        elif isinstance(change, Trim):
+        elif isinstance(change, TrimLog):
             self.rows = [row for row in self.rows if row.last > change.up_to]

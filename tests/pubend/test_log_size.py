@@ -7,9 +7,9 @@ import pytest
 from gapless.core.ids import ShbId
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import HoldId
+from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import PublisherRecord
-from gapless.messages.streams import Piece
+from gapless.messages.streams import KnowledgeRange
 from gapless.pubend.log_size import PARTS, LogSize, row_bytes
 from gapless.pubend.pubend import PublishRefusedError
 from tests.pubend.small_disk import Bench
@@ -20,7 +20,8 @@ SMALL = Parameters(retention_s=0, log_bytes_max=20_000)
 def counted(bench: Bench) -> int:
     """Return the bytes of the rows that are there, one by one."""
     return sum(
-        row_bytes(Piece(row.first, row.last, row.regime, 0, row.publications)) for row in bench.rows
+        row_bytes(KnowledgeRange(row.first, row.last, row.stream_epoch, 0, row.publications))
+        for row in bench.rows
     )
 
 
@@ -95,7 +96,7 @@ def test_a_full_log_refuses_and_says_which_limit_and_what_to_do() -> None:
     ):
         bench.publish(session, sequence, 1)
     assert counted(bench) >= 20_000
-    assert bench.context.marks["log full"] >= 2
+    assert bench.context.coverage_marks["log full"] >= 2
 
 
 def test_a_full_log_still_answers_what_it_already_has() -> None:
@@ -152,9 +153,9 @@ def test_those_who_lag_are_told_of_the_pressure_and_up_to_where() -> None:
     bench = with_member()
     fill(bench, bench.open())
     bench.run(ms=1_000)
-    told = [each for each in bench.expected if each[2]]
-    assert len(told) == 1
-    tick = told[0][1]
+    sent = [each for each in bench.expected if each[2]]
+    assert len(sent) == 1
+    tick = sent[0][1]
     bench.report("s", tick)  # it lets go up to there
     bench.run(ms=1_000)
     assert 0 < counted(bench) <= 20_000 * 7 // 8
@@ -164,8 +165,8 @@ def test_those_who_lag_are_told_of_the_pressure_and_up_to_where() -> None:
 
 def test_a_hold_that_keeps_a_full_log_is_reason_for_pressure_too() -> None:
     bench = Bench(SMALL)
-    hold = HoldId(ShbId("t", "t"), "x")
-    bench.pubend.membership.hold(hold, 0, bench.now)
+    log_hold = LogHoldId(ShbId("t", "t"), "x")
+    bench.pubend.members.hold_log(log_hold, 0, bench.now)
     session = bench.open()
     sequence, _ = fill(bench, session)
     bench.run(ms=1_000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from gapless.core.ids import ShbId, VirtualTime
-from gapless.core.parameters import Parameters, us
-from gapless.messages.records import MemberRecord, RegimeRecord, Store
+from gapless.core.parameters import Parameters, microseconds
+from gapless.messages.records import MemberRecord, PutRecord, StreamEpochRecord
 from tests.pubend.small_disk import STOCKS, Bench
 
 HOST = ShbId("s", "s")
@@ -18,12 +18,12 @@ def test_an_answer_and_the_event_wait_for_the_disk() -> None:
     session = bench.open()
     answers = bench.publish(session, 1, 7)
     assert answers == []
-    assert bench.told == []
+    assert bench.sent == []
     bench.sync()
     ((tick,),) = answers
-    assert [publication.tick for piece in bench.told for publication in piece.publications] == [
-        tick
-    ]
+    assert [
+        publication.tick for knowledge in bench.sent for publication in knowledge.publications
+    ] == [tick]
     assert bench.rows[0].last == tick
 
 
@@ -34,9 +34,9 @@ def test_pieces_follow_each_other_without_hole_or_overlap() -> None:
         bench.publish(session, sequence, sequence)
         bench.run(ms=sequence * 7 % 40, sync=sequence % 3 == 0)
     bench.sync()
-    for before, after in itertools.pairwise(bench.told):
+    for before, after in itertools.pairwise(bench.sent):
         assert after.low == before.high + 1
-    ticks = [publication.tick for piece in bench.told for publication in piece.publications]
+    ticks = [publication.tick for knowledge in bench.sent for publication in knowledge.publications]
     assert ticks == sorted(set(ticks))
     assert len(ticks) == 29
 
@@ -47,18 +47,18 @@ def test_silence_does_not_overtake_a_batch_that_waits_for_its_sync() -> None:
     session = bench.open()
     bench.run(ms=300)
     bench.publish(session, 1, 1)
-    told = len(bench.told)
+    sent = len(bench.sent)
     bench.run(ms=2_000, sync=False)
-    assert len(bench.told) == told
+    assert len(bench.sent) == sent
     bench.sync()
-    assert bench.told[told].publications[0].attributes == {"a": 1}
+    assert bench.sent[sent].publications[0].attributes == {"a": 1}
 
 
 def test_an_idle_pubend_tells_silence_ever_more_rarely_but_goes_on() -> None:
     bench = Bench()
     bench.run(ms=10_000)
-    assert 10 <= len(bench.told) <= 25
-    assert bench.pubend.top >= bench.clock - us(ms=1_100)
+    assert 10 <= len(bench.sent) <= 25
+    assert bench.pubend.top >= bench.clock - microseconds(ms=1_100)
 
 
 def test_silence_told_before_a_crash_stays_silent_whatever_the_clock_says() -> None:
@@ -66,7 +66,7 @@ def test_silence_told_before_a_crash_stays_silent_whatever_the_clock_says() -> N
     bench = Bench()
     bench.run(ms=3_000)
     silent = bench.pubend.top
-    bench.clock -= us(s=3_600)
+    bench.clock -= microseconds(s=3_600)
     bench.start()
     session = bench.open()
     answers = bench.publish(session, 1, 1)
@@ -78,13 +78,13 @@ def test_a_clock_set_back_does_not_stop_silence() -> None:
     # R30, A27
     bench = Bench()
     bench.run(ms=1_000)
-    bench.clock -= us(s=3_600)
+    bench.clock -= microseconds(s=3_600)
     before = bench.pubend.top
     bench.run(ms=3_000)
     assert bench.pubend.top > before
 
 
-def test_a_regime_opens_with_a_tick_of_its_own_even_when_idle() -> None:
+def test_a_stream_epoch_opens_with_a_tick_of_its_own_even_when_idle() -> None:
     # R31, R53: a report and a claim make a member
     bench = Bench()
     bench.run(ms=500)
@@ -93,24 +93,26 @@ def test_a_regime_opens_with_a_tick_of_its_own_even_when_idle() -> None:
     assert bench.opened == []
     bench.claim("s", 4)
     bench.run(ms=300)
-    regime = bench.opened[-1]
-    assert dict(regime.entries)[HOST].time == VirtualTime(1, 4)
-    opening = next(piece for piece in bench.told if piece.low == regime.start)
-    assert opening.high == regime.start
-    assert opening.regime == regime.number
+    stream_epoch = bench.opened[-1]
+    assert dict(stream_epoch.entries)[HOST].time == VirtualTime(1, 4)
+    opening = next(knowledge for knowledge in bench.sent if knowledge.low == stream_epoch.start)
+    assert opening.high == stream_epoch.start
+    assert opening.stream_epoch == stream_epoch.number
 
 
-def test_member_row_and_regime_are_one_write_and_protect_the_log_from_the_first_tick() -> None:
+def test_member_row_and_stream_epoch_are_one_write_and_protect_the_log_from_the_first_tick() -> (
+    None
+):
     # R53, A10, example 14.7
     bench = Bench()
     bench.claim("s", 1)
     bench.report("s")
     bench.collect()
     (write,) = bench.writes
-    records = [change.record for change in write.changes if isinstance(change, Store)]
+    records = [change.record for change in write.changes if isinstance(change, PutRecord)]
     (member,) = [each for each in records if isinstance(each, MemberRecord)]
-    (regime,) = [each for each in records if isinstance(each, RegimeRecord)]
-    assert member.floor == regime.start - 1
+    (stream_epoch,) = [each for each in records if isinstance(each, StreamEpochRecord)]
+    assert member.ack_floor == stream_epoch.start - 1
 
 
 def test_no_host_is_a_member_because_tables_name_it() -> None:
@@ -118,10 +120,10 @@ def test_no_host_is_a_member_because_tables_name_it() -> None:
     bench = Bench()
     bench.claim("s", 1)
     bench.run(ms=1_000)
-    assert bench.pubend.membership.rows() == []
+    assert bench.pubend.members.rows() == []
 
 
-def test_regimes_are_not_opened_too_often() -> None:
+def test_stream_epochs_are_not_opened_too_often() -> None:
     bench = Bench()
     bench.report("s")
     for counter in range(1, 101):
@@ -132,7 +134,7 @@ def test_regimes_are_not_opened_too_often() -> None:
     assert dict(bench.opened[-1].entries)[HOST].time == VirtualTime(1, 100)
 
 
-def test_the_regime_of_a_tick_is_the_same_after_a_restart() -> None:
+def test_the_stream_epoch_of_a_tick_is_the_same_after_a_restart() -> None:
     # I6: a start point is a function of the log
     bench = Bench()
     session = bench.open()
@@ -142,13 +144,15 @@ def test_the_regime_of_a_tick_is_the_same_after_a_restart() -> None:
         bench.run(ms=50)
         bench.publish(session, counter, counter)
         bench.run(ms=50)
-    told = {
-        publication.tick: piece.regime for piece in bench.told for publication in piece.publications
+    sent = {
+        publication.tick: knowledge.stream_epoch
+        for knowledge in bench.sent
+        for publication in knowledge.publications
     }
     bench.start()
-    for tick, regime in told.items():
-        assert bench.pubend.regime_of(tick) == regime
-    assert bench.pubend.regime == bench.opened[-1].number
+    for tick, stream_epoch in sent.items():
+        assert bench.pubend.stream_epoch_of(tick) == stream_epoch
+    assert bench.pubend.stream_epoch == bench.opened[-1].number
 
 
 def test_the_log_is_released_up_to_the_least_floor_and_never_further() -> None:
@@ -187,14 +191,14 @@ def test_retention_keeps_more_of_the_log_than_members_need() -> None:
 
 def test_a_silent_member_is_parked_and_keeps_its_floor() -> None:
     # R54, A17
-    bench = Bench(Parameters(retention_s=0, park_after_s=10))
+    bench = Bench(Parameters(retention_s=0, inactive_after_s=10))
     bench.claim("s", 1)
     bench.report("s")
     bench.run(ms=100)
-    floor = bench.pubend.membership.floor()
+    floor = bench.pubend.members.ack_floor()
     bench.run(ms=12_000)
     assert bench.opened[-1].entries == ()
-    assert bench.pubend.membership.floor() == floor
+    assert bench.pubend.members.ack_floor() == floor
     bench.report("s", 0)
     bench.run(ms=200)
     assert HOST in dict(bench.opened[-1].entries)
@@ -205,10 +209,10 @@ def test_ticks_stay_near_what_the_neighbours_clocks_say() -> None:
     bench = Bench()
     session = bench.open()
     bench.pubend._clock_view = lambda: bench.clock
-    bench.context.clock = bench.clock + us(s=86_400 * 365)
+    bench.context.clock = bench.clock + microseconds(s=86_400 * 365)
     answers = bench.publish(session, 1, 1)
     bench.sync()
-    assert answers[0][0] <= bench.clock + us(ms=Parameters().tick_lead_ms)
+    assert answers[0][0] <= bench.clock + microseconds(ms=Parameters().tick_lead_ms)
 
 
 def test_a_pubend_is_named_in_what_it_writes() -> None:
@@ -240,7 +244,7 @@ def test_a_tick_that_is_not_acknowledged_for_long_is_asked_after() -> None:
     bench.run(ms=1_500)
     ((_, asked, pressure),) = bench.expected
     assert asked >= tick
-    assert asked <= bench.clock - us(ms=2_000)
+    assert asked <= bench.clock - microseconds(ms=2_000)
     assert not pressure
 
 
@@ -258,7 +262,7 @@ def test_a_member_that_lags_is_asked_again_but_not_too_often() -> None:
     times = [at for at, _, _ in bench.expected]
     assert len(times) >= 5
     for before, after in itertools.pairwise(times):
-        assert after - before >= us(ms=1_000)
+        assert after - before >= microseconds(ms=1_000)
 
 
 def test_a_pubend_that_was_down_asks_after_what_it_had_logged_and_perhaps_not_told() -> None:
@@ -275,11 +279,11 @@ def test_a_pubend_that_was_down_asks_after_what_it_had_logged_and_perhaps_not_to
 
 def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
     # its first regime opens at tick 1, its first silence reaches up to the present
-    bench = Bench(Parameters(retention_s=0, aet_ms=2_000), start=us(s=86_400))
+    bench = Bench(Parameters(retention_s=0, aet_ms=2_000), start=microseconds(s=86_400))
     bench.claim("s", 1)
     bench.report("s")
     bench.run(ms=1_000)
-    assert bench.pubend.top > us(s=86_000)
+    assert bench.pubend.top > microseconds(s=86_000)
     bench.report("s", bench.pubend.top)
     bench.run(ms=2_000)
     assert bench.expected == []
@@ -291,7 +295,7 @@ def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
 def test_a_pubend_advances_to_a_tick_that_somebody_waits_for_ceiling_first() -> None:
     bench = Bench()
     bench.run(ms=500)
-    wanted = bench.clock + us(ms=1_500)
+    wanted = bench.clock + microseconds(ms=1_500)
     bench.pubend.advance(wanted)
     assert bench.pubend.top < wanted  # not before the ceiling is on disk (R29)
     bench.sync()
@@ -302,7 +306,7 @@ def test_a_pubend_advances_as_far_as_somebody_waits_whatever_its_clock_says() ->
     # R51: the event that waits exists, so a clock that was set back must not hold it
     bench = Bench()
     bench.run(ms=500)
-    wanted = bench.clock + us(s=3_600)
+    wanted = bench.clock + microseconds(s=3_600)
     bench.pubend.advance(wanted)
     bench.sync()
     assert bench.pubend.top == wanted
@@ -312,12 +316,12 @@ def test_silence_is_quick_as_soon_as_somebody_waits_and_lazy_when_nobody_does() 
     # R30
     bench = Bench()
     bench.run(ms=5_000)
-    told = len(bench.told)
+    sent = len(bench.sent)
     bench.pubend.set_eager(True)
     bench.run(ms=100)
-    assert len(bench.told) >= told + 15
+    assert len(bench.sent) >= sent + 15
     bench.pubend.set_eager(False)
     bench.run(ms=5_000)
-    told = len(bench.told)
+    sent = len(bench.sent)
     bench.run(ms=5_000)
-    assert len(bench.told) <= told + 10
+    assert len(bench.sent) <= sent + 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import PubendRecord, PublisherRecord
 from gapless.pubend.pubend import PublishRefusedError, last_logged
@@ -172,19 +172,19 @@ def test_a_forgotten_publisher_leaves_a_ceiling_above_its_last_tick() -> None:
     bench = Bench(Parameters(retention_s=3_600, publisher_ttl_s=10, silence_ms=900))
     session = bench.open()
     bench.run(ms=2_000)
-    bench.clock += us(ms=900)  # ahead of the ceiling
+    bench.clock += microseconds(ms=900)  # ahead of the ceiling
     bench.context.clock = bench.clock
     answers = bench.publish(session, 1, 1)
     bench.sync()
     (tick,) = answers[0]
     assert tick == last_logged(stored(bench))
-    bench.clock += us(s=20)
+    bench.clock += microseconds(s=20)
     bench.context.clock = bench.clock
     bench.pubend._review_publishers()
     bench.sync()
     assert stored(bench) == []
     assert ceiling(bench) >= tick
-    bench.clock -= us(s=3_600)
+    bench.clock -= microseconds(s=3_600)
     bench.start()
     again = bench.publish(bench.open(), 1, 1)
     bench.sync()

@@ -12,20 +12,20 @@ import pytest
 
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind
+from gapless.messages.clients import StartKind, StartPoint
 from gapless.messages.records import PubendRecord
-from gapless.messages.streams import Piece
-from tests.broker.harness import Desk, P
+from gapless.messages.streams import KnowledgeRange
+from tests.broker.harness import BrokerHarness, P
 from tests.pubend.small_disk import STOCKS, Bench
 from tests.scenarios.brokers import Publisher, Subscriber
-from tests.stream.small_streams import Line, event, piece
+from tests.stream.small_streams import Line, event, knowledge_range
 
 FAR = 2**62
 
 
-def released(**parameters: Any) -> tuple[Desk, Publisher, list[Tick]]:
+def released(**parameters: Any) -> tuple[BrokerHarness, Publisher, list[Tick]]:
     """Return a world in which three events of P are released, and much silence behind them."""
-    world = Desk("p-n", **{"retention_s": 5, **parameters})
+    world = BrokerHarness("p-n", **{"retention_s": 5, **parameters})
     ann = world.publisher("p")
     ticks = [ann.publish(label) for label in ("e1", "e2", "e3")]
     world.run(s=60)
@@ -33,14 +33,14 @@ def released(**parameters: Any) -> tuple[Desk, Publisher, list[Tick]]:
     return world, ann, ticks
 
 
-def resumed(world: Desk, tick: Tick, name: str = "x") -> Subscriber:
+def resumed(world: BrokerHarness, tick: Tick, name: str = "x") -> Subscriber:
     """Return a subscriber that goes on after a tick of P."""
-    made = world.subscriber("n", name, "TRUE", begin=Begin(BeginKind.POSITION, ((P, tick),)))
+    made = world.subscriber("n", name, "TRUE", start=StartPoint(StartKind.POSITION, ((P, tick),)))
     world.run(s=5)
     return made
 
 
-def stored(world: Desk) -> PubendRecord:
+def stored(world: BrokerHarness) -> PubendRecord:
     record = world.nodes["p"].disk.records["pubend", str(P)]
     assert isinstance(record, PubendRecord)
     return record
@@ -66,12 +66,12 @@ def test_who_has_missed_a_released_event_finds_a_gap_up_to_the_last_of_them() ->
 
 
 def test_a_pubend_that_nobody_has_published_to_has_nothing_gone() -> None:
-    world = Desk("p-n", retention_s=5)
+    world = BrokerHarness("p-n", retention_s=5)
     ann = world.publisher("p")
-    began = stored(world).released
+    released_before = stored(world).released
     world.run(s=60)
-    assert stored(world).released > began
-    x = resumed(world, began)
+    assert stored(world).released > released_before
+    x = resumed(world, released_before)
     ann.publish("e1")
     world.run(s=1)
     assert x.gaps == []
@@ -83,7 +83,7 @@ def test_what_is_gone_survives_a_restart_and_the_end_of_its_publishers(ttl_s: in
     world, _, ticks = released(publisher_ttl_s=ttl_s)
     world.restart("p")
     world.run(s=30)
-    assert stored(world).gone == ticks[-1]
+    assert stored(world).last_released_event == ticks[-1]
     late, seen = resumed(world, ticks[1], "late"), resumed(world, ticks[-1], "seen")
     assert [(gap.low, gap.high) for gap in late.gaps] == [(ticks[1] + 1, ticks[-1])]
     assert seen.gaps == []
@@ -101,7 +101,7 @@ def test_an_event_is_gone_when_it_is_released_long_after_its_publisher_was_forgo
     bench.run(ms=30_000)
     record = bench.pubend.record
     assert record.released > tick
-    assert record.gone >= tick
+    assert record.last_released_event >= tick
 
 
 def test_what_was_not_released_yet_is_not_gone() -> None:
@@ -112,7 +112,7 @@ def test_what_was_not_released_yet_is_not_gone() -> None:
     second = bench.publish(session, 2, 2)
     bench.run(ms=3_000)
     record = bench.pubend.record
-    assert first[0][0] <= record.gone <= record.released < second[0][0]
+    assert first[0][0] <= record.last_released_event <= record.released < second[0][0]
 
 
 # --- what is read from memory ---------------------------------------------------------------------
@@ -121,22 +121,22 @@ def test_what_was_not_released_yet_is_not_gone() -> None:
 class Remembering(Bench):
     """A pubend whose router still has what was told."""
 
-    def cached(self, pubend: Any, low: Tick, high: Tick) -> list[Piece]:
+    def cached(self, pubend: Any, low: Tick, high: Tick) -> list[KnowledgeRange]:
         assert pubend == STOCKS
-        return [each for each in self.told if low <= each.low and each.high <= high]
+        return [each for each in self.sent if low <= each.low and each.high <= high]
 
 
 def test_what_the_router_still_has_is_not_read_from_disk() -> None:
     bench = Remembering(Parameters())
     answer = bench.publish(bench.open(), 1, 1, 2, 3)
     bench.sync()
-    found: list[tuple[list[Piece], Tick]] = []
-    bench.pubend.pieces_between(bench.told[0].low, FAR, lambda *each: found.append(each))
+    found: list[tuple[list[KnowledgeRange], Tick]] = []
+    bench.pubend.ranges_between(bench.sent[0].low, FAR, lambda *each: found.append(each))
     bench.collect()
     assert bench.fetches == []
-    ((pieces, done),) = found
-    assert done == pieces[-1].high
-    ticks = [each.tick for known in pieces for each in known.publications]
+    ((ranges, done),) = found
+    assert done == ranges[-1].high
+    ticks = [each.tick for known in ranges for each in known.publications]
     assert ticks == [*answer[0]]
 
 
@@ -144,8 +144,8 @@ def test_what_the_router_has_forgotten_is_read_from_disk() -> None:
     bench = Bench(Parameters())
     bench.publish(bench.open(), 1, 1)
     bench.sync()
-    found: list[tuple[list[Piece], Tick]] = []
-    bench.pubend.pieces_between(0, FAR, lambda *each: found.append(each))
+    found: list[tuple[list[KnowledgeRange], Tick]] = []
+    bench.pubend.ranges_between(0, FAR, lambda *each: found.append(each))
     bench.collect()
     assert (len(bench.fetches), found) == (1, [])
     bench.answer_fetches()
@@ -154,11 +154,15 @@ def test_what_the_router_has_forgotten_is_read_from_disk() -> None:
 
 def test_a_router_gives_what_it_knows_from_a_tick_on_up_to_the_first_gap() -> None:
     line = Line("p")
-    for known in (piece(1, 4, event(3, 1)), piece(5, 9, event(7, 1)), piece(12, 15)):
+    for known in (
+        knowledge_range(1, 4, event(3, 1)),
+        knowledge_range(5, 9, event(7, 1)),
+        knowledge_range(12, 15),
+    ):
         line.publish(known)
     router = line.nodes["p"].router
-    assert router.cached(STOCKS, 2, FAR) == [piece(2, 9, event(3, 1), event(7, 1))]
-    assert router.cached(STOCKS, 4, 6) == [piece(4, 6)]
+    assert router.cached(STOCKS, 2, FAR) == [knowledge_range(2, 9, event(3, 1), event(7, 1))]
+    assert router.cached(STOCKS, 4, 6) == [knowledge_range(4, 6)]
     assert router.cached(STOCKS, 10, FAR) == []
     assert router.cached(STOCKS, 99, FAR) == []
 
@@ -166,6 +170,6 @@ def test_a_router_gives_what_it_knows_from_a_tick_on_up_to_the_first_gap() -> No
 def test_a_router_gives_about_as_much_as_a_frame_holds() -> None:
     line = Line("p", Parameters(frame_events_max=2))
     for tick in range(1, 7):
-        line.publish(piece(tick, tick, event(tick, 1), regime=tick))
+        line.publish(knowledge_range(tick, tick, event(tick, 1), stream_epoch=tick))
     found = line.nodes["p"].router.cached(STOCKS, 1, FAR)
     assert [each.low for each in found] == [1, 2]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import LogRow, PublisherRecord
 from gapless.messages.streams import Publication
-from gapless.pubend import repeats as lookup
+from gapless.pubend import repeats
 from gapless.pubend.pubend import PublishRefusedError
-from gapless.pubend.repeats import Found
+from gapless.pubend.repeats import LookupResult
 from tests.pubend.small_disk import Bench
 
 TINY = Parameters(publisher_window=2)
@@ -55,7 +55,7 @@ def test_a_sequence_beyond_the_window_is_answered_with_its_tick_from_the_log() -
     settle(bench)
     assert answers == [(ticks[1],)]
     assert logged(bench) == [1, 2, 3, 4, 5]
-    assert bench.context.marks["look-up in the log"] == 1
+    assert bench.context.coverage_marks["look-up in the log"] == 1
 
 
 def test_a_batch_that_is_partly_old_partly_remembered_and_partly_new_is_completed() -> None:
@@ -88,13 +88,13 @@ def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_reading() -
     settle(bench)
     assert [each[0][0] for each in answers[:30]] == ticks[10:]
     assert logged(bench) == list(range(1, 43))
-    assert bench.context.marks["look-up in the log"] == 1
+    assert bench.context.coverage_marks["look-up in the log"] == 1
 
 
 def test_what_one_reading_does_not_look_for_is_looked_up_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "LOOKUP_FOUND_MAX", 4)
+    monkeypatch.setattr(repeats, "LOOKUP_SEQUENCES_MAX", 4)
     bench, ticks = bench_with(*range(1, 21))
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in range(1, 11)]
@@ -102,7 +102,7 @@ def test_what_one_reading_does_not_look_for_is_looked_up_by_another(
     settle(bench)
     assert [each[0][0] for each in answers] == ticks[:10]
     assert large == [tuple(ticks[10:])]
-    assert bench.context.marks["look-up in the log"] == 4
+    assert bench.context.coverage_marks["look-up in the log"] == 4
 
 
 def test_the_log_is_read_in_chunks() -> None:
@@ -203,10 +203,10 @@ def test_a_log_that_is_released_during_a_look_up_is_not_read_below_that() -> Non
     assert bench.pubend.record.released >= ticks[-1]
 
 
-def test_a_look_up_that_meets_a_damaged_row_is_refused_as_that() -> None:
+def test_a_look_up_that_meets_a_corrupt_row_is_refused_as_that() -> None:
     # P8: not found is no proof when a row cannot be read
     bench, ticks = bench_with(1, 2, 3, 4, 5, 6)
-    bench.damaged.add(ticks[2])
+    bench.corrupt.add(ticks[2])
     session = bench.open()
     for sequence in (1, 4):
         assert bench.publish(session, sequence, sequence) == []
@@ -214,7 +214,7 @@ def test_a_look_up_that_meets_a_damaged_row_is_refused_as_that() -> None:
     settle(bench)
     assert len(bench.refusals) == 3
     assert all("damaged" in refusal for refusal in bench.refusals)
-    assert bench.pubend.damage == f"row {ticks[2]} is damaged"
+    assert bench.pubend.corruption == f"row {ticks[2]} is damaged"
     assert fresh == []  # what is new would lie behind what nobody can read
 
 
@@ -253,10 +253,10 @@ def test_what_is_remembered_is_not_met_a_second_time_in_the_row_that_it_shares_w
 ):
     # 3 and 4 are remembered; read from the log too, they would look like another stay
     events = tuple(Publication(9 + each, "ann", each, {}, b"") for each in (1, 2, 3, 4))
-    found = Found(range(1, 3), {})
+    found = LookupResult(range(1, 3), {})
     found.take("ann", [LogRow(PubendId("P"), 10, 13, 0, 0, 0, events)], 11)
-    found.meet(3)
-    found.meet(4)
+    found.note_sequence(3)
+    found.note_sequence(4)
     assert found.ticks == {1: 10, 2: 11}
 
 
@@ -331,7 +331,7 @@ def test_an_older_session_is_refused_at_once_also_during_a_look_up() -> None:
 
 
 def test_not_more_than_so_many_batches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "LOOKUP_WAITING_MAX", 3)
+    monkeypatch.setattr(repeats, "LOOKUP_PENDING_BATCHES_MAX", 3)
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in (1, 2, 3)]
@@ -347,7 +347,7 @@ def test_a_publisher_that_is_forgotten_during_its_look_up_is_refused() -> None:
     session: PublisherRecord = bench.open()
     bench.publish(session, 1, 1)
     bench.sync()
-    bench.clock += us(s=20)
+    bench.clock += microseconds(s=20)
     bench.context.clock = bench.clock
     bench.pubend._review_publishers()
     settle(bench)

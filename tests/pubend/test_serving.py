@@ -9,34 +9,34 @@ import pytest
 
 from gapless.content.filter import Filter
 from gapless.content.values import Value
-from gapless.core.ids import Entry, Join, ShbId, VirtualTime
+from gapless.core.ids import MembershipId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Fetch, Fetched, Write
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import HoldId, Read, ReadReply
+from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
 from gapless.messages.records import (
-    HoldRecord,
+    LogHoldRecord,
     LogRow,
     MemberRecord,
     PubendRecord,
-    RegimeRecord,
+    StreamEpochRecord,
 )
-from gapless.messages.streams import Piece, Publication, ReadForm
+from gapless.messages.streams import KnowledgeRange, Publication, ReadForm
 from gapless.packed.encode import content_bytes
 from gapless.packed.pick import packed, unpack, unpack_ticks
 from gapless.pubend import serving as serving_module
-from gapless.pubend.serving import Serving
-from gapless.stream.ranges import fault_of
+from gapless.pubend.serving import PubendRequestHandler
+from gapless.stream.ranges import invalid_reason
 from tests.pubend.small_disk import PARAMETERS, STOCKS, Bench
 
 HOST = ShbId("s", "s")
-HOLD = HoldId(HOST, "mine")
+LOG_HOLD = LogHoldId(HOST, "mine")
 PLENTY = 1_000_000
 KEEP_ALL = Parameters()
 """The retention is an hour, and no test lasts so long."""
 
 
-class Desk(Bench):
+class PubendHarness(Bench):
     """A bench whose disk can also be read, when the test says so."""
 
     def __init__(self, parameters: Parameters = KEEP_ALL) -> None:
@@ -44,10 +44,10 @@ class Desk(Bench):
 
     def start(self) -> None:
         self.fetches: list[Fetch] = []
-        self.damaged: set[Tick] = set()
+        self.corrupt: set[Tick] = set()
         self.answers: list[ReadReply] = []
         super().start()
-        self.serving = Serving(self.context, self.pubend)
+        self.serving = PubendRequestHandler(self.context, self.pubend)
 
     def collect(self) -> None:
         self.fetches += [each for each in self.context.effects if isinstance(each, Fetch)]
@@ -60,16 +60,18 @@ class Desk(Bench):
         high: Tick,
         text: str = "TRUE",
         *,
-        hold: HoldId | None = None,
+        log_hold: LogHoldId | None = None,
         bytes_max: int = PLENTY,
-        hold_tick: Tick | None = None,
+        log_hold_tick: Tick | None = None,
         form: ReadForm = ReadForm.EVENTS,
-        asker: str = "s",
+        requester: str = "s",
     ) -> None:
         """Ask; the answer comes into ``answers``."""
-        above = low - 1 if hold_tick is None else hold_tick
+        above = low - 1 if log_hold_tick is None else log_hold_tick
         route = ("b", "c")
-        request = Read(STOCKS, 7, asker, route, text, low, high, hold, bytes_max, above, None, form)
+        request = Read(
+            STOCKS, 7, requester, route, text, low, high, log_hold, bytes_max, above, None, form
+        )
         self.serving.read(request, self.answers.append)
         self.collect()
 
@@ -80,10 +82,10 @@ class Desk(Bench):
         text: str = "TRUE",
         bytes_max: int = PLENTY,
         form: ReadForm = ReadForm.EVENTS,
-        asker: str = "s",
+        requester: str = "s",
     ) -> ReadReply:
         """Read and let the disk do its work."""
-        self.read(low, high, text, bytes_max=bytes_max, form=form, asker=asker)
+        self.read(low, high, text, bytes_max=bytes_max, form=form, requester=requester)
         self.look()
         return self.answers.pop()
 
@@ -103,18 +105,18 @@ class Desk(Bench):
         for row in self.rows:
             if row.last < fetch.low or row.first > fetch.high:
                 continue
-            if row.first in self.damaged:
-                return Fetched(fetch.ticket, tuple(found), f"row {row.first} is damaged")
+            if row.first in self.corrupt:
+                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is damaged")
             size += 40 * len(row.publications)
             if found and size > fetch.bytes_max:
-                return Fetched(fetch.ticket, tuple(found), None, complete=False)
+                return Fetched(fetch.fetch_id, tuple(found), None, complete=False)
             found.append(row)
-        return Fetched(fetch.ticket, tuple(found))
+        return Fetched(fetch.fetch_id, tuple(found))
 
-    def holds(self) -> dict[HoldId, Tick]:
+    def log_holds(self) -> dict[LogHoldId, Tick]:
         """Return the holds on disk."""
-        found = [each for each in self.records.values() if isinstance(each, HoldRecord)]
-        return {each.hold: each.tick for each in found}
+        found = [each for each in self.records.values() if isinstance(each, LogHoldRecord)]
+        return {each.log_hold: each.tick for each in found}
 
     def fill(self, *values: int) -> list[Tick]:
         """Publish events, a batch each, some milliseconds apart; return their ticks."""
@@ -128,7 +130,7 @@ class Desk(Bench):
         self.run(ms=300)
         return ticks
 
-    def join(self) -> None:
+    def add_member(self) -> None:
         """Let a member come, for whom the log is kept from now on."""
         self.claim("s", 1)
         self.report("s")
@@ -142,17 +144,17 @@ class Desk(Bench):
 
 
 def ticks_of(reply: ReadReply) -> list[Tick]:
-    return [each.tick for piece in reply.pieces for each in piece.publications]
+    return [each.tick for knowledge in reply.ranges for each in knowledge.publications]
 
 
 def check_form(reply: ReadReply, low: Tick, high: Tick) -> None:
     """Check what holds of every answer: pieces without hole from above what is gone to done."""
     expected = max(low, reply.released + 1)
-    for piece in reply.pieces:
-        assert fault_of(piece) is None
-        assert piece.low == expected
-        expected = piece.high + 1
-    if reply.pieces:
+    for knowledge in reply.ranges:
+        assert invalid_reason(knowledge) is None
+        assert knowledge.low == expected
+        expected = knowledge.high + 1
+    if reply.ranges:
         assert reply.done == expected - 1 <= min(high, reply.top)
     if reply.released >= low:
         assert reply.done >= reply.released
@@ -163,103 +165,109 @@ def check_form(reply: ReadReply, low: Tick, high: Tick) -> None:
 
 def test_an_answer_is_exact_for_its_filter_and_knows_its_way_back() -> None:
     # R48
-    desk = Desk()
-    ticks = desk.fill(1, 2, 3, 4)
-    reply = desk.answer(ticks[0], ticks[3] + 5, "a <> 2")
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2, 3, 4)
+    reply = harness.answer(ticks[0], ticks[3] + 5, "a <> 2")
     assert ticks_of(reply) == [ticks[0], *ticks[2:]]
     assert (reply.request, reply.route) == (7, ("s", "b", "c"))
     assert reply.done == ticks[3] + 5
-    assert (reply.top, reply.released) == (desk.pubend.top, 0)
+    assert (reply.top, reply.released) == (harness.pubend.top, 0)
     check_form(reply, ticks[0], ticks[3] + 5)
 
 
-def test_pieces_are_cut_where_regimes_begin_also_where_the_filter_leaves_nothing() -> None:
+def test_pieces_are_cut_where_stream_epochs_begin_also_where_the_filter_leaves_nothing() -> None:
     # R31, I7: a start point can be read off any piece
-    desk = Desk()
-    desk.run(ms=300)
-    session = desk.open()
-    desk.report("s")
+    harness = PubendHarness()
+    harness.run(ms=300)
+    session = harness.open()
+    harness.report("s")
     for counter in range(1, 5):
-        desk.claim("s", counter)
-        desk.run(ms=50)
-        desk.publish(session, counter, counter)
-        desk.run(ms=50)
-    told = {tick: piece.regime for piece in desk.told for tick in (piece.low, piece.high)}
-    assert len(desk.opened) == 4
+        harness.claim("s", counter)
+        harness.run(ms=50)
+        harness.publish(session, counter, counter)
+        harness.run(ms=50)
+    sent = {
+        tick: knowledge.stream_epoch
+        for knowledge in harness.sent
+        for tick in (knowledge.low, knowledge.high)
+    }
+    assert len(harness.opened) == 4
     for text in ("TRUE", "FALSE", "a = 3"):
-        reply = desk.answer(1, desk.pubend.top, text)
-        check_form(reply, 1, desk.pubend.top)
-        assert [piece.low for piece in reply.pieces][1:] == [each.start for each in desk.opened]
-        assert [piece.regime for piece in reply.pieces] == [0, 1, 2, 3, 4]
-        for piece in reply.pieces:
-            inside = {told[tick] for tick in told if piece.low <= tick <= piece.high}
-            assert inside == {piece.regime}
+        reply = harness.answer(1, harness.pubend.top, text)
+        check_form(reply, 1, harness.pubend.top)
+        assert [knowledge.low for knowledge in reply.ranges][1:] == [
+            each.start for each in harness.opened
+        ]
+        assert [knowledge.stream_epoch for knowledge in reply.ranges] == [0, 1, 2, 3, 4]
+        for knowledge in reply.ranges:
+            inside = {sent[tick] for tick in sent if knowledge.low <= tick <= knowledge.high}
+            assert inside == {knowledge.stream_epoch}
 
 
 def test_nothing_is_claimed_above_the_top() -> None:
-    desk = Desk()
-    desk.fill(1)
-    top = desk.pubend.top
-    reply = desk.answer(top - 1, top + 1_000)
+    harness = PubendHarness()
+    harness.fill(1)
+    top = harness.pubend.top
+    reply = harness.answer(top - 1, top + 1_000)
     assert reply.done == top
     for low in (top + 1, top + 50):
-        reply = desk.answer(low, top + 1_000)
-        assert (reply.pieces, reply.done, reply.top) == ((), low - 1, top)
-    assert desk.fetches == []
+        reply = harness.answer(low, top + 1_000)
+        assert (reply.ranges, reply.done, reply.top) == ((), low - 1, top)
+    assert harness.fetches == []
 
 
 def test_a_range_without_ticks_is_answered_with_none() -> None:
     # so a hold can be refreshed without reading (R49)
-    desk = Desk()
-    desk.fill(1)
+    harness = PubendHarness()
+    harness.fill(1)
     for high in (49, 40):
-        reply = desk.answer(50, high)
-        assert (reply.pieces, reply.done) == ((), high)
+        reply = harness.answer(50, high)
+        assert (reply.ranges, reply.done) == ((), high)
 
 
 def test_an_event_that_waits_for_the_disk_is_not_read() -> None:
     # I2
-    desk = Desk()
-    session = desk.open()
-    desk.publish(session, 1, 1)
-    reply = desk.answer(1, desk.pubend.last)
+    harness = PubendHarness()
+    session = harness.open()
+    harness.publish(session, 1, 1)
+    reply = harness.answer(1, harness.pubend.last)
     assert ticks_of(reply) == []
-    assert reply.done == desk.pubend.top < desk.pubend.last
+    assert reply.done == harness.pubend.top < harness.pubend.last
 
 
 def test_a_limit_of_bytes_ends_the_answer_before_the_next_publication() -> None:
-    desk = Desk()
-    ticks = desk.fill(1, 2, 3, 4)
-    one = content_bytes(Piece(0, 0, 0, 0, desk.rows[0].publications))
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2, 3, 4)
+    one = content_bytes(KnowledgeRange(0, 0, 0, 0, harness.rows[0].publications))
     for bytes_max, count in [(-5, 1), (0, 1), (one - 1, 1), (one, 2), (2 * one, 3), (9 * one, 4)]:
-        reply = desk.answer(ticks[0], ticks[3] + 5, bytes_max=bytes_max)
+        reply = harness.answer(ticks[0], ticks[3] + 5, bytes_max=bytes_max)
         assert ticks_of(reply) == ticks[:count]
         assert reply.done == [*ticks, ticks[3] + 6][count] - 1
         check_form(reply, ticks[0], ticks[3] + 5)
     # what does not match costs nothing
-    reply = desk.answer(ticks[0], ticks[3], "a = 4", bytes_max=1)
+    reply = harness.answer(ticks[0], ticks[3], "a = 4", bytes_max=1)
     assert ticks_of(reply) == [ticks[3]]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_an_answer_has_no_more_events_than_a_frame_may_have(most: int) -> None:
     # P7: frame_events_max
-    desk = Desk(Parameters(frame_events_max=most))
-    ticks = desk.fill(1, 2, 3, 4)
-    reply = desk.answer(ticks[0], ticks[3] + 5)
+    harness = PubendHarness(Parameters(frame_events_max=most))
+    ticks = harness.fill(1, 2, 3, 4)
+    reply = harness.answer(ticks[0], ticks[3] + 5)
     assert ticks_of(reply) == ticks[:most]
     assert reply.done == ticks[most] - 1
     check_form(reply, ticks[0], ticks[3] + 5)
     # what does not match does not count
-    assert ticks_of(desk.answer(ticks[0], ticks[3], "a = 4")) == [ticks[3]]
+    assert ticks_of(harness.answer(ticks[0], ticks[3], "a = 4")) == [ticks[3]]
 
 
 def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
-    desk = Desk(Parameters(read_chunk_bytes=100))
-    ticks = desk.fill(1, 2, 3, 4, 5)
+    harness = PubendHarness(Parameters(read_chunk_bytes=100))
+    ticks = harness.fill(1, 2, 3, 4, 5)
     position, found = ticks[0] - 1, []
     for _ in range(3):
-        reply = desk.answer(position + 1, ticks[4], "a <> 3")
+        reply = harness.answer(position + 1, ticks[4], "a <> 3")
         check_form(reply, position + 1, ticks[4])
         position = reply.done
         found += ticks_of(reply)
@@ -267,48 +275,48 @@ def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
     assert found == [*ticks[:2], *ticks[3:]]
 
 
-def test_very_many_regimes_do_not_make_a_very_large_answer(
+def test_very_many_stream_epochs_do_not_make_a_very_large_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving_module, "READ_PIECES_MAX", 3)
-    desk = Desk()
-    desk.run(ms=300)
-    desk.report("s")
+    monkeypatch.setattr(serving_module, "READ_RANGES_MAX", 3)
+    harness = PubendHarness()
+    harness.run(ms=300)
+    harness.report("s")
     for counter in range(1, 8):
-        desk.claim("s", counter)
-        desk.run(ms=50)
-    reply = desk.answer(1, desk.pubend.top)
-    assert len(reply.pieces) == 3
-    assert reply.done == reply.pieces[-1].high == desk.opened[2].start - 1
-    check_form(reply, 1, desk.pubend.top)
+        harness.claim("s", counter)
+        harness.run(ms=50)
+    reply = harness.answer(1, harness.pubend.top)
+    assert len(reply.ranges) == 3
+    assert reply.done == reply.ranges[-1].high == harness.opened[2].start - 1
+    check_form(reply, 1, harness.pubend.top)
 
 
 def test_a_bad_filter_is_dropped() -> None:
-    desk = Desk()
-    desk.read(1, 5, "a >")
-    desk.sync()
-    assert (desk.answers, desk.fetches) == ([], [])
-    assert desk.context.marks["read with a bad filter"] == 1
+    harness = PubendHarness()
+    harness.read(1, 5, "a >")
+    harness.sync()
+    assert (harness.answers, harness.fetches) == ([], [])
+    assert harness.context.coverage_marks["read with a bad filter"] == 1
 
 
 def test_only_the_filters_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "READ_FILTERS_KEPT", 3)
-    desk = Desk()
+    harness = PubendHarness()
     for text in ("a = 1", "a = 2", "a = 3", "a = 1", "a = 4"):
-        desk.answer(1, 5, text)
-    assert list(desk.serving._filters) == ["a = 3", "a = 1", "a = 4"]
+        harness.answer(1, 5, text)
+    assert list(harness.serving._filters) == ["a = 3", "a = 1", "a = 4"]
 
 
 def test_too_many_reads_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "READS_MAX", 2)
-    desk = Desk()
-    desk.fill(1)
+    harness = PubendHarness()
+    harness.fill(1)
     for _ in range(3):
-        desk.read(1, desk.pubend.top)
-    desk.look()
-    assert len(desk.answers) == 2
-    assert desk.context.marks["read turned away"] == 1
-    desk.answer(1, desk.pubend.top)  # there is room again
+        harness.read(1, harness.pubend.top)
+    harness.look()
+    assert len(harness.answers) == 2
+    assert harness.context.coverage_marks["read turned away"] == 1
+    harness.answer(1, harness.pubend.top)  # there is room again
 
 
 # --- what is gone -------------------------------------------------------------------------------
@@ -316,70 +324,72 @@ def test_too_many_reads_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_released_is_told_as_gone_and_never_as_silence() -> None:
     # A14, R56
-    desk = Desk(PARAMETERS)
-    desk.join()
-    ticks = desk.fill(1, 2, 3, 4)
-    desk.release(ticks[1])
-    reply = desk.answer(ticks[0], ticks[3])
+    harness = PubendHarness(PARAMETERS)
+    harness.add_member()
+    ticks = harness.fill(1, 2, 3, 4)
+    harness.release(ticks[1])
+    reply = harness.answer(ticks[0], ticks[3])
     assert reply.released == ticks[1]
-    assert reply.pieces[0].low == ticks[1] + 1
+    assert reply.ranges[0].low == ticks[1] + 1
     assert ticks_of(reply) == ticks[2:]
     check_form(reply, ticks[0], ticks[3])
-    reply = desk.answer(ticks[0], ticks[0] + 1)  # all of it is gone
-    assert (reply.pieces, reply.done, reply.released) == ((), ticks[1], ticks[1])
+    reply = harness.answer(ticks[0], ticks[0] + 1)  # all of it is gone
+    assert (reply.ranges, reply.done, reply.released) == ((), ticks[1], ticks[1])
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_a_release_that_overtakes_the_fetch_gives_no_silence(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 1, 2, 3])
+def test_a_release_that_overtakes_the_fetch_gives_no_silence(index: int) -> None:
     # A14: the rows are trimmed between the asking and the reading
-    desk = Desk(PARAMETERS)
-    desk.join()
-    ticks = desk.fill(1, 2, 3, 4)
+    harness = PubendHarness(PARAMETERS)
+    harness.add_member()
+    ticks = harness.fill(1, 2, 3, 4)
     high = ticks[2] + 1
-    desk.read(ticks[0], high)
-    desk.release(ticks[place])
-    assert all(row.last > ticks[place] for row in desk.rows)
-    desk.look()
-    (reply,) = desk.answers
+    harness.read(ticks[0], high)
+    harness.release(ticks[index])
+    assert all(row.last > ticks[index] for row in harness.rows)
+    harness.look()
+    (reply,) = harness.answers
     check_form(reply, ticks[0], high)
-    assert reply.released == ticks[place]
-    assert ticks_of(reply) == [tick for tick in ticks[:3] if tick > ticks[place]]
+    assert reply.released == ticks[index]
+    assert ticks_of(reply) == [tick for tick in ticks[:3] if tick > ticks[index]]
 
 
-def test_a_release_inside_a_regime_leaves_the_rest_its_regime() -> None:
+def test_a_release_inside_a_stream_epoch_leaves_the_rest_its_stream_epoch() -> None:
     # section 16: the regime of a tick never changes
-    desk = Desk(PARAMETERS)
-    desk.join()
-    ticks = desk.fill(1, 2, 3)
-    desk.read(ticks[0], ticks[2])
-    desk.release(ticks[0])
-    desk.look()
-    (reply,) = desk.answers
+    harness = PubendHarness(PARAMETERS)
+    harness.add_member()
+    ticks = harness.fill(1, 2, 3)
+    harness.read(ticks[0], ticks[2])
+    harness.release(ticks[0])
+    harness.look()
+    (reply,) = harness.answers
     assert reply.released == ticks[0]
-    assert [(piece.low, piece.regime) for piece in reply.pieces] == [(ticks[0] + 1, 1)]
+    assert [(knowledge.low, knowledge.stream_epoch) for knowledge in reply.ranges] == [
+        (ticks[0] + 1, 1)
+    ]
 
 
 def test_a_chunk_that_ends_below_what_was_released_meanwhile_says_gone() -> None:
-    desk = Desk(Parameters(retention_s=0, read_chunk_bytes=1))
-    desk.join()
-    ticks = desk.fill(1, 2, 3, 4)
-    desk.read(ticks[0], ticks[3])
-    fetched = desk._fetched(desk.fetches.pop())  # read before it was trimmed, told after
-    desk.release(ticks[2])
-    desk.context.resume(fetched)
-    (reply,) = desk.answers
-    assert (reply.pieces, reply.done, reply.released) == ((), ticks[2], ticks[2])
+    harness = PubendHarness(Parameters(retention_s=0, read_chunk_bytes=1))
+    harness.add_member()
+    ticks = harness.fill(1, 2, 3, 4)
+    harness.read(ticks[0], ticks[3])
+    fetched = harness._fetched(harness.fetches.pop())  # read before it was trimmed, told after
+    harness.release(ticks[2])
+    harness.context.resume(fetched)
+    (reply,) = harness.answers
+    assert (reply.ranges, reply.done, reply.released) == ((), ticks[2], ticks[2])
 
 
 # --- what cannot be read ------------------------------------------------------------------------
 
 
-def test_a_damaged_row_ends_the_answer_before_it() -> None:
+def test_a_corrupt_row_ends_the_answer_before_it() -> None:
     # P8
-    desk = Desk()
-    ticks = desk.fill(1, 2, 3)
-    desk.damaged.add(ticks[2])
-    reply = desk.answer(ticks[0], ticks[2] + 5)
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2, 3)
+    harness.corrupt.add(ticks[2])
+    reply = harness.answer(ticks[0], ticks[2] + 5)
     assert ticks_of(reply) == ticks[:2]
     assert ticks[1] <= reply.done < ticks[2]
     check_form(reply, ticks[0], ticks[2] + 5)
@@ -387,17 +397,17 @@ def test_a_damaged_row_ends_the_answer_before_it() -> None:
 
 def test_where_nothing_can_be_read_the_answer_says_why() -> None:
     # P8: nothing waits silently
-    desk = Desk()
-    ticks = desk.fill(1, 2)
-    desk.damaged.add(ticks[0])
-    desk.read(ticks[0], ticks[1])
-    desk.look()
-    (fault,) = desk.answers
-    assert fault.fault == desk.pubend.damage == f"row {ticks[0]} is damaged"
-    assert fault.pieces == ()
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2)
+    harness.corrupt.add(ticks[0])
+    harness.read(ticks[0], ticks[1])
+    harness.look()
+    (fault,) = harness.answers
+    assert fault.fault == harness.pubend.corruption == f"row {ticks[0]} is damaged"
+    assert fault.ranges == ()
     assert fault.done < ticks[0]
-    desk.answers.clear()
-    reply = desk.answer(ticks[1], ticks[1])  # what lies above can still be read
+    harness.answers.clear()
+    reply = harness.answer(ticks[1], ticks[1])  # what lies above can still be read
     assert ticks_of(reply) == [ticks[1]]
 
 
@@ -406,119 +416,119 @@ def test_where_nothing_can_be_read_the_answer_says_why() -> None:
 
 def test_a_hold_is_on_disk_before_the_answer() -> None:
     # R49, I13
-    desk = Desk()
-    ticks = desk.fill(1, 2)
-    desk.read(ticks[1], ticks[1], hold=HOLD)
-    assert desk.fetches == []
-    desk.look()
-    assert desk.answers == []
-    desk.sync()
-    assert desk.holds() == {HOLD: ticks[1] - 1}
-    desk.look()
-    assert ticks_of(desk.answers[0]) == [ticks[1]]
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2)
+    harness.read(ticks[1], ticks[1], log_hold=LOG_HOLD)
+    assert harness.fetches == []
+    harness.look()
+    assert harness.answers == []
+    harness.sync()
+    assert harness.log_holds() == {LOG_HOLD: ticks[1] - 1}
+    harness.look()
+    assert ticks_of(harness.answers[0]) == [ticks[1]]
 
 
 def test_a_hold_keeps_the_log_above_its_tick_also_after_a_restart() -> None:
     # R49, R56
-    desk = Desk(PARAMETERS)
-    ticks = desk.fill(1, 2, 3)
-    desk.read(ticks[1], ticks[1], hold=HOLD)
-    desk.sync()
-    desk.run(ms=3_000)
-    assert desk.pubend.record.released == ticks[1] - 1
-    desk.start()
-    desk.run(ms=3_000)
-    assert ticks_of(desk.answer(ticks[1], ticks[2])) == ticks[1:]
+    harness = PubendHarness(PARAMETERS)
+    ticks = harness.fill(1, 2, 3)
+    harness.read(ticks[1], ticks[1], log_hold=LOG_HOLD)
+    harness.sync()
+    harness.run(ms=3_000)
+    assert harness.pubend.record.released == ticks[1] - 1
+    harness.start()
+    harness.run(ms=3_000)
+    assert ticks_of(harness.answer(ticks[1], ticks[2])) == ticks[1:]
 
 
 def test_a_hold_may_be_below_what_is_read() -> None:
     # R49: it follows what the client has acknowledged, not what was read
-    desk = Desk()
-    ticks = desk.fill(1, 2)
-    desk.read(ticks[1], ticks[1], hold=HOLD, hold_tick=ticks[0] - 1)
-    desk.sync()
-    assert desk.holds() == {HOLD: ticks[0] - 1}
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2)
+    harness.read(ticks[1], ticks[1], log_hold=LOG_HOLD, log_hold_tick=ticks[0] - 1)
+    harness.sync()
+    assert harness.log_holds() == {LOG_HOLD: ticks[0] - 1}
 
 
 def test_later_reads_raise_a_hold_and_only_a_change_is_written() -> None:
     # R49: a hold only moves up
-    desk = Desk()
-    ticks = desk.fill(1, 2, 3)
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2, 3)
     written = []
     for tick in (ticks[0], ticks[0], ticks[2], ticks[1]):
-        desk.read(tick, ticks[2], hold=HOLD)
-        (write,) = desk.writes
+        harness.read(tick, ticks[2], log_hold=LOG_HOLD)
+        (write,) = harness.writes
         written.append(len(write.changes))
-        desk.sync()
-        desk.look()
+        harness.sync()
+        harness.look()
     assert written == [1, 0, 1, 0]
-    assert desk.holds() == {HOLD: ticks[2] - 1}
-    assert len(desk.answers) == 4
+    assert harness.log_holds() == {LOG_HOLD: ticks[2] - 1}
+    assert len(harness.answers) == 4
 
 
 def test_a_repeated_read_waits_for_the_write_of_the_first() -> None:
-    desk = Desk()
-    ticks = desk.fill(1)
-    desk.read(ticks[0], ticks[0], hold=HOLD)
-    desk.read(ticks[0], ticks[0], hold=HOLD)
-    desk.look()
-    assert desk.answers == []
-    desk.sync()
-    desk.look()
-    assert len(desk.answers) == 2
+    harness = PubendHarness()
+    ticks = harness.fill(1)
+    harness.read(ticks[0], ticks[0], log_hold=LOG_HOLD)
+    harness.read(ticks[0], ticks[0], log_hold=LOG_HOLD)
+    harness.look()
+    assert harness.answers == []
+    harness.sync()
+    harness.look()
+    assert len(harness.answers) == 2
 
 
 def test_a_hold_from_the_very_beginning_is_one() -> None:
-    desk = Desk()
-    desk.read(0, 5, hold=HOLD)
-    desk.sync()
-    assert desk.holds() == {HOLD: 0}
+    harness = PubendHarness()
+    harness.read(0, 5, log_hold=LOG_HOLD)
+    harness.sync()
+    assert harness.log_holds() == {LOG_HOLD: 0}
 
 
 def test_a_release_under_way_when_the_hold_comes_is_seen_in_the_answer() -> None:
     # R49: the hold comes too late for what is released before it, and says so
-    desk = Desk(PARAMETERS)
-    ticks = desk.fill(1, 2)
-    desk.run(ms=2_000, sync=False)  # the release waits for the disk
-    released = desk.pubend._latest.released
-    assert released >= ticks[1] > desk.pubend.record.released
-    desk.read(ticks[0], ticks[1], hold=HOLD)
-    desk.sync()
-    desk.look()
-    (reply,) = desk.answers
-    assert (reply.pieces, reply.released) == ((), released)
+    harness = PubendHarness(PARAMETERS)
+    ticks = harness.fill(1, 2)
+    harness.run(ms=2_000, sync=False)  # the release waits for the disk
+    released = harness.pubend._latest.released
+    assert released >= ticks[1] > harness.pubend.record.released
+    harness.read(ticks[0], ticks[1], log_hold=LOG_HOLD)
+    harness.sync()
+    harness.look()
+    (reply,) = harness.answers
+    assert (reply.ranges, reply.released) == ((), released)
 
 
 def test_a_released_hold_is_erased_before_it_is_answered() -> None:
     # R49
-    desk = Desk()
-    desk.read(50, 60, hold=HOLD)
-    desk.sync()
+    harness = PubendHarness()
+    harness.read(50, 60, log_hold=LOG_HOLD)
+    harness.sync()
     done: list[bool] = []
-    desk.serving.release_hold(HOLD, lambda: done.append(True))
+    harness.serving.release_log_hold(LOG_HOLD, lambda: done.append(True))
     assert done == []
-    assert desk.pubend.membership.floor() is None
-    desk.sync()
+    assert harness.pubend.members.ack_floor() is None
+    harness.sync()
     assert done == [True]
-    assert desk.holds() == {}
-    desk.serving.release_hold(HOLD, lambda: done.append(True))
-    desk.sync()
+    assert harness.log_holds() == {}
+    harness.serving.release_log_hold(LOG_HOLD, lambda: done.append(True))
+    harness.sync()
     assert done == [True, True]
 
 
 def test_a_read_that_comes_after_its_hold_was_released_does_not_bring_it_back() -> None:
     # nobody would release it again, and the log would be kept for ever
-    desk = Desk()
-    desk.serving.release_hold(HOLD, lambda: None)
-    desk.sync()
-    desk.read(50, 60, hold=HOLD)
-    desk.sync()
-    assert desk.holds() == {}
-    assert desk.answers == []
-    assert desk.context.marks["read after its hold was released"] == 1
-    desk.run(ms=PARAMETERS.left_memory_s * 1_000 + 1)
-    desk.read(50, 60)
-    assert desk.serving._released_holds == {}
+    harness = PubendHarness()
+    harness.serving.release_log_hold(LOG_HOLD, lambda: None)
+    harness.sync()
+    harness.read(50, 60, log_hold=LOG_HOLD)
+    harness.sync()
+    assert harness.log_holds() == {}
+    assert harness.answers == []
+    assert harness.context.coverage_marks["read after its log hold was released"] == 1
+    harness.run(ms=PARAMETERS.ended_membership_ttl_s * 1_000 + 1)
+    harness.read(50, 60)
+    assert harness.serving._released_log_holds == {}
 
 
 # --- stays --------------------------------------------------------------------------------------
@@ -526,30 +536,30 @@ def test_a_read_that_comes_after_its_hold_was_released_does_not_bring_it_back() 
 
 def test_a_stay_that_ends_is_off_the_disk_before_it_is_answered() -> None:
     # R55
-    desk = Desk()
-    desk.join()
+    harness = PubendHarness()
+    harness.add_member()
     done: list[str] = []
-    desk.serving.leave(HOST, Join(1, 1), lambda: done.append("first"))
-    desk.serving.leave(HOST, Join(1, 1), lambda: done.append("again"))
+    harness.serving.leave(HOST, MembershipId(1, 1), lambda: done.append("first"))
+    harness.serving.leave(HOST, MembershipId(1, 1), lambda: done.append("again"))
     assert done == []  # also the copy waits for the write of the first
-    desk.sync()
+    harness.sync()
     assert done == ["first", "again"]
-    assert not any(isinstance(each, MemberRecord) for each in desk.records.values())
-    desk.run(ms=100)
-    assert desk.opened[-1].entries == ()
+    assert not any(isinstance(each, MemberRecord) for each in harness.records.values())
+    harness.run(ms=100)
+    assert harness.opened[-1].entries == ()
 
 
 def test_the_end_of_an_earlier_stay_does_not_end_a_later_one() -> None:
     # R55
-    desk = Desk()
-    desk.claim("s", 1)
-    desk.report("s", join=2)
-    desk.run(ms=100)
+    harness = PubendHarness()
+    harness.claim("s", 1)
+    harness.report("s", membership=2)
+    harness.run(ms=100)
     done: list[bool] = []
-    desk.serving.leave(HOST, Join(1, 1), lambda: done.append(True))
-    desk.sync()
+    harness.serving.leave(HOST, MembershipId(1, 1), lambda: done.append(True))
+    harness.sync()
     assert done == [True]
-    assert desk.pubend.membership.row(HOST) is not None
+    assert harness.pubend.members.row(HOST) is not None
 
 
 # --- against brute force ------------------------------------------------------------------------
@@ -557,10 +567,10 @@ def test_the_end_of_an_earlier_stay_does_not_end_a_later_one() -> None:
 FILTERS = ("TRUE", "FALSE", "a > 4", "a = 1 OR a = 8", "b = 'x'", "a BETWEEN 2 AND 6 AND b <> 'x'")
 
 
-def random_desk(rng: random.Random) -> Desk:
+def random_harness(rng: random.Random) -> PubendHarness:
     """Return a desk with random rows in few ticks, some regimes, and some of the log released."""
     chunk = rng.choice((1, 100, 300, PLENTY))
-    desk = Desk(Parameters(read_chunk_bytes=chunk))
+    harness = PubendHarness(Parameters(read_chunk_bytes=chunk))
     tick = sequence = 0
     while tick < 120:
         tick += rng.randint(1, 12)
@@ -572,46 +582,54 @@ def random_desk(rng: random.Random) -> Desk:
             tick += rng.randint(1, 3)
         last = publications[-1].tick
         row = LogRow(STOCKS, publications[0].tick, last, 0, 0, 0, tuple(publications))
-        desk.rows.append(row)
-    for key, record in desk.records.items():
+        harness.rows.append(row)
+    for key, record in harness.records.items():
         assert isinstance(record, PubendRecord)
-        desk.records[key] = PubendRecord(
+        harness.records[key] = PubendRecord(
             STOCKS, record.properties, 1, tick + 9, rng.choice((0, rng.randint(0, 60)))
         )
     start = 0
     for number in range(1, rng.randint(1, 6)):
         start += rng.randint(1, 30)
-        regime = RegimeRecord(STOCKS, number, start, 1, ((HOST, Entry(VirtualTime(1, number))),))
-        desk.records[regime.key] = regime
-    desk.start()
-    return desk
+        stream_epoch = StreamEpochRecord(
+            STOCKS, number, start, 1, ((HOST, VectorEntry(VirtualTime(1, number))),)
+        )
+        harness.records[stream_epoch.key] = stream_epoch
+    harness.start()
+    return harness
 
 
-def trim(desk: Desk, up_to: Tick) -> None:
+def trim(harness: PubendHarness, up_to: Tick) -> None:
     """Release and trim at once."""
-    pubend = desk.pubend
+    pubend = harness.pubend
     up_to = max(up_to, pubend.record.released)
     pubend._record = msgspec.structs.replace(pubend._record, released=up_to)
-    desk.rows = [row for row in desk.rows if row.last > up_to]
+    harness.rows = [row for row in harness.rows if row.last > up_to]
 
 
-def check_exact(reply: ReadReply, desk: Desk, log: list[LogRow], text: str, low: Tick) -> None:
+def check_exact(
+    reply: ReadReply, harness: PubendHarness, log: list[LogRow], text: str, low: Tick
+) -> None:
     """Compare every tick that an answer tells with the log as it was before anything was trimmed."""
     wanted = Filter(text)
-    owed = {
+    expected = {
         each.tick: each
         for row in log
         for each in row.publications
         if wanted.matches(each.attributes)
     }
-    regimes = {each.number: each for each in desk.pubend.regimes}
-    for piece in reply.pieces:
-        assert piece.low > reply.released
-        found = {each.tick: each for each in piece.publications}
-        for tick in range(piece.low, piece.high + 1):
-            assert found.get(tick) == owed.get(tick)
-            begun = [number for number, regime in regimes.items() if regime.start <= tick]
-            assert piece.regime == max(begun, default=0)
+    stream_epochs = {each.number: each for each in harness.pubend.stream_epochs}
+    for knowledge in reply.ranges:
+        assert knowledge.low > reply.released
+        found = {each.tick: each for each in knowledge.publications}
+        for tick in range(knowledge.low, knowledge.high + 1):
+            assert found.get(tick) == expected.get(tick)
+            begun = [
+                number
+                for number, stream_epoch in stream_epochs.items()
+                if stream_epoch.start <= tick
+            ]
+            assert knowledge.stream_epoch == max(begun, default=0)
     assert reply.done >= low - 1
 
 
@@ -619,20 +637,20 @@ def check_exact(reply: ReadReply, desk: Desk, log: list[LogRow], text: str, low:
 def test_random_reads_are_exact_also_while_the_log_is_released(seed: int) -> None:
     # R48, A14: chunk by chunk to the end, and what is not told was gone
     rng = random.Random(seed)
-    desk = random_desk(rng)
-    log = list(desk.rows)
+    harness = random_harness(rng)
+    log = list(harness.rows)
     for _ in range(12):
         text = rng.choice(FILTERS)
         position, high = rng.randint(0, 100) - 1, rng.randint(0, 160)
         rounds = 0
-        while position < min(high, desk.pubend.top):
-            desk.read(position + 1, high, text, bytes_max=rng.choice((0, 5, 40, PLENTY)))
+        while position < min(high, harness.pubend.top):
+            harness.read(position + 1, high, text, bytes_max=rng.choice((0, 5, 40, PLENTY)))
             if rng.random() < 0.1:
-                trim(desk, rng.randint(0, 20 + 8 * rounds))
-            desk.look()
-            reply = desk.answers.pop()
+                trim(harness, rng.randint(0, 20 + 8 * rounds))
+            harness.look()
+            reply = harness.answers.pop()
             check_form(reply, position + 1, high)
-            check_exact(reply, desk, log, text, position + 1)
+            check_exact(reply, harness, log, text, position + 1)
             assert reply.done > position, "no progress"
             position = reply.done
             rounds += 1
@@ -643,78 +661,80 @@ def test_random_reads_are_exact_also_while_the_log_is_released(seed: int) -> Non
 def test_random_reads_in_every_form_are_exact_also_while_the_log_is_released(seed: int) -> None:
     # R48, A14: the same as above for rows as they were written, and for their ticks
     rng = random.Random(seed)
-    desk = random_desk(rng)
-    log = [each for row in desk.rows for each in row.publications]
+    harness = random_harness(rng)
+    log = [each for row in harness.rows for each in row.publications]
     for turn in range(12):
         form = ReadForm.TICKS if turn % 2 else ReadForm.ROWS
         text = rng.choice(FILTERS)
         position, high = rng.randint(0, 100) - 1, rng.randint(0, 160)
-        while position < min(high, desk.pubend.top):
-            bytes_max, asker = rng.choice((0, 5, 40, PLENTY)), rng.choice(("s", "p"))
-            desk.read(position + 1, high, text, bytes_max=bytes_max, form=form, asker=asker)
+        while position < min(high, harness.pubend.top):
+            bytes_max, requester = rng.choice((0, 5, 40, PLENTY)), rng.choice(("s", "p"))
+            harness.read(
+                position + 1, high, text, bytes_max=bytes_max, form=form, requester=requester
+            )
             if rng.random() < 0.1:
-                trim(desk, rng.randint(0, position + 20))
-            desk.look()
-            reply = desk.answers.pop()
+                trim(harness, rng.randint(0, position + 20))
+            harness.look()
+            reply = harness.answers.pop()
             low, done = max(position, reply.released), min(reply.done, high)
-            owed = [each for each in log if low < each.tick <= done]
-            owed = [each for each in owed if Filter(text).matches(each.attributes)]
+            expected = [each for each in log if low < each.tick <= done]
+            expected = [each for each in expected if Filter(text).matches(each.attributes)]
             if form is ReadForm.TICKS:
-                assert unpack_ticks(reply.rows) == [each.tick for each in owed]
+                assert unpack_ticks(reply.rows) == [each.tick for each in expected]
             else:
-                assert unpack(reply.rows) == owed
-            assert reply.pieces == ()
+                assert unpack(reply.rows) == expected
+            assert reply.ranges == ()
             assert reply.done > position, "no progress"
             position = reply.done
 
 
-def test_only_an_asker_at_this_broker_may_have_more_than_a_chunk() -> None:
+def test_only_a_requester_at_this_broker_may_have_more_than_a_chunk() -> None:
     # what comes over a link shares it with the streams
-    desk = Desk(Parameters(read_chunk_bytes=1, read_bytes_max=PLENTY))
-    ticks = desk.fill(1, 2, 3)
+    harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=PLENTY))
+    ticks = harness.fill(1, 2, 3)
     for form in (ReadForm.EVENTS, ReadForm.ROWS):
-        far = desk.answer(1, ticks[2], form=form)
-        near = desk.answer(1, ticks[2], form=form, asker="p")
+        far = harness.answer(1, ticks[2], form=form)
+        near = harness.answer(1, ticks[2], form=form, requester="p")
         assert far.done < ticks[1]
         assert near.done == ticks[2]
 
 
-def test_what_one_asker_may_have_at_once_is_bounded() -> None:
+def test_what_one_requester_may_have_at_once_is_bounded() -> None:
     # P7: read_bytes_max
-    desk = Desk(Parameters(read_chunk_bytes=1, read_bytes_max=100))
-    ticks = desk.fill(*range(20))
+    harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=100))
+    ticks = harness.fill(*range(20))
     for form in (ReadForm.EVENTS, ReadForm.ROWS):
-        reply = desk.answer(1, ticks[-1], form=form, asker="p", bytes_max=2**62)
+        reply = harness.answer(1, ticks[-1], form=form, requester="p", bytes_max=2**62)
         assert ticks[0] < reply.done < ticks[-1]
 
 
 def test_where_no_row_can_be_read_the_answer_says_why_in_every_form() -> None:
     # P8
-    desk = Desk()
-    ticks = desk.fill(1, 2)
-    desk.damaged.add(ticks[1])
+    harness = PubendHarness()
+    ticks = harness.fill(1, 2)
+    harness.corrupt.add(ticks[1])
     for form in ReadForm:
-        assert desk.answer(ticks[0], ticks[1], form=form).done == ticks[0]
-        reply = desk.answer(ticks[1], ticks[1], form=form)
+        assert harness.answer(ticks[0], ticks[1], form=form).done == ticks[0]
+        reply = harness.answer(ticks[1], ticks[1], form=form)
         assert (reply.done, reply.fault) == (ticks[1] - 1, f"row {ticks[1]} is damaged")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_reads_of_many_askers_at_once_do_not_mix(seed: int) -> None:
+def test_reads_of_many_requesters_at_once_do_not_mix(seed: int) -> None:
     rng = random.Random(seed)
-    desk = random_desk(rng)
-    log = list(desk.rows)
+    harness = random_harness(rng)
+    log = list(harness.rows)
     asked = []
     for _ in range(10):
         text, low = rng.choice(FILTERS), rng.randint(0, 80)
         found: list[ReadReply] = []
-        hold = HOLD if rng.random() < 0.3 else None
-        request = Read(STOCKS, 1, "s", (), text, low, low + rng.randint(0, 60), hold, 30, low)
-        desk.serving.read(request, found.append)
+        log_hold = LOG_HOLD if rng.random() < 0.3 else None
+        request = Read(STOCKS, 1, "s", (), text, low, low + rng.randint(0, 60), log_hold, 30, low)
+        harness.serving.read(request, found.append)
         asked.append((request, found))
-    desk.sync()
-    rng.shuffle(desk.fetches)
-    desk.look()
+    harness.sync()
+    rng.shuffle(harness.fetches)
+    harness.look()
     for request, (reply,) in asked:
         check_form(reply, request.low, request.high)
-        check_exact(reply, desk, log, request.filter, request.low)
+        check_exact(reply, harness, log, request.filter, request.low)

@@ -54,8 +54,8 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_announced_or_used() -> No
     assert len(answers) == 1
 
 
-def test_what_the_wider_one_adds_lies_in_a_regime_of_the_new_version() -> None:
-    # R31: also within regime_interval_ms of the regime before
+def test_what_the_wider_one_adds_lies_in_a_stream_epoch_of_the_new_version() -> None:
+    # R31: also within stream_epoch_interval_ms of the regime before
     bench = with_member()
     session = bench.open()
     bench.claim("s", 2)
@@ -64,15 +64,19 @@ def test_what_the_wider_one_adds_lies_in_a_regime_of_the_new_version() -> None:
     bench.sync()
     answers = bench.publish(session, 1, 50)
     bench.sync()
-    regime = bench.pubend.vector(bench.pubend.regime_of(answers[0][0]))
-    assert regime is not None
-    assert regime.announcement_version == 2
-    assert len(regime.entries) == 1  # a member stays one, though no table knows the version yet
-    assert regime == bench.opened[-1]
-    assert bench.rows[-1].regime == regime.number
+    stream_epoch = bench.pubend.vector(bench.pubend.stream_epoch_of(answers[0][0]))
+    assert stream_epoch is not None
+    assert stream_epoch.announcement_version == 2
+    assert (
+        len(stream_epoch.entries) == 1
+    )  # a member stays one, though no table knows the version yet
+    assert stream_epoch == bench.opened[-1]
+    assert bench.rows[-1].stream_epoch == stream_epoch.number
 
 
-def test_a_crash_between_the_record_and_the_regime_does_not_let_events_into_the_old_one() -> None:
+def test_a_crash_between_the_record_and_the_stream_epoch_does_not_let_events_into_the_old_one() -> (
+    None
+):
     bench = with_member()
     widen(bench, "a < 100")
     write = bench.writes.pop(0)
@@ -80,12 +84,12 @@ def test_a_crash_between_the_record_and_the_regime_does_not_let_events_into_the_
         bench._apply(change)  # it has reached the disk, and nobody was told
     bench.start()
     session = bench.open()
-    assert bench.pubend.regimes[-1].announcement_version == 1
+    assert bench.pubend.stream_epochs[-1].announcement_version == 1
     answers = bench.publish(session, 1, 50)
     bench.sync()
-    regime = bench.pubend.vector(bench.pubend.regime_of(answers[0][0]))
-    assert regime is not None
-    assert regime.announcement_version == 2
+    stream_epoch = bench.pubend.vector(bench.pubend.stream_epoch_of(answers[0][0]))
+    assert stream_epoch is not None
+    assert stream_epoch.announcement_version == 2
 
 
 def test_a_wider_advertisement_and_other_changes_of_the_record_do_not_undo_each_other() -> None:

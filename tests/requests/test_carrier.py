@@ -9,17 +9,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.machine import Context, Identity
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
-from gapless.messages.streams import Piece, Publication
-from gapless.requests.carrier import Errand, Requests, way_back
+from gapless.messages.pubend_requests import (
+    LeavePubend,
+    LogHoldId,
+    Read,
+    ReadReply,
+    ReleaseLogHold,
+    RequestDone,
+)
+from gapless.messages.streams import KnowledgeRange, Publication
+from gapless.requests.carrier import PendingRequest, PubendRequests, reply_route
 
 STOCKS = PubendId("stocks")
 HOST = ShbId("a", "a")
-HOLD = HoldId(HOST, "mine")
+LOG_HOLD = LogHoldId(HOST, "mine")
 PARAMETERS = Parameters(reads_per_shb_max=3)
 
 
@@ -30,24 +37,24 @@ class Pubend:
         self.at_once = at_once
         self.asked: list[Any] = []
         self.waiting: list[Callable[[], None]] = []
-        self.damaged: set[Tick] = set()
+        self.corrupt: set[Tick] = set()
         """Where nothing can be read."""
         self.replies: list[dict[str, Any]] = []
         """What the next answers say, in place of the truth."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        fault = "a row is damaged" if request.low in self.damaged else ""
+        fault = "a row is damaged" if request.low in self.corrupt else ""
         done = request.low - 1 if fault else request.high
-        reply = ReadReply(STOCKS, request.request, way_back(request), (), done, 99, 0, 0, fault)
+        reply = ReadReply(STOCKS, request.request, reply_route(request), (), done, 99, 0, 0, fault)
         if self.replies:
             reply = replace(reply, **self.replies.pop(0))
         self._do(request, lambda: then(reply))
 
-    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
-        self._do(hold, then)
+    def release_log_hold(self, log_hold: LogHoldId, then: Callable[[], None]) -> None:
+        self._do(log_hold, then)
 
-    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
-        self._do((shb, join), then)
+    def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
+        self._do((shb, membership), then)
 
     def _do(self, asked: Any, then: Callable[[], None]) -> None:
         self.asked.append(asked)
@@ -61,7 +68,7 @@ class Net:
     """Brokers by letters; each has a next hop for the only pubend; messages take a millisecond."""
 
     def __init__(self, names: str = "abp", parameters: Parameters = PARAMETERS) -> None:
-        self.now = us(s=5)
+        self.now = microseconds(s=5)
         self.pubend = Pubend()
         self.hosts = {names[-1]}
         self.hops: dict[BrokerId, list[BrokerId]] = {
@@ -72,16 +79,18 @@ class Net:
         self.sent_at: list[int] = []
         self.flying: list[tuple[int, BrokerId, BrokerId, Any]] = []
         self.contexts: dict[BrokerId, Context] = {}
-        self.requests: dict[BrokerId, Requests] = {}
+        self.requests: dict[BrokerId, PubendRequests] = {}
         for name in names:
             self.start(name, parameters)
 
-    def start(self, name: BrokerId, parameters: Parameters = PARAMETERS, life: int = 1) -> None:
+    def start(
+        self, name: BrokerId, parameters: Parameters = PARAMETERS, incarnation: int = 1
+    ) -> None:
         """Let a broker begin a life."""
-        context = Context(Identity(name, name, life), parameters)
+        context = Context(Identity(name, name, incarnation), parameters)
         context.now = self.now
         self.contexts[name] = context
-        self.requests[name] = Requests(
+        self.requests[name] = PubendRequests(
             context,
             lambda _: self.pubend if name in self.hosts else None,
             lambda _, request: self._hop(name, request),
@@ -96,21 +105,27 @@ class Net:
         low: Tick = 1,
         high: Tick = 9,
         *,
-        hold: HoldId | None = None,
-        hold_tick: Tick | None = None,
-        asker: BrokerId = "a",
-    ) -> tuple[Errand, list[ReadReply]]:
+        log_hold: LogHoldId | None = None,
+        log_hold_tick: Tick | None = None,
+        requester: BrokerId = "a",
+    ) -> tuple[PendingRequest, list[ReadReply]]:
         answers: list[ReadReply] = []
-        errand = self.requests[asker].read(
-            STOCKS, "a > 1", low, high, hold=hold, then=answers.append, hold_tick=hold_tick
+        pending_request = self.requests[requester].read(
+            STOCKS,
+            "a > 1",
+            low,
+            high,
+            log_hold=log_hold,
+            then=answers.append,
+            log_hold_tick=log_hold_tick,
         )
-        return errand, answers
+        return pending_request, answers
 
     def run(self, ms: int = 20) -> None:
         """Let time pass."""
         for _ in range(ms):
             self.collect()
-            self.now += us(ms=1)
+            self.now += microseconds(ms=1)
             for context in self.contexts.values():
                 context.now = self.now
             due = [each for each in self.flying if each[0] <= self.now]
@@ -123,19 +138,19 @@ class Net:
 
     def collect(self) -> None:
         for name, context in self.contexts.items():
-            for peer, messages in context.take_posted():
+            for peer, messages in context.take_messages():
                 for message in messages:
                     self.sent.append((name, peer, message))
                     self.sent_at.append(self.now)
                     if (name, peer) not in self.lost:
-                        self.flying.append((self.now + us(ms=1), name, peer, message))
+                        self.flying.append((self.now + microseconds(ms=1), name, peer, message))
 
     def of(self, kind: type[Any]) -> list[tuple[BrokerId, BrokerId, Any]]:
         """Return the messages of a kind that were sent."""
         return [each for each in self.sent if isinstance(each[2], kind)]
 
     def marks(self, name: BrokerId) -> dict[str, int]:
-        return self.contexts[name].marks
+        return self.contexts[name].coverage_marks
 
 
 # --- there and back -----------------------------------------------------------------------------
@@ -168,30 +183,33 @@ def test_a_hold_and_a_stay_are_ended_and_answered_by_done() -> None:
     # R49, R55
     net = Net()
     done: list[str] = []
-    net.requests["a"].release_hold(STOCKS, HOLD, lambda: done.append("hold"))
-    net.requests["a"].leave(STOCKS, HOST, Join(2, 5), lambda: done.append("leave"))
+    net.requests["a"].release_log_hold(STOCKS, LOG_HOLD, lambda: done.append("hold"))
+    net.requests["a"].leave(STOCKS, HOST, MembershipId(2, 5), lambda: done.append("leave"))
     net.run()
     assert done == ["hold", "leave"]
-    assert net.pubend.asked == [HOLD, (HOST, Join(2, 5))]
-    assert len(net.of(ReleaseHold)) == len(net.of(Leave)) == 2
-    assert len(net.of(Done)) == 4
+    assert net.pubend.asked == [LOG_HOLD, (HOST, MembershipId(2, 5))]
+    assert len(net.of(ReleaseLogHold)) == len(net.of(LeavePubend)) == 2
+    assert len(net.of(RequestDone)) == 4
 
 
 def test_a_read_names_its_hold_and_the_tick_above_which_the_log_is_held() -> None:
     # R49: just below what is read, unless the client has acknowledged less
     net = Net()
-    net.read(50, hold=HOLD)
-    net.read(50, hold=HOLD, hold_tick=20)
+    net.read(50, log_hold=LOG_HOLD)
+    net.read(50, log_hold=LOG_HOLD, log_hold_tick=20)
     net.run()
-    assert [(read.hold, read.hold_tick) for read in net.pubend.asked] == [(HOLD, 49), (HOLD, 20)]
+    assert [(read.log_hold, read.log_hold_tick) for read in net.pubend.asked] == [
+        (LOG_HOLD, 49),
+        (LOG_HOLD, 20),
+    ]
     assert net.pubend.asked[0].bytes_max == PARAMETERS.read_chunk_bytes
 
 
 def test_what_is_hosted_here_is_answered_here_without_a_message() -> None:
     net = Net()
     done: list[bool] = []
-    _, answers = net.read(asker="p")
-    net.requests["p"].leave(STOCKS, HOST, Join(1, 1), lambda: done.append(True))
+    _, answers = net.read(requester="p")
+    net.requests["p"].leave(STOCKS, HOST, MembershipId(1, 1), lambda: done.append(True))
     assert answers == []
     assert done == []  # never before the asker knows its errand
     net.run(1)
@@ -261,12 +279,12 @@ def test_an_answer_to_an_attempt_long_ago_is_dropped() -> None:
     assert net.marks("a")["answer to nobody"] == 1
 
 
-def test_an_answer_to_an_earlier_life_is_not_taken_for_one_to_this() -> None:
+def test_an_answer_to_an_earlier_incarnation_is_not_taken_for_one_to_this() -> None:
     net = Net()
     net.pubend.at_once = False
     net.read(1, 9)
     net.run()
-    net.start("a", life=2)
+    net.start("a", incarnation=2)
     _, answers = net.read(100, 200)
     net.pubend.waiting[0]()
     net.run()
@@ -282,36 +300,38 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     _, answers = net.read()
     net.run()
     request = net.pubend.asked[0].request
-    net.requests["a"].received("b", Done(STOCKS, request, ("a",)))
+    net.requests["a"].received("b", RequestDone(STOCKS, request, ("a",)))
     net.requests["a"].received("b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
     assert answers == []
     assert net.marks("a")["answer to another question"] == 2
 
 
-def told(*pieces: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
+def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
     """Return what an answer says: pieces, each with two ends and the ticks of its events."""
     made = tuple(
-        Piece(low, high, 1, 0, tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks))
-        for low, high, *ticks in pieces
+        KnowledgeRange(
+            low, high, 1, 0, tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks)
+        )
+        for low, high, *ticks in ranges
     )
-    return {"pieces": made, "done": done, "released": released}
+    return {"ranges": made, "done": done, "released": released}
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(told((1, 9, 5, 5)), id="an event twice"),
-        pytest.param(told((1, 9, 6, 5)), id="events out of order"),
-        pytest.param(told((1, 5), (9, 6)), id="a piece that is none"),
-        pytest.param(told((1, 5), (1, 5)), id="a piece twice"),
-        pytest.param(told((1, 5), (5, 9)), id="pieces that overlap"),
-        pytest.param(told((6, 9), (1, 5)), id="pieces out of order"),
-        pytest.param(told((1, 5), (7, 9)), id="a hole"),
-        pytest.param(told((1, 9, 7), done=6), id="an end below its pieces"),
-        pytest.param(told((0, 9)), id="a beginning below the question"),
-        pytest.param(told((2, 9)), id="a beginning above the question"),
-        pytest.param(told((5, 9), released=3), id="a beginning above what is released"),
-        pytest.param(told((1, 10), done=10), id="an end above the question"),
+        pytest.param(read_fields((1, 9, 5, 5)), id="an event twice"),
+        pytest.param(read_fields((1, 9, 6, 5)), id="events out of order"),
+        pytest.param(read_fields((1, 5), (9, 6)), id="a piece that is none"),
+        pytest.param(read_fields((1, 5), (1, 5)), id="a piece twice"),
+        pytest.param(read_fields((1, 5), (5, 9)), id="pieces that overlap"),
+        pytest.param(read_fields((6, 9), (1, 5)), id="pieces out of order"),
+        pytest.param(read_fields((1, 5), (7, 9)), id="a hole"),
+        pytest.param(read_fields((1, 9, 7), done=6), id="an end below its pieces"),
+        pytest.param(read_fields((0, 9)), id="a beginning below the question"),
+        pytest.param(read_fields((2, 9)), id="a beginning above the question"),
+        pytest.param(read_fields((5, 9), released=3), id="a beginning above what is released"),
+        pytest.param(read_fields((1, 10), done=10), id="an end above the question"),
     ],
 )
 def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
@@ -333,12 +353,12 @@ def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
 @pytest.mark.parametrize(
     "reply",
     [
-        told((1, 9, 1, 5, 9)),
-        told((1, 3, 2), (4, 6), (7, 9, 7)),
-        told((1, 5, 5), done=5),
-        told((4, 9, 4), released=3),
-        told(done=3, released=3),
-        told(done=20, released=20),
+        read_fields((1, 9, 1, 5, 9)),
+        read_fields((1, 3, 2), (4, 6), (7, 9, 7)),
+        read_fields((1, 5, 5), done=5),
+        read_fields((4, 9, 4), released=3),
+        read_fields(done=3, released=3),
+        read_fields(done=20, released=20),
     ],
 )
 def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
@@ -349,12 +369,12 @@ def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
     _, answers = net.read(1, 9)
     net.run()
     (answer,) = answers
-    assert (answer.pieces, answer.done) == (reply["pieces"], reply["done"])
+    assert (answer.ranges, answer.done) == (reply["ranges"], reply["done"])
 
 
 def test_hops_between_pass_an_answer_on_as_it_is() -> None:
     net = Net()
-    net.pubend.replies = [told((1, 9, 5, 5))]
+    net.pubend.replies = [read_fields((1, 9, 5, 5))]
     net.read(1, 9)
     net.run()
     assert "answer that makes no sense" not in net.marks("b")
@@ -363,14 +383,14 @@ def test_hops_between_pass_an_answer_on_as_it_is() -> None:
 
 def test_what_a_broker_has_read_itself_is_not_examined() -> None:
     net = Net()
-    net.pubend.replies = [told((1, 9, 5, 5))]
-    _, answers = net.read(1, 9, asker="p")
+    net.pubend.replies = [read_fields((1, 9, 5, 5))]
+    _, answers = net.read(1, 9, requester="p")
     net.run()
     assert len(answers) == 1
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_errands_that_take_turns_each_try_every_hop(count: int) -> None:
+def test_pending_requests_that_take_turns_each_try_every_hop(count: int) -> None:
     # section 17: the id picks the hop; two errands must not each meet the same dead one for ever
     net = Net("abcdep")
     net.hops["a"] = list("bcde"[:count])
@@ -413,12 +433,12 @@ def test_a_new_session_shortens_the_pause_of_what_was_sent() -> None:
     assert len(answers) == 1
 
 
-def test_a_hop_without_a_way_drops_the_request_and_the_asker_repeats_it() -> None:
+def test_a_hop_without_a_way_drops_the_request_and_the_requester_repeats_it() -> None:
     net = Net()
     hops, net.hops["b"] = net.hops["b"], []
     _, answers = net.read()
     net.run()
-    assert net.marks("b")["request without a way"] == 1
+    assert net.marks("b")["request without a route"] == 1
     net.hops["b"] = hops
     net.run(1_100)
     assert len(answers) == 1
@@ -431,8 +451,8 @@ def test_a_request_that_would_go_round_is_dropped() -> None:
     net.run()
     assert net.marks("c")["request in a circle"] == 1
     assert len(net.of(Read)) == 2  # not even sent to who has had it
-    for asker, route in (("c", ("x",)), ("x", ("c", "y"))):
-        read = Read(STOCKS, 1, asker, route, "a > 1", 1, 2, None, 100)
+    for requester, route in (("c", ("x",)), ("x", ("c", "y"))):
+        read = Read(STOCKS, 1, requester, route, "a > 1", 1, 2, None, 100)
         net.requests["c"].received(route[-1], read)
     assert net.marks("c")["request in a circle"] == 3
 
@@ -452,7 +472,7 @@ def test_a_request_that_has_come_too_far_is_dropped() -> None:
 def test_a_reply_that_is_for_somebody_else_is_dropped() -> None:
     net = Net()
     for route in ((), ("a", "c")):
-        net.requests["b"].received("p", Done(STOCKS, 1, route))
+        net.requests["b"].received("p", RequestDone(STOCKS, 1, route))
     net.collect()
     assert net.marks("b") == {"reply astray": 2}
     assert net.sent == []
@@ -466,10 +486,10 @@ def test_reads_above_the_limit_wait_for_their_turn_in_order() -> None:
     net.pubend.at_once = False
     found = [net.read(low, low)[1] for low in range(1, 7)]
     done: list[bool] = []
-    net.requests["a"].leave(STOCKS, HOST, Join(1, 1), lambda: done.append(True))
+    net.requests["a"].leave(STOCKS, HOST, MembershipId(1, 1), lambda: done.append(True))
     net.run()
     assert [read.low for read in net.pubend.asked[:3]] == [1, 2, 3]
-    assert net.pubend.asked[3:] == [(HOST, Join(1, 1))]  # only reads are limited
+    assert net.pubend.asked[3:] == [(HOST, MembershipId(1, 1))]  # only reads are limited
     net.pubend.waiting[1]()
     net.run()
     assert net.pubend.asked[4].low == 4
@@ -487,10 +507,10 @@ def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
     def more(reply: ReadReply) -> None:
         order.append(reply.done)
         if reply.done < 100:
-            net.requests["a"].read(STOCKS, "a > 1", 100, 100, hold=None, then=more)
+            net.requests["a"].read(STOCKS, "a > 1", 100, 100, log_hold=None, then=more)
 
     for high in (1, 2):
-        net.requests["a"].read(STOCKS, "a > 1", 1, high, hold=None, then=more)
+        net.requests["a"].read(STOCKS, "a > 1", 1, high, log_hold=None, then=more)
     net.run(50)
     assert order == [1, 2, 100, 100]
 
@@ -498,7 +518,7 @@ def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
 def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> None:
     # P8: what is damaged may stay so for ever
     net = Net(parameters=Parameters(reads_per_shb_max=1))
-    net.pubend.damaged = {1, 2}
+    net.pubend.corrupt = {1, 2}
     reads = [net.read(low, low) for low in (1, 2, 3)]
     net.run()
     assert [bool(answers) for _, answers in reads] == [False, False, True]
@@ -506,7 +526,7 @@ def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> No
     net.run(4_000)
     assert {read.low for read in net.pubend.asked[asked:]} == {1, 2}
     assert len(net.pubend.asked) - asked <= 8, "not again and again at once"
-    net.pubend.damaged = set()
+    net.pubend.corrupt = set()
     net.run(6_000)
     assert all(answers for _, answers in reads)
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
@@ -514,11 +534,11 @@ def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> No
 
 def test_a_read_that_gave_way_can_be_cancelled() -> None:
     net = Net(parameters=Parameters(reads_per_shb_max=1))
-    net.pubend.damaged = {1, 2}
-    errands = [net.read(low, low)[0] for low in (1, 2)]
+    net.pubend.corrupt = {1, 2}
+    pending_requests = [net.read(low, low)[0] for low in (1, 2)]
     net.run()
-    for errand in errands:
-        errand.cancel()
+    for pending_request in pending_requests:
+        pending_request.cancel()
     asked = len(net.pubend.asked)
     net.run(4_000)
     assert len(net.pubend.asked) == asked
@@ -526,13 +546,13 @@ def test_a_read_that_gave_way_can_be_cancelled() -> None:
     assert net.read(3, 3)[0].has_turn
 
 
-def test_a_cancelled_errand_is_not_called_back_and_not_repeated() -> None:
+def test_a_cancelled_pending_request_is_not_called_back_and_not_repeated() -> None:
     net = Net()
     net.pubend.at_once = False
-    errand, answers = net.read()
+    pending_request, answers = net.read()
     net.run()
-    errand.cancel()
-    errand.cancel()
+    pending_request.cancel()
+    pending_request.cancel()
     net.pubend.waiting[0]()
     sent = len(net.of(Read))
     net.run(10_000)
@@ -545,20 +565,20 @@ def test_a_cancelled_errand_is_not_called_back_and_not_repeated() -> None:
 def test_cancelling_makes_room_and_what_waits_can_be_cancelled_too() -> None:
     net = Net()
     net.pubend.at_once = False
-    errands = [net.read(low, low)[0] for low in range(1, 6)]
-    errands[3].cancel()
-    errands[0].cancel()
+    pending_requests = [net.read(low, low)[0] for low in range(1, 6)]
+    pending_requests[3].cancel()
+    pending_requests[0].cancel()
     net.run()
     assert [read.low for read in net.pubend.asked] == [1, 2, 3, 5]
-    for errand in errands:
-        errand.cancel()
+    for pending_request in pending_requests:
+        pending_request.cancel()
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 
 def test_what_is_cancelled_before_it_is_served_here_is_not_done() -> None:
     net = Net()
-    errand, answers = net.read(asker="p", hold=HOLD)
-    errand.cancel()
+    pending_request, answers = net.read(requester="p", log_hold=LOG_HOLD)
+    pending_request.cancel()
     net.run()
     assert net.pubend.asked == []
     assert answers == []
@@ -566,11 +586,11 @@ def test_what_is_cancelled_before_it_is_served_here_is_not_done() -> None:
 
 def test_a_cancel_after_the_answer_changes_nothing() -> None:
     net = Net(parameters=Parameters(reads_per_shb_max=1))
-    errand, _ = net.read()
+    pending_request, _ = net.read()
     net.run()
     net.pubend.at_once = False
     net.read()
-    errand.cancel()
+    pending_request.cancel()
     assert net.requests["a"].statistics()["active"] == 1
     net.read()
     assert net.requests["a"].statistics()["queued"] == 1
@@ -579,7 +599,7 @@ def test_a_cancel_after_the_answer_changes_nothing() -> None:
 def test_what_the_pubend_here_leaves_unanswered_is_asked_again() -> None:
     net = Net()
     net.pubend.at_once = False
-    _, answers = net.read(asker="p")
+    _, answers = net.read(requester="p")
     net.run(1_100)
     assert len(net.pubend.asked) == 2
     net.hosts.clear()  # the pubend has moved away

@@ -10,15 +10,15 @@ from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import unpack, unpack_ticks
-from tests.broker.harness import Desk, P, reason
+from tests.broker.harness import BrokerHarness, P, reason
 from tests.scenarios.brokers import Client, of
 
 FAR = 2**62
 
 
-def library(**parameters: Any) -> tuple[Desk, list[int]]:
+def library(**parameters: Any) -> tuple[BrokerHarness, list[int]]:
     """Return a world whose pubend P at p has four events, and their ticks."""
-    world = Desk("p-n", **{"retention_s": 3_600, **parameters})
+    world = BrokerHarness("p-n", **{"retention_s": 3_600, **parameters})
     ann = world.publisher("p")
     for number in range(4):
         ann.publish(f"e{number}", number=number)
@@ -162,8 +162,8 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
 def test_a_read_that_is_asked_under_the_same_number_takes_the_place_of_the_one_before() -> None:
     world, _ = library()
     client = world.client("n")
-    client.ask(ReadLog(1, P, "number = 0", 0, FAR))
-    client.ask(ReadLog(1, P, "number = 3", 0, FAR))
+    client.request(ReadLog(1, P, "number = 0", 0, FAR))
+    client.request(ReadLog(1, P, "number = 3", 0, FAR))
     world.run(s=1)
     (part,) = client.notices
     assert labels(part) == ["e3"]
@@ -173,8 +173,8 @@ def test_a_client_that_is_gone_is_told_nothing_and_nobody_asks_for_it() -> None:
     world, _ = library()
     world.cut("p", "n")
     client, other = world.client("n"), world.client("n", "other")
-    client.ask(ReadLog(1, P, "TRUE", 0, FAR))
-    other.ask(ReadLog(1, P, "TRUE", 0, FAR))
+    client.request(ReadLog(1, P, "TRUE", 0, FAR))
+    other.request(ReadLog(1, P, "TRUE", 0, FAR))
     client.leave()
     client.connect()
     world.heal("p", "n")
@@ -183,9 +183,9 @@ def test_a_client_that_is_gone_is_told_nothing_and_nobody_asks_for_it() -> None:
     assert len(labels(other.answer(1))) == 4
 
 
-def test_a_read_that_meets_a_damaged_row_gets_what_is_before_it_and_then_the_reason() -> None:
+def test_a_read_that_meets_a_corrupt_row_gets_what_is_before_it_and_then_the_reason() -> None:
     world, ticks = library()
-    world.nodes["p"].disk.damaged.add(ticks[2])
+    world.nodes["p"].disk.corrupt.add(ticks[2])
     world.crash("p")
     world.restart("p")
     world.run(s=2)

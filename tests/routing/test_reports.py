@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.ids import Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import MembershipId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context, Identity
-from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.streams import AckExpected, Member, Report, SetDefine, SetForget
-from gapless.routing.reports import Reports, grouped
+from gapless.messages.streams import (
+    AckExpected,
+    AckReport,
+    DefineMemberSet,
+    ForgetMemberSet,
+    Member,
+)
+from gapless.routing.reports import ReportAggregator, grouped
 
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
 
 
-def member(broker: str, join: int = 1) -> Member:
-    return Member(ShbId(broker, broker), Join(1, join), durable=True, time=VirtualTime(1, 1))
+def member(broker: str, membership: int = 1) -> Member:
+    return Member(
+        ShbId(broker, broker), MembershipId(1, membership), durable=True, time=VirtualTime(1, 1)
+    )
 
 
 class Relay:
@@ -25,7 +33,7 @@ class Relay:
         self.context = Context(Identity("n", "n", 1), parameters)
         self.hosted: list[tuple[PubendId, str, Tick]] = []
         self.here: set[PubendId] = set()
-        self.reports = Reports(self.context, lambda _: "up", self._host)
+        self.reports = ReportAggregator(self.context, lambda _: "up", self._host)
 
     def _host(self, pubend: PubendId, who: Member, tick: Tick) -> bool:
         if pubend in self.here:
@@ -34,25 +42,25 @@ class Relay:
         return False
 
     def hears(self, peer: str, brokers: list[str], pubend: PubendId, tick: Tick) -> None:
-        self.reports.define(peer, SetDefine(1, tuple(map(member, brokers))))
-        self.reports.report(peer, Report(1, ((pubend, tick),)))
+        self.reports.define(peer, DefineMemberSet(1, tuple(map(member, brokers))))
+        self.reports.report(peer, AckReport(1, ((pubend, tick),)))
 
     def run(self, ms: int) -> None:
         for _ in range(ms):
-            self.context.now += us(ms=1)
+            self.context.now += microseconds(ms=1)
             self.context.run_timers()
 
     def posted(self) -> list[Any]:
-        return [message for _, messages in self.context.take_posted() for message in messages]
+        return [message for _, messages in self.context.take_messages() for message in messages]
 
     def passed_on(self) -> dict[tuple[str, ...], dict[PubendId, Tick]]:
         """Return what the receiver of the posted messages understands."""
         sets: dict[int, tuple[Member, ...]] = {}
         understood: dict[tuple[str, ...], dict[PubendId, Tick]] = {}
         for message in self.posted():
-            if isinstance(message, SetDefine):
+            if isinstance(message, DefineMemberSet):
                 sets[message.number] = message.members
-            elif isinstance(message, Report):
+            elif isinstance(message, AckReport):
                 names = tuple(each.shb.broker for each in sets[message.set_number])
                 understood.setdefault(names, {}).update(message.acknowledged)
         return understood
@@ -116,7 +124,7 @@ def test_what_was_heard_long_ago_is_not_repeated() -> None:
     # A12: a dead host must not be kept alive by routers
     relay = Relay()
     relay.hears("s1", ["s1"], STOCKS, 5)
-    relay.run(ms=DEFAULTS.ack_memory_ms + DEFAULTS.ack_ms)
+    relay.run(ms=DEFAULTS.ack_report_ttl_ms + DEFAULTS.ack_ms)
     relay.posted()
     relay.run(ms=2_000)
     assert relay.posted() == []
@@ -128,18 +136,18 @@ def test_a_report_of_a_dead_session_is_forgotten_with_it() -> None:
     relay.reports.session_closed("s1")
     relay.run(ms=600)
     assert relay.posted() == []
-    relay.reports.report("s1", Report(1, ((STOCKS, 6),)))
-    assert relay.context.marks["report with an unknown set"] == 1
+    relay.reports.report("s1", AckReport(1, ((STOCKS, 6),)))
+    assert relay.context.coverage_marks["report with an unknown set"] == 1
 
 
 def test_ticks_of_one_stay_only_rise_and_a_new_stay_begins_anew() -> None:
     relay = Relay()
-    for join, tick in ((2, 50), (2, 40), (1, 90), (3, 10)):
-        relay.reports.define("s1", SetDefine(1, (member("s1", join),)))
-        relay.reports.report("s1", Report(1, ((STOCKS, tick),)))
+    for membership, tick in ((2, 50), (2, 40), (1, 90), (3, 10)):
+        relay.reports.define("s1", DefineMemberSet(1, (member("s1", membership),)))
+        relay.reports.report("s1", AckReport(1, ((STOCKS, tick),)))
         relay.run(ms=600)
         relay.reports.flush()
-        expected = 10 if join == 3 else 50
+        expected = 10 if membership == 3 else 50
         assert relay.passed_on() == {("s1",): {STOCKS: expected}}
 
 
@@ -165,13 +173,13 @@ def test_a_new_member_of_a_pubend_of_this_broker_makes_no_haste_elsewhere() -> N
 
 def test_a_session_has_only_so_many_sets() -> None:
     relay = Relay(Parameters(sets_per_session_max=4))
-    for place in range(10):
-        relay.hears("s", [f"s{place}"], STOCKS, place * 1_000)
-        relay.hears("s", [f"s{place}"], PubendId(f"p{place}"), 1)
+    for index in range(10):
+        relay.hears("s", [f"s{index}"], STOCKS, index * 1_000)
+        relay.hears("s", [f"s{index}"], PubendId(f"p{index}"), 1)
         relay.reports.flush()
     messages = relay.posted()
-    defined = {message.number for message in messages if isinstance(message, SetDefine)}
-    forgotten = {message.number for message in messages if isinstance(message, SetForget)}
+    defined = {message.number for message in messages if isinstance(message, DefineMemberSet)}
+    forgotten = {message.number for message in messages if isinstance(message, ForgetMemberSet)}
     assert len(defined - forgotten) <= 4
 
 
@@ -181,7 +189,7 @@ def test_a_session_has_only_so_many_sets() -> None:
 def expected(relay: Relay) -> list[tuple[str, AckExpected]]:
     return [
         (peer, message)
-        for peer, messages in relay.context.take_posted()
+        for peer, messages in relay.context.take_messages()
         for message in messages
         if isinstance(message, AckExpected)
     ]
@@ -208,14 +216,14 @@ def test_the_broker_of_the_pubend_asks_too_though_reports_end_there() -> None:
     relay = Relay()
     relay.here.add(STOCKS)
     lagging(relay)
-    relay.reports.expect(STOCKS, 100, pressure=False)
+    relay.reports.request_acks(STOCKS, 100, pressure=False)
     assert [peer for peer, _ in expected(relay)] == ["x", "y"]
 
 
 def test_the_own_leaf_is_asked_like_any_other() -> None:
     relay = Relay()
     relay.hears("n", ["n"], STOCKS, 50)
-    relay.reports.expect(STOCKS, 100, pressure=False)
+    relay.reports.request_acks(STOCKS, 100, pressure=False)
     assert expected(relay) == [("n", AckExpected(STOCKS, 100))]
 
 
@@ -248,7 +256,7 @@ def test_pressure_reaches_all_who_report_even_if_others_were_asked_just_now() ->
 def test_nobody_is_asked_who_has_not_reported_lately() -> None:
     relay = Relay()
     lagging(relay)
-    relay.run(ms=DEFAULTS.ack_memory_ms + DEFAULTS.ack_ms)
+    relay.run(ms=DEFAULTS.ack_report_ttl_ms + DEFAULTS.ack_ms)
     relay.posted()
     relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
     assert expected(relay) == []

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from gapless.feeds.feed import is_leaf_number, scope_of
-from gapless.messages.streams import Attach, Attached, Detach, Nack, Unfed, UnfedReason
-from tests.stream.small_streams import STOCKS, Line, Node, event, piece
+from gapless.messages.streams import (
+    Attach,
+    Attached,
+    Detach,
+    FeedUnavailable,
+    FeedUnavailableReason,
+    Nack,
+)
+from tests.stream.small_streams import STOCKS, Line, Node, event, knowledge_range
 
 
 def fed(names: str = "pn") -> tuple[Line, Node]:
@@ -16,7 +23,7 @@ def fed(names: str = "pn") -> tuple[Line, Node]:
     line = Line(names)
     line.attach()
     line.run(ms=20)
-    line.publish(piece(1, 10, event(5, 0)))
+    line.publish(knowledge_range(1, 10, event(5, 0)))
     line.run(ms=20)
     return line, line.nodes[line.last]
 
@@ -27,7 +34,7 @@ def reshape(line: Line, node: Node, *, wider: bool) -> None:
     line._collect(node)
 
 
-def said(line: Line, kind: type, source: str, target: str) -> list[Any]:
+def sent(line: Line, kind: type, source: str, target: str) -> list[Any]:
     return [each for s, t, each in line.sent if (s, t) == (source, target) and type(each) is kind]
 
 
@@ -36,7 +43,7 @@ def test_a_wider_router_forgets_what_it_was_told_and_asks_again_when_it_is_asked
     reshape(line, node, wider=True)
     line.run(ms=20)
     asked = line.count(Nack, "n", "p")
-    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
     line.run(ms=20)
     assert line.count(Nack, "n", "p") == asked + 1
     assert line.ticks() == [5, 5]
@@ -46,7 +53,7 @@ def test_a_wider_router_forgets_what_it_was_told_and_asks_again_when_it_is_asked
 def test_a_router_that_is_not_wider_keeps_what_it_knows() -> None:
     line, node = fed()
     reshape(line, node, wider=False)
-    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
     line.run(ms=20)
     assert line.count(Nack, "n", "p") == 0
     assert line.ticks() == [5, 5]
@@ -55,7 +62,7 @@ def test_a_router_that_is_not_wider_keeps_what_it_knows() -> None:
 def test_a_wider_router_keeps_its_own_log_which_nobody_has_filtered() -> None:
     line, node = fed("p")
     reshape(line, node, wider=True)
-    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
     line.run(ms=20)
     assert line.log.reads == 0
     assert line.ticks() == [5, 5]
@@ -63,13 +70,13 @@ def test_a_wider_router_keeps_its_own_log_which_nobody_has_filtered() -> None:
 
 def test_a_wider_router_attaches_with_a_number_of_a_new_scope() -> None:
     line, node = fed()
-    (before,) = {each.number for each in said(line, Attach, "n", "p")}
+    (before,) = {each.number for each in sent(line, Attach, "n", "p")}
     reshape(line, node, wider=True)
     line.run(ms=20)
-    after = said(line, Attach, "n", "p")[-1].number
+    after = sent(line, Attach, "n", "p")[-1].number
     assert (scope_of(before), scope_of(after)) == (0, 1)
     assert not is_leaf_number(after)
-    assert said(line, Detach, "n", "p") == [Detach(STOCKS, before)]
+    assert sent(line, Detach, "n", "p") == [Detach(STOCKS, before)]
     assert node.router.feeder(STOCKS) == "p"
 
 
@@ -77,12 +84,12 @@ def test_pieces_of_an_older_scope_are_dropped_and_those_of_the_new_one_taken() -
     line, node = fed()
     reshape(line, node, wider=True)
     line.run(ms=20)
-    node.router.receive(STOCKS, 2, piece(11, 20), first=True)
-    node.router.receive(STOCKS, 2, piece(11, 20), True)
+    node.router.receive(STOCKS, 2, knowledge_range(11, 20), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(11, 20), True)
     assert node.router.top(STOCKS) == 10
-    assert node.context.marks["piece of an older scope"] == 2
-    new = said(line, Attach, "n", "p")[-1].number
-    node.router.receive(STOCKS, new, piece(11, 20), first=True)
+    assert node.context.coverage_marks["knowledge of an older scope"] == 2
+    new = sent(line, Attach, "n", "p")[-1].number
+    node.router.receive(STOCKS, new, knowledge_range(11, 20), first=True)
     assert node.router.top(STOCKS) == 20
 
 
@@ -96,7 +103,7 @@ def test_an_answer_to_a_question_of_an_older_scope_is_refused() -> None:
     node.router.attached("p", Attached(STOCKS, 2, 100))
     line._collect(node)
     assert node.router.feeder(STOCKS) is None
-    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
 
 
 def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
@@ -104,8 +111,8 @@ def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
     reshape(line, line.nodes["n"], wider=True)
     line.attach()
     line.run(ms=20)
-    assert {scope_of(each.number) for each in said(line, Attach, "n", "p")} == {1}
-    line.publish(piece(1, 10, event(5, 0)))
+    assert {scope_of(each.number) for each in sent(line, Attach, "n", "p")} == {1}
+    line.publish(knowledge_range(1, 10, event(5, 0)))
     line.run(ms=20)
     assert line.ticks() == [5]
 
@@ -113,7 +120,7 @@ def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
 def test_a_feed_whose_way_has_not_changed_goes_on() -> None:
     line, node = fed()
     reshape(line, node, wider=False)
-    assert said(line, Detach, "n", "p") == []
+    assert sent(line, Detach, "n", "p") == []
 
 
 def test_a_feed_over_cells_of_another_shape_is_asked_for_anew() -> None:
@@ -121,8 +128,8 @@ def test_a_feed_over_cells_of_another_shape_is_asked_for_anew() -> None:
     node.shapes = (("p", 2),)
     reshape(line, node, wider=False)
     line.run(ms=20)
-    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
-    last = said(line, Attach, "n", "p")[-1]
+    assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    last = sent(line, Attach, "n", "p")[-1]
     assert (last.number, last.shape_versions) == (4, (("p", 2),))
     assert node.router.feeder(STOCKS) == "p"
 
@@ -132,7 +139,7 @@ def test_a_feed_from_a_broker_that_is_not_on_the_way_any_more_is_given_up() -> N
     node.feeder = None
     reshape(line, node, wider=False)
     assert node.router.feeder(STOCKS) is None
-    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
 
 
 def test_a_receiver_that_knows_another_shape_is_refused() -> None:
@@ -140,27 +147,31 @@ def test_a_receiver_that_knows_another_shape_is_refused() -> None:
     line.nodes["p"].reshaped = {"r": (("p", 2),)}
     line.attach()
     line.run(ms=20)
-    assert line.heard["r"] == [Unfed(STOCKS, 2, UnfedReason.SHAPE)]
+    assert line.received["r"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH)]
 
 
 def test_a_receiver_is_told_when_the_shapes_have_become_different() -> None:
     line, node = fed("p")
     node.reshaped = {"r": (("p", 2),)}
     reshape(line, node, wider=False)
-    line.publish(piece(11, 20, event(15, 0)))
+    line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
-    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.SHAPE)
+    assert line.received["r"][-1] == FeedUnavailable(
+        STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH
+    )
     assert line.ticks() == [5]
 
 
 def test_a_feed_ends_when_its_receiver_says_that_it_knows_another_shape() -> None:
     line, node = fed("p")
     node.reshaped = {"r": ()}
-    line.say("r", Attach(STOCKS, 2, said(line, Attach, "r", "p")[0].kind, "r", False, (("r", 2),)))
+    line.send("r", Attach(STOCKS, 2, sent(line, Attach, "r", "p")[0].kind, "r", False, (("r", 2),)))
     line.run(ms=5)
-    line.publish(piece(11, 20, event(15, 0)))
+    line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
-    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.SHAPE)
+    assert line.received["r"][-1] == FeedUnavailable(
+        STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH
+    )
     assert line.ticks() == [5]
 
 
@@ -170,9 +181,9 @@ def test_a_receiver_that_does_not_lie_beyond_any_more_is_told(
     line, node = fed()
     monkeypatch.setattr(node, "may_feed", lambda *_: False)
     reshape(line, node, wider=False)
-    line.publish(piece(11, 20, event(15, 0)))
+    line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
-    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.NOT_NEARER)
+    assert line.received["r"][-1] == FeedUnavailable(STOCKS, 2, FeedUnavailableReason.NOT_NEARER)
     assert line.ticks() == [5]
 
 
@@ -182,6 +193,6 @@ def test_a_feed_turns_to_where_its_pubend_is_found_to_be() -> None:
     node.context.now = line.now
     node.router.turn(STOCKS)
     line._collect(node)
-    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
-    assert said(line, Attach, "n", "elsewhere")
-    assert scope_of(said(line, Attach, "n", "elsewhere")[0].number) == 0
+    assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    assert sent(line, Attach, "n", "elsewhere")
+    assert scope_of(sent(line, Attach, "n", "elsewhere")[0].number) == 0

@@ -5,24 +5,24 @@ from __future__ import annotations
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TickRange
 from gapless.messages.streams import (
-    Advance,
+    AdvanceRequest,
     Attach,
     Attached,
     AttachKind,
     Detach,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
     Nack,
     Released,
-    Silence,
-    Unfed,
-    UnfedReason,
+    StreamData,
+    StreamSilence,
 )
-from tests.stream.small_streams import BONDS, STOCKS, Line, Log, event, piece
+from tests.stream.small_streams import BONDS, STOCKS, Line, Log, event, knowledge_range
 
 
 def fed(names: str = "pan", parameters: Parameters | None = None) -> Line:
     line = Line(names, parameters or Parameters())
-    line.publish(piece(1, 20))
+    line.publish(knowledge_range(1, 20))
     line.attach()
     line.run(ms=20)
     return line
@@ -30,19 +30,19 @@ def fed(names: str = "pan", parameters: Parameters | None = None) -> Line:
 
 def test_a_receiver_gets_every_tick_above_where_it_was_attached() -> None:
     line = fed()
-    (attached,) = [each for each in line.heard["r"] if isinstance(each, Attached)]
-    assert attached.at == 20
-    line.publish(piece(21, 24, event(23, 1)))
+    (attached,) = [each for each in line.received["r"] if isinstance(each, Attached)]
+    assert attached.sent_up_to == 20
+    line.publish(knowledge_range(21, 24, event(23, 1)))
     line.run(ms=10)
-    assert line.pieces() == [piece(21, 24, event(23, 1))]
+    assert line.ranges() == [knowledge_range(21, 24, event(23, 1))]
 
 
 def test_a_frame_has_no_more_events_than_it_may_have_however_many_came_at_once() -> None:
     # P7: frame_events_max; a row of the log may be of a larger batch
     line = fed(parameters=Parameters(frame_events_max=2))
-    line.publish(piece(21, 30, *(event(tick, 1) for tick in (22, 24, 25, 27, 29))))
+    line.publish(knowledge_range(21, 30, *(event(tick, 1) for tick in (22, 24, 25, 27, 29))))
     line.run(ms=10)
-    frames = [each.piece for each in line.heard["r"] if isinstance(each, Frame)]
+    frames = [each.knowledge for each in line.received["r"] if isinstance(each, StreamData)]
     assert [len(each.publications) for each in frames] == [2, 2, 1]
     assert [(each.low, each.high) for each in frames] == [(21, 24), (25, 28), (29, 30)]
 
@@ -52,8 +52,8 @@ def test_a_router_that_has_nothing_cached_still_offers_how_far_the_stream_is() -
     line = fed()
     line.attach("late", 4)
     line.run(ms=10)
-    (attached,) = [each for each in line.heard["late"] if isinstance(each, Attached)]
-    assert attached.at == 20
+    (attached,) = [each for each in line.received["late"] if isinstance(each, Attached)]
+    assert attached.sent_up_to == 20
 
 
 def test_what_no_receiver_wants_is_withheld_and_told_by_the_timer() -> None:
@@ -61,27 +61,27 @@ def test_what_no_receiver_wants_is_withheld_and_told_by_the_timer() -> None:
     line = fed("pan", Parameters(silence_ms=100))
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
     for tick in range(21, 41):
-        line.publish(piece(tick, tick, event(tick, 0)))
+        line.publish(knowledge_range(tick, tick, event(tick, 0)))
     line.run(ms=10)
-    assert line.pieces() == []
+    assert line.ranges() == []
     line.run(ms=150)
-    assert line.pieces() == [piece(21, 40)]
+    assert line.ranges() == [knowledge_range(21, 40)]
 
 
 def test_an_event_is_preceded_by_the_silence_before_it() -> None:
     line = fed()
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
-    line.publish(piece(21, 25, event(22, 0)))
-    line.publish(piece(26, 30, event(28, 1)))
+    line.publish(knowledge_range(21, 25, event(22, 0)))
+    line.publish(knowledge_range(26, 30, event(28, 1)))
     line.run(ms=10)
-    assert line.pieces() == [piece(21, 30, event(28, 1))]
+    assert line.ranges() == [knowledge_range(21, 30, event(28, 1))]
 
 
 def test_without_sufficient_tables_everything_passes() -> None:
     # R25, VT 3.2.3: stale state forwards too much, never too little
     line = fed()
     assert line.nodes["n"].wanted is None
-    line.publish(piece(21, 25, event(22, 0), event(24, 1)))
+    line.publish(knowledge_range(21, 25, event(22, 0), event(24, 1)))
     line.run(ms=10)
     assert line.ticks() == [22, 24]
 
@@ -90,21 +90,21 @@ def test_an_eager_receiver_gets_silence_at_once() -> None:
     line = Line("pan")
     line.attach(eager=True)
     line.run(ms=20)
-    line.publish(piece(1, 9))
+    line.publish(knowledge_range(1, 9))
     line.run(ms=5)
-    assert line.pieces() == [piece(1, 9)]
+    assert line.ranges() == [knowledge_range(1, 9)]
 
 
 def test_a_lost_frame_is_asked_for_through_two_hops_and_answered_from_the_nearest_cache() -> None:
     # example 14.1
     line = fed()
-    line.publish(piece(21, 24, event(23, 1)))
+    line.publish(knowledge_range(21, 24, event(23, 1)))
     line.run(ms=2)  # at n, not yet at the receiver
     line.flying.clear()
-    line.publish(piece(25, 30, event(27, 1)))
+    line.publish(knowledge_range(25, 30, event(27, 1)))
     line.run(ms=10)
     assert line.ticks() == [27]
-    line.say("r", Nack(STOCKS, (TickRange(21, 24),)))
+    line.send("r", Nack(STOCKS, (TickRange(21, 24),)))
     line.run(ms=10)
     assert line.ticks() == [27, 23]
     assert line.count(Nack, "n", "a") == 0
@@ -112,11 +112,11 @@ def test_a_lost_frame_is_asked_for_through_two_hops_and_answered_from_the_neares
 
 def test_a_nack_that_no_cache_can_answer_reaches_the_log() -> None:
     line = Line("pan")
-    line.publish(piece(1, 10, event(5, 1)))
+    line.publish(knowledge_range(1, 10, event(5, 1)))
     line.attach()
     line.run(ms=20)
     line.nodes["p"].router._routed[STOCKS].stream.forget_all()
-    line.say("r", Nack(STOCKS, (TickRange(1, 10),)))
+    line.send("r", Nack(STOCKS, (TickRange(1, 10),)))
     line.run(ms=20)
     assert line.ticks() == [5]
     assert line.log.reads == 1
@@ -126,12 +126,12 @@ def test_nacks_of_two_receivers_travel_up_once() -> None:
     # GD 3.1 and 4.2: with two receivers behind one router the nack range sent upstream is about
     # half of what the two sent
     line = Line("pan")
-    line.publish(piece(1, 1_000, event(500, 1)))
+    line.publish(knowledge_range(1, 1_000, event(500, 1)))
     for receiver, number in (("r1", 2), ("r2", 4)):
         line.attach(receiver, number)
     line.run(ms=20)
     for receiver in ("r1", "r2"):
-        line.say(receiver, Nack(STOCKS, (TickRange(1, 1_000),)))
+        line.send(receiver, Nack(STOCKS, (TickRange(1, 1_000),)))
     line.run(ms=20)
     asked = sum(
         high - low + 1
@@ -146,46 +146,46 @@ def test_nacks_of_two_receivers_travel_up_once() -> None:
 def test_an_answer_to_a_nack_goes_only_to_those_who_asked() -> None:
     # GD 3.1: retransmitted messages go down paths that have expressed curiosity
     line = Line("pan")
-    line.publish(piece(1, 10, event(5, 1)))
+    line.publish(knowledge_range(1, 10, event(5, 1)))
     for receiver, number in (("r1", 2), ("r2", 4)):
         line.attach(receiver, number)
     line.run(ms=20)
-    line.say("r1", Nack(STOCKS, (TickRange(4, 6),)))
+    line.send("r1", Nack(STOCKS, (TickRange(4, 6),)))
     line.run(ms=20)
-    assert line.pieces("r1") == [piece(1, 10, event(5, 1))]  # with the silence around it
-    assert line.pieces("r2") == []
+    assert line.ranges("r1") == [knowledge_range(1, 10, event(5, 1))]  # with the silence around it
+    assert line.ranges("r2") == []
 
 
 def test_released_ticks_are_answered_as_released_never_as_silence() -> None:
     # R37, A14
     line = fed()
     line.nodes["p"].router.set_released(STOCKS, 15, [])
-    line.say("r", Nack(STOCKS, (TickRange(5, 18),)))
+    line.send("r", Nack(STOCKS, (TickRange(5, 18),)))
     line.run(ms=20)
-    assert Released(STOCKS, 15) in line.heard["r"]
-    assert line.pieces() == [piece(16, 20)]
+    assert Released(STOCKS, 15) in line.received["r"]
+    assert line.ranges() == [knowledge_range(16, 20)]
 
 
 def test_a_receiver_that_is_not_farther_from_the_pubend_is_not_fed() -> None:
     # R10, A18: so feeds strictly approach the pubend and have no cycle
     line = fed()
-    line.say("x", Attach(STOCKS, 2, AttachKind.CELL, "nearer"))
+    line.send("x", Attach(STOCKS, 2, AttachKind.CELL, "nearer"))
     line.run(ms=5)
-    assert line.heard["x"] == [Unfed(STOCKS, 2, UnfedReason.NOT_NEARER)]
+    assert line.received["x"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.NOT_NEARER)]
 
 
 def test_a_receiver_waits_while_its_router_has_no_feed_itself() -> None:
     line = Line("pan")
-    line.publish(piece(1, 20))
+    line.publish(knowledge_range(1, 20))
     line.cuts |= {("n", "a"), ("a", "n")}
     line.attach()
     line.run(ms=1_500)
-    assert line.heard["r"] == [Unfed(STOCKS, 2, UnfedReason.NO_FEED)]
+    assert line.received["r"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.NO_FEED)]
     line.cuts.clear()
     line.run(ms=6_000)
-    attached = [each for each in line.heard["r"] if isinstance(each, Attached)]
+    attached = [each for each in line.received["r"] if isinstance(each, Attached)]
     assert attached
-    assert attached[0].at == 20
+    assert attached[0].sent_up_to == 20
 
 
 def test_attachments_that_are_not_refreshed_end_and_the_feed_with_the_last() -> None:
@@ -197,11 +197,11 @@ def test_attachments_that_are_not_refreshed_end_and_the_feed_with_the_last() -> 
 
 def test_a_detached_receiver_hears_no_more() -> None:
     line = fed()
-    line.say("r", Detach(STOCKS, 2))
+    line.send("r", Detach(STOCKS, 2))
     line.run(ms=5)
-    line.publish(piece(21, 24, event(23, 1)))
+    line.publish(knowledge_range(21, 24, event(23, 1)))
     line.run(ms=200)
-    assert line.pieces() == []
+    assert line.ranges() == []
 
 
 def test_a_forgetful_cache_gives_the_same_answers() -> None:
@@ -210,10 +210,10 @@ def test_a_forgetful_cache_gives_the_same_answers() -> None:
     line.attach()
     line.run(ms=20)
     for tick in range(10, 200, 10):
-        line.publish(piece(tick - 9, tick, event(tick, 1)))
+        line.publish(knowledge_range(tick - 9, tick, event(tick, 1)))
         line.run(ms=1)
     line.run(ms=50)
-    line.say("r", Nack(STOCKS, (TickRange(1, 190),)))
+    line.send("r", Nack(STOCKS, (TickRange(1, 190),)))
     line.run(ms=100)
     assert sorted(set(line.ticks())) == list(range(10, 200, 10))
 
@@ -221,10 +221,10 @@ def test_a_forgetful_cache_gives_the_same_answers() -> None:
 def test_silence_of_several_pieces_is_one_message() -> None:
     line = fed("pan", Parameters(silence_ms=100))
     for tick in range(21, 31):
-        line.publish(piece(tick, tick))
+        line.publish(knowledge_range(tick, tick))
     line.run(ms=350)  # every hop withholds it for a while
-    assert line.count(Silence, "n", "r") == 1
-    assert line.count(Frame, "n", "r") == 0
+    assert line.count(StreamSilence, "n", "r") == 1
+    assert line.count(StreamData, "n", "r") == 0
 
 
 def test_silence_of_several_pubends_is_one_message() -> None:
@@ -234,19 +234,24 @@ def test_silence_of_several_pubends_is_one_message() -> None:
     line.attach()
     line.attach(number=4, pubend=BONDS)
     line.run(ms=20)
-    line.publish(piece(1, 9))
-    line.publish(piece(1, 7), BONDS)
+    line.publish(knowledge_range(1, 9))
+    line.publish(knowledge_range(1, 7), BONDS)
     line.run(ms=250)
-    told = [each for each in line.heard["r"] if isinstance(each, Silence)]
-    assert [[pubend for pubend, *_ in each.pieces] for each in told] == [[STOCKS, BONDS]]
+    sent = [each for each in line.received["r"] if isinstance(each, StreamSilence)]
+    assert [[pubend for pubend, *_ in each.ranges] for each in sent] == [[STOCKS, BONDS]]
 
 
 def test_silence_before_an_event_is_told_before_it() -> None:
     line = fed("pn")
-    line.publish(piece(21, 25, regime=0))
-    line.publish(piece(26, 30, event(28, 1), regime=1))  # another regime: it cannot be joined
+    line.publish(knowledge_range(21, 25, stream_epoch=0))
+    line.publish(
+        knowledge_range(26, 30, event(28, 1), stream_epoch=1)
+    )  # another regime: it cannot be joined
     line.run(ms=10)
-    assert line.pieces() == [piece(21, 25), piece(26, 30, event(28, 1), regime=1)]
+    assert line.ranges() == [
+        knowledge_range(21, 25),
+        knowledge_range(26, 30, event(28, 1), stream_epoch=1),
+    ]
 
 
 def test_an_event_is_matched_once_for_all_receivers_and_however_late_it_is_told() -> None:
@@ -258,12 +263,12 @@ def test_an_event_is_matched_once_for_all_receivers_and_however_late_it_is_told(
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
     for tick in range(1, 31):
-        line.publish(piece(tick, tick, event(tick, tick % 5)))
+        line.publish(knowledge_range(tick, tick, event(tick, tick % 5)))
     line.run(ms=300)
     assert node.matched == list(range(1, 31))
     for receiver in ("r1", "r2", "r3"):
         assert line.ticks(receiver) == [1, 6, 11, 16, 21, 26]
-        assert line.pieces(receiver)[-1].high == 30
+        assert line.ranges(receiver)[-1].high == 30
 
 
 def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
@@ -271,23 +276,23 @@ def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)
-    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0), event(24, 1)), first=False)
-    node.router.receive(STOCKS, 2, piece(26, 30, event(28, 1)), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(21, 25, event(22, 0)), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(21, 25, event(22, 0), event(24, 1)), first=False)
+    node.router.receive(STOCKS, 2, knowledge_range(26, 30, event(28, 1)), first=True)
     line.run(ms=200)
-    assert line.pieces() == [piece(21, 30, event(24, 1), event(28, 1))]
+    assert line.ranges() == [knowledge_range(21, 30, event(24, 1), event(28, 1))]
 
 
 def test_withheld_silence_before_a_gap_says_nothing_of_what_lies_beyond_it() -> None:
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)
-    node.router.receive(STOCKS, 2, piece(28, 30, event(29, 0)), first=True)
-    node.router.receive(STOCKS, 2, piece(26, 27, event(27, 1)), first=False)
+    node.router.receive(STOCKS, 2, knowledge_range(21, 25, event(22, 0)), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(28, 30, event(29, 0)), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(26, 27, event(27, 1)), first=False)
     line.run(ms=200)
     assert line.ticks() == [27]
-    assert line.pieces() == [piece(21, 30, event(27, 1))]
+    assert line.ranges() == [knowledge_range(21, 30, event(27, 1))]
 
 
 def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> None:
@@ -295,19 +300,23 @@ def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> Non
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.receive(STOCKS, 2, piece(24, 24, event(24, 1)), first=False)
-    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)  # it says F of 24
-    node.router.receive(STOCKS, 2, piece(26, 27, event(27, 1)), first=False)
-    node.router.receive(STOCKS, 2, piece(28, 30, event(29, 0)), first=True)
+    node.router.receive(STOCKS, 2, knowledge_range(24, 24, event(24, 1)), first=False)
+    node.router.receive(
+        STOCKS, 2, knowledge_range(21, 25, event(22, 0)), first=True
+    )  # it says F of 24
+    node.router.receive(STOCKS, 2, knowledge_range(26, 27, event(27, 1)), first=False)
+    node.router.receive(STOCKS, 2, knowledge_range(28, 30, event(29, 0)), first=True)
     line.run(ms=200)
-    assert line.pieces() == [piece(21, 30, event(24, 1), event(27, 1))]
+    assert line.ranges() == [knowledge_range(21, 30, event(24, 1), event(27, 1))]
 
 
-def test_tables_are_chosen_by_the_vector_of_the_regime_and_by_none_if_it_is_not_known() -> None:
+def test_tables_are_chosen_by_the_vector_of_the_stream_epoch_and_by_none_if_it_is_not_known() -> (
+    None
+):
     # R24: without the regime's vector nothing can be sufficient
     line = fed("pn")
-    line.publish(piece(21, 25, event(22, 1)))
-    line.publish(piece(26, 30, event(28, 1), regime=7))
+    line.publish(knowledge_range(21, 25, event(22, 1)))
+    line.publish(knowledge_range(26, 30, event(28, 1), stream_epoch=7))
     line.run(ms=5)
     known, unknown = line.nodes["n"].vectors[0], line.nodes["n"].vectors[-1]
     assert known is not None
@@ -322,7 +331,7 @@ def test_a_log_is_told_when_receivers_begin_and_cease_to_wait_in_total_order() -
     line.attach("r2", 4, eager=True)
     line.run(ms=20)
     assert line.log.eager
-    line.say("r1", Detach(STOCKS, 2))
+    line.send("r1", Detach(STOCKS, 2))
     line.run(ms=10)
     assert line.log.eager
     line.attach("r2", 4, eager=False)
@@ -348,7 +357,7 @@ def test_only_the_greatest_wish_to_advance_travels_on() -> None:
         line.attach(receiver, number, eager=True)
     line.run(ms=20)
     for receiver, tick in (("r1", 500), ("r2", 400), ("r3", 500), ("r1", 600)):
-        line.say(receiver, Advance(STOCKS, tick))
+        line.send(receiver, AdvanceRequest(STOCKS, tick))
     line.run(ms=10)
     assert line.log.advances == [500, 600]
 
@@ -357,14 +366,14 @@ def test_a_repeated_wish_to_advance_travels_on_since_the_first_may_be_lost() -> 
     line = Line("pan")
     line.attach(eager=True)
     line.run(ms=20)
-    line.say("r", Advance(STOCKS, 500))
+    line.send("r", AdvanceRequest(STOCKS, 500))
     line.run(ms=2)
     line.flying.clear()  # lost between n and a
-    line.say("r", Advance(STOCKS, 500))
+    line.send("r", AdvanceRequest(STOCKS, 500))
     line.run(ms=10)
     assert line.log.advances == []
     line.run(ms=50)
-    line.say("r", Advance(STOCKS, 400))
+    line.send("r", AdvanceRequest(STOCKS, 400))
     line.run(ms=10)
     assert line.log.advances == [500]
 
@@ -373,22 +382,22 @@ def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
     line = Line("pan")
     line.attach(eager=True)
     line.run(ms=20)
-    line.say("r", Advance(STOCKS, 500))
+    line.send("r", AdvanceRequest(STOCKS, 500))
     line.run(ms=5)
     line.nodes["n"].router.session_closed("a")
     line.run(ms=15)
-    line.say("r", Advance(STOCKS, 500))
+    line.send("r", AdvanceRequest(STOCKS, 500))
     line.run(ms=5)
-    assert line.count(Advance, "n", "a") == 2
+    assert line.count(AdvanceRequest, "n", "a") == 2
 
 
 def test_who_waits_for_what_is_known_here_is_told_it() -> None:
     line = fed("pn", Parameters(silence_ms=100))
-    line.publish(piece(21, 40))
-    line.nodes["n"].router.receive(STOCKS, 2, piece(21, 40), first=True)
-    line.say("r", Advance(STOCKS, 30))
+    line.publish(knowledge_range(21, 40))
+    line.nodes["n"].router.receive(STOCKS, 2, knowledge_range(21, 40), first=True)
+    line.send("r", AdvanceRequest(STOCKS, 30))
     line.run(ms=5)
-    assert line.pieces() == [piece(21, 40)]
+    assert line.ranges() == [knowledge_range(21, 40)]
     assert line.log.advances == []
 
 
@@ -398,10 +407,10 @@ def test_a_receiver_that_asked_before_the_pubend_was_opened_is_fed_when_it_is() 
     line.nodes["n"].feeder = "p"
     line.attach(number=4, pubend=BONDS)
     line.run(ms=50)
-    assert line.heard.get("r") is None
+    assert line.received.get("r") is None
     line.nodes["p"].router.host(BONDS, Log(), 0)
     line.run(ms=50)
-    assert line.heard["r"] == [Attached(BONDS, 4, 0)]
+    assert line.received["r"] == [Attached(BONDS, 4, 0)]
     assert line.nodes["n"].router.feeder(BONDS) == "p"
     assert line.nodes["p"].router.feeder(BONDS) is None
 

@@ -6,75 +6,75 @@ from typing import Any
 
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TickRange
-from gapless.messages.streams import Advance, Attached, Frame, Nack, Silence
-from tests.stream.small_streams import BONDS, STOCKS, Line, event, piece
+from gapless.messages.streams import AdvanceRequest, Attached, Nack, StreamData, StreamSilence
+from tests.stream.small_streams import BONDS, STOCKS, Line, event, knowledge_range
 
 
 def fed(**parameters: Any) -> Line:
     """Let r and s be fed by n up to tick 20."""
     line = Line("pan", Parameters(**parameters))
-    line.publish(piece(1, 20))
+    line.publish(knowledge_range(1, 20))
     line.attach("r", 2)
     line.attach("s", 4)
     line.run(ms=20)
-    line.heard.clear()
+    line.received.clear()
     return line
 
 
 def full(line: Line, receiver: str = "r") -> None:
-    line.nodes["n"].router.hold_back(receiver)
+    line.nodes["n"].router.pause_peer(receiver)
 
 
 def free(line: Line, receiver: str = "r") -> None:
-    line.nodes["n"].router.go_on(receiver)
+    line.nodes["n"].router.resume_peer(receiver)
 
 
 def test_a_slow_receiver_is_sent_nothing_and_others_are() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
-    line.publish(piece(26, 29))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
+    line.publish(knowledge_range(26, 29))
     line.run(ms=400)
-    assert line.heard.get("r", []) == []
+    assert line.received.get("r", []) == []
     assert line.ticks("s") == [23]
-    assert line.pieces("s")[-1].high == 29, "the silence behind it too"
-    assert line.nodes["n"].context.marks["receiver was slow"] == 1
+    assert line.ranges("s")[-1].high == 29, "the silence behind it too"
+    assert line.nodes["n"].context.coverage_marks["receiver was slow"] == 1
 
 
 def test_when_it_is_free_again_it_goes_on_with_what_comes_and_sees_a_gap() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     free(line)
     line.run(ms=250)
-    assert line.pieces("r") == [], "what was left out is not sent by itself"
-    line.publish(piece(26, 30, event(28, 1)))
+    assert line.ranges("r") == [], "what was left out is not sent by itself"
+    line.publish(knowledge_range(26, 30, event(28, 1)))
     line.run(ms=10)
-    assert line.pieces("r") == [piece(26, 30, event(28, 1))]
+    assert line.ranges("r") == [knowledge_range(26, 30, event(28, 1))]
 
 
 def test_what_it_missed_it_gets_when_it_asks() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     free(line)
-    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
+    line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=10)
-    assert line.pieces("r") == [piece(21, 25, event(23, 1))]
-    (frame,) = [each for each in line.heard["r"] if isinstance(each, Frame)]
+    assert line.ranges("r") == [knowledge_range(21, 25, event(23, 1))]
+    (frame,) = [each for each in line.received["r"] if isinstance(each, StreamData)]
     assert not frame.first
 
 
 def test_what_a_slow_receiver_asks_for_is_not_sent_until_it_is_free_again() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
+    line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=250)
-    assert line.heard.get("r", []) == []
+    assert line.received.get("r", []) == []
     free(line)
     line.run(ms=10)
     assert line.ticks("r") == [23]
@@ -82,11 +82,11 @@ def test_what_a_slow_receiver_asks_for_is_not_sent_until_it_is_free_again() -> N
 
 def test_what_it_asked_for_and_nobody_here_knows_any_more_is_asked_for_again() -> None:
     line = fed()
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    line.heard.clear()
+    line.received.clear()
     full(line)
-    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
+    line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=250)
     line.nodes["n"].router._routed[STOCKS].stream.forget_all()
     free(line)
@@ -96,39 +96,39 @@ def test_what_it_asked_for_and_nobody_here_knows_any_more_is_asked_for_again() -
 
 def test_an_answer_from_afar_is_not_sent_to_who_has_become_slow() -> None:
     line = fed()
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    line.heard.clear()
+    line.received.clear()
     line.nodes["n"].router._routed[STOCKS].stream.forget_all()
-    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
+    line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=1)
     full(line)
     line.run(ms=250)
     assert line.count(Nack, "n", "a") == 1
-    assert line.heard.get("r", []) == []
+    assert line.received.get("r", []) == []
 
 
 def test_how_far_it_was_sent_is_said_when_it_refreshes_so_that_it_sees_the_gap_at_once() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     free(line)
     line.attach("r", 2)
     line.run(ms=5)
-    assert line.heard["r"] == [Attached(STOCKS, 2, 25, relayed=False)]
+    assert line.received["r"] == [Attached(STOCKS, 2, 25, relayed=False)]
 
 
 def test_a_receiver_that_attaches_anew_while_it_is_slow_begins_where_the_stream_is() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     line.attach("r", 6)
     line.run(ms=5)
-    assert line.heard["r"] == [Attached(STOCKS, 6, 25, relayed=False)]
+    assert line.received["r"] == [Attached(STOCKS, 6, 25, relayed=False)]
     free(line)
-    line.publish(piece(26, 30, event(28, 1)))
+    line.publish(knowledge_range(26, 30, event(28, 1)))
     line.run(ms=10)
     assert line.ticks("r") == [28]
 
@@ -149,20 +149,20 @@ def test_that_a_receiver_is_free_means_nothing_if_it_was_not_full() -> None:
     # else silence that was withheld for the timer would be left out
     line = fed()
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
-    line.publish(piece(21, 25, event(23, 0)))
+    line.publish(knowledge_range(21, 25, event(23, 0)))
     line.run(ms=5)
     free(line)
     line.run(ms=250)
-    assert line.pieces("r") == [piece(21, 25)]
+    assert line.ranges("r") == [knowledge_range(21, 25)]
 
 
 def test_silence_goes_to_those_who_are_not_slow_only() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25))
+    line.publish(knowledge_range(21, 25))
     line.run(ms=400)
-    assert [type(each) for each in line.heard["s"]] == [Silence]
-    assert line.heard.get("r", []) == []
+    assert [type(each) for each in line.received["s"]] == [StreamSilence]
+    assert line.received.get("r", []) == []
 
 
 def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
@@ -174,10 +174,10 @@ def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
     line.attach("s", 4, pubend=BONDS)
     line.run(ms=20)
     full(line)
-    line.publish(piece(5, 5, event(5, 1), regime=1), BONDS)
+    line.publish(knowledge_range(5, 5, event(5, 1), stream_epoch=1), BONDS)
     line.run(ms=20)
     free(line)
-    line.publish(piece(7, 7, event(7, 1), regime=1), BONDS)
+    line.publish(knowledge_range(7, 7, event(7, 1), stream_epoch=1), BONDS)
     line.run(ms=20)
     assert (line.ticks("r"), line.ticks("s")) == ([7], [5, 7])
 
@@ -185,11 +185,11 @@ def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
 def test_who_is_slow_and_waits_in_total_order_is_not_sent_the_stream_for_that() -> None:
     line = fed()
     full(line)
-    line.publish(piece(21, 25, event(23, 1)))
+    line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    line.say("r", Advance(STOCKS, 25))
+    line.send("r", AdvanceRequest(STOCKS, 25))
     line.run(ms=10)
-    assert line.heard.get("r", []) == []
+    assert line.received.get("r", []) == []
 
 
 def test_a_large_answer_goes_out_in_parts_each_when_it_is_asked_for() -> None:
@@ -197,14 +197,14 @@ def test_a_large_answer_goes_out_in_parts_each_when_it_is_asked_for() -> None:
     full(line)
     for low in range(21, 141, 10):
         # with many events a piece, so that the pieces stay apart
-        line.publish(piece(low, low + 9, *(event(low + place, 1) for place in range(10))))
+        line.publish(knowledge_range(low, low + 9, *(event(low + index, 1) for index in range(10))))
     line.run(ms=10)
     free(line)
     rounds = 0
     while len(line.ticks("r")) < 120:
         rounds += 1
         before = len(line.ticks("r"))
-        line.say("r", Nack(STOCKS, (TickRange(21 + before, 140),)))
+        line.send("r", Nack(STOCKS, (TickRange(21 + before, 140),)))
         line.run(ms=10)
         assert len(line.ticks("r")) > before
     assert line.ticks("r") == [*range(21, 141)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.broker import Broker
-from gapless.core.machine import Asked, Effect, Event, Moment, Written
+from gapless.core.machine import ClientRequest, Effect, MachineEvent, StepTime, Written
 from gapless.messages.clients import Publish
 
 __all__ = ["BatchingBroker"]
@@ -21,24 +21,24 @@ class BatchingBroker(Broker):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._gathered: list[Event] = []
+        self._gathered: list[MachineEvent] = []
         self._gathered_at = 0
 
-    def step(self, event: Event, moment: Moment) -> list[Effect]:
+    def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
         """Gather what may come together; take all that was gathered before anything else."""
         gathered = self._gathered
         if _may_wait(event) and (not gathered or type(gathered[-1]) is type(event)):
             gathered.append(event)
-            self._gathered_at = moment.now
+            self._gathered_at = now.now
             return []
         self._gathered = []
         if _may_wait(event):
-            effects = self.step_all(gathered, moment)
+            effects = self.step_all(gathered, now)
             self._gathered = [event]
-            self._gathered_at = moment.now
+            self._gathered_at = now.now
             return effects
-        effects = self.step_all(gathered, moment) if gathered else []
-        return effects + self.step_all((event,), moment)
+        effects = self.step_all(gathered, now) if gathered else []
+        return effects + self.step_all((event,), now)
 
     def next_timer(self) -> int | None:
         """What was gathered waits for nothing but the end of this moment."""
@@ -48,7 +48,7 @@ class BatchingBroker(Broker):
         return self._gathered_at if due is None else min(due, self._gathered_at)
 
 
-def _may_wait(event: Event) -> bool:
+def _may_wait(event: MachineEvent) -> bool:
     return isinstance(event, Written) or (
-        isinstance(event, Asked) and isinstance(event.request, Publish)
+        isinstance(event, ClientRequest) and isinstance(event.request, Publish)
     )

@@ -12,7 +12,7 @@ import uvloop
 
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime import Address, Node, Settings, overlay_of
+from gapless.runtime import BrokerSettings, ListenAddress, Node, overlay_of
 from tests.runtime.raw_client import DEADLINE_S
 
 LOOPS = ("asyncio", "uvloop")
@@ -42,13 +42,13 @@ class World:
         self.nodes: dict[str, Node] = {}
         self._data = data
         self._parameters = parameters
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, ListenAddress] = {}
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
 
     def make(self, name: str, **settings: Any) -> Node:
-        chosen = Settings(
+        chosen = BrokerSettings(
             name=name,
             overlay=self.overlay,
             data=self._data and self._data / name,

@@ -22,18 +22,18 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.streams import Events
-from gapless.runtime import Address
+from gapless.runtime import ListenAddress
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
     HEADER_BYTES,
-    Beat,
-    Goodbye,
-    Introduce,
+    Connect,
+    Connected,
+    Disconnect,
+    KeepAlive,
     Role,
-    Welcome,
-    decode_greeting,
-    encode_greeting,
+    decode_handshake,
+    encode_handshake,
 )
 
 DEADLINE_S = 30.0
@@ -46,20 +46,20 @@ class RawClient:
     """One connection with a broker."""
 
     def __init__(self, url: str, name: str = "raw", token: str = "") -> None:
-        self._address = Address.parse(url)
+        self._address = ListenAddress.parse(url)
         self._name = name
         self._token = token
         self._request = 0
         self._notices: list[Any] = []
         self._position: dict[PubendId, int] = {}
-        self.welcome: Welcome
+        self.handshake: Connected
 
     async def __aenter__(self) -> Self:
         await self.connect()
-        self.send_greeting(Introduce(Role.CLIENT, self._name, token=self._token))
-        welcome = decode_greeting(await self.body())
-        assert isinstance(welcome, Welcome), welcome
-        self.welcome = welcome
+        self.send_handshake(Connect(Role.CLIENT, self._name, token=self._token))
+        handshake = decode_handshake(await self.body())
+        assert isinstance(handshake, Connected), handshake
+        self.handshake = handshake
         return self
 
     async def __aexit__(
@@ -83,8 +83,8 @@ class RawClient:
     def send_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
-    def send_greeting(self, greeting: Any) -> None:
-        self._writer.write(encode_greeting(greeting))
+    def send_handshake(self, handshake: Any) -> None:
+        self._writer.write(encode_handshake(handshake))
 
     def send(self, request: Any) -> None:
         self._writer.write(CLIENT_REQUESTS.encode(request))
@@ -94,51 +94,51 @@ class RawClient:
             header = await self._reader.readexactly(HEADER_BYTES)
             return await self._reader.readexactly(int.from_bytes(header, "big"))
 
-    async def goodbye(self) -> Goodbye:
+    async def read_disconnect(self) -> Disconnect:
         """Read until the broker says goodbye and closes."""
         while True:
             notice = CLIENT_NOTICES.decode(await self.body())
-            if isinstance(notice, Goodbye):
+            if isinstance(notice, Disconnect):
                 async with asyncio.timeout(DEADLINE_S):
                     assert not await self._reader.read()
                 return notice
 
-    async def farewell(self) -> Goodbye:
+    async def read_refusal(self) -> Disconnect:
         """Read what may be a welcome, then the goodbye and the end."""
         body = await self.body()
-        greeting = decode_greeting(body)
-        return greeting if isinstance(greeting, Goodbye) else await self.goodbye()
+        handshake = decode_handshake(body)
+        return handshake if isinstance(handshake, Disconnect) else await self.read_disconnect()
 
-    async def goodbye_or_reset(self) -> Goodbye | None:
+    async def read_disconnect_or_reset(self) -> Disconnect | None:
         """Read until the end; a broker that did not want to wait may have cut the connection."""
         try:
-            return await self.goodbye()
+            return await self.read_disconnect()
         except (ConnectionError, asyncio.IncompleteReadError):
             return None
 
-    def beat(self) -> None:
+    def send_keepalive(self) -> None:
         """Say that it is still here."""
-        self.send(Beat())
+        self.send(KeepAlive())
 
-    async def keep_beating(self, interval_s: float) -> None:
+    async def keep_alive(self, interval_s: float) -> None:
         """Say that it is still here, again and again."""
         while True:
-            self.beat()
+            self.send_keepalive()
             await asyncio.sleep(interval_s)
 
     async def next(self, kind: type[T], **fields: Any) -> T:
         """Return the next notice of a kind with some values; others are kept for later."""
-        for place, notice in enumerate(self._notices):
+        for index, notice in enumerate(self._notices):
             if _fits(notice, kind, fields):
-                del self._notices[place]
+                del self._notices[index]
                 return notice  # type: ignore[no-any-return]
         while True:
             notice = CLIENT_NOTICES.decode(await self.body())
             if _fits(notice, kind, fields):
                 return notice  # type: ignore[return-value]
-            if isinstance(notice, Goodbye):
+            if isinstance(notice, Disconnect):
                 raise ConnectionError(notice.reason)
-            if not isinstance(notice, Beat):
+            if not isinstance(notice, KeepAlive):
                 self._notices.append(notice)
 
     async def ask(self, kind: type[T], request: Any) -> T:
@@ -168,7 +168,7 @@ class RawClient:
         self, pubend: str, session: int, first: int, count: int = 1, payload: bytes = b""
     ) -> int:
         """Publish without waiting for the answer; return the number of the request."""
-        events: Events = tuple(({"n": first + place}, payload) for place in range(count))
+        events: Events = tuple(({"n": first + index}, payload) for index in range(count))
         number = self.number()
         self.send(Publish(number, PubendId(pubend), "desk", session, first, events))
         return number
@@ -180,7 +180,7 @@ class RawClient:
             found += len((await self.next(Published)).ticks)
         return found
 
-    def kept(self, kind: type) -> list[Any]:
+    def received(self, kind: type) -> list[Any]:
         """Return the notices of a kind that came and were not asked for."""
         return [notice for notice in self._notices if isinstance(notice, kind)]
 

@@ -14,9 +14,9 @@ import pytest
 from gapless.core.errors import UsageError
 from gapless.core.limits import TOKEN_CHARACTERS_MAX, TOKENS_BYTES_MAX
 from gapless.core.parameters import Parameters
-from gapless.runtime.authentication import AccessOptions, Denial, Guard
+from gapless.runtime.authentication import AccessOptions, AuthenticationDenial, Authenticator
 from gapless.runtime.config import load_config
-from gapless.runtime.logs import Voice
+from gapless.runtime.logs import StructuredLog
 from gapless.runtime.principals import (
     TokenEntry,
     add_token,
@@ -24,7 +24,15 @@ from gapless.runtime.principals import (
     remove_tokens,
     write_secret,
 )
-from gapless.wire import Farewell, Goodbye, Introduce, Role, Welcome, decode_greeting, new_token
+from gapless.wire import (
+    Connect,
+    Connected,
+    Disconnect,
+    DisconnectReason,
+    Role,
+    decode_handshake,
+    new_token,
+)
 from tests.runtime.nodes import World, run, until
 from tests.runtime.raw_client import RawClient
 from tests.tokens import Principals
@@ -57,8 +65,8 @@ async def answer(url: str, token: str = "", role: Role = Role.CLIENT, name: str 
     client = RawClient(url)
     await client.connect()
     try:
-        client.send_greeting(Introduce(role, name, overlay="gapless", token=token))
-        return decode_greeting(await client.body())
+        client.send_handshake(Connect(role, name, overlay="gapless", token=token))
+        return decode_handshake(await client.body())
     finally:
         await client.close()
 
@@ -66,8 +74,8 @@ async def answer(url: str, token: str = "", role: Role = Role.CLIENT, name: str 
 async def denied(url: str, token: str = "", role: Role = Role.CLIENT, name: str = "x") -> str:
     """Return why one is not let in."""
     said = await answer(url, token, role, name)
-    assert isinstance(said, Goodbye), said
-    assert said.farewell is Farewell.NOT_AUTHENTICATED, said
+    assert isinstance(said, Disconnect), said
+    assert said.code is DisconnectReason.NOT_AUTHENTICATED, said
     assert not token or token not in said.reason
     return said.reason
 
@@ -87,7 +95,7 @@ def test_a_broker_without_tokens_lets_anybody_in_with_and_without_one() -> None:
     async def scenario() -> None:
         async with guarded("line:1", lambda _: None) as brokers:
             for token in ("", "sesame"):
-                assert isinstance(await answer(brokers["b1"].url, token), Welcome)
+                assert isinstance(await answer(brokers["b1"].url, token), Connected)
 
     run(scenario())
 
@@ -100,14 +108,14 @@ def test_a_client_comes_in_with_any_of_its_tokens_and_not_otherwise(tmp_path: Pa
     async def work(brokers: World) -> None:
         url = brokers["b1"].url
         for token in (first, principals["alice"], principals["bob"]):
-            assert isinstance(await answer(url, token), Welcome)
+            assert isinstance(await answer(url, token), Connected)
         assert "no token came" in await denied(url)
         assert "--token-file" in await denied(url)
         for wrong in (new_token(), first[:-1], first.upper(), "x" * (TOKEN_CHARACTERS_MAX + 1)):
             assert "does not know your token" in await denied(url, wrong)
         digest = load_tokens(principals.path)[0].sha256
         assert "does not know your token" in await denied(url, digest)
-        assert brokers["b1"].door.refused == 7
+        assert brokers["b1"].acceptor.refused == 7
 
     alone(principals, work)
 
@@ -116,11 +124,11 @@ def test_what_is_sent_behind_a_token_that_is_not_taken_is_not_looked_at(tmp_path
     async def work(brokers: World) -> None:
         client = RawClient(brokers["b1"].url)
         await client.connect()
-        client.send_greeting(Introduce(Role.CLIENT, "x", token=new_token()))
-        client.send_greeting(Introduce(Role.CLIENT, "x", token=principals["alice"]))
-        said = decode_greeting(await client.body())
-        assert isinstance(said, Goodbye)
-        assert said.farewell is Farewell.NOT_AUTHENTICATED
+        client.send_handshake(Connect(Role.CLIENT, "x", token=new_token()))
+        client.send_handshake(Connect(Role.CLIENT, "x", token=principals["alice"]))
+        said = decode_handshake(await client.body())
+        assert isinstance(said, Disconnect)
+        assert said.code is DisconnectReason.NOT_AUTHENTICATED
         await client.close()
         assert not len(brokers["b1"].clients)
 
@@ -132,12 +140,12 @@ def test_a_token_counts_until_it_expires_and_the_refusal_says_when_that_was(tmp_
     principals = Principals(tmp_path)
     token = principals.add("alice", expires=TOMORROW)
     now = TOMORROW - dt.timedelta(microseconds=1)
-    guard = Guard(AccessOptions(tokens=str(principals.path)), Voice(), lambda: now)
-    assert guard.client(token) == "alice"
+    guard = Authenticator(AccessOptions(tokens=str(principals.path)), StructuredLog(), lambda: now)
+    assert guard.authenticate_client(token) == "alice"
     now = TOMORROW
-    said = guard.client(token)
-    assert isinstance(said, Denial)
-    assert said.farewell is Farewell.NOT_AUTHENTICATED
+    said = guard.authenticate_client(token)
+    assert isinstance(said, AuthenticationDenial)
+    assert said.code is DisconnectReason.NOT_AUTHENTICATED
     assert TOMORROW.isoformat() in said.reason
 
 
@@ -149,7 +157,7 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(tmp_path: Path) 
         there = RawClient(url, token=principals["alice"])
         async with there:
             bob = principals.add("bob")
-            assert isinstance(await answer(url, bob), Welcome)
+            assert isinstance(await answer(url, bob), Connected)
             remove_tokens(principals.path, "alice")
             assert "does not know" in await denied(url, principals["alice"])
             # who is there stays
@@ -158,9 +166,9 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(tmp_path: Path) 
     alone(principals, work)
 
 
-@pytest.mark.parametrize("damage", ["[[tokens", '[[tokens]]\nprincipal = "alice"\n', None])
-def test_while_the_file_is_damaged_nobody_new_comes_in_and_nobody_is_thrown_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str | None
+@pytest.mark.parametrize("corruption", ["[[tokens", '[[tokens]]\nprincipal = "alice"\n', None])
+def test_while_the_file_is_corrupt_nobody_new_comes_in_and_nobody_is_thrown_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, corruption: str | None
 ) -> None:
     principals = Principals(tmp_path, "alice")
     sound = principals.path.read_text()
@@ -168,17 +176,17 @@ def test_while_the_file_is_damaged_nobody_new_comes_in_and_nobody_is_thrown_out(
     async def work(brokers: World) -> None:
         url = brokers["b1"].url
         async with RawClient(url, token=principals["alice"]) as there:
-            if damage is None:
+            if corruption is None:
                 principals.path.unlink()
             else:
-                principals.path.write_text(damage)
+                principals.path.write_text(corruption)
             for _ in range(2):
                 said = await answer(url, principals["alice"])
-                assert isinstance(said, Goodbye)
-                assert said.farewell is Farewell.NOT_NOW
+                assert isinstance(said, Disconnect)
+                assert said.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
             await there.open("quotes")
             principals.path.write_text(sound)
-            assert isinstance(await answer(url, principals["alice"]), Welcome)
+            assert isinstance(await answer(url, principals["alice"]), Connected)
 
     with caplog.at_level(logging.ERROR, "gapless"):
         alone(principals, work)
@@ -189,7 +197,7 @@ def test_while_the_file_is_damaged_nobody_new_comes_in_and_nobody_is_thrown_out(
 def test_a_broker_does_not_start_without_its_file(tmp_path: Path) -> None:
     options = AccessOptions(tokens=str(tmp_path / "nowhere.toml"))
     with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read"):
-        Guard(options, Voice())
+        Authenticator(options, StructuredLog())
 
 
 @pytest.mark.parametrize(
@@ -302,7 +310,7 @@ def test_a_broker_that_shows_another_secret_or_none_gets_no_link(
 
     async def scenario() -> None:
         async with guarded("line:2", access) as brokers:
-            await until(lambda: brokers["b2"].door.refused >= 2)
+            await until(lambda: brokers["b2"].acceptor.refused >= 2)
             assert brokers["b2"].links.open_peers == brokers["b1"].links.open_peers == []
             assert said in await denied(brokers["b2"].url, token, Role.BROKER, "b1")
 
@@ -325,7 +333,7 @@ def test_a_client_that_calls_itself_a_broker_is_not_let_in_by_its_token_nor_the_
                 url, principals["alice"], Role.BROKER, "b1"
             )
             assert "does not know" in await denied(url, secret)
-            assert isinstance(await answer(url, secret, Role.BROKER, "b1"), Welcome)
+            assert isinstance(await answer(url, secret, Role.BROKER, "b1"), Connected)
 
     run(scenario())
 
@@ -346,30 +354,36 @@ def test_the_secret_of_brokers_is_exchanged_while_they_run(tmp_path: Path) -> No
     old, new = new_token(), new_token()
     path = tmp_path / "broker.token"
     write_secret(path, old)
-    guard = Guard(AccessOptions(tokens=str(principals.path), broker_token=str(path)), Voice())
+    guard = Authenticator(
+        AccessOptions(tokens=str(principals.path), broker_token=str(path)), StructuredLog()
+    )
     assert guard.own_token == old
-    assert guard.broker(new) is not None
+    assert guard.authenticate_broker(new) is not None
     path.write_text(f"{old}\n{new}\n")
-    assert (guard.own_token, guard.broker(old), guard.broker(new)) == (old, None, None)
+    assert (guard.own_token, guard.authenticate_broker(old), guard.authenticate_broker(new)) == (
+        old,
+        None,
+        None,
+    )
     path.write_text(f"{new}\n{old}\n")
-    assert (guard.own_token, guard.broker(old)) == (new, None)
+    assert (guard.own_token, guard.authenticate_broker(old)) == (new, None)
     path.write_text(f"{new}\n")
-    assert guard.broker(old) is not None
+    assert guard.authenticate_broker(old) is not None
     path.write_text("\n")
     assert guard.own_token == ""
-    said = guard.broker(new)
+    said = guard.authenticate_broker(new)
     assert said is not None
-    assert said.farewell is Farewell.NOT_NOW
+    assert said.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
 
 
 def test_a_secret_without_tokens_is_shown_and_not_asked_for(tmp_path: Path) -> None:
     secret = new_token()
     options = AccessOptions(broker_token=secret_in(tmp_path, "broker.token", secret))
-    guard = Guard(options, Voice())
+    guard = Authenticator(options, StructuredLog())
     assert guard.own_token == secret
-    assert not guard.asks
-    assert guard.broker("") is None
-    assert guard.client("") == ""
+    assert not guard.is_required
+    assert guard.authenticate_broker("") is None
+    assert guard.authenticate_client("") == ""
 
 
 # --- files of operators -------------------------------------------------------------------------------
@@ -421,11 +435,11 @@ def test_no_token_is_in_what_brokers_say_or_show(
             await denied(url, wrong, Role.BROKER, "b0")
             async with RawClient(url, token=principals["alice"]):
                 node = brokers["b1"]
-                return [repr(node.settings), str(node.health()), repr(vars(node._guard))]
+                return [repr(node.settings), str(node.health()), repr(vars(node._authenticator))]
 
     with caplog.at_level(logging.DEBUG):
         shown = run(scenario())
-    shown.append(repr(Introduce(Role.CLIENT, "x", token=wrong)))
+    shown.append(repr(Connect(Role.CLIENT, "x", token=wrong)))
     said = [f"{each.getMessage()} {vars(each)}" for each in caplog.records]
     assert any("principal" in each and "alice" in each for each in said)
     for token in (secret, wrong, principals["alice"]):
@@ -435,13 +449,13 @@ def test_no_token_is_in_what_brokers_say_or_show(
 def test_a_broker_that_is_open_says_whom_it_lets_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from gapless.runtime import Address
+    from gapless.runtime import ListenAddress
 
     principals = Principals(tmp_path)
 
     async def scenario(access: AccessOptions | None) -> None:
         made = World("line:1", None, QUICK)
-        node = await made.start("b1", access=access, listen=Address("0.0.0.0", 0))  # noqa: S104 - for a moment
+        node = await made.start("b1", access=access, listen=ListenAddress("0.0.0.0", 0))  # noqa: S104 - for a moment
         await node.stop()
 
     with caplog.at_level(logging.WARNING, "gapless"):

@@ -10,7 +10,7 @@ from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
 from gapless.messages.streams import Publication
 from gapless.packed import encode as contents
-from gapless.runtime.clients import as_told, halves
+from gapless.runtime.clients import halves, reuse_encoding
 from gapless.wire import CLIENT_NOTICES, FRAME_BYTES_MAX
 from gapless_lab.sim.runner import run_seed
 from tests.cases import scaled
@@ -74,15 +74,15 @@ def test_a_delivery_is_divided_in_the_order_of_its_events() -> None:
 def test_a_delivery_travels_the_same_whether_its_events_were_written_just_now_or_not() -> None:
     one = tuple(map(publication, range(1, 9)))
     other = tuple(map(publication, range(20, 29)))
-    contents.written(one)
-    contents.written(other)
+    contents.encode_publications(one)
+    contents.encode_publications(other)
     trades, quotes = PubendId("trades"), PubendId("quotes")
     delivery = Delivery(
         "all", ((trades, (*one, *other)), (quotes, one[2:5]), (trades, (*one, *other[:3])))
     )
-    told = as_told(delivery)
-    assert [type(run) for _, run in told.runs] == [msgspec.Raw, tuple, msgspec.Raw]
-    assert CLIENT_NOTICES.encode(told) == CLIENT_NOTICES.encode(delivery)
+    encoded = reuse_encoding(delivery)
+    assert [type(run) for _, run in encoded.runs] == [msgspec.Raw, tuple, msgspec.Raw]
+    assert CLIENT_NOTICES.encode(encoded) == CLIENT_NOTICES.encode(delivery)
 
 
 def test_more_events_than_a_frame_holds_are_delivered_in_several() -> None:

@@ -12,7 +12,7 @@ from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient
 
 
-def damage(directory: Path, kind: str, name: str) -> None:
+def corrupt(directory: Path, kind: str, name: str) -> None:
     """Change a record without its checksum."""
     with closing(sqlite3.connect(directory / "broker.db")) as database:
         changed = database.execute(
@@ -23,14 +23,14 @@ def damage(directory: Path, kind: str, name: str) -> None:
         database.commit()
 
 
-def test_a_damaged_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None:
-    async def first_life() -> None:
+def test_a_corrupt_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None:
+    async def first_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             for pubend in ("quotes", "trades"):
                 opened = await client.open(pubend)
                 await client.publish(pubend, opened.session, 1, count=3)
 
-    async def second_life() -> None:
+    async def second_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             assert list(brokers["b1"].refused) == ["pubend trades"]
             assert brokers["b1"].health().refused
@@ -46,33 +46,33 @@ def test_a_damaged_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None
             assert opened.last_sequence == 3
             await client.publish("quotes", opened.session, 4)
 
-    run(first_life())
-    damage(tmp_path / "b1", "pubend", "trades")
-    run(second_life())
-    run(second_life_again(tmp_path))
+    run(first_incarnation())
+    corrupt(tmp_path / "b1", "pubend", "trades")
+    run(second_incarnation())
+    run(second_incarnation_again(tmp_path))
 
 
-async def second_life_again(directory: Path) -> None:
+async def second_incarnation_again(directory: Path) -> None:
     """Nothing damaged was repaired or lost by starting."""
     async with world(data=directory) as brokers:
         assert list(brokers["b1"].refused) == ["pubend trades"]
 
 
-def test_a_damaged_subscription_is_refused_and_not_written_over(tmp_path: Path) -> None:
-    async def first_life() -> None:
+def test_a_corrupt_subscription_is_refused_and_not_written_over(tmp_path: Path) -> None:
+    async def first_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             await client.open("trades")
             for name in ("left", "right"):
                 await client.subscribe(name, durable=True)
 
-    async def second_life() -> None:
+    async def second_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             assert list(brokers["b1"].refused) == ["subscription left"]
             refused = await client.ask(Refused, Subscribe(11, "left", "", durable=True))
             assert "could not be brought back" in refused.reason
             await client.subscribe("right", durable=True)
 
-    run(first_life())
-    damage(tmp_path / "b1", "subscription", "left")
+    run(first_incarnation())
+    corrupt(tmp_path / "b1", "subscription", "left")
     for _ in range(2):
-        run(second_life())
+        run(second_incarnation())

@@ -46,7 +46,7 @@ def test_a_lone_event_is_delivered_without_company() -> None:
 def test_a_restart_of_all_brokers_keeps_the_log_and_durable_subscriptions(
     loop: str, tmp_path: Path
 ) -> None:
-    async def first_life() -> int:
+    async def first_incarnation() -> int:
         async with (
             world("line:3", tmp_path) as brokers,
             RawClient(brokers["b1"].url) as publisher,
@@ -61,7 +61,7 @@ def test_a_restart_of_all_brokers_keeps_the_log_and_durable_subscriptions(
             await subscriber.subscribe("sync")  # the acknowledgement has arrived before this
             return opened.session
 
-    async def second_life(session: int) -> None:
+    async def second_incarnation(session: int) -> None:
         async with (
             world("line:3", tmp_path) as brokers,
             RawClient(brokers["b1"].url) as publisher,
@@ -75,8 +75,8 @@ def test_a_restart_of_all_brokers_keeps_the_log_and_durable_subscriptions(
             await subscriber.subscribe("all", durable=True)
             assert await subscriber.events(10) == list(range(6, 16))
 
-    session = run(first_life(), loop)
-    run(second_life(session), loop)
+    session = run(first_incarnation(), loop)
+    run(second_incarnation(session), loop)
 
 
 def test_a_broker_in_the_middle_may_be_killed_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -12,16 +12,16 @@ import pytest
 from gapless.core.machine import (
     ClientDown,
     ClientUp,
-    Dismiss,
+    DisconnectClient,
     Effect,
-    Event,
     Fetch,
     LinkFull,
     LinkUp,
-    Moment,
-    Relink,
+    MachineEvent,
+    Notify,
     Send,
-    Tell,
+    SetPeers,
+    StepTime,
     Write,
     Written,
 )
@@ -29,29 +29,29 @@ from gapless.runtime.driver import Driver, MachineError
 from tests.runtime.nodes import LOOPS, run, until
 
 
-class Toy:
+class ScriptedMachine:
     """A machine that does what it is told, and notes what happens to it."""
 
     def __init__(self) -> None:
-        self.happened: list[tuple[Event, int]] = []
-        self.effects: dict[Event, list[Effect]] = {}
+        self.happened: list[tuple[MachineEvent, int]] = []
+        self.effects: dict[MachineEvent, list[Effect]] = {}
         self.timers: list[int] = []
 
-    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+    def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
         taken = list(events)
-        self.happened += [(event, moment.now) for event in taken]
-        self.timers = [due for due in self.timers if due > moment.now]
+        self.happened += [(event, now.now) for event in taken]
+        self.timers = [due for due in self.timers if due > now.now]
         return [effect for event in taken for effect in self.effects.get(event, [])]
 
     def next_timer(self) -> int | None:
         return min(self.timers, default=None)
 
     @property
-    def marks(self) -> Mapping[str, int]:
+    def coverage_marks(self) -> Mapping[str, int]:
         return {}
 
 
-class Hands:
+class RecordingHandler:
     """Notes what is to be done."""
 
     def __init__(self) -> None:
@@ -63,23 +63,23 @@ class Hands:
     def send(self, peer: str, packet: Any) -> None:
         self.done.append(("send", peer, packet))
 
-    def tell(self, client: str, notice: Any) -> None:
-        self.done.append(("tell", client, notice))
+    def notify(self, client: str, notice: Any) -> None:
+        self.done.append(("notify", client, notice))
         if notice == "last words":
-            self.driver.happen(ClientDown(client))
-            self.done.append(("told", client))
+            self.driver.handle(ClientDown(client))
+            self.done.append(("notified", client))
 
-    def dismiss(self, client: str, reason: str) -> None:
-        self.done.append(("dismiss", client, reason))
+    def disconnect(self, client: str, reason: str) -> None:
+        self.done.append(("disconnect", client, reason))
 
-    def relink(self, peers: tuple[str, ...]) -> None:
-        self.done.append(("relink", peers))
+    def set_peers(self, peers: tuple[str, ...]) -> None:
+        self.done.append(("set peers", peers))
 
     def write(self, write: Write) -> None:
-        self.done.append(("write", write.ticket))
+        self.done.append(("write", write.write_id))
 
     def fetch(self, fetch: Fetch) -> None:
-        self.done.append(("fetch", fetch.ticket))
+        self.done.append(("fetch", fetch.fetch_id))
 
     def flush(self) -> None:
         self.flushes += 1
@@ -88,9 +88,11 @@ class Hands:
         self.syncs += 1
 
 
-def driven(toy: Toy, hands: Hands, failures: list[BaseException]) -> Driver:
-    hands.driver = Driver(toy, hands, asyncio.get_running_loop(), failures.append)
-    return hands.driver
+def driven(
+    machine: ScriptedMachine, handler: RecordingHandler, failures: list[BaseException]
+) -> Driver:
+    handler.driver = Driver(machine, handler, asyncio.get_running_loop(), failures.append)
+    return handler.driver
 
 
 def now() -> int:
@@ -99,23 +101,23 @@ def now() -> int:
 
 def test_every_effect_is_carried_out_in_order() -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        toy.effects[None] = [
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        machine.effects[None] = [
             Send("b2", "packet"),
-            Tell("one", "notice"),
+            Notify("one", "notice"),
             Write(1, ()),
             Fetch(2, "trades", 1, 2, 3),
-            Dismiss("two", "slow"),
-            Relink(("b2", "b3")),
+            DisconnectClient("two", "slow"),
+            SetPeers(("b2", "b3")),
         ]
-        driven(toy, hands, []).happen(None)
-        assert hands.done == [
+        driven(machine, handler, []).handle(None)
+        assert handler.done == [
             ("send", "b2", "packet"),
-            ("tell", "one", "notice"),
+            ("notify", "one", "notice"),
             ("write", 1),
             ("fetch", 2),
-            ("dismiss", "two", "slow"),
-            ("relink", ("b2", "b3")),
+            ("disconnect", "two", "slow"),
+            ("set peers", ("b2", "b3")),
         ]
 
     run(scenario())
@@ -123,69 +125,69 @@ def test_every_effect_is_carried_out_in_order() -> None:
 
 def test_what_an_effect_causes_happens_behind_the_step_that_caused_it() -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        toy.effects[ClientUp("one")] = [Tell("one", "last words"), Send("b2", "after")]
-        driven(toy, hands, []).happen(ClientUp("one"))
-        assert [event for event, _ in toy.happened] == [ClientUp("one"), ClientDown("one")]
-        assert [each[0] for each in hands.done] == ["tell", "told", "send"]
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        machine.effects[ClientUp("one")] = [Notify("one", "last words"), Send("b2", "after")]
+        driven(machine, handler, []).handle(ClientUp("one"))
+        assert [event for event, _ in machine.happened] == [ClientUp("one"), ClientDown("one")]
+        assert [each[0] for each in handler.done] == ["notify", "notified", "send"]
 
     run(scenario())
 
 
 def test_what_happens_together_is_one_step() -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        toy.effects[ClientUp("one")] = [Tell("one", "hello")]
-        toy.effects[ClientUp("two")] = [Tell("two", "hello")]
-        driver = driven(toy, hands, [])
-        driver.happen_together([ClientUp("one"), ClientUp("two")])
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        machine.effects[ClientUp("one")] = [Notify("one", "hello")]
+        machine.effects[ClientUp("two")] = [Notify("two", "hello")]
+        driver = driven(machine, handler, [])
+        driver.handle_all([ClientUp("one"), ClientUp("two")])
         assert driver.steps == 1
-        assert hands.done == [("tell", "one", "hello"), ("tell", "two", "hello")]
+        assert handler.done == [("notify", "one", "hello"), ("notify", "two", "hello")]
 
     run(scenario())
 
 
 def test_what_was_gathered_goes_out_once_all_that_happened_is_through() -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        toy.effects[ClientUp("one")] = [Tell("one", "last words")]
-        driven(toy, hands, []).happen(ClientUp("one"))
-        assert len(toy.happened) == 2
-        assert hands.flushes == 1
-        assert hands.syncs == 1
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        machine.effects[ClientUp("one")] = [Notify("one", "last words")]
+        driven(machine, handler, []).handle(ClientUp("one"))
+        assert len(machine.happened) == 2
+        assert handler.flushes == 1
+        assert handler.syncs == 1
 
     run(scenario())
 
 
 def test_what_happens_when_it_goes_out_is_not_forgotten() -> None:
-    class FullHands(Hands):
+    class CongestedHandler(RecordingHandler):
         def flush(self) -> None:
             super().flush()
             if self.flushes == 1:
-                self.driver.happen(LinkFull("b2"))
+                self.driver.handle(LinkFull("b2"))
 
     async def scenario() -> None:
-        toy, hands = Toy(), FullHands()
-        driven(toy, hands, []).happen(None)
-        assert [event for event, _ in toy.happened] == [None, LinkFull("b2")]
+        machine, handler = ScriptedMachine(), CongestedHandler()
+        driven(machine, handler, []).handle(None)
+        assert [event for event, _ in machine.happened] == [None, LinkFull("b2")]
 
     run(scenario())
 
 
 def test_what_becomes_durable_at_the_end_of_a_step_happens_next() -> None:
-    class QuickHands(Hands):
+    class ImmediateHandler(RecordingHandler):
         def sync(self) -> None:
             super().sync()
             if self.syncs == 1:
                 assert self.flushes == 1, "what is ready goes out before the disk is waited for"
-                self.driver.happen(Written(1))
+                self.driver.handle(Written(1))
 
     async def scenario() -> None:
-        toy, hands = Toy(), QuickHands()
-        toy.effects[None] = [Write(1, ())]
-        driven(toy, hands, []).happen(None)
-        assert [event for event, _ in toy.happened] == [None, Written(1)]
-        assert hands.flushes == hands.syncs == 2
+        machine, handler = ScriptedMachine(), ImmediateHandler()
+        machine.effects[None] = [Write(1, ())]
+        driven(machine, handler, []).handle(None)
+        assert [event for event, _ in machine.happened] == [None, Written(1)]
+        assert handler.flushes == handler.syncs == 2
 
     run(scenario())
 
@@ -193,15 +195,15 @@ def test_what_becomes_durable_at_the_end_of_a_step_happens_next() -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_timer_is_never_early_and_an_earlier_one_comes_first(loop: str) -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        driver = driven(toy, hands, [])
-        toy.timers = [now() + 60_000_000]
-        driver.happen(None)
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        driver = driven(machine, handler, [])
+        machine.timers = [now() + 60_000_000]
+        driver.handle(None)
         dues = [now() + 20_000, now() + 5_000]
-        toy.timers += dues
-        driver.happen(None)
-        await until(lambda: len(toy.happened) == 4)
-        early, late = (at for _, at in toy.happened[2:])
+        machine.timers += dues
+        driver.handle(None)
+        await until(lambda: len(machine.happened) == 4)
+        early, late = (at for _, at in machine.happened[2:])
         assert early >= min(dues)
         assert late >= max(dues)
         driver.stop()
@@ -211,26 +213,26 @@ def test_a_timer_is_never_early_and_an_earlier_one_comes_first(loop: str) -> Non
 
 def test_nothing_happens_to_a_machine_that_was_stopped() -> None:
     async def scenario() -> None:
-        toy, hands = Toy(), Hands()
-        driver = driven(toy, hands, [])
-        toy.timers = [now() + 1_000]
-        driver.happen(None)
+        machine, handler = ScriptedMachine(), RecordingHandler()
+        driver = driven(machine, handler, [])
+        machine.timers = [now() + 1_000]
+        driver.handle(None)
         driver.stop()
-        driver.happen(LinkUp("b2"))
+        driver.handle(LinkUp("b2"))
         await asyncio.sleep(0.01)
-        assert len(toy.happened) == 1
+        assert len(machine.happened) == 1
 
     run(scenario())
 
 
 def test_a_machine_that_breaks_is_stepped_no_more() -> None:
     async def scenario() -> None:
-        toy, hands, failures = Toy(), Hands(), list[BaseException]()
-        toy.effects[LinkUp("b2")] = ["nonsense"]  # type: ignore[list-item]
-        driver = driven(toy, hands, failures)
-        driver.happen(LinkUp("b2"))
-        driver.happen(None)
-        assert len(toy.happened) == 1
+        machine, handler, failures = ScriptedMachine(), RecordingHandler(), list[BaseException]()
+        machine.effects[LinkUp("b2")] = ["nonsense"]  # type: ignore[list-item]
+        driver = driven(machine, handler, failures)
+        driver.handle(LinkUp("b2"))
+        driver.handle(None)
+        assert len(machine.happened) == 1
         (failure,) = failures
         assert isinstance(failure, MachineError)
         assert "LinkUp(peer='b2')" in str(failure)

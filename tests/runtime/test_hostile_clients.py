@@ -18,27 +18,27 @@ from gapless.broker import Broker
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
 from gapless.core.machine import (
-    Asked,
     ClientDown,
+    ClientRequest,
     ClientUp,
-    Event,
     Fetch,
     Fetched,
-    Moment,
-    Tell,
+    MachineEvent,
+    Notify,
+    StepTime,
     Write,
     Written,
 )
 from gapless.core.parameters import DEFAULTS
 from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
-from gapless.messages.records import Append, AppendPacked, LogRow, Trim
+from gapless.messages.records import AppendPackedRow, AppendRow, LogRow, TrimLog
 from gapless.packed.pick import packed, unpack_row
 from gapless.runtime import generate
-from gapless.wire import CLIENT_REQUESTS, Beat, Goodbye
+from gapless.wire import CLIENT_REQUESTS, Disconnect, KeepAlive
 from gapless.wire.codec import Request
 from tests.cases import scaled
 
-KINDS = [kind for kind in get_args(Request) if kind not in {Beat, Goodbye}]
+KINDS = [kind for kind in get_args(Request) if kind not in {KeepAlive, Disconnect}]
 
 INTEGERS = (0, 1, -1, 2, 17, 255, 2**31, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64 - 1)
 TEXTS = (
@@ -96,35 +96,35 @@ class Hand:
         raise AssertionError(f"{info} is not drawn yet")
 
 
-class Life:
+class BrokerRun:
     """A broker with a store that is always right, and clients that are not."""
 
     def __init__(self) -> None:
-        around = generate("line:2").topology.neighbourhood("c1", DEFAULTS.reach)
+        around = generate("line:2").topology.neighbourhood("c1", DEFAULTS.neighbourhood_radius)
         self._now = 1_000_000
         self._rows: dict[PubendId, list[LogRow]] = {}
-        self._broker = Broker("b1", "c1", DEFAULTS, around, [], self._moment())
+        self._broker = Broker("b1", "c1", DEFAULTS, around, [], self._step_time())
         self.session = 0
         """The session of the publisher that was opened last."""
-        self.happen(None)
+        self.handle(None)
 
     def open(self, client: str, pubend: str) -> None:
-        self.happen(Asked(client, OpenPubend(1, pubend)))
-        self.happen(Asked(client, OpenPublisher(2, PubendId(pubend), "desk")))
+        self.handle(ClientRequest(client, OpenPubend(1, pubend)))
+        self.handle(ClientRequest(client, OpenPublisher(2, PubendId(pubend), "desk")))
 
-    def _moment(self) -> Moment:
-        return Moment(self._now, 1_700_000_000_000_000 + self._now)
+    def _step_time(self) -> StepTime:
+        return StepTime(self._now, 1_700_000_000_000_000 + self._now)
 
-    def happen(self, event: Event) -> None:
+    def handle(self, event: MachineEvent) -> None:
         events = deque([event])
         while events:
             event = events.popleft()
-            for effect in self._broker.step(event, self._moment()):
-                if isinstance(effect, Tell) and isinstance(effect.notice, PublisherOpened):
+            for effect in self._broker.step(event, self._step_time()):
+                if isinstance(effect, Notify) and isinstance(effect.notice, PublisherOpened):
                     self.session = effect.notice.session
                 elif isinstance(effect, Write):
                     self._write(effect)
-                    events.append(Written(effect.ticket))
+                    events.append(Written(effect.write_id))
                 elif isinstance(effect, Fetch):
                     events.append(self._fetched(effect))
 
@@ -132,23 +132,23 @@ class Life:
         end = self._now + microseconds
         while (due := self._broker.next_timer()) is not None and due <= end:
             self._now = max(self._now, due)
-            self.happen(None)
+            self.handle(None)
         self._now = end
 
     def _write(self, write: Write) -> None:
         for each in write.changes:
-            change = Append(unpack_row(each)) if isinstance(each, AppendPacked) else each
-            if isinstance(change, Append):
+            change = AppendRow(unpack_row(each)) if isinstance(each, AppendPackedRow) else each
+            if isinstance(change, AppendRow):
                 self._rows.setdefault(change.row.pubend, []).append(change.row)
                 _storable(change.row.first, change.row.last)
-            elif isinstance(change, Trim):
+            elif isinstance(change, TrimLog):
                 _storable(change.up_to)
 
     def _fetched(self, fetch: Fetch) -> Fetched:
         _storable(fetch.low, fetch.high)
         rows = self._rows.get(fetch.pubend, [])
         found = [row for row in rows if row.last >= fetch.low and row.first <= fetch.high]
-        return Fetched(fetch.ticket, tuple(map(packed, found) if fetch.packed else found))
+        return Fetched(fetch.fetch_id, tuple(map(packed, found) if fetch.packed else found))
 
 
 def _storable(*ticks: int) -> None:
@@ -159,11 +159,11 @@ def _storable(*ticks: int) -> None:
 
 def play(seed: int, requests: int) -> int:
     """Let clients ask what they draw; return how many requests came through the codec."""
-    dice, hand, life = random.Random(seed), Hand(seed), Life()
+    dice, hand, incarnation = random.Random(seed), Hand(seed), BrokerRun()
     clients = ["one.1", "two.2"]
     for client in clients:
-        life.happen(ClientUp(client))
-    life.open(clients[0], "trades")
+        incarnation.handle(ClientUp(client))
+    incarnation.open(clients[0], "trades")
     understood = 0
     for number in range(requests):
         body = msgspec.msgpack.encode(hand.request())
@@ -173,15 +173,17 @@ def play(seed: int, requests: int) -> int:
             continue
         understood += 1
         if isinstance(request, Publish) and dice.random() < 0.8:
-            request = msgspec.structs.replace(request, publisher="desk", session=life.session)
-        life.happen(Asked(dice.choice(clients), request))
-        life.pass_time(dice.choice([0, 1_000, 700_000]))
+            request = msgspec.structs.replace(
+                request, publisher="desk", session=incarnation.session
+            )
+        incarnation.handle(ClientRequest(dice.choice(clients), request))
+        incarnation.pass_time(dice.choice([0, 1_000, 700_000]))
         if dice.random() < 0.02:
-            place = dice.randrange(2)
-            life.happen(ClientDown(clients[place]))
-            clients[place] = f"again.{number}"
-            life.happen(ClientUp(clients[place]))
-    life.pass_time(20_000_000)
+            index = dice.randrange(2)
+            incarnation.handle(ClientDown(clients[index]))
+            clients[index] = f"again.{number}"
+            incarnation.handle(ClientUp(clients[index]))
+    incarnation.pass_time(20_000_000)
     return understood
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gapless.core.errors import UsageError
 from gapless.core.parameters import Parameters
-from gapless.runtime import Node, Settings, Supervisor, overlay_of
-from gapless.runtime.supervisor import StartError
+from gapless.runtime import BrokerSettings, Node, Supervisor, overlay_of
+from gapless.runtime.supervisor import BrokerStartError
 from tests.runtime.nodes import run, world
 
 
@@ -17,7 +17,7 @@ async def started_and_stopped(
     data: Path, words: str, name: str = "b1", parameters: Parameters | None = None
 ) -> None:
     node = Node(
-        Settings(
+        BrokerSettings(
             name=name,
             overlay=overlay_of(words),
             data=data,
@@ -70,7 +70,7 @@ def test_an_overlay_over_the_data_of_another_fails_in_one_line(tmp_path: Path) -
             (data / name).mkdir(parents=True)
             (tmp_path / "made" / name).rename(data / name / "store")
         (data / "b1" / "broker.log").write_text("what an older process said\n")
-        with pytest.raises(StartError) as caught:
+        with pytest.raises(BrokerStartError) as caught:
             await Supervisor(overlay_of("line:3"), data, port=0).start()
         return str(caught.value)
 

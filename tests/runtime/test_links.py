@@ -8,9 +8,9 @@ import pytest
 
 from gapless.core.machine import LinkDown, LinkUp
 from gapless.core.parameters import Parameters
-from gapless.runtime.backoff import Backoff
-from gapless.runtime.links import Links
-from gapless.wire import Introduce, Role, Welcome, decode_greeting
+from gapless.runtime.backoff import DialBackoff
+from gapless.runtime.links import BrokerLinks
+from gapless.wire import Connect, Connected, Role, decode_handshake
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
 
@@ -21,7 +21,7 @@ def test_all_brokers_of_a_neighbourhood_are_linked_once(loop: str) -> None:
         async with world("line:3") as brokers:
             nodes = brokers.nodes.values()
             await until(lambda: all(len(node.links.open_peers) == 2 for node in nodes))
-            dialled = {name: node.links.dials > 0 for name, node in brokers.nodes.items()}
+            dialled = {name: node.links.dial_attempts > 0 for name, node in brokers.nodes.items()}
             assert dialled == {"b1": True, "b2": True, "b3": False}
 
     run(scenario(), loop)
@@ -36,8 +36,8 @@ def test_brokers_of_redundant_cells_are_linked_with_all_around_and_agree_who_dia
             for node in nodes:
                 assert set(node.links.open_peers) == node.links.peers
                 later = {peer for peer in node.links.peers if peer > node.name}
-                assert bool(node.links.dials) == bool(later)
-            assert all(node.door.refused == 0 for node in nodes), "nobody was dialled in vain"
+                assert bool(node.links.dial_attempts) == bool(later)
+            assert all(node.acceptor.refused == 0 for node in nodes), "nobody was dialled in vain"
 
     run(scenario())
 
@@ -51,8 +51,8 @@ def test_a_broker_dials_until_its_peer_is_there_and_again_when_it_was_gone(tmp_p
             for _ in range(3):
                 await brokers["b2"].kill()
                 await until(lambda: not brokers["b1"].links.open_peers)
-                dials = brokers["b1"].links.dials
-                await until(lambda: brokers["b1"].links.dials > dials + 2)  # noqa: B023
+                dials = brokers["b1"].links.dial_attempts
+                await until(lambda: brokers["b1"].links.dial_attempts > dials + 2)  # noqa: B023
                 await brokers.start("b2")
                 await until(lambda: brokers["b1"].links.open_peers == ["b2"])
 
@@ -67,14 +67,14 @@ def test_a_second_connection_of_a_peer_replaces_the_first() -> None:
             await brokers["b1"].stop()
             await until(lambda: not node.links.open_peers)
             happened: list[object] = []
-            node.links.happen = happened.append
-            introduction = Introduce(Role.BROKER, "b1", overlay="gapless")
+            node.links.handle = happened.append
+            introduction = Connect(Role.BROKER, "b1", overlay="gapless")
             made = []
             for _ in range(2):
                 peer = RawClient(node.url)
                 await peer.connect()
-                peer.send_greeting(introduction)
-                assert isinstance(decode_greeting(await peer.body()), Welcome)
+                peer.send_handshake(introduction)
+                assert isinstance(decode_handshake(await peer.body()), Connected)
                 made.append(peer)
             assert happened == [LinkUp("b1"), LinkDown("b1"), LinkUp("b1")]
             assert node.links.open_peers == ["b1"]
@@ -87,7 +87,7 @@ def test_a_second_connection_of_a_peer_replaces_the_first() -> None:
 
 
 def test_a_link_on_which_nothing_comes_is_closed() -> None:
-    parameters = Parameters(session_dead_ms=50, heartbeat_ms=10, link_silent_ms=60)
+    parameters = Parameters(session_timeout_ms=50, heartbeat_ms=10, link_idle_timeout_ms=60)
 
     async def scenario() -> None:
         async with world("line:2", parameters=parameters) as brokers:
@@ -96,7 +96,7 @@ def test_a_link_on_which_nothing_comes_is_closed() -> None:
             await brokers["b1"].stop()
             silent = RawClient(node.url)
             await silent.connect()
-            silent.send_greeting(Introduce(Role.BROKER, "b1", overlay="gapless"))
+            silent.send_handshake(Connect(Role.BROKER, "b1", overlay="gapless"))
             await until(lambda: node.links.open_peers == ["b1"])
             await until(lambda: not node.links.open_peers)
             await silent.close()
@@ -109,19 +109,19 @@ def test_who_is_no_neighbour_any_more_loses_its_link() -> None:
         async with world("line:3") as brokers:
             node = brokers["b1"]
             await until(lambda: node.links.open_peers == ["b2", "b3"])
-            node.relink(("b2",))
+            node.set_peers(("b2",))
             assert node.links.open_peers == ["b2"]
-            dials = node.links.dials
-            node.relink(("b2", "b3"))
+            dials = node.links.dial_attempts
+            node.set_peers(("b2", "b3"))
             await until(lambda: node.links.open_peers == ["b2", "b3"])
-            assert node.links.dials > dials
+            assert node.links.dial_attempts > dials
 
     run(scenario())
 
 
 def test_waits_grow_up_to_a_bound_and_are_never_below_half_of_it() -> None:
     for draw in (lambda: 0.0, lambda: 0.999):
-        backoff = Backoff(0.05, 5.0, draw)
+        backoff = DialBackoff(0.05, 5.0, draw)
         waits = [backoff.next_s() for _ in range(12)]
         assert waits == sorted(waits)
         assert 2.5 <= waits[-1] <= 5.0
@@ -133,18 +133,18 @@ def test_a_link_that_ends_at_once_is_dialled_less_and_less_often(
     # a peer that lets us in and throws us out again would be dialled twenty times a second for ever
     waits: list[float] = []
 
-    class Noting(Backoff):
+    class Noting(DialBackoff):
         def next_s(self) -> float:
             waits.append(self._wait_s)
             super().next_s()
             return 0.0
 
-    async def up_and_down(links: Links, peer: str) -> str:
+    async def up_and_down(links: BrokerLinks, peer: str) -> str:
         links._down[peer].set()
         return ""
 
-    monkeypatch.setattr("gapless.runtime.links.Backoff", Noting)
-    monkeypatch.setattr(Links, "_dial", up_and_down)
+    monkeypatch.setattr("gapless.runtime.links.DialBackoff", Noting)
+    monkeypatch.setattr(BrokerLinks, "_dial", up_and_down)
 
     async def scenario() -> None:
         async with world("line:2", parameters=Parameters(redial_ms=1, redial_max_ms=60_000)):

@@ -100,8 +100,8 @@ def test_the_log_of_a_supervised_broker_has_a_bound(tmp_path: Path) -> None:
 
     directory = tmp_path / "b1"
     run(lived())
-    one_life = (directory / "broker.log").stat().st_size
-    (directory / "broker.log").write_text("." * (4_096 - one_life // 2) + "\n")
+    one_incarnation = (directory / "broker.log").stat().st_size
+    (directory / "broker.log").write_text("." * (4_096 - one_incarnation // 2) + "\n")
     run(lived())
     assert (directory / "broker.log.1").stat().st_size <= 4_096
     assert "broker has stopped" in (directory / "broker.log").read_text()

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gapless.core.parameters import Parameters
-from gapless.runtime import Address, Health, LogFormat, Node
-from gapless.runtime.logs import JsonLines, TextLines, Voice, set_up_logs
+from gapless.runtime import Health, ListenAddress, LogFormat, Node
+from gapless.runtime.logs import JsonLines, StructuredLog, TextLines, set_up_logs
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import DEADLINE_S, RawClient
 
@@ -45,7 +45,7 @@ def test_metrics_count_what_happened(loop: str) -> None:
         async with world("line:1") as brokers:
             node = brokers["b1"]
             await node.stop()
-            node = await brokers.start("b1", metrics=Address(), restarts=3)
+            node = await brokers.start("b1", metrics=ListenAddress(), restarts=3)
             async with RawClient(node.url) as client:
                 opened = await client.open("trades")
                 await client.subscribe("all", "n > 5")
@@ -58,13 +58,13 @@ def test_metrics_count_what_happened(loop: str) -> None:
             assert found["gapless_pubends"] == 1
             assert found["gapless_subscriptions"] == 1
             assert found["gapless_restarts"] == 3
-            assert found["gapless_links_open"] == found["gapless_links_wanted"] == 0
+            assert found["gapless_links_open"] == found["gapless_links_expected"] == 0
             assert found["gapless_frames_total connection=client, direction=in"] >= 4
             assert found["gapless_bytes_total connection=client, direction=out"] > 100
             assert found["gapless_step_seconds_count"] > 5
             assert 0 < found["gapless_commits_total"] <= found["gapless_writes_total"]
             assert found["gapless_log_bytes pubend=trades"] > 100
-            assert found["gapless_log_top_tick pubend=trades"] > 0
+            assert found["gapless_log_last_tick pubend=trades"] > 0
 
     run(scenario(), loop)
 
@@ -72,35 +72,35 @@ def test_metrics_count_what_happened(loop: str) -> None:
 def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
     names = (
         "partitions",
-        "cells_unreached",
+        "cells_unreachable",
         "feeds_bypassing",
         "sessions_relayed",
         "feeds_relayed",
     )
 
-    async def told(node: Node) -> list[float]:
+    async def values(node: Node) -> list[float]:
         found = await samples(node)
         return [found[f"gapless_{name}"] for name in names]
 
     # a feed that began past b2, because b2 was not ready, is back soon
-    parameters = Parameters(attach_refresh_ms=100, prefer_stable_ms=50)
+    parameters = Parameters(attach_refresh_ms=100, feed_switch_delay_ms=50)
 
     async def scenario() -> None:
         async with world("line:3", parameters=parameters) as brokers:
             await brokers["b3"].stop()
-            node = await brokers.start("b3", metrics=Address())
+            node = await brokers.start("b3", metrics=ListenAddress())
             async with RawClient(brokers["b1"].url) as near, RawClient(node.url) as far:
                 await near.open("trades")
                 await brokers.knows("b3", "trades")
                 await far.subscribe("all", "TRUE")
-                while await told(node) != [0, 0, 0, 0, 0]:  # noqa: ASYNC110
+                while await values(node) != [0, 0, 0, 0, 0]:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 await brokers["b2"].kill()
                 # b1 misses b2, too; and b2 may have said in its last moment that it missed b1
-                while await told(node) not in ([2, 1, 1, 0, 0], [3, 1, 1, 0, 0]):  # noqa: ASYNC110
+                while await values(node) not in ([2, 1, 1, 0, 0], [3, 1, 1, 0, 0]):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 found = await samples(node)
-                assert (found["gapless_peers_reached"], found["gapless_peers_wanted"]) == (1, 2)
+                assert (found["gapless_peers_connected"], found["gapless_peers_expected"]) == (1, 2)
                 assert found["gapless_streams_cut_off"] == 0
                 await brokers["b1"].kill()
                 while (await samples(node))["gapless_streams_cut_off"] != 1:  # noqa: ASYNC110
@@ -117,14 +117,14 @@ def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
             await brokers["b2"].stop()
-            node = await brokers.start("b2", metrics=Address())
+            node = await brokers.start("b2", metrics=ListenAddress())
             await brokers["b3"].stop()
             await until(lambda: node.links.open_peers == ["b1"])
             status, body = await get(node, "/healthz")
             health = msgspec.json.decode(body, type=Health)
             assert status == "HTTP/1.1 200 OK"
             assert (health.broker, health.cell, health.status) == ("b2", "c2", "ok")
-            assert health.life == node.broker.context.identity.life
+            assert health.incarnation == node.broker.context.identity.incarnation
             assert (health.links, health.links_missing) == (["b1"], ["b3"])
             assert health.url == node.url
 
@@ -135,7 +135,7 @@ def test_what_is_no_page_is_answered_and_hurts_nobody() -> None:
     async def scenario() -> None:
         async with world("line:1") as brokers:
             await brokers["b1"].stop()
-            node = await brokers.start("b1", metrics=Address())
+            node = await brokers.start("b1", metrics=ListenAddress())
             assert (await get(node, "/"))[0] == "HTTP/1.1 404 Not Found"
             assert (await get(node, "/metrics", "POST"))[0] == "HTTP/1.1 405 Method Not Allowed"
             assert (await get(node, "/healthz", "HEAD")) == ("HTTP/1.1 200 OK", b"")
@@ -174,8 +174,8 @@ def test_logs_go_to_standard_error(shape: LogFormat, capsys: pytest.CaptureFixtu
     log = logging.getLogger("gapless")
     try:
         set_up_logs("warning", shape)
-        Voice(broker="b1").info("not this")
-        Voice(broker="b1").warning("but this", peer="b2")
+        StructuredLog(broker="b1").info("not this")
+        StructuredLog(broker="b1").warning("but this", peer="b2")
     finally:
         log.handlers.clear()
         log.setLevel(logging.NOTSET)

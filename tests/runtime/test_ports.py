@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.runtime.ports import HeldPorts
+from gapless.runtime.ports import ReservedPorts
 
 
 def listen(port: int) -> socket.socket:
@@ -26,17 +26,17 @@ def listen(port: int) -> socket.socket:
 
 
 def test_a_broker_can_listen_where_a_port_is_held_for_it() -> None:
-    held = HeldPorts(3)
+    held = ReservedPorts(3)
     listeners = [listen(port) for port in held.ports]
     assert len({each.getsockname() for each in listeners}) == 3
     for each in listeners:
         each.close()
-    held.let_go()
+    held.release()
 
 
 def test_nobody_else_is_given_a_port_that_is_held() -> None:
     # without a holder the very next who asks may get it
-    held = HeldPorts(1)
+    held = ReservedPorts(1)
     others = []
     for _ in range(200):
         others.append(socket.socket())
@@ -45,16 +45,16 @@ def test_nobody_else_is_given_a_port_that_is_held() -> None:
     assert held.ports[0] not in {each.getsockname()[1] for each in others}
     for each in others:
         each.close()
-    held.let_go()
+    held.release()
 
 
 def test_a_second_listener_is_still_refused() -> None:
-    held = HeldPorts(1)
+    held = ReservedPorts(1)
     first = listen(held.ports[0])
     with pytest.raises(OSError, match="in use"):
         listen(held.ports[0])
     first.close()
-    held.let_go()
+    held.release()
 
 
 async def _refused(port: int) -> bool:
@@ -67,13 +67,13 @@ async def _refused(port: int) -> bool:
 
 
 def test_where_nobody_listens_yet_a_client_is_refused() -> None:
-    held = HeldPorts(1)
+    held = ReservedPorts(1)
     assert asyncio.run(_refused(held.ports[0]))
-    held.let_go()
+    held.release()
 
 
 def test_ports_that_nobody_needs_any_more_are_let_go_by_themselves() -> None:
-    held = HeldPorts(1)
+    held = ReservedPorts(1)
     port = held.ports[0]
     files = len([*Path("/proc/self/fd").iterdir()])
     del held

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.machine import LinkFree, LinkFull
+from gapless.core.machine import LinkDrained, LinkFull
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
-from gapless.messages.overlay import Packet, Relayed, SessionId
+from gapless.messages.overlay import Packet, PeerSessionId, Relayed
 from gapless.wire import LINK_PACKETS
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
@@ -20,7 +20,7 @@ LARGE = bytes(200_000)
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_for_a_client_that_does_not_read_little_waits_and_others_go_on(loop: str) -> None:
-    parameters = Parameters(queue_bytes_max=65_536, client_beat_ms=5_000)
+    parameters = Parameters(queue_bytes_max=65_536, keepalive_ms=5_000)
 
     async def scenario() -> None:
         async with (
@@ -36,15 +36,15 @@ def test_for_a_client_that_does_not_read_little_waits_and_others_go_on(loop: str
             for number in range(1, 101):
                 await publisher.publish("trades", opened.session, number, payload=LARGE)
                 assert await reader.events(1) == [number]
-            assert any(each.connection.is_full for each in clients)
+            assert any(each.connection.is_congested for each in clients)
             assert clients.waiting_bytes < 65_536 + 2 * len(LARGE)
             assert await sleeper.events(100) == [*range(1, 101)], "it gets all when it reads"
 
     run(scenario(), loop)
 
 
-def test_a_client_that_stays_behind_for_some_beats_is_dismissed() -> None:
-    parameters = Parameters(queue_bytes_max=16_777_216, client_beat_ms=100)
+def test_a_client_that_stays_behind_for_some_keepalives_is_disconnected() -> None:
+    parameters = Parameters(queue_bytes_max=16_777_216, keepalive_ms=100)
 
     async def scenario() -> None:
         async with (
@@ -56,13 +56,11 @@ def test_a_client_that_stays_behind_for_some_beats_is_dismissed() -> None:
             await sleeper.subscribe("all")
             number = 0
             clients = brokers["b1"].clients
-            while not any(each.connection.is_full for each in clients):
+            while not any(each.connection.is_congested for each in clients):
                 number += 1
                 await publisher.publish("trades", opened.session, number, payload=LARGE)
-                sleeper.beat()
-            beating = [
-                asyncio.create_task(each.keep_beating(0.01)) for each in (publisher, sleeper)
-            ]
+                sleeper.send_keepalive()
+            beating = [asyncio.create_task(each.keep_alive(0.01)) for each in (publisher, sleeper)]
             await until(lambda: len(clients) == 1)
             for task in beating:
                 task.cancel()
@@ -99,19 +97,19 @@ def test_the_machine_is_told_when_a_link_is_full_and_when_it_is_free(loop: str) 
             other = brokers["b2"].links.link("b1")
             assert link is not None
             assert other is not None
-            node.links.happen = told.append
-            other.connection.hold()
+            node.links.handle = told.append
+            other.connection.pause_reading()
             large = Relayed(("b1", "b2", "b3"), 1, bytes(50_000))
-            ends = (SessionId(1, 1), SessionId(1, 1))
+            ends = (PeerSessionId(1, 1), PeerSessionId(1, 1))
             packet = LINK_PACKETS.encode(Packet(*ends, 1, (large,)))
             while LinkFull("b2") not in told:
                 link.connection.send(packet)
                 link.connection.flush()
                 await asyncio.sleep(0)
             assert link.connection.waiting_bytes > 65_536
-            assert LinkFree("b2") not in told
-            other.connection.go_on()
-            await until(lambda: LinkFree("b2") in told)
+            assert LinkDrained("b2") not in told
+            other.connection.resume_reading()
+            await until(lambda: LinkDrained("b2") in told)
             assert node.links.open_peers == ["b2"]
 
     run(scenario(), loop)
@@ -119,7 +117,7 @@ def test_the_machine_is_told_when_a_link_is_full_and_when_it_is_free(loop: str) 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_publishers_are_not_read_from_while_the_disk_is_behind(loop: str, tmp_path: Path) -> None:
-    parameters = Parameters(unwritten_bytes_max=100_000)
+    parameters = Parameters(pending_write_bytes_max=100_000)
 
     async def scenario() -> None:
         async with (
@@ -127,12 +125,12 @@ def test_publishers_are_not_read_from_while_the_disk_is_behind(loop: str, tmp_pa
             RawClient(brokers["b1"].url) as publisher,
         ):
             opened = await publisher.open("trades")
-            held = _count_calls(brokers["b1"].clients, "hold")
+            held = _count_calls(brokers["b1"].clients, "pause_publishers")
             for number in range(1, 51):
                 publisher.send_publish("trades", opened.session, number, payload=LARGE)
             assert await publisher.published(50) == 50
             assert held, "the disk was never behind"
-            assert not any(each.held for each in brokers["b1"].clients)
+            assert not any(each.is_paused for each in brokers["b1"].clients)
             await publisher.subscribe("all", durable=True)
 
     run(scenario(), loop)
@@ -159,6 +157,6 @@ def test_a_client_gets_no_more_events_than_it_gave_credit_for() -> None:
             await client.publish("trades", opened.session, 1, count=10)
             assert await client.events(3) == [1, 2, 3]
             await client.subscribe("sync", credit=0)
-            assert not client.kept(Delivery)
+            assert not client.received(Delivery)
 
     run(scenario())

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from gapless.client import connect
-from gapless.core.errors import DiskFullError, InUseError, UsageError
-from gapless.core.machine import Asked, Event, Moment
+from gapless.core.errors import DirectoryLockedError, DiskFullError, UsageError
+from gapless.core.machine import ClientRequest, MachineEvent, StepTime
 from gapless.core.parameters import Parameters
-from gapless.runtime import Address, MachineError, Node, Settings
+from gapless.runtime import BrokerSettings, ListenAddress, MachineError, Node
 from gapless.runtime.logs import TextLines
 from gapless.storage import Storage
-from gapless.wire import Farewell
+from gapless.wire import DisconnectReason
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_broker_that_stops_answers_what_it_was_asked_and_says_goodbye(
+def test_a_broker_that_stops_answers_what_it_was_asked_and_says_disconnect(
     loop: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -36,7 +36,7 @@ def test_a_broker_that_stops_answers_what_it_was_asked_and_says_goodbye(
             await until(lambda: disk.writes > writes or disk.pending_writes)
             await brokers["b1"].stop()
             assert await client.published(100) == 100
-            assert (await client.goodbye()).farewell is Farewell.STOPPING
+            assert (await client.read_disconnect()).code is DisconnectReason.STOPPING
 
     run(scenario(), loop)
 
@@ -57,7 +57,7 @@ def test_a_stopped_broker_can_be_reached_no_more_and_lets_its_directory_go(tmp_p
 def test_a_directory_that_another_broker_uses_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(data=tmp_path) as brokers:
-            with pytest.raises(InUseError):
+            with pytest.raises(DirectoryLockedError):
                 await brokers.make("b1").start()
             assert brokers["b1"].is_running
 
@@ -67,9 +67,9 @@ def test_a_directory_that_another_broker_uses_is_refused(tmp_path: Path) -> None
 def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
     async def scenario() -> None:
         async with world() as brokers:
-            taken = Address.parse(brokers["b1"].url)
+            taken = ListenAddress.parse(brokers["b1"].url)
             with pytest.raises(UsageError, match="listen"):
-                await Node(Settings(listen=taken)).start()
+                await Node(BrokerSettings(listen=taken)).start()
 
     run(scenario())
 
@@ -80,24 +80,24 @@ def test_a_step_that_breaks_ends_the_broker_and_says_at_which_event(
     failures: list[BaseException] = []
 
     async def scenario() -> None:
-        node = Node(Settings(), on_failure=failures.append)
+        node = Node(BrokerSettings(), on_failure=failures.append)
         await node.start()
         async with RawClient(node.url) as client:
             step_all = node.broker.step_all
 
-            def broken(events: Iterable[Event], moment: Moment) -> list[Any]:
-                if any(isinstance(event, Asked) for event in events):
+            def broken(events: Iterable[MachineEvent], now: StepTime) -> list[Any]:
+                if any(isinstance(event, ClientRequest) for event in events):
                     raise ZeroDivisionError("planted")
-                return step_all(events, moment)
+                return step_all(events, now)
 
             node.driver.step_all = broken
-            client.beat()
+            client.send_keepalive()
             client.send_publish("trades", 1, 1)
             await until(lambda: node.failure is not None)
             assert isinstance(node.failure, MachineError)
             assert "Publish" in str(node.failure)
             assert not node.is_running
-            assert await client.goodbye_or_reset() is None
+            assert await client.read_disconnect_or_reset() is None
         await node.stop()
 
     with caplog.at_level(logging.ERROR, "gapless"):
@@ -113,7 +113,7 @@ def test_a_disk_that_fails_ends_the_broker(tmp_path: Path) -> None:
             node = brokers["b1"]
             node.disk_failed(DiskFullError("no space left"))
             assert isinstance(node.failure, DiskFullError)
-            assert await client.goodbye_or_reset() is None
+            assert await client.read_disconnect_or_reset() is None
 
     run(scenario())
 
@@ -157,7 +157,7 @@ def test_a_broker_says_so_when_it_is_open_to_other_computers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(host: str) -> None:
-        node = Node(Settings(listen=Address(host, 0)))
+        node = Node(BrokerSettings(listen=ListenAddress(host, 0)))
         await node.start()
         await node.stop()
 
@@ -169,7 +169,7 @@ def test_a_broker_says_so_when_it_is_open_to_other_computers(
 
 
 def test_acknowledgements_are_on_disk_after_a_stop(tmp_path: Path) -> None:
-    parameters = Parameters(ack_ms=60_000, ack_memory_ms=200_000, left_memory_s=300)
+    parameters = Parameters(ack_ms=60_000, ack_report_ttl_ms=200_000, ended_membership_ttl_s=300)
 
     async def scenario(begin: int, expected: list[int]) -> None:
         async with (

@@ -13,20 +13,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gapless.core.errors import InUseError, UsageError
+from gapless.core.errors import DirectoryLockedError, UsageError
 from gapless.core.ids import PubendId
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     OpenPubend,
     OpenPublisher,
     PubendOpened,
     PublisherOpened,
+    StartKind,
+    StartPoint,
 )
 from gapless.runtime import (
-    Happening,
-    Stage,
-    StartError,
+    BrokerStartError,
+    ProcessEvent,
+    ProcessStage,
     Supervisor,
     generate,
     load_overlay,
@@ -79,8 +79,8 @@ class Subscriber:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 async with RawClient(self._supervisor[self._broker].url) as client:
                     # from the beginning: its broker may not have heard of the pubend yet
-                    begin = Begin(BeginKind.EARLIEST)
-                    await client.subscribe("all", durable=True, begin=begin)
+                    start = StartPoint(StartKind.EARLIEST)
+                    await client.subscribe("all", durable=True, start=start)
                     self.started.set()
                     while len(self.seen) < count:
                         for number in await client.events(1):
@@ -95,7 +95,7 @@ def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
     loop: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        happened: list[Happening] = []
+        happened: list[ProcessEvent] = []
         supervisor = Supervisor(generate("line:3"), tmp_path, port=0, on_event=happened.append)
         async with supervisor, asyncio.timeout(3 * DEADLINE_S):
             publisher = Publisher(supervisor, "b1")
@@ -112,12 +112,12 @@ def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
             assert subscriber.seen == list(range(1, 62))
             assert [each.restarts for each in supervisor.brokers] == [1, 1, 1]
             pids = [each.pid for each in supervisor.brokers]
-        assert [each.stage for each in supervisor.brokers] == [Stage.STOPPED] * 3
+        assert [each.stage for each in supervisor.brokers] == [ProcessStage.STOPPED] * 3
         for pid in pids:
             assert pid is not None
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
-        died = [each for each in happened if each.stage is Stage.DIED]
+        died = [each for each in happened if each.stage is ProcessStage.DIED]
         assert [each.broker for each in died] == ["b2", "b1", "b3"]
         assert all("SIGKILL" in each.detail for each in died)
 
@@ -133,7 +133,7 @@ def test_a_broker_that_is_started_again_has_its_metrics_where_they_were(tmp_path
             assert other.metrics_url not in {None, before}
             supervisor.kill("b1")
             await until(lambda: broker.metrics_url is None)
-            await until(lambda: broker.stage is Stage.READY)
+            await until(lambda: broker.stage is ProcessStage.READY)
             assert broker.metrics_url == before
             said = broker.log_path.read_text()
             assert said.count(f"metrics={before}/metrics") == 2
@@ -152,10 +152,10 @@ def test_without_metrics_no_broker_serves_them(tmp_path: Path) -> None:
 
 def test_brokers_are_stopped_in_order_the_last_one_first(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
-        happened: list[Happening] = []
+        happened: list[ProcessEvent] = []
         async with Supervisor(generate("line:2"), tmp_path, port=0, on_event=happened.append):
             pass
-        return [each.broker for each in happened if each.stage is Stage.STOPPED]
+        return [each.broker for each in happened if each.stage is ProcessStage.STOPPED]
 
     assert run(scenario()) == ["b2", "b1"]
     assert "broker has stopped" in (tmp_path / "b1" / "broker.log").read_text()
@@ -165,7 +165,7 @@ def test_a_broker_is_not_restarted_if_nobody_wants_that(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Supervisor(generate("line:1"), tmp_path, port=0, restart=False) as supervisor:
             supervisor.kill("b1")
-            await until(lambda: supervisor["b1"].stage is Stage.FAILED)
+            await until(lambda: supervisor["b1"].stage is ProcessStage.FAILED)
 
     run(scenario())
 
@@ -175,7 +175,9 @@ def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> Non
         supervisor = Supervisor(
             generate("line:2"), tmp_path, port=0, parameters={"heartbeat_ms": 5_000}
         )
-        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*session_dead_ms") as caught:
+        with pytest.raises(
+            BrokerStartError, match=r"(?s)b1 cannot start.*session_timeout_ms"
+        ) as caught:
             await supervisor.start()
         assert caught.value.exit_code == EXIT_WRONG_INPUT
 
@@ -185,7 +187,7 @@ def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> Non
 def test_a_broker_whose_log_cannot_be_written_is_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         (tmp_path / "b1" / "broker.log").mkdir(parents=True)
-        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*broker\.log") as caught:
+        with pytest.raises(BrokerStartError, match=r"(?s)b1 cannot start.*broker\.log") as caught:
             await Supervisor(generate("line:1"), tmp_path, port=0).start()
         assert caught.value.exit_code == EXIT_DISK
 
@@ -236,12 +238,16 @@ def test_an_overlay_that_runs_is_refused_and_left_as_it_is(tmp_path: Path) -> No
         async with Supervisor(generate("line:2"), tmp_path, port=0) as first:
             before = files(tmp_path)
             for words in ("line:2", "line:3"):
-                with pytest.raises(InUseError, match=f"{tmp_path} is in use by process") as caught:
+                with pytest.raises(
+                    DirectoryLockedError, match=f"{tmp_path} is in use by process"
+                ) as caught:
                     await Supervisor(overlay_of(words, delta=3), tmp_path, port=0).start()
                 assert caught.value.holder == str(os.getpid())
             assert files(tmp_path) == before
             first.kill("b1")
-            await until(lambda: first["b1"].restarts == 1 and first["b1"].stage is Stage.READY)
+            await until(
+                lambda: first["b1"].restarts == 1 and first["b1"].stage is ProcessStage.READY
+            )
 
     run(scenario())
     run(scenario())  # whoever had the directory has let it go
@@ -251,7 +257,7 @@ def test_the_directory_of_an_overlay_that_cannot_start_is_free_again(tmp_path: P
     async def scenario() -> None:
         (tmp_path / "b1" / "store").mkdir(parents=True)
         held = DirectoryLock(tmp_path / "b1" / "store")
-        with pytest.raises(StartError, match="is in use by process") as caught:
+        with pytest.raises(BrokerStartError, match="is in use by process") as caught:
             await Supervisor(generate("line:1"), tmp_path, port=0).start()
         assert caught.value.exit_code == EXIT_DISK
         held.release()
@@ -287,15 +293,19 @@ def test_a_broker_that_refuses_its_file_is_given_up_and_says_why(
     monkeypatch.setattr(supervising, "REFUSALS", 2)
 
     async def scenario() -> None:
-        happened: list[Happening] = []
+        happened: list[ProcessEvent] = []
         supervisor = Supervisor(generate("line:2"), tmp_path, port=0, on_event=happened.append)
         async with supervisor:
             happened.clear()
             supervisor["b1"].config_path.write_text("nonsense = 1")
             supervisor.kill("b1")
-            await until(lambda: supervisor["b1"].stage is Stage.FAILED)
-            assert supervisor["b2"].stage is Stage.READY
-        told = [each.detail for each in happened if each.stage in {Stage.DIED, Stage.FAILED}]
+            await until(lambda: supervisor["b1"].stage is ProcessStage.FAILED)
+            assert supervisor["b2"].stage is ProcessStage.READY
+        told = [
+            each.detail
+            for each in happened
+            if each.stage in {ProcessStage.DIED, ProcessStage.FAILED}
+        ]
         assert len(told) == 3
         assert told[0].startswith("killed by SIGKILL; starts again in ")
         assert "exit code 2: " in told[1]
@@ -313,18 +323,18 @@ def test_a_broker_whose_disk_fails_says_why_and_is_started_until_that_is_over(
     monkeypatch.setattr(supervising, "REFUSALS", 1)
 
     async def scenario() -> None:
-        happened: list[Happening] = []
+        happened: list[ProcessEvent] = []
         supervisor = Supervisor(generate("line:1"), tmp_path, port=0, on_event=happened.append)
         async with supervisor:
-            supervisor.keep_down("b1")
+            supervisor.prevent_restart("b1")
             supervisor.kill("b1")
-            await until(lambda: supervisor["b1"].stage is Stage.DIED)
+            await until(lambda: supervisor["b1"].stage is ProcessStage.DIED)
             held = DirectoryLock(tmp_path / "b1" / "store")
-            supervisor.let_up("b1")
+            supervisor.allow_restart("b1")
             await until(lambda: supervisor["b1"].restarts >= 3)
             held.release()
-            await until(lambda: supervisor["b1"].stage is Stage.READY)
-        died = [each.detail for each in happened if each.stage is Stage.DIED]
+            await until(lambda: supervisor["b1"].stage is ProcessStage.READY)
+        died = [each.detail for each in happened if each.stage is ProcessStage.DIED]
         assert len(died) >= 3
         assert all("exit code 3: " in each and "is in use by process" in each for each in died[1:])
 

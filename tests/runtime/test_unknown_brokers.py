@@ -11,38 +11,38 @@ import pytest
 
 from gapless.core.limits import INT_MAX
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Credit, Home, Subscribe
+from gapless.messages.clients import Credit, HostingReference, Subscribe
 from gapless.wire import (
     CLIENT_REQUESTS,
     VERSIONS,
-    Farewell,
-    Goodbye,
-    Introduce,
+    Connect,
+    Connected,
+    Disconnect,
+    DisconnectReason,
     Role,
-    Welcome,
-    encode_greeting,
+    encode_handshake,
 )
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
 
-INTRODUCTION = bytes(encode_greeting(Introduce(Role.CLIENT, "stranger")))
+HANDSHAKE = bytes(encode_handshake(Connect(Role.CLIENT, "unknown")))
 
 UNINTELLIGIBLE = {
     "noise": b"GET / HTTP/1.1\r\n\r\n",
     "a frame that is no msgpack": b"\0\0\0\3\xc1\xc1\xc1",
     "a frame that is no greeting": b"\0\0\0\1\x05",
     "an empty frame": b"\0\0\0\0",
-    "a request before the introduction": bytes(CLIENT_REQUESTS.encode(Credit("desk", 1))),
-    "a welcome instead of an introduction": bytes(
-        encode_greeting(Welcome(1, "b1", "c1", 1, 1, ""))
-    ),
-    "a second introduction": INTRODUCTION * 2,
-    "a frame that is too large": INTRODUCTION + b"\x7f\0\0\0",
-    "a request of another type": INTRODUCTION + b"\0\0\0\2\xa2no",
-    "noise after the introduction": INTRODUCTION + b"\0\0\0\x09" + b"\xff" * 9,
-    "a token that cannot be counted on": INTRODUCTION
+    "a request before the handshake": bytes(CLIENT_REQUESTS.encode(Credit("desk", 1))),
+    "Connected instead of Connect": bytes(encode_handshake(Connected(1, "b1", "c1", 1, 1, ""))),
+    "a second handshake": HANDSHAKE * 2,
+    "a frame that is too large": HANDSHAKE + b"\x7f\0\0\0",
+    "a request of another type": HANDSHAKE + b"\0\0\0\2\xa2no",
+    "noise after the handshake": HANDSHAKE + b"\0\0\0\x09" + b"\xff" * 9,
+    "a token that cannot be counted on": HANDSHAKE
     + bytes(
-        CLIENT_REQUESTS.encode(Subscribe(1, "s", "TRUE", True, home=Home("x", INT_MAX + 1, "a")))
+        CLIENT_REQUESTS.encode(
+            Subscribe(1, "s", "TRUE", True, hosting=HostingReference("x", INT_MAX + 1, "a"))
+        )
     ),
 }
 
@@ -54,13 +54,13 @@ def test_what_is_not_understood_closes_only_its_connection(what: str, loop: str)
         async with world() as brokers, RawClient(brokers["b1"].url) as bystander:
             opened = await bystander.open("trades")
             await bystander.subscribe("all")
-            stranger = RawClient(brokers["b1"].url)
-            await stranger.connect()
-            stranger.send_bytes(UNINTELLIGIBLE[what])
-            goodbye = await stranger.farewell()
-            assert goodbye.farewell is Farewell.NOT_UNDERSTOOD, goodbye
-            assert goodbye.reason
-            await stranger.close()
+            unknown_broker = RawClient(brokers["b1"].url)
+            await unknown_broker.connect()
+            unknown_broker.send_bytes(UNINTELLIGIBLE[what])
+            disconnect = await unknown_broker.read_refusal()
+            assert disconnect.code is DisconnectReason.PROTOCOL_ERROR, disconnect
+            assert disconnect.reason
+            await unknown_broker.close()
             await bystander.publish("trades", opened.session, 1)
             assert await bystander.events(1) == [1]
             assert len(brokers["b1"].clients) == 1
@@ -72,51 +72,49 @@ def test_a_frame_above_the_limit_that_the_welcome_names_closes_the_connection() 
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
-            limit = client.welcome.frame_bytes_max
+            limit = client.handshake.frame_bytes_max
             client.send_publish("trades", opened.session, 1, payload=bytes(limit))
-            goodbye = await client.goodbye()
-            assert goodbye.farewell is Farewell.NOT_UNDERSTOOD
-            assert f"{limit:,}" in goodbye.reason
+            disconnect = await client.read_disconnect()
+            assert disconnect.code is DisconnectReason.PROTOCOL_ERROR
+            assert f"{limit:,}" in disconnect.reason
 
     run(scenario())
 
 
-async def refusal(url: str, introduction: Introduce) -> Goodbye:
-    stranger = RawClient(url)
-    await stranger.connect()
-    stranger.send_greeting(introduction)
-    goodbye = await stranger.goodbye()
-    await stranger.close()
-    return goodbye
+async def refusal(url: str, handshake: Connect) -> Disconnect:
+    client = RawClient(url)
+    await client.connect()
+    client.send_handshake(handshake)
+    disconnect = await client.read_disconnect()
+    await client.close()
+    return disconnect
 
 
 def test_a_client_of_another_version_is_turned_away() -> None:
     async def scenario() -> None:
         async with world() as brokers:
-            later = Introduce(Role.CLIENT, "later", versions=(max(VERSIONS) + 1,))
-            goodbye = await refusal(brokers["b1"].url, later)
-            assert goodbye.farewell is Farewell.NO_COMMON_VERSION
+            later = Connect(Role.CLIENT, "later", versions=(max(VERSIONS) + 1,))
+            disconnect = await refusal(brokers["b1"].url, later)
+            assert disconnect.code is DisconnectReason.NO_COMMON_VERSION
 
     run(scenario())
 
 
 @pytest.mark.parametrize(
-    ("introduction", "why"),
+    ("handshake", "why"),
     [
-        (Introduce(Role.BROKER, "b1", overlay="another"), "overlay"),
-        (Introduce(Role.BROKER, "b9", overlay="gapless"), "b9"),
-        (Introduce(Role.BROKER, "b3", overlay="gapless"), "other way round"),
-        (Introduce(Role.BROKER, "b2", overlay="gapless"), "no neighbour"),
+        (Connect(Role.BROKER, "b1", overlay="another"), "overlay"),
+        (Connect(Role.BROKER, "b9", overlay="gapless"), "b9"),
+        (Connect(Role.BROKER, "b3", overlay="gapless"), "other way round"),
+        (Connect(Role.BROKER, "b2", overlay="gapless"), "no neighbour"),
     ],
 )
-def test_a_broker_that_does_not_belong_here_is_turned_away(
-    introduction: Introduce, why: str
-) -> None:
+def test_a_broker_that_does_not_belong_here_is_turned_away(handshake: Connect, why: str) -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
-            goodbye = await refusal(brokers["b2"].url, introduction)
-            assert goodbye.farewell is Farewell.NOT_EXPECTED
-            assert why in goodbye.reason
+            disconnect = await refusal(brokers["b2"].url, handshake)
+            assert disconnect.code is DisconnectReason.UNKNOWN_BROKER
+            assert why in disconnect.reason
 
     run(scenario())
 
@@ -126,8 +124,8 @@ def test_a_connection_beyond_the_limit_is_turned_away_until_another_goes() -> No
         async with world(parameters=Parameters(connections_max=1)) as brokers:
             url = brokers["b1"].url
             async with RawClient(url):
-                goodbye = await refusal(url, Introduce(Role.CLIENT, "late"))
-                assert goodbye.farewell is Farewell.TOO_MANY
+                disconnect = await refusal(url, Connect(Role.CLIENT, "late"))
+                assert disconnect.code is DisconnectReason.CONNECTION_LIMIT
             await until(lambda: not len(brokers["b1"].clients))
             async with RawClient(url):
                 pass
@@ -143,15 +141,15 @@ def test_newcomers_count_and_the_one_that_is_silent_for_longest_makes_room() -> 
                 silent = [RawClient(node.url) for _ in range(3)]
                 for each in silent:
                     await each.connect()
-                goodbye = await silent[0].goodbye()
-                assert goodbye.farewell is Farewell.TOO_MANY
-                assert "connections_max = 3" in goodbye.reason
-                await until(lambda: len(node.door.newcomers) == 2)
-                assert node.door.refused == 1
+                disconnect = await silent[0].read_disconnect()
+                assert disconnect.code is DisconnectReason.CONNECTION_LIMIT
+                assert "connections_max = 3" in disconnect.reason
+                await until(lambda: len(node.acceptor.pending) == 2)
+                assert node.acceptor.refused == 1
                 await client.subscribe("all")
                 for each in silent:
                     await each.close()
-            await until(lambda: not node.door.newcomers)
+            await until(lambda: not node.acceptor.pending)
 
     run(scenario())
 
@@ -165,7 +163,7 @@ def test_where_all_connections_are_taken_one_newcomer_can_still_say_who_it_is() 
             async with RawClient(node.url):
                 silent = RawClient(node.url)
                 await silent.connect()
-                await until(lambda: node.door.newcomers)
+                await until(lambda: node.acceptor.pending)
                 await brokers.start("b1")
                 await until(lambda: node.links.open_peers == ["b1"])
                 await silent.close()
@@ -175,35 +173,35 @@ def test_where_all_connections_are_taken_one_newcomer_can_still_say_who_it_is() 
 
 def test_who_does_not_introduce_itself_is_let_go() -> None:
     async def scenario() -> None:
-        async with world(parameters=Parameters(greeting_ms=20)) as brokers:
+        async with world(parameters=Parameters(handshake_timeout_ms=20)) as brokers:
             silent = RawClient(brokers["b1"].url)
             await silent.connect()
-            assert (await silent.goodbye()).farewell is Farewell.SILENT
+            assert (await silent.read_disconnect()).code is DisconnectReason.KEEPALIVE_TIMEOUT
             await silent.close()
 
     run(scenario())
 
 
-def test_a_silent_client_is_let_go_and_one_that_beats_stays() -> None:
+def test_a_silent_client_is_let_go_and_one_that_keepalives_stays() -> None:
     async def scenario() -> None:
-        parameters = Parameters(client_beat_ms=40)
+        parameters = Parameters(keepalive_ms=40)
         async with (
             world(parameters=parameters) as brokers,
             RawClient(brokers["b1"].url) as beating,
             RawClient(brokers["b1"].url) as silent,
         ):
-            keeper = asyncio.create_task(beating.keep_beating(0.01))
-            assert (await silent.goodbye()).farewell is Farewell.SILENT
+            keeper = asyncio.create_task(beating.keep_alive(0.01))
+            assert (await silent.read_disconnect()).code is DisconnectReason.KEEPALIVE_TIMEOUT
             await beating.subscribe("all")
             keeper.cancel()
 
     run(scenario())
 
 
-def test_a_client_that_says_goodbye_is_gone_at_once() -> None:
+def test_a_client_that_says_disconnect_is_gone_at_once() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
-            client.send(Goodbye(Farewell.DONE, "all is read"))
+            client.send(Disconnect(DisconnectReason.CLIENT_DONE, "all is read"))
             await until(lambda: not len(brokers["b1"].clients))
 
     run(scenario())
@@ -214,12 +212,12 @@ def test_random_bytes_never_stop_a_broker() -> None:
     request = bytes(CLIENT_REQUESTS.encode(Subscribe(1, "desk", "price > 5", durable=True)))
 
     async def throw(connect: Callable[[], Awaitable[RawClient]]) -> None:
-        stranger = await connect()
-        damaged = bytearray(request)
+        unknown_broker = await connect()
+        corrupt = bytearray(request)
         for _ in range(dice.randint(1, 4)):
-            damaged[dice.randrange(4, len(damaged))] = dice.randrange(256)
-        stranger.send_bytes(bytes(damaged))
-        await stranger.close()
+            corrupt[dice.randrange(4, len(corrupt))] = dice.randrange(256)
+        unknown_broker.send_bytes(bytes(corrupt))
+        await unknown_broker.close()
 
     async def scenario() -> None:
         async with world() as brokers:
@@ -242,7 +240,7 @@ def test_a_number_beyond_64_bits_closes_its_connection() -> None:
             await client.open("trades")
             body = msgspec.msgpack.encode(["ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1])
             client.send_bytes(len(body).to_bytes(4, "big") + body)
-            assert (await client.goodbye()).farewell is Farewell.NOT_UNDERSTOOD
+            assert (await client.read_disconnect()).code is DisconnectReason.PROTOCOL_ERROR
             assert brokers["b1"].is_running
 
     run(scenario())

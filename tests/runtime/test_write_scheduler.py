@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from gapless.runtime.connection import MUCH_READ, TURN_BYTES, Connection, Outbox, Traffic
-from gapless.runtime.open_connections import Crowd
+from gapless.runtime.connection import (
+    MUCH_READ,
+    TURN_BYTES,
+    FramedConnection,
+    TrafficCounters,
+    WriteScheduler,
+)
+from gapless.runtime.open_connections import OpenConnections
 from tests.runtime.nodes import run
 
 
@@ -40,40 +46,45 @@ class Transport:
 class Echo:
     """Sends every body to another connection, and an answer back, and is done with its step."""
 
-    def __init__(self, outbox: Outbox, here: Connection, there: Connection) -> None:
-        self.traffic = Traffic()
-        self._outbox, self._here, self._there = outbox, here, there
+    def __init__(
+        self, scheduler: WriteScheduler, here: FramedConnection, there: FramedConnection
+    ) -> None:
+        self.traffic = TrafficCounters()
+        self._scheduler, self._here, self._there = scheduler, here, there
 
     def take(self, body: bytes) -> None:
         self._here.send(bytearray(b"ok"))
         self._there.send(bytearray(body[:2]))
 
     def taken(self) -> None:
-        self._outbox.flush()
+        self._scheduler.flush()
 
     def closed(self, reason: str) -> None:
         """Nobody is told."""
 
 
-def line() -> tuple[Connection, Transport, list[tuple[str, bytes]]]:
+def line() -> tuple[FramedConnection, Transport, list[tuple[str, bytes]]]:
     """A client whose frames are passed on to a broker."""
     written: list[tuple[str, bytes]] = []
-    outbox, everyone = Outbox(asyncio.get_running_loop()), Crowd[Connection]()
-    client, broker = (Connection(outbox, everyone, 10**6, 10**6) for _ in range(2))
-    broker.goes_on = True
-    client.handler = broker.handler = cast("Any", Echo(outbox, client, broker))
+    scheduler, connections = (
+        WriteScheduler(asyncio.get_running_loop()),
+        OpenConnections[FramedConnection](),
+    )
+    client, broker = (FramedConnection(scheduler, connections, 10**6, 10**6) for _ in range(2))
+    broker.has_priority = True
+    client.handler = broker.handler = cast("Any", Echo(scheduler, client, broker))
     transport = Transport("client", written)
     client.connection_made(cast("Any", transport))
     broker.connection_made(cast("Any", Transport("broker", written)))
     return client, transport, written
 
 
-def arrive(connection: Connection, data: bytes) -> None:
+def arrive(connection: FramedConnection, data: bytes) -> None:
     """Let a connection read."""
     while data:
-        room = connection.get_buffer(-1)
-        count = min(len(data), len(room))
-        room[:count] = data[:count]
+        buffer = connection.get_buffer(-1)
+        count = min(len(data), len(buffer))
+        buffer[:count] = data[:count]
         connection.buffer_updated(count)
         data = data[count:]
 
@@ -124,10 +135,10 @@ def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
     async def scenario() -> None:
         client, transport, _ = line()
         arrive(client, framed(bytes(TURN_BYTES)))
-        client.hold()
+        client.pause_reading()
         await asyncio.sleep(0)
         assert not transport.is_reading()
-        client.go_on()
+        client.resume_reading()
         assert transport.is_reading()
 
     run(scenario())

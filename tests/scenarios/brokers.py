@@ -23,29 +23,28 @@ from gapless.broker import Broker
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.machine import (
-    Asked,
     ClientDown,
+    ClientRequest,
     ClientUp,
-    Dismiss,
+    DisconnectClient,
     Effect,
-    Event,
     Fetch,
     Fetched,
     LinkDown,
     LinkUp,
-    Moment,
+    MachineEvent,
+    Notify,
     Received,
-    Relink,
     Send,
-    Tell,
+    SetPeers,
+    StepTime,
     Write,
     Written,
 )
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
-    Begin,
     Credit,
     Delivery,
     FilterSet,
@@ -59,23 +58,24 @@ from gapless.messages.clients import (
     PublisherOpened,
     Refused,
     SetFilter,
-    Started,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionStarted,
     Unsubscribe,
 )
 from gapless.messages.overlay import CellInfo, Packet, Quality
 from gapless.messages.records import (
-    Append,
-    AppendPacked,
-    Change,
-    Erase,
+    AppendPackedRow,
+    AppendRow,
+    DeleteRecord,
     LogRow,
     MemberRecord,
     PubendRecord,
+    PutRecord,
     Record,
-    Store,
-    Trim,
+    StorageChange,
+    TrimLog,
 )
 from gapless.messages.streams import Publication
 from gapless.overlay.neighbourhood import Topology
@@ -83,9 +83,9 @@ from gapless.packed.pick import packed, unpack_row
 from gapless.pubend.pubend import Pubend
 from gapless.subscribers.subend import Subend
 
-CLOCK_START = us(s=1_000_000)
-HOP_US = us(ms=1)
-SYNC_US = us(ms=1)
+CLOCK_START = microseconds(s=1_000_000)
+HOP_US = microseconds(ms=1)
+SYNC_US = microseconds(ms=1)
 
 Wanted = Callable[[BrokerId, BrokerId, Any], bool]
 """Says of a message, from one broker to another, whether a fault strikes it."""
@@ -144,7 +144,7 @@ class Disk:
     def __init__(self) -> None:
         self.records: dict[tuple[str, ...], Record] = {}
         self.logs: dict[PubendId, list[LogRow]] = {}
-        self.damaged: set[Tick] = set()
+        self.corrupt: set[Tick] = set()
         """The first ticks of rows that cannot be read."""
         self.stopped = False
         """Whether writes stay unsynced."""
@@ -160,32 +160,32 @@ class Disk:
         for write in writes:
             for change in write.changes:
                 self._apply(change)
-        return [write.ticket for write in writes]
+        return [write.write_id for write in writes]
 
     def fetched(self, fetch: Fetch) -> Fetched:
         """Return what a look at a log finds, up to the first row that is damaged."""
         rows, fault = self.rows(fetch), None
-        for place, row in enumerate(rows):
-            if row.first in self.damaged:
-                rows, fault = rows[:place], f"row {row.first} is damaged"
+        for index, row in enumerate(rows):
+            if row.first in self.corrupt:
+                rows, fault = rows[:index], f"row {row.first} is damaged"
                 break
-        return Fetched(fetch.ticket, tuple(map(packed, rows)) if fetch.packed else rows, fault)
+        return Fetched(fetch.fetch_id, tuple(map(packed, rows)) if fetch.packed else rows, fault)
 
     def rows(self, fetch: Fetch) -> tuple[LogRow, ...]:
         """Return the rows of a range."""
         rows = self.logs.get(fetch.pubend, [])
         return tuple(row for row in rows if row.last >= fetch.low and row.first <= fetch.high)
 
-    def _apply(self, change: Change) -> None:
-        if isinstance(change, Store):
+    def _apply(self, change: StorageChange) -> None:
+        if isinstance(change, PutRecord):
             self.records[change.record.key] = change.record
-        elif isinstance(change, Erase):
+        elif isinstance(change, DeleteRecord):
             self.records.pop(change.key, None)
-        elif isinstance(change, Append):
+        elif isinstance(change, AppendRow):
             self.logs.setdefault(change.row.pubend, []).append(change.row)
-        elif isinstance(change, AppendPacked):
-            self._apply(Append(unpack_row(change)))
-        elif isinstance(change, Trim):
+        elif isinstance(change, AppendPackedRow):
+            self._apply(AppendRow(unpack_row(change)))
+        elif isinstance(change, TrimLog):
             kept = [row for row in self.logs.get(change.pubend, []) if row.last > change.up_to]
             self.logs[change.pubend] = kept
 
@@ -219,13 +219,13 @@ class World:
             edges += [*pairwise(line)]
             names |= {cell: [cell] for cell in line if cell not in names}
         topology = self.topology = Topology.of(names | (cells or {}), edges)
-        self.now = us(s=10)
+        self.now = microseconds(s=10)
         self.nodes: dict[BrokerId, Node] = {}
         self.faults: list[Fault] = []
         self.sent: list[tuple[int, BrokerId, BrokerId, Any]] = []
         """Every message between brokers: when, from whom, to whom."""
-        self._around = {
-            each.name: topology.neighbourhood(each.name, self.parameters.reach)
+        self._neighbourhoods = {
+            each.name: topology.neighbourhood(each.name, self.parameters.neighbourhood_radius)
             for each in topology.cells
         }
         self._cuts: set[tuple[BrokerId, BrokerId]] = set()
@@ -248,11 +248,11 @@ class World:
 
     def run(self, *, ms: int = 0, s: int = 0) -> None:
         """Let time pass."""
-        self._run_until(self.now + us(ms=ms, s=s), lambda: False)
+        self._run_until(self.now + microseconds(ms=ms, s=s), lambda: False)
 
     def wait(self, happened: Callable[[], bool], *, s: int = 1) -> bool:
         """Let time pass until something has happened, at most so long; say whether it has."""
-        self._run_until(self.now + us(s=s), happened)
+        self._run_until(self.now + microseconds(s=s), happened)
         return happened()
 
     def _run_until(self, deadline: int, happened: Callable[[], bool]) -> None:
@@ -286,10 +286,10 @@ class World:
         """Begin a life of a broker from what is on its disk."""
         node = self.nodes[name]
         assert node.broker is None, f"{name} runs already"
-        around = self._around[node.cell]
-        moment = self._moment(node)
-        node.broker = Broker(name, node.cell, self.parameters, around, node.disk.load(), moment)
-        node.peers = tuple(peer for peer in around.all_brokers() if peer != name)
+        neighbourhood = self._neighbourhoods[node.cell]
+        now = self._step_time(node)
+        node.broker = Broker(name, node.cell, self.parameters, neighbourhood, node.disk.load(), now)
+        node.peers = tuple(peer for peer in neighbourhood.all_brokers() if peer != name)
         self.happen(name, None)
         for peer in node.peers:
             if self.nodes[peer].broker is not None:
@@ -313,39 +313,39 @@ class World:
 
     def set_clock(self, name: BrokerId, change_s: int) -> None:
         """Set the wall clock of a broker forward or back."""
-        self.nodes[name].clock_error += us(s=change_s)
+        self.nodes[name].clock_error += microseconds(s=change_s)
 
-    def _moment(self, node: Node) -> Moment:
-        return Moment(self.now, CLOCK_START + self.now + node.clock_error)
+    def _step_time(self, node: Node) -> StepTime:
+        return StepTime(self.now, CLOCK_START + self.now + node.clock_error)
 
-    def happen(self, name: BrokerId, event: Event) -> None:
+    def happen(self, name: BrokerId, event: MachineEvent) -> None:
         """Let something happen to a broker; the dead get nothing."""
         node = self.nodes[name]
         if node.broker is not None:
-            for effect in node.broker.step(event, self._moment(node)):
+            for effect in node.broker.step(event, self._step_time(node)):
                 self._carry_out(node, node.broker, effect)
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
         match effect:
             case Send(peer, packet):
                 self._send(node.name, peer, packet)
-            case Tell(client, notice):
+            case Notify(client, notice):
                 if client in node.clients:
                     node.clients[client].hear(notice)
-            case Dismiss(client, _):
+            case DisconnectClient(client, _):
                 node.clients.pop(client, None)
             case Write():
                 node.disk.unsynced.append(effect)
                 self.after(SYNC_US, lambda: self._synced(node, broker))
             case Fetch():
                 self.after(SYNC_US, lambda: self._fetched(node, broker, effect))
-            case Relink(peers):
-                self._relink(node, peers)
+            case SetPeers(peers):
+                self._set_peers(node, peers)
 
     def _synced(self, node: Node, broker: Broker) -> None:
         if node.broker is broker and not node.disk.stopped:
-            for ticket in node.disk.sync():
-                self.happen(node.name, Written(ticket))
+            for write_id in node.disk.sync():
+                self.happen(node.name, Written(write_id))
 
     def _fetched(self, node: Node, broker: Broker, fetch: Fetch) -> None:
         if node.broker is broker:
@@ -369,11 +369,11 @@ class World:
         for name in names:
             broker = self[name]
             version = broker.neighbourhood.version + 1
-            cell, reach = self.nodes[name].cell, self.parameters.reach
+            cell, reach = self.nodes[name].cell, self.parameters.neighbourhood_radius
             broker.reshape(self.topology.neighbourhood(cell, reach, version), unused=unused)
             self.happen(name, None)
 
-    def _relink(self, node: Node, peers: tuple[BrokerId, ...]) -> None:
+    def _set_peers(self, node: Node, peers: tuple[BrokerId, ...]) -> None:
         """Have the links that a broker wants, with those who want them too."""
         before, node.peers = node.peers, peers
         for peer in before:
@@ -542,9 +542,9 @@ class Client:
         """Take a notice."""
         self.notices.append(notice)
 
-    def ask(self, request: Any) -> None:
+    def request(self, request: Any) -> None:
         """Send a request."""
-        self.world.happen(self.broker, Asked(self.name, request))
+        self.world.happen(self.broker, ClientRequest(self.name, request))
 
     def number(self) -> int:
         """Return a number that no request had."""
@@ -558,7 +558,7 @@ class Client:
 
     def call(self, request: Any, *, s: int = 1) -> Any:
         """Ask and wait for the answer, at most so long."""
-        self.ask(request)
+        self.request(request)
         self.world.wait(lambda: self.answer(request.request) is not None, s=s)
         return self.answer(request.request)
 
@@ -610,7 +610,7 @@ class Publisher(Client):
         present = {name: value for name, value in values.items() if value is not None}
         events = ((present, label.encode()),)
         session = session or self.session
-        self.ask(Publish(number, self.pubend, "ann", session, self._sequence, events))
+        self.request(Publish(number, self.pubend, "ann", session, self._sequence, events))
         return number
 
     def hear(self, notice: Any) -> None:
@@ -637,7 +637,7 @@ class Subscriber(Client):
         *,
         durable: bool = False,
         order: Order = Order.PUBLISHER,
-        begin: Begin | None = None,
+        start: StartPoint | None = None,
         credit: int = 1_000_000,
     ) -> None:
         super().__init__(world, broker, name)
@@ -645,45 +645,45 @@ class Subscriber(Client):
         self.durable = durable
         self.order = order
         self.credit = credit
-        self.subscribe(begin or Begin())
+        self.subscribe(start or StartPoint())
 
-    def subscribe(self, begin: Begin) -> None:
+    def subscribe(self, start: StartPoint) -> None:
         """Ask for the subscription, new or as it was."""
-        self.ask(
+        self.request(
             Subscribe(
                 self.number(),
                 self.name,
                 self.wanted,
                 self.durable,
-                begin,
+                start,
                 self.order,
                 self.credit,
             )
         )
 
-    def come_back(self, begin: Begin | None = None, broker: BrokerId | None = None) -> None:
+    def come_back(self, start: StartPoint | None = None, broker: BrokerId | None = None) -> None:
         """Connect again and go on."""
         self.connect(broker)
-        self.subscribe(begin or Begin())
+        self.subscribe(start or StartPoint())
 
     def set_filter(self, wanted: str) -> int:
         """Ask for another filter; return the number of the request."""
         self.wanted = wanted
         number = self.number()
-        self.ask(SetFilter(number, self.name, wanted))
+        self.request(SetFilter(number, self.name, wanted))
         return number
 
     def acknowledge(self, pubend: PubendId, tick: Tick) -> None:
         """Need no more what is up to a tick."""
-        self.ask(Ack(self.name, ((pubend, tick),)))
+        self.request(Ack(self.name, ((pubend, tick),)))
 
     def give_credit(self, events: int) -> None:
         """Take so many more events."""
-        self.ask(Credit(self.name, events))
+        self.request(Credit(self.name, events))
 
     def end(self) -> None:
         """End the subscription."""
-        self.ask(Unsubscribe(self.number(), self.name))
+        self.request(Unsubscribe(self.number(), self.name))
 
     @property
     def publications(self) -> list[tuple[PubendId, Publication]]:
@@ -707,11 +707,11 @@ class Subscriber(Client):
         for notice in self.notices:
             if isinstance(notice, Subscribed):
                 found = {**dict(notice.position), **found}
-            elif isinstance(notice, Started):
+            elif isinstance(notice, SubscriptionStarted):
                 found.setdefault(notice.pubend, notice.after)
         return found
 
-    def switched(self, number: int) -> dict[PubendId, Tick] | None:
+    def filter_changed(self, number: int) -> dict[PubendId, Tick] | None:
         """Return up to where the filter before a change governed; None if nobody has answered."""
         answer = self.answer(number)
         return dict(answer.position) if isinstance(answer, FilterSet) else None

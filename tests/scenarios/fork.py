@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind, HostRetired, Order, RetireHost
-from tests.broker.harness import Desk, P, Q
+from gapless.messages.clients import BrokerRetired, Order, RetireBroker, StartKind, StartPoint
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.scenarios.brokers import Publisher, Subscriber
 
 __all__ = ["Fork", "acknowledge", "at", "retire"]
 
 
-def retire(world: Desk, name: str, *, at: str = "a") -> None:
+def retire(world: BrokerHarness, name: str, *, at: str = "a") -> None:
     """Let an operator say that a broker never returns."""
     operator = world.client(at, "operator")
-    assert isinstance(operator.call(RetireHost(operator.number(), name, name), s=2), HostRetired)
+    assert isinstance(
+        operator.call(RetireBroker(operator.number(), name, name), s=2), BrokerRetired
+    )
 
 
 def acknowledge(x: Subscriber, **publishers: Publisher) -> None:
@@ -23,9 +25,9 @@ def acknowledge(x: Subscriber, **publishers: Publisher) -> None:
         x.acknowledge(PubendId(name), max(publisher.ticks.values()))
 
 
-def at(p: Tick, q: Tick, *, merged: Tick | None = None) -> Begin:
+def at(p: Tick, q: Tick, *, merged: Tick | None = None) -> StartPoint:
     """Return where a client goes on that has places on P and Q."""
-    return Begin(BeginKind.POSITION, ((P, p), (Q, q)), merged=merged)
+    return StartPoint(StartKind.POSITION, ((P, p), (Q, q)), merged=merged)
 
 
 class Fork:
@@ -34,7 +36,7 @@ class Fork:
     def __init__(
         self, *, durable: bool = True, order: Order = Order.TOTAL, **parameters: int
     ) -> None:
-        world = self.world = Desk("p-a-n", "a-q", "a-m", cells=None, **parameters)
+        world = self.world = BrokerHarness("p-a-n", "a-q", "a-m", cells=None, **parameters)
         self.ann, self.bob = world.publisher("p"), world.publisher("q", "Q")
         self.x = world.subscriber("n", "x", "TRUE", durable=durable, order=order)
         world.run(s=3)

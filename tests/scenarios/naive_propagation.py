@@ -14,10 +14,18 @@ import pytest
 
 from gapless.content import Conjunction
 from gapless.content.values import Attributes
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.propagation import Chooser, Edge, LeafTable, Outcome, OutTable, Table, Vector
-from gapless.propagation.edge import Held
+from gapless.propagation import (
+    Edge,
+    LeafTable,
+    OutTable,
+    StreamVector,
+    SubscriptionTable,
+    TableChooser,
+    TransferOutcome,
+)
+from gapless.propagation.edge import HeldTable
 from tests.propagation.world import World, cell_receiver, tree
 
 P = PubendId("P")
@@ -38,15 +46,15 @@ def run_by_the_rules_and_without(
         scenario()
 
 
-def vector_of(world: World, broker: str, regime: int = 1) -> Vector:
+def vector_of(world: World, broker: str, stream_epoch: int = 1) -> StreamVector:
     """Return what a broker's tables allow it to promise to the hosts that have subscribers (R31)."""
     members = {one.shb for one in world.brokers.values() if one.leaf.statistics()["owners"]}
     claims = world[broker].claims(P)
-    return Vector(regime, 1, {host: claims[host] for host in claims if host in members})
+    return StreamVector(stream_epoch, 1, {host: claims[host] for host in claims if host in members})
 
 
-def at(counter: int, *, life: int = 1, control_version: int = 0) -> Entry:
-    return Entry(VirtualTime(life, counter), control_version)
+def at(counter: int, *, incarnation: int = 1, control_version: int = 0) -> VectorEntry:
+    return VectorEntry(VirtualTime(incarnation, counter), control_version)
 
 
 def shb(name: str) -> ShbId:
@@ -57,7 +65,7 @@ def shb(name: str) -> ShbId:
 
 
 def counts_if_a_table_of_the_edge_has_it(
-    _chooser: Chooser, host: ShbId, edge: Edge, _receiver: object
+    _chooser: TableChooser, host: ShbId, edge: Edge, _receiver: object
 ) -> bool:
     return host in edge.hosts
 
@@ -66,23 +74,25 @@ def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozense
     return {}
 
 
-claim_by_the_rule = Table.claim
+claim_by_the_rule = SubscriptionTable.claim
 
 
 def claims_when_nobody_is_late(
-    table: Table, host: ShbId, pubend: PubendId, version: int
-) -> Entry | None:
+    table: SubscriptionTable, host: ShbId, pubend: PubendId, version: int
+) -> VectorEntry | None:
     """Speak for a pubend's hosts when all of them can be spoken for, as one marker for all would."""
     return None if table.late.get(pubend) else claim_by_the_rule(table, host, pubend, version)
 
 
-def marked_for_ever(table: Table, host: ShbId, _pubend: PubendId, _version: int) -> Entry | None:
+def marked_for_ever(
+    table: SubscriptionTable, host: ShbId, _pubend: PubendId, _version: int
+) -> VectorEntry | None:
     return table.entries.get(host)
 
 
 def dominated_in_vectors(edge: Edge, _matters: object) -> None:
     """Drop old tables when current ones have as great entries, whatever they claim."""
-    current: dict[ShbId, Entry] = {}
+    current: dict[ShbId, VectorEntry] = {}
     for held in edge.held():
         if held.current and held.table is not None:
             current |= held.table.entries
@@ -93,7 +103,7 @@ def dominated_in_vectors(edge: Edge, _matters: object) -> None:
 
 
 def claims_without_control_version(
-    held: Held, host: ShbId, pubend: PubendId, vector: Vector, _control_version: int
+    held: HeldTable, host: ShbId, pubend: PubendId, vector: StreamVector, _control_version: int
 ) -> bool:
     assert held.table is not None
     claim = held.table.claim(host, pubend, vector.announcement_version)
@@ -116,13 +126,13 @@ def own_only_the_newest_form(
 
 
 def elsewhere_if_another_table_has_it(
-    _chooser: Chooser, host: ShbId, edge: Edge, cell: str
+    _chooser: TableChooser, host: ShbId, edge: Edge, cell: str
 ) -> bool:
     own = [held.table for held in edge.held_of(cell) if held.table is not None]
     return host in edge.hosts and not any(host in table.entries for table in own)
 
 
-def never_behind_a_sibling(_chooser: Chooser, _host: ShbId, _edge: Edge, _cell: str) -> bool:
+def never_behind_a_sibling(_chooser: TableChooser, _host: ShbId, _edge: Edge, _cell: str) -> bool:
     return False
 
 
@@ -137,25 +147,27 @@ class Speaker:
     """One broker speaks for its node: its conjunctions, with the greatest vector ever heard."""
 
     def __init__(self) -> None:
-        self.vector: dict[tuple[int, ShbId], Entry] = {}
+        self.vector: dict[tuple[int, ShbId], VectorEntry] = {}
         self.receive = Edge.receive
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def lapse(edge: Edge, sender: str, now: int) -> None:
-            self.lapse(edge, sender, now)
+        def mark_stale(edge: Edge, sender: str, now: int) -> None:
+            self.mark_stale(edge, sender, now)
 
-        def receive(edge: Edge, sender: str, message: TableFull | TableDelta) -> Outcome:
+        def receive(edge: Edge, sender: str, message: TableFull | TableDelta) -> TransferOutcome:
             return self.receive_and_mix(edge, sender, message)
 
-        monkeypatch.setattr(Edge, "lapse", lapse)
+        monkeypatch.setattr(Edge, "mark_stale", mark_stale)
         monkeypatch.setattr(Edge, "receive", receive)
 
-    def lapse(self, edge: Edge, sender: str, now: int) -> None:
+    def mark_stale(self, edge: Edge, sender: str, now: int) -> None:
         for table in edge.tables():
             self.vector.update(((id(edge), host), entry) for host, entry in table.entries.items())
         forgotten_at_once(edge, sender, now)
 
-    def receive_and_mix(self, edge: Edge, sender: str, message: TableFull | TableDelta) -> Outcome:
+    def receive_and_mix(
+        self, edge: Edge, sender: str, message: TableFull | TableDelta
+    ) -> TransferOutcome:
         outcome = self.receive(edge, sender, message)
         for table in edge.tables():
             for host, entry in table.entries.items():
@@ -169,11 +181,11 @@ class Speaker:
 def pruned_world() -> World:
     """Return z-c-n-p with only weather at p; s at z wants IBM, so nothing of it travelled."""
     world = World(tree("z-c-n-p"))
-    world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
+    world.advertise("W", "p", "type = 'weather'", known_to=world.brokers)
     world["z"].subscribe("x", "type = 'stock' AND symbol = 'IBM'")
     world.settle()
-    assert not world["p"].holdings.edges["n"].conjunctions
-    assert shb("z") in world["p"].holdings.edges["n"].hosts
+    assert not world["p"].table_store.edges["n"].conjunctions
+    assert shb("z") in world["p"].table_store.edges["n"].hosts
     return world
 
 

@@ -11,20 +11,20 @@ from typing import Any
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind, Subscribed
+from gapless.messages.clients import StartKind, StartPoint, Subscribed
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import MemberRecord
-from gapless.messages.streams import Frame, Nack, Piece, Report
-from gapless.pubend.members import Membership
-from gapless.routing.nacks import Inquiry
+from gapless.messages.streams import AckReport, KnowledgeRange, Nack, StreamData
+from gapless.pubend.members import Members
+from gapless.routing.nacks import UpstreamRequests
 from gapless.stream.horizon import DoubtHorizon
-from gapless.stream.istream import Stream
-from gapless.subscribers.cursor import Strand
+from gapless.stream.istream import IStream
+from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import FOREVER
-from gapless.subscribers.filter_segments import Segment
-from gapless.subscribers.groups import Crew
+from gapless.subscribers.filter_segments import FilterSegment
+from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.subend import Subend
-from gapless.subscribers.subscription import Subscription
+from gapless.subscribers.subscription import HostedSubscription
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Subscriber, World, of, shb
 
@@ -61,10 +61,10 @@ def test_14_1_a_lost_frame_is_asked_for_and_comes_from_the_next_broker() -> None
     world, x = lost_frame()
     assert x.events == ["e23", "e27", "e36"]
     (low, high), *_ = [each for nack in world.sent_over(Nack, "n", "a") for each in nack.ranges]
-    again = [frame for frame in world.sent_over(Frame, "a", "n") if not frame.first]
-    told = [event.payload for frame in again for event in frame.piece.publications]
+    again = [frame for frame in world.sent_over(StreamData, "a", "n") if not frame.first]
+    told = [event.payload for frame in again for event in frame.knowledge.publications]
     assert told == [b"e27"], "e32 does not match: it is filtered, also when it is asked for"
-    assert low <= again[0].piece.publications[0].tick <= high
+    assert low <= again[0].knowledge.publications[0].tick <= high
     assert world.sent_over(Nack, "a", "p") == [], "a knew it all"
 
 
@@ -84,23 +84,25 @@ def test_14_1_without_curiosity_what_was_lost_holds_up_everything_behind_it() ->
 
 
 def test_14_1_without_passing_nacks_on_a_router_that_has_forgotten_is_a_dead_end() -> None:
-    def answer_what_is_known_only(_inquiry: Inquiry, _routed: object, _unknown: object) -> None:
+    def answer_what_is_known_only(
+        _inquiry: UpstreamRequests, _routed: object, _unknown: object
+    ) -> None:
         """Let the receiver ask again."""
 
-    with patched(Inquiry, "ask", answer_what_is_known_only):
+    with patched(UpstreamRequests, "request_ticks", answer_what_is_known_only):
         _, x = lost_frame(cache_lost=True)
     assert x.events == ["e23"]
 
 
 def test_14_1_without_the_doubt_horizon_a_gap_is_taken_for_silence() -> None:
-    def everything_known(horizon: DoubtHorizon, stream: Stream) -> list[Piece]:
+    def everything_known(horizon: DoubtHorizon, stream: IStream) -> list[KnowledgeRange]:
         return stream.known(horizon.tick + 1, stream.top)
 
-    def leap(horizon: DoubtHorizon, piece: Piece) -> None:
+    def leap(horizon: DoubtHorizon, piece: KnowledgeRange) -> None:
         horizon.skip_to(piece.high)
 
     with (
-        patched(DoubtHorizon, "next_pieces", everything_known),
+        patched(DoubtHorizon, "next_ranges", everything_known),
         patched(DoubtHorizon, "pass_over", leap),
     ):
         _, x = lost_frame()
@@ -121,18 +123,18 @@ class LateSubscriber:
         world.cut("b1", "b2")
         self.s2 = world.subscriber("b4", "s2", "two = TRUE")  # 1
         world.run(s=2)
-        self.told = self.s2.of_kind(Subscribed)[-1]
+        self.notified = self.s2.of_kind(Subscribed)[-1]
         ann.publish("p1", one=True, two=True)  # 2
         ann.publish("p2", one=False, two=True)
         ann.publish("p3", one=True, two=True)
         world.run(s=1)
-        news = world.hold(of(TableDelta, TableFull, source="b2", target="b1"))
+        updates = world.hold(of(TableDelta, TableFull, source="b2", target="b1"))
         world.heal("b1", "b2")  # 3
         world.run(s=1)
         ann.publish("p4", one=False, two=True)  # b1 does not know of s2, and filters
         world.run(s=1)
         self.while_unknown = dict(self.s2.starts)
-        news.release()  # 4
+        updates.release()  # 4
         world.run(s=1)
         ann.publish("p5", one=True, two=True)  # 5
         world.run(s=1)
@@ -146,8 +148,10 @@ class LateSubscriber:
 
 def test_14_2_a_late_subscriber_starts_behind_the_cut_and_sees_no_gap() -> None:
     story = LateSubscriber()
-    assert [each.pubend for each in story.told.waiting] == [P], "the call names what it waits for"
-    assert "no way to its broker b1" in story.told.waiting[0].reason
+    assert [each.pubend for each in story.notified.pending] == [P], (
+        "the call names what it waits for"
+    )
+    assert "no route to its broker b1" in story.notified.pending[0].reason
     assert story.s1.events == ["p1", "p3", "p5"]
     assert story.while_unknown == {}
     assert story.s2.events == ["p5"]
@@ -166,13 +170,13 @@ def start_where_the_stream_is() -> ExitStack:
     """Take R44 (1) and (2) out: whoever is fed starts, whatever the regime says."""
 
     def start_at_once(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
-        for strand in [*subend.crew.waiting.values()]:
-            strand.offer_start(low, VirtualTime(2**62, 0))
+        for cursor in [*subend.groups.pending.values()]:
+            cursor.start_if_served(low, VirtualTime(2**62, 0))
 
     stack = ExitStack()
-    stack.enter_context(patched(Subend, "_start_strands", start_at_once))
-    stack.enter_context(patched(Crew, "is_covered", lambda _crew, _time: True))
-    stack.enter_context(patched(Segment, "reached_by", lambda _segment, _time: True))
+    stack.enter_context(patched(Subend, "_start_cursors", start_at_once))
+    stack.enter_context(patched(CursorGroups, "is_covered", lambda _crew, _time: True))
+    stack.enter_context(patched(FilterSegment, "is_served_at", lambda _segment, _time: True))
     return stack
 
 
@@ -183,7 +187,7 @@ class ConnectedChange:
     """x at s changes A to B; P is fed, R is behind a barrier."""
 
     def __init__(self) -> None:
-        world = World("p-s-r", filter_wait_s=2)
+        world = World("p-s-r", filter_change_timeout_s=2)
         self.pann, self.rann = world.publisher("p", "P"), world.publisher("r", "R")
         self.x = x = world.subscriber("s", "x", "kind = 'A'")
         world.run(s=1)
@@ -201,12 +205,12 @@ class ConnectedChange:
         self.rann.publish("ra2", kind="A")
         self.rann.publish("rb2", kind="B")
         world.run(s=3)
-        self.switched = x.switched(change)
+        self.switched = x.filter_changed(change)
         self.roots = [str(root) for root in world["s"].tables.leaf.roots]
-        news = world.hold(of(TableDelta, TableFull, source="s", target="r"))
+        updates = world.hold(of(TableDelta, TableFull, source="s", target="r"))
         world.heal("s", "r")
         world.run(s=1)  # r fills the gap, as far as it knows what s wants
-        news.release()
+        updates.release()
         world.run(s=1)
         self.rann.publish("ra3", kind="A")
         self.rann.publish("rb3", kind="B")
@@ -227,21 +231,21 @@ def test_14_6_a_filter_changes_where_each_stream_reaches_it_or_after_a_while_whe
 
 
 def test_14_6_without_the_switch_by_position_the_call_waits_as_long_as_the_barrier() -> None:
-    with patched(Subscription, "_switch_by_position", lambda _subscription: None):
+    with patched(HostedSubscription, "_switch_by_position", lambda _subscription: None):
         story = ConnectedChange()
     assert story.switched is None
     assert "rb2" not in story.events_of(R)
 
 
 def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
-    def stay_live(strand: Strand, *, surely: bool = False) -> None:
+    def stay_live(cursor: Cursor, *, surely: bool = False) -> None:
         del surely
-        if strand.next is not None:
-            strand.switch(strand.subend.horizon or 0)
+        if cursor.next is not None:
+            cursor.switch(cursor.subend.horizon or 0)
 
     with (
-        patched(Strand, "switch_now", stay_live),
-        patched(Crew, "is_covered", lambda _crew, _time: True),
+        patched(Cursor, "switch_now", stay_live),
+        patched(CursorGroups, "is_covered", lambda _crew, _time: True),
     ):
         story = ConnectedChange()
     assert story.switched is not None
@@ -267,14 +271,14 @@ def disconnected_change() -> Subscriber:
     x.connect()
     change = x.set_filter("kind = 'B'")
     world.run(ms=100)
-    switched = x.switched(change)
+    switched = x.filter_changed(change)
     assert switched is not None, "it is answered at once"
     assert ann.ticks["b110"] <= switched[P]
     x.leave()
     ann.publish("a140", kind="A")
     ann.publish("b150", kind="B")
     world.run(ms=200)
-    x.come_back(Begin(BeginKind.POSITION, ((P, seen),)))
+    x.come_back(StartPoint(StartKind.POSITION, ((P, seen),)))
     world.run(s=1)
     ann.publish("a160", kind="A")
     ann.publish("b170", kind="B")
@@ -287,10 +291,10 @@ def test_14_6_an_absent_client_gets_the_old_filter_up_to_the_change_and_the_new_
 
 
 def test_14_6_without_segments_the_new_filter_is_taken_for_the_past() -> None:
-    def newest(strand: Strand, _tick: Tick) -> tuple[Segment, Tick]:
-        return strand.segment, FOREVER
+    def newest(cursor: Cursor, _tick: Tick) -> tuple[FilterSegment, Tick]:
+        return cursor.segment, FOREVER
 
-    with patched(Strand, "governing", newest):
+    with patched(Cursor, "segment_at", newest):
         x = disconnected_change()
     assert x.events == ["a60", "a64", "b110", "b150", "b170"], "a100 is lost, b110 never was wanted"
 
@@ -307,13 +311,13 @@ class NewHost:
         for name in ("c", "d"):
             world.subscriber(name, f"s{name}", "TRUE")
         world.run(s=1)
-        report = world.hold(of(Report, source="e", target="a"))
+        report = world.hold(of(AckReport, source="e", target="a"))
         self.s3 = s3 = world.subscriber("e", "s3", "TRUE")  # 1
         world.run(s=1)
         ann.publish("e205")  # 2
         world.run(s=2)
-        self.early = (world.released("p", P) >= ann.ticks["e205"], world.member("p", P, "e"))
-        self.lost = world.lose(of(Frame, source="a", target="e"))
+        self.known = (world.released("p", P) >= ann.ticks["e205"], world.member("p", P, "e"))
+        self.lost = world.lose(of(StreamData, source="a", target="e"))
         nack = world.hold(of(Nack, source="e", target="a"))
         report.release()  # 3
         world.wait(lambda: bool(s3.starts))
@@ -329,22 +333,22 @@ class NewHost:
 
 def test_14_7_a_host_that_has_started_is_a_member_whose_log_is_kept() -> None:
     story = NewHost()
-    assert story.early == (True, None), "no report, no member, and nothing is kept"
+    assert story.known == (True, None), "no report, no member, and nothing is kept"
     assert story.row is not None
-    assert story.row.floor <= story.s3.starts[P], "the row is on disk before it starts"
+    assert story.row.ack_floor <= story.s3.starts[P], "the row is on disk before it starts"
     assert story.lost.messages
     assert story.kept
     assert story.s3.events == ["e211"]
     assert story.s3.gaps == []
 
 
-def test_14_7_without_the_row_that_is_written_with_the_regime_the_log_is_released_too_early() -> (
+def test_14_7_without_the_row_that_is_written_with_the_stream_epoch_the_log_is_released_too_early() -> (
     None
 ):
-    def no_rows(_members: Membership, *_of: Any) -> list[MemberRecord]:
+    def no_rows(_members: Members, *_of: Any) -> list[MemberRecord]:
         return []
 
-    with patched(Membership, "rows_for", no_rows):
+    with patched(Members, "rows_for", no_rows):
         story = NewHost()
     assert story.s3.starts
     assert not story.kept
@@ -353,13 +357,13 @@ def test_14_7_without_the_row_that_is_written_with_the_regime_the_log_is_release
 
 def rejoining() -> tuple[World, MemberRecord | None, MemberRecord | None]:
     """A host leaves; a report that a router sent before arrives afterwards; later it joins again."""
-    world = World("p-a-e", linger_s=2)
+    world = World("p-a-e", interest_grace_s=2)
     ann = world.publisher("p")
     s3 = world.subscriber("e", "s3", "TRUE")
     world.run(s=1)
     first = world.member("p", P, "e")
     assert first is not None
-    late = world.repeat(of(Report, source="a", target="p"))
+    late = world.repeat(of(AckReport, source="a", target="p"))
     world.run(s=1)
     s3.end()
     world.run(s=4)
@@ -372,7 +376,7 @@ def rejoining() -> tuple[World, MemberRecord | None, MemberRecord | None]:
     world.run(s=1)
     again = world.member("p", P, "e")
     assert again is not None
-    assert again.join > first.join
+    assert again.membership > first.membership
     return world, after, again
 
 
@@ -380,19 +384,19 @@ def test_14_7_a_report_from_before_a_host_left_is_ignored() -> None:
     world, after, again = rejoining()
     assert after is None
     assert again is not None
-    latest = world.pubend("p", P).regimes[-1]
+    latest = world.pubend("p", P).stream_epochs[-1]
     assert shb("e") in dict(latest.entries), "a new row and a new regime"
-    assert latest.start > again.floor
+    assert latest.start > again.ack_floor
 
 
 def test_14_7_without_the_memory_of_who_left_a_late_report_pins_the_log() -> None:
-    def forget_at_once(members: Membership, host: Any, join: Any, now: int) -> Any:
+    def forget_at_once(members: Members, host: Any, join: Any, now: int) -> Any:
         gone = leave(members, host, join, now)
-        members._left.clear()
+        members._ended.clear()
         return gone
 
-    leave = Membership.leave
-    with patched(Membership, "leave", forget_at_once):
+    leave = Members.leave
+    with patched(Members, "leave", forget_at_once):
         _, after, _ = rejoining()
     assert after is not None
     assert after.shb == shb("e")

@@ -6,17 +6,17 @@ cell are n1, n2, n3; pubends P0, P1, ... are at p.
 
 from __future__ import annotations
 
-from gapless.broker.routing import Routing, rendezvous
+from gapless.broker.routing import BrokerRouting, rendezvous
 from gapless.core.ids import BrokerId, PubendId
 from gapless.feeds.feed import Candidate
-from gapless.messages.streams import Frame
+from gapless.messages.streams import StreamData
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Publisher, Subscriber, World
 
-candidates_by_the_rule = Routing.candidates
+candidates_by_the_rule = BrokerRouting.candidates
 
 
-def without_rank(routing: Routing, pubend: PubendId) -> list[Candidate]:
+def without_rank(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
     """Rank by the class alone: whoever feeds stays."""
     found = candidates_by_the_rule(routing, pubend)
     return [each._replace(rank=each.rank // 50) for each in found]
@@ -57,7 +57,7 @@ class Bundle:
     def go_back(self) -> None:
         """Let time pass until feeds have returned to whom they prefer."""
         parameters = self.world.parameters
-        self.world.run(ms=parameters.prefer_stable_ms + 3 * parameters.attach_refresh_ms)
+        self.world.run(ms=parameters.feed_switch_delay_ms + 3 * parameters.attach_refresh_ms)
 
 
 def in_order(subscriber: Subscriber, said: list[str]) -> bool:
@@ -86,7 +86,7 @@ def test_streams_are_shared_by_the_brokers_of_a_cell_and_each_stays_on_its_way()
         came_by = {
             name
             for name in bundle.names
-            for frame in bundle.world.sent_over(Frame, name, "c", since)
+            for frame in bundle.world.sent_over(StreamData, name, "c", since)
             if frame.pubend == pubend
         }
         assert came_by == {feeder}
@@ -140,7 +140,7 @@ def test_load_returns_to_a_broker_that_has_come_back() -> None:
 
 
 def test_without_ranks_inside_of_a_class_load_does_not_return() -> None:
-    with patched(Routing, "candidates", without_rank):
+    with patched(BrokerRouting, "candidates", without_rank):
         bundle = Bundle("n1", "n2")
         bundle.world.crash("n1")
         bundle.publish()

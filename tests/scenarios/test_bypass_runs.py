@@ -13,36 +13,38 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.routing import Routing
+from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.feeds.feed import Candidate
 from gapless.messages.records import MemberRecord
-from gapless.messages.streams import Frame
-from gapless.propagation.sources import Sources
-from gapless.pubend.members import Claim, Membership
+from gapless.messages.streams import StreamData
+from gapless.propagation.sources import TableSources
+from gapless.pubend.members import Claim, Members
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World
 
 P = PubendId("P")
 
-candidates_by_the_rule = Routing.candidates
-sources_by_the_rule = Sources._of
+candidates_by_the_rule = BrokerRouting.candidates
+sources_by_the_rule = TableSources._of
 
 
-def only_the_next_cell(routing: Routing, pubend: PubendId) -> list[Candidate]:
+def only_the_next_cell(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
     """Take out R7 (c) and (d): who is not of the next cell feeds nobody."""
     known = routing._announcements.get(pubend)
     next_cell = () if known is None else known.path[:1]
-    around = routing._neighbourhood
+    neighbourhood = routing._neighbourhood
     return [
         each
         for each in candidates_by_the_rule(routing, pubend)
-        if known is None or known.direction is None or around.cell_of(each.broker) in next_cell
+        if known is None
+        or known.direction is None
+        or neighbourhood.cell_of(each.broker) in next_cell
     ]
 
 
 def only_the_first_branch(
-    sources: Sources, cell: CellId, current: Collection[BrokerId]
+    sources: TableSources, cell: CellId, current: Collection[BrokerId]
 ) -> Iterator[BrokerId]:
     """Ask one broker in place of a cell that is down, whatever else lies beyond it."""
     yield from list(sources_by_the_rule(sources, cell, current))[:1]
@@ -82,7 +84,7 @@ class Gap:
     def go_back(self) -> None:
         """Let time pass until feeds have returned to the nearest cells."""
         parameters = self.world.parameters
-        patience = parameters.prefer_stable_ms + 3 * parameters.attach_refresh_ms
+        patience = parameters.feed_switch_delay_ms + 3 * parameters.attach_refresh_ms
         self.world.run(ms=patience * (1 + len(self.dying)))
 
 
@@ -125,10 +127,10 @@ def test_across_the_gap_only_what_is_wanted_travels(delta: int) -> None:
     since = gap.world.now
     gap.publish(kind=2)
     gap.world.run(s=1)
-    assert gap.world.sent_over(Frame, "a", "b", since) == []
+    assert gap.world.sent_over(StreamData, "a", "b", since) == []
     gap.publish(kind=1)
     gap.world.run(s=1)
-    assert len(gap.world.sent_over(Frame, "a", "b", since)) == 3
+    assert len(gap.world.sent_over(StreamData, "a", "b", since)) == 3
 
 
 @pytest.mark.parametrize("delta", [1, 2, 4])
@@ -182,7 +184,7 @@ def test_one_more_and_streams_wait_for_the_way_to_come_back_and_lose_nothing(del
 
 @pytest.mark.parametrize("delta", [1, 3])
 def test_without_bypass_the_streams_stand_still(delta: int) -> None:
-    with patched(Routing, "candidates", only_the_next_cell):
+    with patched(BrokerRouting, "candidates", only_the_next_cell):
         gap = Gap(delta)
         gap.die()
         gap.publish()
@@ -199,8 +201,8 @@ class Branches:
     def __init__(self, *, forgetful: bool = False) -> None:
         with ExitStack() as stack:
             if forgetful:
-                stack.enter_context(patched(Sources, "_of", only_the_first_branch))
-                stack.enter_context(patched(Sources, "set_fed", lambda *_, **__: None))
+                stack.enter_context(patched(TableSources, "_of", only_the_first_branch))
+                stack.enter_context(patched(TableSources, "set_fed", lambda *_, **__: None))
             self.world = world = World("p-a-n-c", "n-d", delta=1)
             self.ann = world.publisher("p")
             self.old = [world.subscriber(name, f"old {name}", f"at = '{name}'") for name in "cdn"]
@@ -228,8 +230,8 @@ def test_each_branch_gets_only_what_it_wants() -> None:
     # 14.3 step 3: an entry in d's table and none in c's shows that it is not behind c
     story = Branches()
     for name in "cd":
-        frames = story.world.sent_over(Frame, "a", name, story.since)
-        labels = [each.payload for frame in frames for each in frame.piece.publications]
+        frames = story.world.sent_over(StreamData, "a", name, story.since)
+        labels = [each.payload for frame in frames for each in frame.knowledge.publications]
         assert labels == [f"at {name}".encode(), f"by {name}".encode()]
 
 
@@ -275,8 +277,10 @@ class DeadHost:
     """
 
     def __init__(self) -> None:
-        self.world = world = World("p-a-n-c", "n-d", delta=1, park_after_s=7, legacy_ttl_s=8)
-        self.regimes: list[tuple[int, dict[BrokerId, int]]] = []
+        self.world = world = World(
+            "p-a-n-c", "n-d", delta=1, inactive_after_s=7, stale_table_ttl_s=8
+        )
+        self.stream_epochs: list[tuple[int, dict[BrokerId, int]]] = []
         self.rows: list[MemberRecord] = []
         self.ann = world.publisher("p")
         for name in "cd":
@@ -291,63 +295,63 @@ class DeadHost:
         self.ann.publish("n1", at="n")
         world.run(s=6)
         self._note()
-        self.stay_away()
+        self.stay_down()
         world.start("n")
         self.durable.come_back()
         world.run(s=10)
         self._note()
 
-    def stay_away(self) -> None:
+    def stay_down(self) -> None:
         """Let the old table of n go, and something be published that n wants, that c does, that none does."""
         parameters = self.world.parameters
-        self.world.run(s=parameters.legacy_ttl_s + parameters.park_after_s)
+        self.world.run(s=parameters.stale_table_ttl_s + parameters.inactive_after_s)
         since = self.world.now
         self.ann.publish("n2", at="n")
         self.ann.publish("c1", by="c")
         self.ann.publish("z", at="z")
         self.world.run(s=1)
-        frames = self.world.sent_over(Frame, "p", "a", since)
-        self.sent = [each.payload for frame in frames for each in frame.piece.publications]
+        frames = self.world.sent_over(StreamData, "p", "a", since)
+        self.sent = [each.payload for frame in frames for each in frame.knowledge.publications]
         self.released = self.world.released("p", P)
 
     def _note(self) -> None:
         """Note the regime that p serves now, and what its disk says of the host at n."""
-        regime = self.world.pubend("p", P).regimes[-1]
-        counters = {host.broker: entry.time.counter for host, entry in regime.entries}
-        self.regimes.append((regime.number, counters))
+        stream_epoch = self.world.pubend("p", P).stream_epochs[-1]
+        counters = {host.broker: entry.time.counter for host, entry in stream_epoch.entries}
+        self.stream_epochs.append((stream_epoch.number, counters))
         row = self.world.member("p", P, "n")
         assert row is not None
         self.rows.append(row)
 
 
-def never_park(members: Membership, claim: Claim, now: int) -> Any:
+def never_park(members: Members, claim: Claim, now: int) -> Any:
     """Take out R54: whoever was a member counts as heard of just now."""
     members._heard_at.update(dict.fromkeys(members._rows, now))
     return review_by_the_rule(members, claim, now)
 
 
-review_by_the_rule = Membership.review
+review_by_the_rule = Members.update_states
 
 
 def test_a_dead_host_leaves_the_vector_and_is_listed_again_when_it_is_heard() -> None:
     # 14.3 steps 4 to 6: its regimes 5, 6, 7, 8 are 2, 3, 4, 5 here; in its new life n counts from 1
     story = DeadHost()
-    assert story.regimes == [
+    assert story.stream_epochs == [
         (2, {"c": 2, "d": 2, "n": 2}),
         (3, {"c": 3, "d": 2, "n": 2}),
         (4, {"c": 3, "d": 2}),
         (5, {"c": 3, "d": 2, "n": 1}),
     ]
-    assert [row.parked for row in story.rows] == [False, False, True, False]
-    lives = [row.time.life for row in story.rows]
-    assert lives[0] == lives[2] < lives[3], "what it is listed at never falls"
+    assert [row.inactive for row in story.rows] == [False, False, True, False]
+    incarnations = [row.time.incarnation for row in story.rows]
+    assert incarnations[0] == incarnations[2] < incarnations[3], "what it is listed at never falls"
 
 
 def test_the_floor_of_a_parked_host_holds_the_log_and_it_catches_up() -> None:
     # 14.3 steps 5 and 6: "its floor still holds the log"; "durable clients return by catch-up"
     story = DeadHost()
-    assert story.rows[2].floor == story.rows[0].floor
-    assert story.released <= story.rows[2].floor < story.ann.ticks["n1"]
+    assert story.rows[2].ack_floor == story.rows[0].ack_floor
+    assert story.released <= story.rows[2].ack_floor < story.ann.ticks["n1"]
     assert story.durable.events == ["n1", "n2"], "from before it was parked, and from then on"
     assert story.durable.gaps == []
     assert story.new.events == ["c1"]
@@ -359,9 +363,9 @@ def test_nothing_travels_for_the_sake_of_a_parked_host() -> None:
 
 def test_without_parking_a_dead_host_stays_listed_and_everything_travels_for_its_sake() -> None:
     # a's table claims it no more, so p may not filter: for nobody
-    with patched(Membership, "review", never_park):
+    with patched(Members, "update_states", never_park):
         story = DeadHost()
-    assert story.regimes[2] == story.regimes[1], "regime 7 never comes"
-    assert story.regimes[3][0] == story.regimes[1][0] + 1
-    assert not any(row.parked for row in story.rows)
+    assert story.stream_epochs[2] == story.stream_epochs[1], "regime 7 never comes"
+    assert story.stream_epochs[3][0] == story.stream_epochs[1][0] + 1
+    assert not any(row.inactive for row in story.rows)
     assert story.sent == [b"n2", b"c1", b"z"]

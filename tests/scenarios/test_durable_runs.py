@@ -10,25 +10,25 @@ from typing import Any
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     Delivery,
-    Ended,
     Order,
     Refused,
-    RetireHost,
+    RetireBroker,
     Seek,
+    StartKind,
+    StartPoint,
     Subscribe,
+    SubscriptionEnded,
 )
 from gapless.messages.pubend_requests import Read
-from gapless.messages.streams import Report
+from gapless.messages.streams import AckReport
 from tests.scenarios.brokers import Client, World, of
 
 P = PubendId("P")
 
 
-def at(tick: Tick) -> Begin:
-    return Begin(BeginKind.POSITION, ((P, tick),))
+def at(tick: Tick) -> StartPoint:
+    return StartPoint(StartKind.POSITION, ((P, tick),))
 
 
 def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_a_crash() -> None:
@@ -38,7 +38,7 @@ def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_
     desk.end()
     world.run(s=1)
     desk.notices.clear()
-    desk.ask(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
+    desk.request(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
     world.run(s=8)
     ann.publish("e1")
     world.run(s=1)
@@ -50,7 +50,7 @@ def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_
     world.start("s")
     world.run(s=1)
     desk.connect()
-    desk.ask(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
+    desk.request(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
     world.run(s=3)
     assert (desk.events, desk.gaps) == (["e1", "e2"], [])
 
@@ -61,7 +61,9 @@ def test_a_gap_that_is_lost_on_its_way_to_the_client_is_told_again() -> None:
         def hear(self, notice: Any) -> None:
             del notice
 
-    world = World("p-s", expire_after_s=200, park_after_s=100, hold_ttl_s=50, legacy_ttl_s=1_800)
+    world = World(
+        "p-s", member_expiry_s=200, inactive_after_s=100, log_hold_ttl_s=50, stale_table_ttl_s=1_800
+    )
     ann = world.publisher("p")
     desk = world.subscriber("s", "desk", "TRUE", durable=True)
     world.run(s=2)
@@ -93,12 +95,12 @@ def test_a_gap_that_is_lost_on_its_way_to_the_client_is_told_again() -> None:
 
 def test_a_hold_outlives_a_partition_that_is_longer_than_its_time_to_live() -> None:
     # R49: when the partition heals, the host needs a while to refresh its holds
-    world = World("p-a-s", hold_ttl_s=20)
+    world = World("p-a-s", log_hold_ttl_s=20)
     ann = world.publisher("p")
     ann.publish("e0")
     world.run(ms=100)
-    begin = at(world.pubend("p", P).top)
-    desk = world.subscriber("s", "desk", "TRUE", durable=True, begin=begin)
+    start = at(world.pubend("p", P).top)
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, start=start)
     world.run(s=2)
     for label in ("e1", "e2", "e3"):
         ann.publish(label)
@@ -121,7 +123,7 @@ def test_the_log_is_kept_for_a_host_whose_reports_of_what_became_durable_were_lo
     ann = world.publisher("p")
     world.subscriber("s", "passing by", "TRUE")
     world.run(s=2)
-    lost = world.lose(of(Report, source="s", target="p"))
+    lost = world.lose(of(AckReport, source="s", target="p"))
     desk = world.subscriber("s", "desk", "TRUE", durable=True)
     world.run(s=1)
     ann.publish("e1")
@@ -137,7 +139,7 @@ def test_the_log_is_kept_for_a_host_whose_reports_of_what_became_durable_were_lo
 
 def test_a_host_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
     # R43: so its broker's new life need not be taken for the end of its stay
-    world = World("p-s", linger_s=1)
+    world = World("p-s", interest_grace_s=1)
     world.publisher("p")
     world.subscriber("s", "passing by", "TRUE")
     world.run(s=2)
@@ -150,7 +152,7 @@ def test_a_host_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
 
 def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:
     # I13: the hold's name is on disk before a report relies on it
-    world = World("p-s", hold_ttl_s=20)
+    world = World("p-s", log_hold_ttl_s=20)
     ann = world.publisher("p")
     world.subscriber("s", "other", "TRUE")
     desk = world.subscriber("s", "desk", "TRUE", durable=True, credit=2)
@@ -162,7 +164,7 @@ def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:
     for number in range(2, 6):
         ann.publish(f"e{number}")
     world.run(s=1)
-    desk.ask(Seek(desk.number(), "desk", at(ann.ticks["e1"] - 10)))
+    desk.request(Seek(desk.number(), "desk", at(ann.ticks["e1"] - 10)))
     world.run(s=3)
     world.restart("s")
     world.run(s=60)
@@ -181,14 +183,14 @@ def test_a_hold_is_let_go_only_when_the_one_that_follows_it_is_kept() -> None:
     world.run(s=2)
     top = world.pubend("p", P).top
     world.run(s=2)
-    desk = world.subscriber("s", "desk", "TRUE", durable=True, begin=at(top), credit=0)
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, start=at(top), credit=0)
     world.run(ms=300)
     labels = [f"e{number}" for number in range(1, 6)]
     for label in labels:
         ann.publish(label)
     world.run(s=3)
     lost = world.lose(of(Read, source="s"))
-    desk.ask(Seek(desk.number(), "desk", at(top + 1)))
+    desk.request(Seek(desk.number(), "desk", at(top + 1)))
     world.run(ms=900)
     lost.end()
     world.run(s=3)
@@ -204,9 +206,9 @@ def test_an_older_connection_cannot_end_what_a_newer_one_has_taken_over() -> Non
     desk = world.subscriber("s", "desk", "TRUE", durable=True)
     world.run(s=1)
     newer = Client(world, "s", "desk again")
-    newer.ask(Subscribe(1, "desk", "TRUE", True, credit=100))
+    newer.request(Subscribe(1, "desk", "TRUE", True, credit=100))
     world.run(s=1)
-    assert any(isinstance(notice, Ended) for notice in desk.notices)
+    assert any(isinstance(notice, SubscriptionEnded) for notice in desk.notices)
     desk.end()
     world.run(s=1)
     assert any(isinstance(notice, Refused) for notice in desk.notices)
@@ -229,7 +231,7 @@ def test_a_hold_that_is_released_stops_no_read_that_names_it() -> None:
     world.run(s=2)
     for number in range(40):
         ann.publish(f"f{number}")
-    reader = world.subscriber("s", "reader", "TRUE", begin=at(top))
+    reader = world.subscriber("s", "reader", "TRUE", start=at(top))
     assert world.wait(lambda: "z1" in reader.events)
     lost = world.lose(of(Read, source="s"))
     world.run(ms=600)
@@ -273,7 +275,7 @@ def test_a_host_that_is_back_after_its_retirement_is_over_is_not_retired_again()
     world.crash("n")
     world.run(s=3)
     operator = Client(world, "a", "operator")
-    assert operator.call(RetireHost(operator.number(), "n", "n")) is not None
+    assert operator.call(RetireBroker(operator.number(), "n", "n")) is not None
     world.run(s=30)
     world.restart("b")
     world.run(s=40)

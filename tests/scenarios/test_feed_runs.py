@@ -12,18 +12,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from gapless.broker.routing import Routing
+from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, PubendId
 from gapless.feeds.feed import Candidate, is_leaf_number
 from gapless.messages.streams import (
     Attach,
     Attached,
     AttachKind,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
     Nack,
-    Silence,
-    Unfed,
-    UnfedReason,
+    StreamData,
+    StreamSilence,
 )
 from gapless.propagation import Receiver
 from gapless_lab.sim.planted_bugs import patched
@@ -31,11 +31,11 @@ from tests.scenarios.brokers import World, of
 
 P = PubendId("P")
 
-candidates_by_the_rule = Routing.candidates
-may_feed_by_the_rule = Routing.may_feed
+candidates_by_the_rule = BrokerRouting.candidates
+may_feed_by_the_rule = BrokerRouting.may_feed
 
 
-def candidates_are_all_who_are_reached(routing: Routing, pubend: PubendId) -> list[Candidate]:
+def candidates_are_all_who_are_reached(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
     nearer = candidates_by_the_rule(routing, pubend)
     others = [
         broker
@@ -45,7 +45,7 @@ def candidates_are_all_who_are_reached(routing: Routing, pubend: PubendId) -> li
     return nearer + [Candidate(broker, 1) for broker in others]
 
 
-def whoever_asks_is_fed(routing: Routing, pubend: PubendId, receiver: Receiver) -> bool:
+def whoever_asks_is_fed(routing: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
     return receiver.kind is AttachKind.CELL or may_feed_by_the_rule(routing, pubend, receiver)
 
 
@@ -53,9 +53,11 @@ def naive(*, asking: bool, feeding: bool) -> ExitStack:
     """Take out R7, R10, or both, for a while."""
     stack = ExitStack()
     if asking:
-        stack.enter_context(patched(Routing, "candidates", candidates_are_all_who_are_reached))
+        stack.enter_context(
+            patched(BrokerRouting, "candidates", candidates_are_all_who_are_reached)
+        )
     if feeding:
-        stack.enter_context(patched(Routing, "may_feed", whoever_asks_is_fed))
+        stack.enter_context(patched(BrokerRouting, "may_feed", whoever_asks_is_fed))
     return stack
 
 
@@ -83,7 +85,7 @@ class FarSide:
             self.x = world.subscriber("c", "x", "kind = 'X'")
             self.y = world.subscriber("d", "y", "kind = 'Y'")
             world.run(s=2)
-            missed = world.lose(of(Frame, source="n", target="d"))
+            missed = world.lose(of(StreamData, source="n", target="d"))
             asked = world.lose(of(Nack, source="d"))
             ann.publish("e90", kind="Y", text="long" * 2_000)
             world.run(s=2)  # silence after it is told, so that d sees a gap
@@ -98,18 +100,20 @@ class FarSide:
             world.run(s=10)
             self.ticks = ann.ticks
 
-    def pieces(self, source: BrokerId, target: BrokerId) -> int:
+    def ranges(self, source: BrokerId, target: BrokerId) -> int:
         """Count the messages with knowledge of the stream that went over a link."""
-        return sum(len(self.world.sent_over(kind, source, target)) for kind in (Frame, Silence))
+        return sum(
+            len(self.world.sent_over(kind, source, target)) for kind in (StreamData, StreamSilence)
+        )
 
 
 def test_a2_a_broker_that_is_not_nearer_refuses_and_hands_out_nothing_of_its_cache() -> None:
     story = FarSide()
     for far in ("c", "d"):
-        reasons = {each.reason for each in of_routers(story.world, Unfed, far, "n")}
-        assert reasons == {UnfedReason.NOT_NEARER}
+        reasons = {each.reason for each in of_routers(story.world, FeedUnavailable, far, "n")}
+        assert reasons == {FeedUnavailableReason.NOT_NEARER}
         assert of_routers(story.world, Attached, far, "n") == []
-        assert story.pieces(far, "n") == 0
+        assert story.ranges(far, "n") == 0
     assert story.during == []
     assert story.y.events == ["e90"], "it comes from the log when the way is back"
 
@@ -117,7 +121,7 @@ def test_a2_a_broker_that_is_not_nearer_refuses_and_hands_out_nothing_of_its_cac
 def test_a2_fed_from_the_far_side_an_event_is_taken_for_silence() -> None:
     story = FarSide(feeding=True)
     assert of_routers(story.world, Attached, "c", "n")
-    assert story.pieces("c", "n") > 0
+    assert story.ranges("c", "n") > 0
     assert story.y.events == [], "it was lost for ever"
     assert story.world.horizon("d", P) > story.ticks["e90"]
 
@@ -143,7 +147,7 @@ class Sideways:
             self.x = world.subscriber("b1", "x", "TRUE")
             self.y = world.subscriber("b2", "y", "TRUE")
             world.run(s=2)
-            missed = world.lose(of(Frame, source="p"))
+            missed = world.lose(of(StreamData, source="p"))
             asked = world.lose(of(Nack, target="p"))
             ann.publish("e1")
             world.run(ms=300)
@@ -169,8 +173,8 @@ class Sideways:
 def test_a18_brokers_of_one_cell_do_not_feed_each_other() -> None:
     story = Sideways()
     for source, target in (("b1", "b2"), ("b2", "b1")):
-        reasons = {each.reason for each in of_routers(story.world, Unfed, source, target)}
-        assert reasons == {UnfedReason.NOT_NEARER}
+        reasons = {each.reason for each in of_routers(story.world, FeedUnavailable, source, target)}
+        assert reasons == {FeedUnavailableReason.NOT_NEARER}
         assert of_routers(story.world, Attached, source, target) == []
     assert story.feeders == [None, None]
     assert min(story.nacks) == 0, (

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import LinkFree, LinkFull
+from gapless.core.machine import LinkDrained, LinkFull
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Packet, Relayed
-from gapless.messages.streams import Attach, Attached, Frame, Nack, Silence
-from gapless.propagation.sources import Sources
+from gapless.messages.streams import Attach, Attached, Nack, StreamData, StreamSilence
+from gapless.propagation.sources import TableSources
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World, of
 
@@ -30,16 +30,16 @@ def inside(world: World, kind: type, source: BrokerId, target: BrokerId) -> list
         for _, _, _, relayed in world.sent
         if isinstance(relayed, Relayed)
         and relayed.index == 1
-        and (relayed.path[0], relayed.path[-1]) == (source, target)
+        and (relayed.route[0], relayed.route[-1]) == (source, target)
         and isinstance(relayed.inner, Packet)
         for message in relayed.inner.messages
         if isinstance(message, kind)
     ]
 
 
-def pieces(world: World, source: BrokerId, target: BrokerId) -> int:
+def ranges(world: World, source: BrokerId, target: BrokerId) -> int:
     """Count the messages with knowledge of a stream that went over a link."""
-    return sum(len(world.sent_over(kind, source, target)) for kind in (Frame, Silence))
+    return sum(len(world.sent_over(kind, source, target)) for kind in (StreamData, StreamSilence))
 
 
 # --- A2: the island -----------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ def test_a2_a_relay_passes_on_what_it_is_not_sent_itself_and_keeps_nothing_of_it
     island.publish("Z")
     (relay,) = world["n"].sessions.route("a")
     assert island.z.events == ["Z0"]
-    assert pieces(world, relay, "n") == 0, "nothing from its own cache"
-    assert inside(world, Frame, "a", "n"), "it came from a"
-    assert world.sent_over(Frame, "a", relay, island.since) == [], (
+    assert ranges(world, relay, "n") == 0, "nothing from its own cache"
+    assert inside(world, StreamData, "a", "n"), "it came from a"
+    assert world.sent_over(StreamData, "a", relay, island.since) == [], (
         "which told the relay nothing of it"
     )
 
@@ -125,7 +125,7 @@ def test_a2_an_event_that_the_island_missed_comes_from_the_log() -> None:
         each.end()
     world.run(s=3)
     assert island.z.events == ["missed"]
-    assert not any(pieces(world, relay, "n") for relay in relays)
+    assert not any(ranges(world, relay, "n") for relay in relays)
 
 
 @pytest.mark.parametrize("links", [(("a", "c"), ("a", "d")), (("c", "n"), ("d", "n"))])
@@ -141,12 +141,14 @@ def test_an_island_is_fed_over_links_that_are_full_most_of_the_time(
         island.ann.publish(f"Z{number}", kind="Z")
         world.run(ms=400)
         for source, target in links:
-            world.happen(source, LinkFree(target))
+            world.happen(source, LinkDrained(target))
         world.run(ms=100)
     world.run(s=1)
     assert island.z.events == [f"Z{number}" for number in range(10)]
     ended = {"relay broke", "gap in a session", "session died"}
-    assert not ended & {*world["a"].marks, *world["n"].marks}, "it was one session all the time"
+    assert not ended & {*world["a"].coverage_marks, *world["n"].coverage_marks}, (
+        "it was one session all the time"
+    )
 
 
 def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
@@ -314,8 +316,8 @@ class LostBelow:
         for kind in (1, 2, 3):
             self.ann.publish(f"e{kind}", kind=kind)
         world.run(s=1)
-        frames = world.sent_over(Frame, "a", "c", since)
-        self.came = [each.payload for frame in frames for each in frame.piece.publications]
+        frames = world.sent_over(StreamData, "a", "c", since)
+        self.came = [each.payload for frame in frames for each in frame.knowledge.publications]
 
 
 def test_who_is_fed_past_a_cell_that_it_has_lost_is_asked_what_it_wants() -> None:
@@ -327,7 +329,7 @@ def test_who_is_fed_past_a_cell_that_it_has_lost_is_asked_what_it_wants() -> Non
 
 
 def test_if_receivers_were_no_sources_it_could_not_start() -> None:
-    with patched(Sources, "set_fed", lambda *_, **__: None):
+    with patched(TableSources, "set_fed", lambda *_, **__: None):
         story = LostBelow()
     assert not story.started
     assert (story.x.events, story.new.events) == (["e1"], []), "what had started goes on"

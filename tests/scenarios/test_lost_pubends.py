@@ -6,8 +6,13 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.messages.clients import OpenPubend, Order, PubendOpened
-from gapless.messages.records import JoinRecord, PlaceRecord, RetirementRecord, Store
-from tests.broker.harness import Asker, Q
+from gapless.messages.records import (
+    JoinedPubendRecord,
+    PubendLocationRecord,
+    PutRecord,
+    RetirementRecord,
+)
+from tests.broker.harness import Q, Requester
 from tests.scenarios.brokers import Subscriber, shb
 from tests.scenarios.fork import Fork, at
 
@@ -40,10 +45,10 @@ def retire_by_mistake(fork: Fork) -> None:
     assert fork.world["n"].retirements.is_back(shb("q"))
 
 
-def place_at_m(fork: Fork) -> Subscriber:
+def subscription_at_m(fork: Fork) -> Subscriber:
     """Let a client bring a place on Q to m."""
-    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
-    y = fork.world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = fork.world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
     fork.world.run(s=10)
     return y
 
@@ -54,7 +59,7 @@ def test_nobody_waits_for_lost_pubends_after_another_retirement_that_was_a_mista
     world.publisher("q", "R")
     world.run(s=5)
     retire_by_mistake(fork)
-    y = place_at_m(fork)
+    y = subscription_at_m(fork)
     fork.ann.publish("a2")
     world.run(s=60)
     assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
@@ -66,7 +71,7 @@ def test_what_was_made_since_is_waited_for_after_another_retirement_that_was_a_m
     cyd = world.publisher("q", "R")
     world.run(s=5)
     retire_by_mistake(fork)
-    assert world["m"].whereabouts.broker_of(R) == "q"
+    assert world["m"].pubend_locations.broker_of(R) == "q"
     world.cut("a", "q")
     world.run(s=3)
     cyd.publish("c1")
@@ -94,8 +99,8 @@ def test_nobody_waits_for_a_lost_pubend_if_another_was_made_before_the_retiremen
     world.heal("a", "q")
     world.run(s=20)
     made = cyd.pubend
-    assert [world[name].whereabouts.is_lost(Q) for name in "pamn"] == [True] * 4
-    assert [world[name].whereabouts.broker_of(made) for name in "pamn"] == ["q"] * 4
+    assert [world[name].pubend_locations.is_lost(Q) for name in "pamn"] == [True] * 4
+    assert [world[name].pubend_locations.broker_of(made) for name in "pamn"] == ["q"] * 4
     fork.ann.publish("a2")
     cyd.publish("c1")
     world.run(s=60)
@@ -115,7 +120,7 @@ def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lo
         assert world["m"].announcements.get(Q) is not None, "a remembers it"
         fork.x.come_back()
         world.run(s=5)
-    y = place_at_m(fork)
+    y = subscription_at_m(fork)
     fork.ann.publish("a2")
     world.run(s=60)
     assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
@@ -132,7 +137,7 @@ def test_news_of_a_left_pubend_that_others_repeat_does_not_hide_that_it_was_left
     wipe_q(fork)
     world.start("q")
     world.run(s=10)
-    y = place_at_m(fork)
+    y = subscription_at_m(fork)
     fork.ann.publish("a2")
     world.run(s=30)
     assert y.events == ["a2"]
@@ -142,7 +147,7 @@ def test_the_name_of_a_lost_pubend_is_not_said_to_be_at_its_broker() -> None:
     fork = lost()
     fork.world.restart("m")
     fork.world.run(s=10)
-    answer = Asker(fork.world, "m", "client").call(OpenPubend(1, "Q", "TRUE"), s=10)
+    answer = Requester(fork.world, "m", "client").call(OpenPubend(1, "Q", "TRUE"), s=10)
     assert isinstance(answer, PubendOpened)
     assert answer.pubend.name == "Q"
     assert answer.pubend != Q, "it has a number while somebody remembers the other"
@@ -160,7 +165,7 @@ def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
     world.run(s=10)
     world.crash("q")
     world.run(s=3)
-    assert [world[name].whereabouts.is_lost(Q) for name in "mn"] == [True, True]
+    assert [world[name].pubend_locations.is_lost(Q) for name in "mn"] == [True, True]
     disk.records, disk.logs = records, logs
     world.start("q")
     world.run(s=10)
@@ -169,10 +174,10 @@ def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
     fork.bob.publish("b2")
     world.run(s=10)
     assert fork.x.events == ["a1", "b1", "b2"]
-    assert [world[name].whereabouts.is_lost(Q) for name in "mn"] == [True, False]
+    assert [world[name].pubend_locations.is_lost(Q) for name in "mn"] == [True, False]
     retire_by_mistake(fork)
-    assert not world["m"].whereabouts.is_lost(Q), "q has named it"
-    assert world["m"].whereabouts.broker_of(Q) == "q"
+    assert not world["m"].pubend_locations.is_lost(Q), "q has named it"
+    assert world["m"].pubend_locations.broker_of(Q) == "q"
     world.cut("a", "q")
     world.run(s=3)
     fork.ann.publish("a2")
@@ -190,9 +195,9 @@ def sync_up_to_back(fork: Fork) -> None:
             number
             for number, changes in enumerate(writes)
             if any(
-                isinstance(each, Store)
+                isinstance(each, PutRecord)
                 and isinstance(each.record, RetirementRecord)
-                and each.record.back
+                and each.record.returned_at
                 for each in changes
             )
         ]
@@ -213,7 +218,7 @@ def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back
     world.crash("n")
     records = world.nodes["n"].disk.records
     join = records["join", "Q"]
-    assert isinstance(join, JoinRecord)
+    assert isinstance(join, JoinedPubendRecord)
     assert join.abandoned, "that it is not any more was not on disk"
     world.cut("a", "q")
     world.run(s=3)
@@ -246,8 +251,8 @@ def test_what_was_lost_is_known_if_the_crash_came_just_after_its_broker_was_back
     world.start("n")
     world.run(s=10)
     place = world.nodes["n"].disk.records["place", "Q"]
-    assert isinstance(place, PlaceRecord)
-    assert (place.left, place.lost) == (True, True)
+    assert isinstance(place, PubendLocationRecord)
+    assert (place.host_retired, place.lost) == (True, True)
     fork.x.come_back()
     world.run(s=5)
     fork.ann.publish("a2")

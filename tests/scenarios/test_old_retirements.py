@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gapless.messages.clients import Order, Stalled
-from tests.broker.harness import Desk, P, Q
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.scenarios.brokers import shb
 from tests.scenarios.fork import Fork, at
 
 
-def begin_anew(fork: Fork, *, s: int) -> None:
+def restart(fork: Fork, *, s: int) -> None:
     """Let all brokers but q be down for a while, and begin anew."""
     for name in "pamn":
         fork.world.crash(name)
@@ -27,7 +27,7 @@ def test_total_order_does_not_wait_again_when_the_retirement_is_old() -> None:
     fork = Fork(tombstone_ttl_s=30)
     fork.lose_q()
     fork.world.run(s=60)
-    assert not fork.world["n"].retirements.is_fresh(shb("q"))
+    assert not fork.world["n"].retirements.is_recent(shb("q"))
     fork.world.restart("n")
     fork.world.run(s=3)
     fork.x.come_back()
@@ -47,17 +47,17 @@ def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
     world = fork.world
     world.run(s=120)
     if begins_anew:
-        begin_anew(fork, s=365 * 86_400)
-    assert not world["m"].retirements.is_fresh(shb("q"))
-    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
-    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
-    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, begin=begin, durable=True)
+        restart(fork, s=365 * 86_400)
+    assert not world["m"].retirements.is_recent(shb("q"))
+    start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
+    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, start=start, durable=True)
     world.run(s=10)
     fork.ann.publish("a2")
     world.run(s=10)
     assert (y.events, z.events) == (["a2"], ["a2"])
-    assert [(each.pubend, each.passed) for each in y.of_kind(Stalled)] == [(Q, True)]
-    assert world["m"].whereabouts.broker_of(Q) is None, "its name is free"
+    assert [(each.pubend, each.excluded) for each in y.of_kind(Stalled)] == [(Q, True)]
+    assert world["m"].pubend_locations.broker_of(Q) is None, "its name is free"
 
 
 def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
@@ -66,9 +66,9 @@ def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
     world = fork.world
     b2 = fork.bob.publish("b2")
     world.crash("q")
-    begin_anew(fork, s=365 * 86_400)
-    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
-    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    restart(fork, s=365 * 86_400)
+    start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
     world.run(s=5)
     a2 = fork.ann.publish("a2")
     world.run(s=5)
@@ -76,7 +76,7 @@ def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
     world.heal("a", "q")
     world.run(s=20)
     assert not any(world[name].retirements.has("q") for name in "pamnq")
-    assert world["m"].whereabouts.broker_of(Q) == "q"
+    assert world["m"].pubend_locations.broker_of(Q) == "q"
     fork.bob.connect()
     fork.bob.open()
     fork.bob.publish("b3")
@@ -99,13 +99,13 @@ def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
     world.run(s=10)
     assert world["n"].retirements.is_back(shb("q"))
     if begins_anew:
-        begin_anew(fork, s=60)
+        restart(fork, s=60)
         world.restart("q")
         world.run(s=10)
         fork.x.come_back()
         world.run(s=5)
-    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
-    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
     world.run(s=10)
     fork.ann.publish("a2")
     world.run(s=10)
@@ -114,7 +114,7 @@ def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
 
 def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() -> None:
     # n was retired where nobody else was; it never heard of that, and is long back
-    world = Desk("p-a-n", "a-b", retention_s=0, tombstone_ttl_s=30)
+    world = BrokerHarness("p-a-n", "a-b", retention_s=0, tombstone_ttl_s=30)
     ann = world.publisher("p")
     world.cut("a", "b")
     world.run(s=3)

@@ -10,8 +10,8 @@ import pytest
 
 from gapless.content.values import Attributes
 from gapless.core.ids import PubendId
-from gapless.core.parameters import us
-from gapless.propagation import Chooser, Edge, OutTable, Table, Vector
+from gapless.core.parameters import microseconds
+from gapless.propagation import Edge, OutTable, StreamVector, SubscriptionTable, TableChooser
 from tests.propagation.world import World, cell_receiver, tree
 from tests.scenarios.naive_propagation import (
     P,
@@ -30,38 +30,38 @@ from tests.scenarios.naive_propagation import (
 def test_14_5_a_new_pubend_with_pruned_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
     def claims() -> list[bool]:
         """Say who claims s for P towards p: z, c, n."""
-        tables = [world[b].holdings.out[a].sender.table for b, a in ("zc", "cn", "np")]
+        tables = [world[b].table_store.out[a].sender.table for b, a in ("zc", "cn", "np")]
         return [table.claim(shb("z"), P, 1) is not None for table in tables]
 
     def scenario() -> None:
-        world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n"])
+        world.advertise("P", "p", "type = 'stock'", known_to=["p", "n"])
         world.settle()
-        out = world["n"].holdings.out["p"].sender.table
+        out = world["n"].table_store.out["p"].sender.table
         assert P in out.known, "1"
         check_that_what_is_claimed_passes(world)
         assert shb("z") in out.late.get(P, ()), "1: n does not speak for who has not heard of P"
         assert vector_of(world, "p").entries.keys() & {shb("z")} == set()
-        world["c"].hear(P)
+        world["c"].learn(P)
         world.settle()
         assert claims() == [False, False, False], "2"
-        world["z"].hear(P)
+        world["z"].learn(P)
         world.settle(("c", "z"))
-        world["c"].holdings.flush()
+        world["c"].table_store.flush()
         assert claims() == [True, True, False], "3: one hop after the other"
         world.settle()
         assert claims() == [True, True, True]
         assert vector_of(world, "p").entries[shb("z")].time.counter == world["z"].leaf.time.counter
         check_that_what_is_claimed_passes(world)
         # 4: c restarts between; n keeps its old table until the new one claims as much
-        edge = world["n"].holdings.edges["c"]
+        edge = world["n"].table_store.edges["c"]
         world.start("c")
         world.settle(("c", "c"), ("c", "z"), ("n", "c"))
-        assert edge.legacy is not None
+        assert edge.merged_stale is not None
         assert edge.claim(shb("z"), P, 1) is not None
-        world["c"].hear(P)
-        world["c"].hear(PubendId("W"))
+        world["c"].learn(P)
+        world["c"].learn(PubendId("W"))
         world.settle()
-        assert edge.legacy is None
+        assert edge.merged_stale is None
 
     world = pruned_world()
     scenario()
@@ -76,26 +76,26 @@ def test_14_5_a_subtree_that_is_cut_stays_late_and_delays_nobody(
 ) -> None:
     def scenario() -> None:
         world = World(tree("z-c-n-p", "n-y"))
-        world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
+        world.advertise("W", "p", "type = 'weather'", known_to=world.brokers)
         for cell in ("z", "y"):
             world[cell].subscribe("x", "type = 'stock'")
         world.settle()
         # 5: c and z are cut off, and so do not hear that P opens
-        world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n", "y"])
+        world.advertise("P", "p", "type = 'stock'", known_to=["p", "n", "y"])
         world.settle()
         promised = vector_of(world, "p")
         assert shb("z") not in promised.entries
-        assert world["p"].holdings.edges["n"].tables()[0].late == {P: {shb("c"), shb("z")}}
+        assert world["p"].table_store.edges["n"].tables()[0].late == {P: {shb("c"), shb("z")}}
         assert shb("y") in promised.entries, "delayed: y waits for who cannot answer"
         assert world["p"].choose(P, promised, cell_receiver("n")).tables is not None, "flood"
         for cell in ("c", "z"):
-            world[cell].hear(P)
+            world[cell].learn(P)
         world.settle()
         assert vector_of(world, "p").entries.keys() == {shb("y"), shb("z")}
-        assert world["p"].holdings.edges["n"].tables()[0].late == {}
+        assert world["p"].table_store.edges["n"].tables()[0].late == {}
 
     scenario()
-    monkeypatch.setattr(Table, "claim", claims_when_nobody_is_late)
+    monkeypatch.setattr(SubscriptionTable, "claim", claims_when_nobody_is_late)
     with pytest.raises(AssertionError, match="delayed"):
         scenario()
 
@@ -112,15 +112,15 @@ def wanting(name: str) -> Attributes:
 def test_14_3_bypass_of_a_dead_cell_with_two_children(
     *, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def passes(receiver: str, name: str, promised: Vector) -> bool:
+    def passes(receiver: str, name: str, promised: StreamVector) -> bool:
         return world["a"].passes(P, promised, cell_receiver(receiver), wanting(name))
 
     def scenario() -> None:
         promised = vector_of(world, "p")
-        edge = world["a"].holdings.edges["n"]
+        edge = world["a"].table_store.edges["n"]
         # 1: n dies; its table is old; c and d attach at a, which takes them as sources
         world.stop("n")
-        world["a"].holdings.tidy(world.now)
+        world["a"].table_store.drop_stale(world.now)
         # 2: only the old table is there: exact for the direction, not for each receiver
         for receiver in ("c", "d"):
             for name in (c, d):
@@ -138,13 +138,13 @@ def test_14_3_bypass_of_a_dead_cell_with_two_children(
         world[c].subscribe("new", "symbol = 'new'")
         world.settle((c, c), ("c", c), ("a", "c"), ("p", "a"))
         heard = vector_of(world, "p").entries
-        later = Vector(2, 1, {**promised.entries, **heard})
+        later = StreamVector(2, 1, {**promised.entries, **heard})
         assert later.entries[shb(c)] > promised.entries[shb(c)]
         assert shb("n") in later.entries, "n's host is not parked yet"
         assert passes("c", "new", later), "lost"
         # 6: n restarts, empty; c's table stays while c is attached
         restarted = world.start("n")
-        restarted.hear(P)
+        restarted.learn(P)
         assert restarted.passes(P, later, cell_receiver("c"), wanting("new")), "lost"
         world.settle(("n", "n"), ("n", "c"), ("n", "d"), ("a", "n"))
         assert not restarted.passes(P, later, cell_receiver("d"), wanting("new")), "flood"
@@ -152,7 +152,7 @@ def test_14_3_bypass_of_a_dead_cell_with_two_children(
 
     def bypassed() -> World:
         world = World(tree("p-a-n-c", "n-d", *(("c-cc", "d-dd") if deep else ())))
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         for cell in (c, d, "n"):
             world[cell].subscribe("x", f"symbol = '{cell}'")
         world.settle()
@@ -163,43 +163,43 @@ def test_14_3_bypass_of_a_dead_cell_with_two_children(
     scenario()
     world = bypassed()
     if deep:
-        monkeypatch.setattr(Chooser, "_is_behind_a_sibling", never_behind_a_sibling)
+        monkeypatch.setattr(TableChooser, "_is_behind_a_sibling", never_behind_a_sibling)
     else:
-        monkeypatch.setattr(Edge, "lapse", forgotten_at_once)
+        monkeypatch.setattr(Edge, "mark_stale", forgotten_at_once)
     with pytest.raises(AssertionError, match="flood"):
         scenario()
 
 
 def test_14_3_a_dead_host_is_parked_before_the_last_table_that_claims_it_goes() -> None:
     def scenario(*, parks: bool) -> None:
-        def passes(name: str, promised: Vector) -> bool:
+        def passes(name: str, promised: StreamVector) -> bool:
             return world["p"].passes(P, promised, cell_receiver("a"), wanting(name))
 
         world = World(tree("p-a-n-c", "n-d"))
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         for cell in "cdn":
             world[cell].subscribe("x", f"symbol = '{cell}'")
         world.settle()
-        routed = vector_of(world, "p", regime=6)
+        routed = vector_of(world, "p", stream_epoch=6)
         world.stop("n")
         bypass = (("c", "c"), ("d", "d"), ("a", "c"), ("a", "d"), ("p", "a"))
         world.settle(*bypass)
         assert not passes("nobody", routed), "a keeps n's old table, which claims n's host"
         # 5: regime 7 lists c and d only; by then the old table may go
-        parked = vector_of(world, "p", regime=7) if parks else routed
-        world.now += us(s=world.parameters.legacy_ttl_s)
-        world["a"].holdings.tidy(world.now)
+        parked = vector_of(world, "p", stream_epoch=7) if parks else routed
+        world.now += microseconds(s=world.parameters.stale_table_ttl_s)
+        world["a"].table_store.drop_stale(world.now)
         world.settle(*bypass)
-        assert world["a"].holdings.edges["n"].entry(shb("n")) is None
+        assert world["a"].table_store.edges["n"].entry(shb("n")) is None
         for name in "cd":
             assert passes(name, parked), "lost"
         assert not passes("nobody", parked), "flood"
         assert parked.entries.keys() == {shb("c"), shb("d")}
         # 6: n is back and heard; regime 8 lists its host, in its new life
-        world.start("n").hear(P)
+        world.start("n").learn(P)
         world["n"].subscribe("x", "symbol = 'n'")
         world.settle()
-        again = vector_of(world, "p", regime=8)
+        again = vector_of(world, "p", stream_epoch=8)
         assert again.entries[shb("n")] > routed.entries[shb("n")]
         assert passes("n", again), "lost"
         assert not passes("nobody", again), "flood"
@@ -212,12 +212,12 @@ def test_14_3_a_dead_host_is_parked_before_the_last_table_that_claims_it_goes() 
 def test_14_4_a_router_restarts_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world = World(tree("p-n-c", "n-d"))
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         for cell in ("c", "d"):
             world[cell].subscribe("x", f"symbol = '{cell}'")
         world.settle()
         promised = vector_of(world, "p", 9)
-        edge = world["p"].holdings.edges["n"]
+        edge = world["p"].table_store.edges["n"]
         # 1: p keeps the old table beside the new, empty one: still exact
         restarted = world.start("n")
         world.exchange("p", "n")
@@ -228,7 +228,7 @@ def test_14_4_a_router_restarts_with_nothing(monkeypatch: pytest.MonkeyPatch) ->
             passed = world["p"].passes(P, promised, cell_receiver("n"), wanting(name))
             assert passed == wanted, "flood" if passed else "lost"
         # 2: n knows nobody, so it forwards
-        restarted.hear(P)
+        restarted.learn(P)
         for receiver in ("c", "d"):
             assert restarted.passes(P, promised, cell_receiver(receiver), wanting("c")), "lost"
         # 3: with c's table the edge to c filters, with d's n is exact, and the old table goes
@@ -236,17 +236,17 @@ def test_14_4_a_router_restarts_with_nothing(monkeypatch: pytest.MonkeyPatch) ->
         assert not restarted.passes(P, promised, cell_receiver("c"), wanting("d")), "flood"
         assert restarted.passes(P, promised, cell_receiver("d"), wanting("c"))
         world.exchange("p", "n")
-        assert edge.legacy is not None
+        assert edge.merged_stale is not None
         world.settle(("n", "d"), ("n", "n"), ("p", "n"))
         assert not restarted.passes(P, promised, cell_receiver("d"), wanting("c")), "flood"
-        assert edge.legacy is None, "flood of old tables"
+        assert edge.merged_stale is None, "flood of old tables"
 
     scenario()
     with monkeypatch.context() as patch:
-        patch.setattr(Edge, "lapse", forgotten_at_once)
+        patch.setattr(Edge, "mark_stale", forgotten_at_once)
         with pytest.raises(AssertionError, match="flood"):
             scenario()
-    monkeypatch.setattr(Chooser, "_counts", counts_if_a_table_of_the_edge_has_it)
+    monkeypatch.setattr(TableChooser, "_counts", counts_if_a_table_of_the_edge_has_it)
     monkeypatch.setattr(
         Edge, "settled", property(lambda _: True, lambda _edge, _value: None), raising=False
     )

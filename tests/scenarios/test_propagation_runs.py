@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.propagation import Chooser, Edge, LeafTable, OutTable, Table, Vector, sufficiency
+from gapless.propagation import (
+    Edge,
+    LeafTable,
+    OutTable,
+    StreamVector,
+    SubscriptionTable,
+    TableChooser,
+    sufficiency,
+)
 from tests.propagation.world import World, cell_receiver, leaf_receiver, tree
 from tests.scenarios.naive_propagation import (
     OTHER,
@@ -36,7 +44,7 @@ from tests.scenarios.naive_propagation import (
 def test_a1_an_empty_slice_is_not_sufficient(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world = World(tree("p-n-c"), {"p": "p", "n": "n", "c": "c", "c'": "c"})
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         subscriber = world["c'"]
         subscriber.subscribe("x", "symbol = 'IBM'")
         world.settle()
@@ -46,24 +54,24 @@ def test_a1_an_empty_slice_is_not_sufficient(monkeypatch: pytest.MonkeyPatch) ->
         world.start("n")
         world.start("c")
         world.exchange("n", "c")
-        assert world["n"].holdings.edges["c"].settled
+        assert world["n"].table_store.edges["c"].settled
         assert world["n"].passes(P, promised, cell_receiver("c"), STOCK), "lost"
 
     run_by_the_rules_and_without(
         scenario,
-        [(Chooser, "_counts", counts_if_a_table_of_the_edge_has_it)],
+        [(TableChooser, "_counts", counts_if_a_table_of_the_edge_has_it)],
         monkeypatch,
     )
 
 
 def test_an_edge_is_unsettled_until_a_whole_table_came_over_it() -> None:
     world = World(tree("p-n-c"))
-    world.advertise("P", "p", "", heard_by=world.brokers)
-    nobody = Vector(1, 1, {})
-    assert world["n"].holdings.statistics()["unsettled"] == 3
+    world.advertise("P", "p", "", known_to=world.brokers)
+    nobody = StreamVector(1, 1, {})
+    assert world["n"].table_store.statistics()["unsettled"] == 3
     assert world["n"].passes(P, nobody, cell_receiver("c"), STOCK)
     world.settle()
-    assert world["n"].holdings.statistics()["unsettled"] == 0
+    assert world["n"].table_store.statistics()["unsettled"] == 0
     assert not world["n"].passes(P, nobody, cell_receiver("c"), STOCK)
 
 
@@ -73,9 +81,9 @@ def test_an_edge_is_unsettled_until_a_whole_table_came_over_it() -> None:
 def test_a3_being_late_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world = pruned_world()
-        world.advertise("P", "p", "type = 'stock'", heard_by=["p"])
+        world.advertise("P", "p", "type = 'stock'", known_to=["p"])
         for broker in ("n", "c", "z"):
-            world[broker].hear(P)
+            world[broker].learn(P)
             world.settle()
             check_that_what_is_claimed_passes(world)
         assert shb("z") in vector_of(world, "p").entries
@@ -86,14 +94,14 @@ def test_a3_being_late_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.Mo
 def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world = pruned_world()
-        world.advertise("P", "p", "type = 'stock'", heard_by=world.brokers)
+        world.advertise("P", "p", "type = 'stock'", known_to=world.brokers)
         world.settle()
         promised = vector_of(world, "p")
         assert shb("z") in promised.entries
         # c restarts, knows no pubend, and learns of s from z
         world.start("c")
         world.settle(("c", "c"), ("c", "z"), ("n", "c"))
-        (current,) = world["n"].holdings.edges["c"].held_of("c")
+        (current,) = world["n"].table_store.edges["c"].held_of("c")
         assert current.table is not None
         assert shb("z") in current.table.entries
         assert not current.table.conjunctions
@@ -102,7 +110,10 @@ def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPat
 
     run_by_the_rules_and_without(
         scenario,
-        [(Table, "claim", marked_for_ever), (Edge, "drop_dominated", dominated_in_vectors)],
+        [
+            (SubscriptionTable, "claim", marked_for_ever),
+            (Edge, "drop_dominated", dominated_in_vectors),
+        ],
         monkeypatch,
     )
 
@@ -110,32 +121,32 @@ def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPat
 # --- A5 -------------------------------------------------------------------------------------------
 
 
-def lagging_peer() -> tuple[World, Vector]:
+def lagging_peer() -> tuple[World, StreamVector]:
     """Cell n = {b1, b2}; a has b2's table; b1 lags behind for s2 and is ahead for s1."""
     world = World(
         tree("a-n", "n-s1", "n-s2"), {n: n for n in ("a", "s1", "s2")} | {"b1": "n", "b2": "n"}
     )
-    world.advertise("P", "a", "", heard_by=world.brokers)
+    world.advertise("P", "a", "", known_to=world.brokers)
     world["s1"].subscribe("x", "symbol = 'X'")
     world["s2"].subscribe("y", "symbol = 'Y'")
     world.settle(*world.links(), ("a", "b2"))
     world["s2"].subscribe("z", "symbol = 'IBM'")
     world.settle(("s2", "s2"), ("b2", "s2"), ("a", "b2"))
-    world["a"].holdings.edges["n"].lapse("b1", 0)
-    world["a"].holdings.edges["n"].fold("b1", 0)
-    world["a"].holdings.tidy(0)
+    world["a"].table_store.edges["n"].mark_stale("b1", 0)
+    world["a"].table_store.edges["n"].merge_stale("b1", 0)
+    world["a"].table_store.drop_stale(0)
     return world, vector_of(world, "a")
 
 
 def test_a5_tables_of_two_brokers_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world, promised = lagging_peer()
-        edge = world["a"].holdings.edges["n"]
+        edge = world["a"].table_store.edges["n"]
         assert [held.sender for held in edge.held()] == ["b2"]
         # the source moves to b1, which lags for s2 and hears of a change at s1
         world["s1"].subscribe("w", "symbol = 'W'")
         world.settle(("s1", "s1"), ("b1", "s1"))
-        edge.lapse("b2", world.now)
+        edge.mark_stale("b2", world.now)
         world.exchange("a", "b1")
         assert edge.claim(shb("s1"), P, 1) == at(2)
         assert world["a"].passes(P, promised, cell_receiver("n"), STOCK), "lost"
@@ -154,8 +165,8 @@ def test_a5_tables_of_two_brokers_stand_side_by_side(monkeypatch: pytest.MonkeyP
 
 def test_a5_taking_the_vector_as_sent_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     world, promised = lagging_peer()
-    monkeypatch.setattr(Edge, "lapse", forgotten_at_once)
-    world["a"].holdings.edges["n"].lapse("b2", world.now)
+    monkeypatch.setattr(Edge, "mark_stale", forgotten_at_once)
+    world["a"].table_store.edges["n"].mark_stale("b2", world.now)
     world.exchange("a", "b1")
     assert world["a"].choose(P, promised, cell_receiver("n")).tables is None
 
@@ -168,7 +179,7 @@ def test_a16_a_filter_needs_the_control_version_of_the_piece(
 ) -> None:
     def scenario() -> None:
         world = World(tree("p-n-c"))
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         subscriber = world["c"]
         subscriber.leaf.restrict(10)
         subscriber.subscribe("x at 10", "news = TRUE AND symbol = 'T'")
@@ -195,7 +206,7 @@ def test_a16_a_form_of_an_older_control_version_stays_while_its_ticks_are_repair
 ) -> None:
     def scenario() -> None:
         world = World(tree("p-n-c"))
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         subscriber = world["c"]
         subscriber.leaf.restrict(10)
         subscriber.subscribe("x at 10", "news = TRUE")
@@ -230,7 +241,7 @@ def test_a25_a_table_from_beyond_does_not_show_a_host_elsewhere(
 ) -> None:
     def scenario() -> None:
         world = World(tree("p-n-c-z"))  # z is outside p's neighbourhood
-        world.advertise("P", "p", "", heard_by=world.brokers)
+        world.advertise("P", "p", "", known_to=world.brokers)
         world["z"].subscribe("x", "symbol = 'IBM'")
         world["n"].subscribe("y", "symbol = 'T'")
         world.settle()
@@ -238,24 +249,24 @@ def test_a25_a_table_from_beyond_does_not_show_a_host_elsewhere(
         world.stop("n")
         world.exchange("p", "c")  # bypass
         world.now += 10**12
-        world["p"].holdings.tidy(world.now)  # what n said is forgotten; c's table is left
+        world["p"].table_store.drop_stale(world.now)  # what n said is forgotten; c's table is left
         n = world.start("n")
-        n.hear(P)
+        n.learn(P)
         n.subscribe("y", "symbol = 'T'")
         world.settle(("n", "n"), ("p", "n"))
-        assert [held.cell for held in world["p"].holdings.edges["n"].held()] == ["c", "n"]
+        assert [held.cell for held in world["p"].table_store.edges["n"].held()] == ["c", "n"]
         assert world["p"].passes(P, promised, cell_receiver("n"), STOCK), "lost"
 
     run_by_the_rules_and_without(
         scenario,
-        [(Chooser, "_is_behind_a_sibling", elsewhere_if_another_table_has_it)],
+        [(TableChooser, "_is_behind_a_sibling", elsewhere_if_another_table_has_it)],
         monkeypatch,
     )
 
 
 def test_a_leaf_is_fed_by_its_own_table_only() -> None:
     world = World(tree("p-n"), {"p": "p", "n1": "n", "n2": "n"})
-    world.advertise("P", "p", "", heard_by=world.brokers)
+    world.advertise("P", "p", "", known_to=world.brokers)
     world["n1"].subscribe("x", "symbol = 'IBM'")
     world["n2"].subscribe("y", "symbol = 'T'")
     world.settle()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import BrokerId, PubendId
-from gapless.messages.propagation import TableDelta, TableFull, TableWant
-from gapless.messages.streams import Frame, Nack
+from gapless.messages.propagation import TableDelta, TableFull, TableRequest
+from gapless.messages.streams import Nack, StreamData
 from gapless.propagation import sufficiency
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World, of
@@ -64,7 +64,7 @@ def test_after_a_short_cut_no_table_travels_if_nothing_has_changed() -> None:
     # here the summary is one number, the version of the table
     cut = Cut()
     since = cut.heal()
-    (want,) = cut.world.sent_over(TableWant, "n", "c", since)
+    (want,) = cut.world.sent_over(TableRequest, "n", "c", since)
     assert want.have is not None
     for source, target in (("c", "n"), ("n", "c"), ("n", "p"), ("p", "n")):
         assert table_messages(cut.world, source, target, since) == []
@@ -113,8 +113,8 @@ def test_of_a_stream_only_what_was_missed_is_sent_again() -> None:
     world.heal("n", "c")
     world.run(s=3)
     assert x.events == [*ann.ticks]
-    frames = world.sent_over(Frame, "n", "c", since)
-    labels = [each.payload.decode() for frame in frames for each in frame.piece.publications]
+    frames = world.sent_over(StreamData, "n", "c", since)
+    labels = [each.payload.decode() for frame in frames for each in frame.knowledge.publications]
     assert labels == missed
     assert world.sent_over(Nack, "n", "p", since) == [], "the nearest cache has it"
 
@@ -143,7 +143,7 @@ def test_a_source_that_was_replaced_and_returns_is_asked_for_changes_only() -> N
 
 
 def _sources(world: World) -> tuple[BrokerId, ...]:
-    return world["p"].tables.holdings.edges["n"].sources()
+    return world["p"].tables.table_store.edges["n"].sources()
 
 
 # --- full recovery (PT VIII-B) --------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Restart:
         self.x = world.subscriber("c", "x", "kind = 1")
         self.y = world.subscriber("d", "y", "kind = 2")
         world.run(s=2)
-        self.news = world.hold(of(TableFull, TableDelta, target="n1"))
+        self.updates = world.hold(of(TableFull, TableDelta, target="n1"))
         world.restart("n1")
         if two:
             world.crash("n2")
@@ -179,8 +179,8 @@ class Restart:
 
     def sent_to(self, cell: BrokerId, since: int) -> list[str]:
         """Return the labels of what the restarted broker sent to a cell."""
-        frames = self.world.sent_over(Frame, "n1", cell, since)
-        return [each.payload.decode() for frame in frames for each in frame.piece.publications]
+        frames = self.world.sent_over(StreamData, "n1", cell, since)
+        return [each.payload.decode() for frame in frames for each in frame.knowledge.publications]
 
 
 @pytest.mark.parametrize("two", [False, True])
@@ -195,7 +195,7 @@ def test_a_restarted_router_forwards_before_its_tables_are_complete(two: bool) -
 @pytest.mark.parametrize("two", [False, True])
 def test_when_its_tables_are_complete_it_sends_what_is_wanted_only(two: bool) -> None:
     story = Restart(two=two)
-    story.news.release()
+    story.updates.release()
     story.world.run(s=2)
     since = story.world.now
     story.publish()
@@ -216,7 +216,7 @@ def test_a_new_subscription_starts_over_a_router_that_is_still_recovering() -> N
     z = story.world.subscriber("c", "z", "kind = 3")
     story.world.run(s=1)
     assert z.starts == {}, "the pubend has not heard of it"
-    story.news.release()
+    story.updates.release()
     assert story.world.wait(lambda: bool(z.starts), s=3)
     story.publish()
     assert z.events == ["3 of 3"]

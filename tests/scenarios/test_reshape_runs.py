@@ -12,13 +12,19 @@ from random import Random
 
 import pytest
 
-from gapless.broker.routing import Routing
+from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.messages.overlay import Quality
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.streams import Frame, Nack, Silence, Unfed, UnfedReason
+from gapless.messages.streams import (
+    FeedUnavailable,
+    FeedUnavailableReason,
+    Nack,
+    StreamData,
+    StreamSilence,
+)
 from gapless.propagation.edge import Edge
-from gapless.propagation.sources import Sources
+from gapless.propagation.sources import TableSources
 from gapless.routing import router as router_module
 from gapless.routing.router import Router
 from gapless_lab.sim.planted_bugs import patched
@@ -29,7 +35,7 @@ P = PubendId("P")
 reshape_by_the_rule = Router.reshape
 
 
-def keep_pieces(router: Router, *, wider: bool) -> None:
+def keep_ranges(router: Router, *, wider: bool) -> None:
     """Go on without raising the scope."""
     del wider
     reshape_by_the_rule(router, wider=False)
@@ -45,7 +51,7 @@ def missed_by_the_cell_that_moves() -> Subscriber:
     x = world.subscriber("i", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
-    missed = world.lose(of(Frame, source="j", target="i"))
+    missed = world.lose(of(StreamData, source="j", target="i"))
     asked = world.lose(of(Nack, source="i", target="j"))
     tick = ann.publish("e70", kind="X")
     world.run(s=1)
@@ -65,7 +71,7 @@ def test_a23_a_cell_that_gains_a_neighbour_forgets_what_was_silent_for_fewer_hos
 
 
 def test_a23_what_was_filtered_for_one_side_is_told_as_silence_to_the_other() -> None:
-    with patched(Router, "reshape", keep_pieces):
+    with patched(Router, "reshape", keep_ranges):
         x = missed_by_the_cell_that_moves()
     assert x.events == [], "it was lost for ever"
     assert x.gaps == []
@@ -78,7 +84,7 @@ def missed_on_the_side_that_is_left() -> Subscriber:
     x = world.subscriber("p", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
-    missed = world.lose(of(Frame, source="j", target="p"))
+    missed = world.lose(of(StreamData, source="j", target="p"))
     asked = world.lose(of(Nack, source="p", target="j"))
     ann.publish("e70", kind="X", text="long" * 2_000)
     world.run(s=1)
@@ -97,7 +103,7 @@ def test_a23_it_also_forgets_what_now_comes_from_the_new_neighbour() -> None:
 
 
 def test_a23_what_came_round_the_other_way_is_told_back_as_silence() -> None:
-    with patched(Router, "reshape", keep_pieces):
+    with patched(Router, "reshape", keep_ranges):
         x = missed_on_the_side_that_is_left()
     assert x.events == []
 
@@ -109,9 +115,9 @@ def silence_under_way() -> Subscriber:
     x = world.subscriber("i", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
-    world.lose(of(Frame, source="j", target="i"))
+    world.lose(of(StreamData, source="j", target="i"))
     asked = world.lose(of(Nack, source="i", target="j"))
-    late = world.hold(of(Frame, Silence, source="j", target="k"))
+    late = world.hold(of(StreamData, StreamSilence, source="j", target="k"))
     ann.publish("e70", kind="X")
     world.run(ms=300)
     assert late.messages
@@ -164,7 +170,7 @@ def restarted_and_moved() -> Subscriber:
 
 
 def _is_settled(world: World, broker: BrokerId, cell: CellId) -> bool:
-    edge = world[broker].tables.holdings.edges.get(cell)
+    edge = world[broker].tables.table_store.edges.get(cell)
     return edge is not None and edge.settled
 
 
@@ -176,7 +182,7 @@ def test_by_tables_of_an_older_shape_a_host_seems_to_be_where_it_was() -> None:
     def believe(edge: Edge, shape_version: int) -> None:
         """Take every table as a sign."""
 
-    with patched(Edge, "doubt", believe):
+    with patched(Edge, "distrust_before", believe):
         x = restarted_and_moved()
     assert x.events == []
 
@@ -191,7 +197,7 @@ def one_broker_has_not_heard() -> tuple[World, Subscriber]:
     x = world.subscriber("i", "x", "kind = 'X'")
     world.run(s=2)
     assert world["i"].router.feeder(ann.pubend) == "j2"
-    assert "j1" in world["k"].tables.holdings.edges["j"].sources()
+    assert "j1" in world["k"].tables.table_store.edges["j"].sources()
     world.shift("i", "j", "k")
     world.hear_of_the_tree("k", "j1")
     world.run(s=1)
@@ -204,15 +210,17 @@ def one_broker_has_not_heard() -> tuple[World, Subscriber]:
 
 def test_brokers_that_know_different_shapes_do_not_feed_each_other() -> None:
     world, x = one_broker_has_not_heard()
-    reasons = {each.reason for each in world.sent_over(Unfed, "k", "j2")}
-    assert UnfedReason.SHAPE in reasons
+    reasons = {each.reason for each in world.sent_over(FeedUnavailable, "k", "j2")}
+    assert FeedUnavailableReason.SHAPE_MISMATCH in reasons
     assert x.events == ["e1"]
 
 
 def test_a_broker_with_the_old_shape_passes_on_what_was_filtered_for_the_new_one() -> None:
     with (
-        patched(Routing, "has_shape", lambda *_: True),
-        patched(Sources, "set_fed", lambda *_, **__: None),  # else j2 itself says what it needs
+        patched(BrokerRouting, "has_shape", lambda *_: True),
+        patched(
+            TableSources, "set_fed", lambda *_, **__: None
+        ),  # else j2 itself says what it needs
     ):
         _, x = one_broker_has_not_heard()
     assert x.events == [], "k has narrowed what it sends to j, and j2 still feeds i"
@@ -275,7 +283,7 @@ class Traffic:
         ]
         world.run(s=3)
         assert all(len(each.starts) == len(self.anns) for each in self.listeners)
-        self.owed: dict[str, list[str]] = {kind: [] for kind in "XYZ"}
+        self.expected: dict[str, list[str]] = {kind: [] for kind in "XYZ"}
         self.crashed: set[BrokerId] = set()
         self._count = 0
 
@@ -287,7 +295,7 @@ class Traffic:
                 self._count += 1
                 label = f"{ann.pubend.name} {self._count}"
                 ann.say(label, kind=kind)
-                self.owed[kind].append(label)
+                self.expected[kind].append(label)
             self.world.run(ms=self.chance.choice([5, 20, 100]))
 
     def shift(self, moved: str, old: str, new: str) -> None:
@@ -304,8 +312,10 @@ class Traffic:
         self.crashed.add(name)
         world.restart(name)
         self.publish(1)
-        around = world.topology.neighbourhood(world.nodes[name].cell, world.parameters.reach)
-        if world[name].neighbourhood.cells != around.cells:
+        neighbourhood = world.topology.neighbourhood(
+            world.nodes[name].cell, world.parameters.neighbourhood_radius
+        )
+        if world[name].neighbourhood.cells != neighbourhood.cells:
             world.hear_of_the_tree(name)
         for listener in self.listeners:
             if listener.broker == name:
@@ -315,13 +325,13 @@ class Traffic:
         """Return what is wrong with what the listeners were given."""
         found = []
         for listener in self.listeners:
-            owed = self.owed[listener.wanted[-2]]
+            expected = self.expected[listener.wanted[-2]]
             for ann in self.anns:
                 name = ann.pubend.name
                 mine = [each for each in listener.events if each.split()[0] == name]
                 if listener.broker in self.crashed:
                     mine = [*dict.fromkeys(mine)]  # who acknowledges nothing hears it again
-                if mine != [each for each in owed if each.split()[0] == name]:
+                if mine != [each for each in expected if each.split()[0] == name]:
                     found.append(f"{listener.name} of {name}: {mine}")
         return found
 

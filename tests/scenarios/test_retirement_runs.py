@@ -5,23 +5,23 @@ from __future__ import annotations
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     Delivery,
     Gap,
-    Home,
+    HostingReference,
     Order,
     PositionTuple,
     Progress,
     Seek,
     Stalled,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
 )
 from gapless.messages.overlay import Retire
-from gapless.messages.pubend_requests import Leave
+from gapless.messages.pubend_requests import LeavePubend
 from gapless.messages.records import RetirementRecord
-from tests.broker.harness import Desk, P, Q
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.scenarios.brokers import Subscriber, shb
 from tests.scenarios.fork import Fork, acknowledge, at, retire
 
@@ -31,19 +31,21 @@ def positions(x: Subscriber) -> list[tuple[Tick, PubendId]]:
     return [(each.tick, pubend) for pubend, each in x.publications]
 
 
-def home_of(x: Subscriber) -> Home:
+def hosting_of(x: Subscriber) -> HostingReference:
     """Return where a durable subscription lives, as its client was told last."""
-    home: Home | None = x.of_kind(Subscribed)[-1].home
-    assert home is not None
-    return home
+    hosting: HostingReference | None = x.of_kind(Subscribed)[-1].hosting
+    assert hosting is not None
+    return hosting
 
 
-def flee(x: Subscriber, broker: str, begin: Begin, acked: PositionTuple) -> None:
+def fail_over(x: Subscriber, broker: str, start: StartPoint, acked: PositionTuple) -> None:
     """Let a client go on at another broker."""
-    home = home_of(x).after_a_flight()
+    hosting = hosting_of(x).next_epoch()
     x.connect(broker)
     number, credit = x.number(), 1_000
-    x.ask(Subscribe(number, "x", "TRUE", True, begin, x.order, credit, home=home, acked=acked))
+    x.request(
+        Subscribe(number, "x", "TRUE", True, start, x.order, credit, hosting=hosting, acked=acked)
+    )
 
 
 # --- nobody waits ---------------------------------------------------------------------------------------
@@ -57,21 +59,25 @@ def test_total_order_does_not_wait_for_a_retired_broker() -> None:
     fork.world.run(s=60)
     assert fork.x.events == ["a1", "b1", "a2"]
     (stalled,) = fork.x.of_kind(Stalled)
-    assert (stalled.pubend, stalled.passed) == (Q, True)
+    assert (stalled.pubend, stalled.excluded) == (Q, True)
 
 
-def test_a_stream_that_is_adrift_takes_nothing_that_is_still_under_way() -> None:
+def test_a_stream_that_is_excluded_takes_nothing_that_is_still_under_way() -> None:
     # it may lie below what the others have come to
     fork = Fork()
     fork.lose_q()
-    strand = fork.world.strand("n", "x", Q)
-    drifting = strand.drifting
-    assert (drifting.is_adrift, drifting.is_passed_by, strand.is_live) == (True, True, False)
-    assert not strand.catch_up.is_reading
+    cursor = fork.world.cursor("n", "x", Q)
+    merge_exclusion = cursor.merge_exclusion
+    assert (merge_exclusion.is_excluded, merge_exclusion.is_in_effect, cursor.is_live) == (
+        True,
+        True,
+        False,
+    )
+    assert not cursor.catch_up.is_reading
 
 
-def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_adrift() -> None:
-    fork = Fork(durable=False, slow_after_s=20)
+def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_excluded() -> None:
+    fork = Fork(durable=False, slow_consumer_timeout_s=20)
     fork.lose_q()
     world = fork.world
     world["n"].host.fell_behind(world.subscription("n", "x"))
@@ -111,18 +117,18 @@ def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -
     fork.ann.publish("a2")
     world.run(s=30)
     assert fork.x.events == ["a1", "b1", "a2"]
-    assert world["n"].whereabouts.broker_of(Q) is None, "its name is free"
+    assert world["n"].pubend_locations.broker_of(Q) is None, "its name is free"
 
 
 def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     position = ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"]))
-    begin = Begin(BeginKind.POSITION, position)
+    start = StartPoint(StartKind.POSITION, position)
     world = fork.world
-    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
-    earliest = Begin(BeginKind.EARLIEST)
-    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, durable=True, begin=earliest)
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
+    earliest = StartPoint(StartKind.EARLIEST)
+    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, durable=True, start=earliest)
     world.run(s=10)
     fork.ann.publish("a2")
     world.run(s=10)
@@ -131,7 +137,7 @@ def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
 
 def test_nobody_takes_leave_of_a_retired_broker_for_ever() -> None:
     # R26, R43
-    world = Desk("p-a-n", "a-q")
+    world = BrokerHarness("p-a-n", "a-q")
     world.publisher("q", "Q")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=3)
@@ -142,23 +148,23 @@ def test_nobody_takes_leave_of_a_retired_broker_for_ever() -> None:
     world.run(s=120)
     since = world.now
     world.run(s=100)
-    assert world.sent_over(Leave, "n", "a", since) == []
+    assert world.sent_over(LeavePubend, "n", "a", since) == []
 
 
 def test_a_leave_that_is_under_way_ends_when_the_broker_is_retired() -> None:
-    world = Desk("p-a-n", "a-q")
+    world = BrokerHarness("p-a-n", "a-q")
     world.publisher("q", "Q")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=3)
     world.crash("q")
     x.end()
     world.run(s=120)
-    assert world.sent_over(Leave, "n", "a")
+    assert world.sent_over(LeavePubend, "n", "a")
     retire(world, "q")
     world.run(s=10)
     since = world.now
     world.run(s=100)
-    assert world.sent_over(Leave, "n", "a", since) == []
+    assert world.sent_over(LeavePubend, "n", "a", since) == []
     assert ("join", "Q") not in world.nodes["n"].disk.records
 
 
@@ -220,7 +226,7 @@ def test_in_total_order_what_comes_too_late_is_told_as_a_gap_and_the_order_goes_
     (gap,) = fork.x.gaps
     assert gap.pubend == Q
     assert gap.low <= fork.bob.ticks["b2"] <= gap.high == a2
-    assert [each.passed for each in fork.x.of_kind(Stalled)] == [True, False]
+    assert [each.excluded for each in fork.x.of_kind(Stalled)] == [True, False]
 
 
 def test_in_total_order_nothing_is_lost_if_nothing_was_merged_meanwhile() -> None:
@@ -352,8 +358,8 @@ def test_who_seeks_back_over_the_gap_gets_what_lies_there() -> None:
     fork.world.heal("a", "q")
     fork.world.run(s=20)
     assert len(fork.x.gaps) == 1
-    back = Begin(BeginKind.POSITION, ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"])))
-    fork.x.ask(Seek(fork.x.number(), "x", back))
+    back = StartPoint(StartKind.POSITION, ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"])))
+    fork.x.request(Seek(fork.x.number(), "x", back))
     fork.world.run(s=10)
     assert fork.x.events == ["a1", "b1", "a2", "b2", "a2"]
     assert len(fork.x.gaps) == 1
@@ -386,7 +392,7 @@ def test_a_gap_that_was_lost_with_the_host_is_told_again() -> None:
     assert len(fork.x.gaps) == 2
 
 
-def test_the_order_does_not_go_on_before_it_is_on_disk_that_a_stream_is_adrift() -> None:
+def test_the_order_does_not_go_on_before_it_is_on_disk_that_a_stream_is_excluded() -> None:
     # else after a crash nobody at n would know that what q has comes too late
     fork = Fork()
     world = fork.world
@@ -418,7 +424,7 @@ def test_a_client_that_went_elsewhere_meanwhile_is_told_of_the_gap_there() -> No
     fork.x.leave()
     fork.world.run(s=20)
     position = ((P, a2), (Q, fork.bob.ticks["b1"]))
-    fork.x.come_back(Begin(BeginKind.POSITION, position), broker="m")
+    fork.x.come_back(StartPoint(StartKind.POSITION, position), broker="m")
     fork.world.run(s=20)
     fork.bob.publish("b3")
     fork.world.run(s=5)
@@ -426,11 +432,11 @@ def test_a_client_that_went_elsewhere_meanwhile_is_told_of_the_gap_there() -> No
     assert fork.x.gaps == [Gap("x", Q, fork.bob.ticks["b1"] + 1, a2)]
 
 
-def test_a_client_is_told_again_of_a_stream_adrift_when_its_host_has_begun_anew() -> None:
+def test_a_client_is_told_again_of_a_stream_excluded_when_its_host_has_begun_anew() -> None:
     # else it would count that stream as looked at, and bring a place that hides what was lost
     fork = Fork()
     fork.cut_q_off()
-    stood_at = fork.world.strand("n", "x", Q).position
+    stood_at = fork.world.cursor("n", "x", Q).position
     fork.world.run(s=1)
     a2 = fork.ann.publish("a2")
     fork.world.run(s=5)
@@ -438,7 +444,7 @@ def test_a_client_is_told_again_of_a_stream_adrift_when_its_host_has_begun_anew(
     fork.world.run(s=5)
     fork.x.come_back(at(a2, stood_at))
     fork.world.run(s=20)
-    assert [each.passed for each in fork.x.of_kind(Stalled)] == [True, True]
+    assert [each.excluded for each in fork.x.of_kind(Stalled)] == [True, True]
 
 
 def test_that_a_stream_is_passed_by_is_told_before_what_lies_beyond() -> None:
@@ -521,7 +527,7 @@ def test_what_came_too_late_still_does_after_a_second_retirement() -> None:
         assert [each.high for each in fork.x.gaps] == [a2, a2]
 
 
-def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream_adrift() -> None:
+def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream_excluded() -> None:
     fork = Fork(retention_s=3_600)
     world, a1 = fork.world, fork.ann.ticks["a1"]
     fork.bob.publish("b2")
@@ -531,10 +537,10 @@ def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream
     fork.cut_q_off()
     world.stop_disk("n")
     seen = len(fork.x.events)
-    fork.x.ask(Seek(fork.x.number(), "x", at(a1, a1)))
+    fork.x.request(Seek(fork.x.number(), "x", at(a1, a1)))
     world.run(s=10)
     assert fork.x.events[seen:] == [], "that it is adrift there is not on disk"
-    world.go_on_writing("n")
+    world.resume_disk("n")
     world.run(s=3)
     assert fork.x.events[seen:] == ["a2"]
     world.restart("n")
@@ -568,7 +574,7 @@ def test_how_far_a_quiet_stream_is_does_not_make_another_one_late() -> None:
     assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
 
 
-def test_what_was_not_acknowledged_before_a_flight_is_not_late_for_one_who_has_forgotten_it() -> (
+def test_what_was_not_acknowledged_before_a_failover_is_not_late_for_one_who_has_forgotten_it() -> (
     None
 ):
     # q was retired and back before; what came since is from its log as always
@@ -584,7 +590,7 @@ def test_what_was_not_acknowledged_before_a_flight_is_not_late_for_one_who_has_f
     world.run(s=2)
     world.crash("n")
     world.run(s=3)
-    flee(x, "m", at(a2, a2 - 1), acked)
+    fail_over(x, "m", at(a2, a2 - 1), acked)
     world.run(s=5)
     x.leave()
     world.run(s=2)
@@ -613,7 +619,7 @@ def test_who_needs_a_pubend_that_was_left_in_vain_joins_it_anew_when_it_is_back(
 
 def test_a_host_that_was_retired_by_mistake_is_served_when_it_is_back() -> None:
     # R26
-    world = Desk("p-a-n", retention_s=0)
+    world = BrokerHarness("p-a-n", retention_s=0)
     ann = world.publisher("p")
     world.cut("a", "n")
     world.run(s=3)
@@ -629,7 +635,7 @@ def test_a_host_that_was_retired_by_mistake_is_served_when_it_is_back() -> None:
 
 def test_what_was_released_under_a_host_that_is_back_is_a_gap_and_the_rest_comes_once() -> None:
     # R55
-    world = Desk("p-a-n", "a-b", retention_s=0)
+    world = BrokerHarness("p-a-n", "a-b", retention_s=0)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     y = world.subscriber("b", "y", "TRUE", durable=True)
@@ -664,7 +670,7 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
     None
 ):
     # b was cut off and knows only of the retirement; p has forgotten everything that is not on disk
-    world = Desk("p-a-n", "p-b", retention_s=0)
+    world = BrokerHarness("p-a-n", "p-b", retention_s=0)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=3)
@@ -698,7 +704,7 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
 
 def test_a_broker_that_lives_next_door_contradicts_its_retirement_at_once() -> None:
     # the operator asks one that has no session with it
-    world = Desk("p-a-n", "a-b", "b-c", delta=0)
+    world = BrokerHarness("p-a-n", "a-b", "b-c", delta=0)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=3)

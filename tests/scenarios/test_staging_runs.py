@@ -9,8 +9,8 @@ import pytest
 from gapless.broker import Broker
 from gapless.core.machine import Effect, Write
 from gapless.messages.clients import OpenPubend
-from gapless.messages.staging import CommitStaged, Stage, Staged, StagedCommitted
-from tests.broker.harness import Desk, P
+from gapless.messages.staging import BatchCommitted, ChunkStaged, CommitBatch, StageChunk
+from tests.broker.harness import BrokerHarness, P
 from tests.broker.writers import Writer, commits, labels, logged, staged
 from tests.scenarios.brokers import Node, Subscriber
 
@@ -20,7 +20,7 @@ WRITES = range(1, 13)
 NEVER = 10**9
 
 
-class Fragile(Desk):
+class Fragile(BrokerHarness):
     """A world in which the broker p dies at one of its writes: before it is durable, or right after."""
 
     def __init__(self, *chains: str, at: int, survives: bool) -> None:
@@ -66,13 +66,13 @@ def write(writer: Stubborn, batch: int, *chunks: tuple[int, str, int, tuple[str,
     """Stage chunks of a batch, and commit the attempt called good of each partition."""
     for partition, attempt, number, said in chunks:
         request: Any = writer.chunk(*said, at=(batch, partition, attempt, number))
-        assert isinstance(request, Stage)
-        assert isinstance(writer.insist(request), Staged)
+        assert isinstance(request, StageChunk)
+        assert isinstance(writer.insist(request), ChunkStaged)
     counts: dict[int, int] = {}
     for partition, attempt, _, _ in chunks:
         counts[partition] = counts.get(partition, 0) + (attempt == "good")
     parts = tuple((partition, "good", count) for partition, count in sorted(counts.items()))
-    return writer.insist(CommitStaged(writer.number(), P, "w", batch, parts))
+    return writer.insist(CommitBatch(writer.number(), P, "w", batch, parts))
 
 
 @pytest.mark.parametrize("survives", [False, True], ids=["lost", "durable"])
@@ -100,5 +100,5 @@ def test_a_crash_at_any_write_leaves_every_batch_whole_and_once(at: int, survive
     assert [each.batch for each in commits(world)] == [2]
     ticks = [each.tick for each in logged(world)]
     for answer, low, high in ((first, 0, 2), (second, 3, 4)):
-        assert isinstance(answer, StagedCommitted)
+        assert isinstance(answer, BatchCommitted)
         assert (answer.first, answer.last) == (ticks[low], ticks[high])

@@ -13,20 +13,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.ids import BrokerId, Entry, Join, PubendId, ShbId
-from gapless.core.parameters import us
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VectorEntry
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind
+from gapless.messages.clients import StartKind, StartPoint
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.records import LifeRecord, MemberRecord, PubendRecord, Record, Store
-from gapless.messages.streams import Frame, Member, Nack, Piece, Regime, Report, Silence
-from gapless.propagation.exchange import Tables
-from gapless.pubend.members import Claim, Membership
+from gapless.messages.records import (
+    IncarnationRecord,
+    MemberRecord,
+    PubendRecord,
+    PutRecord,
+    Record,
+)
+from gapless.messages.streams import (
+    AckReport,
+    KnowledgeRange,
+    Member,
+    Nack,
+    StreamData,
+    StreamEpoch,
+    StreamSilence,
+)
+from gapless.propagation.exchange import TableExchange
+from gapless.pubend.members import Claim, Members
 from gapless.pubend.pubend import Pubend
 from gapless.routing import sending
-from gapless.routing.reports import Reports
-from gapless.stream.epochs import Regimes
-from gapless.subscribers.log_hold import Holding
+from gapless.routing.reports import ReportAggregator
+from gapless.stream.epochs import StreamEpochs
+from gapless.subscribers.log_hold import LogHolds
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
@@ -34,7 +48,7 @@ from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
 P, W = PubendId("P"), PubendId("W")
 
 
-def owed_and_missing(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
+def expected_and_missing(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
     """Return what lies behind the start that a subscriber was told and was not given to it."""
     start = subscriber.starts.get(ann.pubend, 2**62)
     return [
@@ -63,7 +77,7 @@ def clock_back_at_the_pubend() -> tuple[Subscriber, Subscriber]:
     return x, y
 
 
-def test_a6_a_regime_number_means_one_vector_for_ever_whatever_the_clock_says() -> None:
+def test_a6_a_stream_epoch_number_means_one_vector_for_ever_whatever_the_clock_says() -> None:
     x, y = clock_back_at_the_pubend()
     assert (x.events, y.events) == (["x1"], ["y1"])
 
@@ -72,14 +86,14 @@ def test_a6_a_regime_number_means_one_vector_for_ever_whatever_the_clock_says() 
 def numbers_from_the_clock() -> Iterator[None]:
     """Number regimes by the second in which they open, and two of one second one after the other."""
 
-    def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, Entry]) -> None:
-        second = pubend._context.clock // us(s=1)
-        number = second + 1 if pubend.regime == second else second
-        with patched(Pubend, "regime", property(lambda _: number - 1)):
-            open_regime(pubend, vector)
+    def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, VectorEntry]) -> None:
+        second = pubend._context.clock // microseconds(s=1)
+        number = second + 1 if pubend.stream_epoch == second else second
+        with patched(Pubend, "stream_epoch", property(lambda _: number - 1)):
+            open_stream_epoch(pubend, vector)
 
-    open_regime = Pubend._open_regime
-    with patched(Pubend, "_open_regime", number_by_the_clock):
+    open_stream_epoch = Pubend._open_stream_epoch
+    with patched(Pubend, "_open_stream_epoch", number_by_the_clock):
         yield
 
 
@@ -103,7 +117,7 @@ class OldSilenceComesLate:
         world.subscriber("n", "x", "kind = 'X'")
         world.subscriber("m", "u", "kind = 'U'")
         world.run(s=3)
-        lost = world.lose(of(Frame, Silence, Regime, source="a", target="n"))
+        lost = world.lose(of(StreamData, StreamSilence, StreamEpoch, source="a", target="n"))
         world.subscriber("m", "v", "kind = 'V'")
         world.run(ms=500)
         ann.publish("y7", kind="Y")
@@ -115,15 +129,15 @@ class OldSilenceComesLate:
         world.run(ms=700)
         self.y = world.subscriber("n", "y", "kind = 'Y'")
         world.run(s=1)
-        regimes = world.pubend("p", P).regimes
-        self.counters = [dict(each.entries)[shb("n")].time.counter for each in regimes]
-        self.numbers = [each.number for each in regimes]
+        stream_epochs = world.pubend("p", P).stream_epochs
+        self.counters = [dict(each.entries)[shb("n")].time.counter for each in stream_epochs]
+        self.numbers = [each.number for each in stream_epochs]
         lost.end()
         world.run(s=3)
         ann.open()
         ann.publish("y8", kind="Y")
         world.run(s=1)
-        self.missing = owed_and_missing(ann, self.y, "y7", "y8")
+        self.missing = expected_and_missing(ann, self.y, "y7", "y8")
 
 
 def test_a6_what_was_filtered_for_an_older_vector_is_no_start() -> None:
@@ -137,17 +151,17 @@ def test_a6_what_was_filtered_for_an_older_vector_is_no_start() -> None:
 
 def test_a6_with_numbers_from_a_clock_y_starts_on_what_was_filtered_without_it() -> None:
     # two vectors have one number: who keeps the first never starts, who takes the last starts wrongly
-    def take_the_last(regimes: Regimes, message: Regime) -> bool:
-        regimes._vectors.pop(message.number, None)
-        return learn(regimes, message)
+    def take_the_last(stream_epochs: StreamEpochs, message: StreamEpoch) -> bool:
+        stream_epochs._vectors.pop(message.number, None)
+        return learn(stream_epochs, message)
 
-    learn = Regimes.learn
+    learn = StreamEpochs.learn
     with numbers_from_the_clock():
         story = OldSilenceComesLate()
         assert story.counters == [2, 2, 3]
         assert story.numbers[0] == story.numbers[2], "the clock has come to that second again"
         assert story.y.starts == {}
-        with patched(Regimes, "learn", take_the_last):
+        with patched(StreamEpochs, "learn", take_the_last):
             story = OldSilenceComesLate()
     assert story.y.starts[P] < story.ann.ticks["y7"], "y has 3, and that tick was filtered for 2"
     assert story.y.events == ["y8"]
@@ -163,29 +177,29 @@ def silence_before_a_start() -> list[str]:
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")
     world.run(s=2)
-    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     y = world.subscriber("n", "y", "kind = 'Y'")
     world.run(ms=100)
     ann.publish("e7", kind="Y")
-    news.release()
+    updates.release()
     world.run(s=1)
     ann.publish("e21", kind="Y")
     world.run(s=1)
     assert y.events == ["e21"]
-    return owed_and_missing(ann, y, "e7", "e21")
+    return expected_and_missing(ann, y, "e7", "e21")
 
 
-def test_a7_a_piece_lies_in_one_regime_so_nobody_starts_on_what_was_filtered_before() -> None:
+def test_a7_a_piece_lies_in_one_stream_epoch_so_nobody_starts_on_what_was_filtered_before() -> None:
     assert silence_before_a_start() == []
 
 
-def test_a7_when_silences_of_two_regimes_are_merged_a_start_comes_too_early() -> None:
-    def merged(pieces: Iterable[Piece], _publications_max: int) -> list[Piece]:
-        found: list[Piece] = []
+def test_a7_when_silences_of_two_stream_epochs_are_merged_a_start_comes_too_early() -> None:
+    def merged(pieces: Iterable[KnowledgeRange], _publications_max: int) -> list[KnowledgeRange]:
+        found: list[KnowledgeRange] = []
         for piece in pieces:
             if found and not piece.publications and found[-1].high + 1 == piece.low:
                 low, before = found[-1].low, found.pop().publications
-                found.append(Piece(low, piece.high, piece.regime, 0, before))
+                found.append(KnowledgeRange(low, piece.high, piece.stream_epoch, 0, before))
             else:
                 found.append(piece)
         return found
@@ -222,10 +236,10 @@ def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> No
     def promise(pubend: Pubend, need: Tick) -> None:
         pubend._raised(need)
 
-    def without_ceiling(pubend: Pubend, **values: Any) -> Store:
+    def without_ceiling(pubend: Pubend, **values: Any) -> PutRecord:
         store = change(pubend, **{**values, "ceiling": 0})
         assert isinstance(store.record, PubendRecord)
-        return Store(msgspec.structs.replace(store.record, ceiling=0))
+        return PutRecord(msgspec.structs.replace(store.record, ceiling=0))
 
     change = Pubend._change
     with (
@@ -249,43 +263,43 @@ def host_with_its_clock_back() -> tuple[Subscriber, list[str]]:
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")
     world.run(s=1)
-    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     world.restart("n", clock_back_s=3_600)
     y = world.subscriber("n", "y", "kind = 'Y'")
     world.run(s=1)
     ann.publish("y1", kind="Y")
     world.run(s=1)
-    news.release()
+    updates.release()
     world.run(s=2)
     ann.publish("y2", kind="Y")
     world.run(s=1)
-    return y, owed_and_missing(ann, y, "y1", "y2")
+    return y, expected_and_missing(ann, y, "y1", "y2")
 
 
-def test_a9_a_life_grows_from_start_to_start_whatever_the_clock_says() -> None:
+def test_a9_an_incarnation_grows_from_start_to_start_whatever_the_clock_says() -> None:
     y, missing = host_with_its_clock_back()
     assert y.events == ["y2"]
     assert missing == []
 
 
 def test_a9_with_virtual_times_from_the_clock_a_subscription_starts_that_nobody_knows() -> None:
-    def begin_by_the_clock(tables: Tables) -> None:
-        tables.leaf.life = tables._context.clock
+    def begin_by_the_clock(tables: TableExchange) -> None:
+        tables.leaf.incarnation = tables._context.clock
         begin(tables)
 
-    begin = Tables.begin
-    with patched(Tables, "begin", begin_by_the_clock):
+    begin = TableExchange.start
+    with patched(TableExchange, "start", begin_by_the_clock):
         y, missing = host_with_its_clock_back()
     assert y.events == ["y2"]
     assert missing == ["y1"]
 
 
 def test_a9_with_sessions_from_the_clock_too_a_host_is_taken_for_its_own_past() -> None:
-    def without_lives(disk: Disk) -> list[Record]:
-        return [each for each in load(disk) if not isinstance(each, LifeRecord)]
+    def without_incarnations(disk: Disk) -> list[Record]:
+        return [each for each in load(disk) if not isinstance(each, IncarnationRecord)]
 
     load = Disk.load
-    with patched(Disk, "load", without_lives):
+    with patched(Disk, "load", without_incarnations):
         y, _ = host_with_its_clock_back()
     assert y.starts == {}, "sessions of a smaller life are refused, so it is alone"
 
@@ -293,7 +307,7 @@ def test_a9_with_sessions_from_the_clock_too_a_host_is_taken_for_its_own_past() 
 # --- A10, A11: registration and V^m ---------------------------------------------------------------
 
 
-def listed_by_tables(members: Membership, claim: Claim, now: int) -> dict[ShbId, Entry]:
+def listed_by_tables(members: Members, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
     """V^m of all hosts that some table claims, whether they asked for the pubend or not."""
     del members, now
     claims = {host: claim(host) for host in map(shb, "pace")}
@@ -308,10 +322,10 @@ class RegistrationUnderWay:
         self.ann = ann = world.publisher("p")
         world.subscriber("c", "s1", "TRUE")
         world.run(s=1)
-        reports = world.hold(of(Report, source="e", target="a"))
+        reports = world.hold(of(AckReport, source="e", target="a"))
         self.s3 = world.subscriber("e", "s3", "TRUE")
         world.run(s=1)
-        lost = world.lose(of(Frame, source="a", target="e"))
+        lost = world.lose(of(StreamData, source="a", target="e"))
         nacks = world.hold(of(Nack, source="e", target="a"))
         ann.publish("e211")
         world.run(s=2)
@@ -327,25 +341,25 @@ class RegistrationUnderWay:
 
 def test_a10_a_host_starts_only_when_the_row_that_keeps_the_log_for_it_is_written() -> None:
     story = RegistrationUnderWay()
-    assert owed_and_missing(story.ann, story.s3, "e211", "e240") == []
+    assert expected_and_missing(story.ann, story.s3, "e211", "e240") == []
     assert story.s3.events == ["e240"]
     assert story.s3.gaps == []
 
 
 def test_a10_with_registration_apart_from_v_m_the_log_is_released_under_a_started_host() -> None:
     def rows_of_those_who_reported(
-        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick, *_: Any
+        members: Members, vector: dict[ShbId, VectorEntry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
-        heard = {host: entry for host, entry in vector.items() if host in members._heard}
+        heard = {host: entry for host, entry in vector.items() if host in members._contacts}
         return rows_for(members, heard, start, released)
 
-    rows_for = Membership.rows_for
+    rows_for = Members.rows_for
     with (
-        patched(Membership, "vector", listed_by_tables),
-        patched(Membership, "rows_for", rows_of_those_who_reported),
+        patched(Members, "vector", listed_by_tables),
+        patched(Members, "rows_for", rows_of_those_who_reported),
     ):
         story = RegistrationUnderWay()
-    assert owed_and_missing(story.ann, story.s3, "e211", "e240") == ["e211"]
+    assert expected_and_missing(story.ann, story.s3, "e211", "e240") == ["e211"]
     (gap,) = story.s3.gaps
     assert gap.low <= story.ann.ticks["e211"] <= gap.high
 
@@ -370,17 +384,17 @@ def test_a11_who_never_asked_for_a_pubend_does_not_keep_its_log() -> None:
 
 def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
     def rows_of_all(
-        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick, *_: Any
+        members: Members, vector: dict[ShbId, VectorEntry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
         for host, entry in vector.items():
-            row = MemberRecord(P, host, Join(0, 0), entry.time, False, False, start - 1)
+            row = MemberRecord(P, host, MembershipId(0, 0), entry.time, False, False, start - 1)
             members._rows.setdefault(host, row)
         return rows_for(members, vector, start, released)
 
-    rows_for = Membership.rows_for
+    rows_for = Members.rows_for
     with (
-        patched(Membership, "vector", listed_by_tables),
-        patched(Membership, "rows_for", rows_of_all),
+        patched(Members, "vector", listed_by_tables),
+        patched(Members, "rows_for", rows_of_all),
     ):
         assert not weather_and_stocks()
 
@@ -390,7 +404,7 @@ def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
 
 def one_lags() -> tuple[Subscriber, Subscriber]:
     """Hosts c and d are reported as one group; z at c acknowledges, y at d does not."""
-    world = World("p-a-c", "a-d", ack_groups=1, park_after_s=7, expire_after_s=8)
+    world = World("p-a-c", "a-d", ack_groups=1, inactive_after_s=7, member_expiry_s=8)
     ann = world.publisher("p")
     z = world.subscriber("c", "z", "TRUE", durable=True)
     y = world.subscriber("d", "y", "TRUE", durable=True)
@@ -415,24 +429,24 @@ def test_a12_who_is_heard_keeps_its_lease_however_far_its_group_lags() -> None:
     assert z.gaps == y.gaps == []
 
 
-def test_a12_with_a_lease_by_floor_the_group_of_a_laggard_loses_its_log() -> None:
-    def by_floor(members: Membership, claim: Claim, now: int) -> Any:
+def test_a12_with_a_lease_by_floor_the_group_of_a_lagging_host_loses_its_log() -> None:
+    def by_floor(members: Members, claim: Claim, now: int) -> Any:
         for row in members.rows():
-            if floors.get(row.shb, (-1, 0))[0] < row.floor:
-                floors[row.shb] = (row.floor, now)
+            if floors.get(row.shb, (-1, 0))[0] < row.ack_floor:
+                floors[row.shb] = (row.ack_floor, now)
             members._heard_at[row.shb] = floors[row.shb][1]
         return review(members, claim, now)
 
     floors: dict[ShbId, tuple[Tick, int]] = {}
-    review = Membership.review
-    with patched(Membership, "review", by_floor):
+    review = Members.update_states
+    with patched(Members, "update_states", by_floor):
         z, _ = one_lags()
     assert z.gaps, "z acknowledged all the time"
 
 
 def dead_host() -> MemberRecord:
     """A host dies; return its row on the pubend's disk a while later."""
-    world = World("p-a-c", park_after_s=7)
+    world = World("p-a-c", inactive_after_s=7)
     world.publisher("p")
     world.subscriber("c", "y", "TRUE", durable=True)
     world.subscriber("a", "x", "TRUE")  # for whom a goes on
@@ -445,19 +459,19 @@ def dead_host() -> MemberRecord:
 
 
 def test_a12_only_what_was_heard_lately_is_reported_on() -> None:
-    assert dead_host().parked
+    assert dead_host().inactive
 
 
 def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
-    def remember_for_ever(reports: Reports) -> None:
-        reports._context.after(us(ms=500), reports._tick)
+    def remember_for_ever(reports: ReportAggregator) -> None:
+        reports._context.call_later(microseconds(ms=500), reports._tick)
         reports._pass_on()
 
     with (
-        patched(Reports, "_tick", remember_for_ever),
-        patched(Reports, "session_closed", lambda _reports, _peer: None),
+        patched(ReportAggregator, "_tick", remember_for_ever),
+        patched(ReportAggregator, "session_closed", lambda _reports, _peer: None),
     ):
-        assert not dead_host().parked
+        assert not dead_host().inactive
 
 
 # --- A13: a need below a floor --------------------------------------------------------------------
@@ -474,15 +488,15 @@ def moved_client(*, report_is_late: bool) -> Subscriber:
         ann.publish(f"e{number}")
         world.run(ms=300)
     x.acknowledge(P, ann.ticks["e50"])
-    late = world.repeat(of(Report, source="d", target="p"))
+    late = world.repeat(of(AckReport, source="d", target="p"))
     world.run(s=1)
     late.end()
-    begin = Begin(BeginKind.POSITION, ((P, ann.ticks["e50"]),))
-    moved = world.subscriber("d", "x", "TRUE", durable=True, begin=begin, credit=1)
+    start = StartPoint(StartKind.POSITION, ((P, ann.ticks["e50"]),))
+    moved = world.subscriber("d", "x", "TRUE", durable=True, start=start, credit=1)
     world.run(s=1)
     x.end()  # at c, where it was
     world.run(s=2)
-    overtaken = world.lose(of(Report, source="d", target="p"))
+    overtaken = world.lose(of(AckReport, source="d", target="p"))
     if report_is_late:
         late.deliver()
     world.run(s=1)
@@ -504,25 +518,25 @@ def the_last_report_counts() -> Iterator[None]:
     """Have no holds; a host reports less instead, and routers and pubends let its floor fall."""
 
     def fall_on_the_way(
-        reports: Reports, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick
+        reports: ReportAggregator, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick
     ) -> None:
-        heard = reports._heard.setdefault(pubend, {})
+        heard = reports._last_reports.setdefault(pubend, {})
         if member.shb in heard:
             heard[member.shb] = heard[member.shb]._replace(tick=tick)
         take(reports, peer, pubend, member, tick)
 
-    def fall(members: Membership, member: Member, tick: Tick, now: int) -> bool:
+    def fall(members: Members, member: Member, tick: Tick, now: int) -> bool:
         news = report(members, member, tick, now)
         row = members._rows.get(member.shb)
         if row is not None:
-            members._rows[member.shb] = msgspec.structs.replace(row, floor=tick)
+            members._rows[member.shb] = msgspec.structs.replace(row, ack_floor=tick)
         return news
 
-    take, report = Reports._take, Membership.report
+    take, report = ReportAggregator._take, Members.report
     with (
-        patched(Holding, "take", lambda _holding: None),
-        patched(Reports, "_take", fall_on_the_way),
-        patched(Membership, "report", fall),
+        patched(LogHolds, "take", lambda _holding: None),
+        patched(ReportAggregator, "_take", fall_on_the_way),
+        patched(Members, "report", fall),
     ):
         yield
 
@@ -546,7 +560,7 @@ def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
 
 def expired_host() -> tuple[dict[str, Tick], Subscriber]:
     """A host is cut off for so long that its membership ends and the log is released."""
-    world = World("p-n", park_after_s=7, expire_after_s=8)
+    world = World("p-n", inactive_after_s=7, member_expiry_s=8)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -578,7 +592,7 @@ def test_a14_with_released_ticks_taken_for_silence_nobody_learns_of_the_gap() ->
         subend._stream.raise_top(up_to)
         subend._stream.forget_up_to(up_to)
 
-    with patched(Subend, "_lose", skip):
+    with patched(Subend, "_add_gap", skip):
         _, x = expired_host()
     assert x.events == ["e50", "e101"]
     assert x.gaps == []

@@ -11,28 +11,34 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.pubends import Pubends
+from gapless.broker.pubends import HostedPubends
 from gapless.content.filter import Filter
-from gapless.core.ids import BrokerId, Entry, PubendId, ShbId
-from gapless.core.parameters import us
+from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
-from gapless.messages.clients import Cause, OpenPubend, Order, PubendOpened, Refused
+from gapless.messages.clients import OpenPubend, Order, PubendOpened, RefusalCause, Refused
 from gapless.messages.overlay import Heartbeat, Quality
 from gapless.messages.pubend_requests import ReadReply
-from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
-from gapless.messages.streams import Frame, Nack, Publication
-from gapless.overlay.session import Session
-from gapless.propagation.exchange import Tables
-from gapless.pubend import pubend as pubend_room
-from gapless.pubend.members import Claim, Membership
+from gapless.messages.records import (
+    AppendRow,
+    PublisherRecord,
+    PutRecord,
+    StorageChange,
+    StreamEpochRecord,
+)
+from gapless.messages.streams import Nack, Publication, StreamData
+from gapless.overlay.session import PeerSession
+from gapless.propagation.exchange import TableExchange
+from gapless.pubend import pubend as pubend_module
+from gapless.pubend.members import Claim, Members
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.publishers import Publishers
 from gapless.routing.router import Router
 from gapless.subscribers.catch_up import CatchUp
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
-from gapless.subscribers.subscription import Subscription
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.subscription import HostedSubscription
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import CLOCK_START, Publisher, Subscriber, World, of
 
@@ -48,13 +54,13 @@ def change_while_a_frame_is_lost() -> Subscriber:
     ann = world.publisher("p")
     x = world.subscriber("s", "x", "kind = 'A'")
     world.run(s=1)
-    lost = world.lose(of(Frame, source="p", target="s"))
+    lost = world.lose(of(StreamData, source="p", target="s"))
     x.set_filter("kind = 'B'")
     ann.publish("a118", kind="A")
     world.run(ms=10)
     lost.end()
     world.run(s=1)
-    assert [frame.piece.publications[0].payload for frame in lost.messages] == [b"a118"]
+    assert [frame.knowledge.publications[0].payload for frame in lost.messages] == [b"a118"]
     ann.publish("a130", kind="A")
     ann.publish("b130", kind="B")
     world.run(s=1)
@@ -66,19 +72,21 @@ def test_a15_the_old_conjunctions_stay_until_every_stream_has_passed_the_change(
 
 
 def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_silence() -> None:
-    def replace(subscription: Subscription, asker: str, request: int, wanted: Filter) -> None:
+    def replace(
+        subscription: HostedSubscription, requester: str, request: int, wanted: Filter
+    ) -> None:
         old = subscription.newest
-        begin_change(subscription, asker, request, wanted)
+        begin_change(subscription, requester, request, wanted)
         subscription.host.leaf.disown(old.number)
 
-    def disown_once(tables: Tables, owner: int) -> None:
+    def disown_once(tables: TableExchange, owner: int) -> None:
         if owner in tables.leaf:
             disown(tables, owner)
 
-    begin_change, disown = Subscription._begin_change, Tables.disown
+    begin_change, disown = HostedSubscription._start_change, TableExchange.disown
     with (
-        patched(Subscription, "_begin_change", replace),
-        patched(Tables, "disown", disown_once),
+        patched(HostedSubscription, "_start_change", replace),
+        patched(TableExchange, "disown", disown_once),
     ):
         assert change_while_a_frame_is_lost().events == ["b130"]
 
@@ -88,7 +96,7 @@ def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_
 
 def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
     """Host z dies, and those who knew where it was restart; return what c is sent for z's sake."""
-    world = World("p-n-c", "n-d-z", park_after_s=7)
+    world = World("p-n-c", "n-d-z", inactive_after_s=7)
     ann = world.publisher("p")
     world.subscriber("c", "y", "kind = 'C'")
     x = world.subscriber("z", "x", "kind = 'Z'", durable=True)
@@ -100,11 +108,11 @@ def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
     since = world.now
     ann.publish("for z", kind="Z")
     world.run(s=1)
-    frames = world.sent_over(Frame, "n", "c", since)
+    frames = world.sent_over(StreamData, "n", "c", since)
     world.start("z")
     x.come_back()
     world.run(s=3)
-    return [each.payload for frame in frames for each in frame.piece.publications], x
+    return [each.payload for frame in frames for each in frame.knowledge.publications], x
 
 
 def test_a17_a_host_that_is_not_heard_of_is_parked_and_returns_by_reading_the_log() -> None:
@@ -115,12 +123,12 @@ def test_a17_a_host_that_is_not_heard_of_is_parked_and_returns_by_reading_the_lo
 
 
 def test_a17_without_parking_everybody_is_flooded_for_the_sake_of_the_dead() -> None:
-    def never_park(members: Membership, claim: Claim, now: int) -> Any:
+    def never_park(members: Members, claim: Claim, now: int) -> Any:
         members._heard_at.update(dict.fromkeys(members._rows, now))
         return review(members, claim, now)
 
-    review = Membership.review
-    with patched(Membership, "review", never_park):
+    review = Members.update_states
+    with patched(Members, "update_states", never_park):
         sent, _ = dead_host_behind_routers_that_restart()
     assert sent == [b"for z"]
 
@@ -130,9 +138,9 @@ def test_a17_without_parking_everybody_is_flooded_for_the_sake_of_the_dead() -> 
 HELD_MAX = 5
 
 
-def replay_while_events_come() -> tuple[list[str], list[str], int, State]:
+def replay_while_events_come() -> tuple[list[str], list[str], int, CursorPhase]:
     """Let x have a long past to read while events come fast; return what it got, and how much was held."""
-    world = World("p-n", join_hold=HELD_MAX, join_window_ms=50, read_chunk_bytes=30)
+    world = World("p-n", join_buffer_events_max=HELD_MAX, join_window_ms=50, read_chunk_bytes=30)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -141,36 +149,36 @@ def replay_while_events_come() -> tuple[list[str], list[str], int, State]:
         ann.say(f"past {number}")
         world.run(ms=2)
     x.come_back()
-    strand = world["n"].host.subscriptions["x"].strands[P]
+    cursor = world["n"].host.subscriptions["x"].cursors[P]
     held = 0
     for number in range(600):
         ann.say(f"live {number}")
         for _ in range(2):
             world.run(ms=1)
-            held = max(held, len(strand.catch_up.held))
+            held = max(held, len(cursor.catch_up.held))
     world.run(s=1)
-    return x.events, [*ann.ticks], held, strand.state
+    return x.events, [*ann.ticks], held, cursor.phase
 
 
 def test_a19_only_the_last_stretch_of_a_replay_holds_live_events_and_few() -> None:
     events, published, held, state = replay_while_events_come()
     assert events == published
     assert 0 < held <= HELD_MAX
-    assert state is State.LIVE
+    assert state is CursorPhase.LIVE
 
 
 def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
     def join_at_once(catch_up: CatchUp) -> None:
-        strand = catch_up._strand
-        horizon = strand.subend.horizon
-        if horizon is not None and strand.segment.reached_by(strand.subend.served):
+        cursor = catch_up._cursor
+        horizon = cursor.subend.horizon
+        if horizon is not None and cursor.segment.is_served_at(cursor.subend.served):
             catch_up.join_at = horizon
-            strand.become(State.JOINING)
+            cursor.set_phase(CursorPhase.JOINING)
 
     def hold_all(catch_up: CatchUp, publications: list[Publication]) -> None:
         catch_up.held += [each for each in publications if each.tick > catch_up.join_at]
 
-    with patched(CatchUp, "try_to_join", join_at_once), patched(CatchUp, "hold_back", hold_all):
+    with patched(CatchUp, "try_to_join", join_at_once), patched(CatchUp, "buffer_live", hold_all):
         _, _, held, _ = replay_while_events_come()
     assert held > HELD_MAX
 
@@ -195,7 +203,7 @@ def pubend_a_year_ahead() -> list[tuple[bool, str]]:
     assert x.starts.keys() == {P, Q}
     ann.publish("q1")
     world.run(s=1)
-    tomorrow = CLOCK_START + world.now + us(s=86_400)
+    tomorrow = CLOCK_START + world.now + microseconds(s=86_400)
     return [(each.tick > tomorrow, each.payload.decode()) for _, each in x.publications]
 
 
@@ -209,7 +217,7 @@ def test_a20_without_a_limit_to_the_lead_all_streams_move_a_year_ahead() -> None
 
 
 def test_a20_without_advance_the_merge_waits_for_the_clock() -> None:
-    with patched(Subscription, "_hurry", lambda _subscription: None):
+    with patched(HostedSubscription, "_request_advance", lambda _subscription: None):
         assert pubend_a_year_ahead() == []
 
 
@@ -253,13 +261,13 @@ def test_a20_a_pubend_that_is_learned_late_starts_above_what_was_merged() -> Non
 
 
 def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
-    def start_there(strand: Strand, after: Tick | None, reply: ReadReply) -> None:
-        merged, strand.subscription.merged = strand.subscription.merged, 0
-        begin_early(strand, after, reply)
-        strand.subscription.merged = merged
+    def start_there(cursor: Cursor, after: Tick | None, reply: ReadReply) -> None:
+        merged, cursor.subscription.merged = cursor.subscription.merged, 0
+        begin_early(cursor, after, reply)
+        cursor.subscription.merged = merged
 
-    begin_early = Strand.begin_early
-    with patched(Strand, "begin_early", start_there):
+    begin_early = Cursor.start_guaranteed
+    with patched(Cursor, "start_guaranteed", start_there):
         merged = pubend_learned_late()
     assert [label for _, label in merged] == ["p1", "r1", "p2"]
     assert merged != sorted(merged)
@@ -346,7 +354,7 @@ def retry_while_the_pubend_is_away() -> tuple[list[str], list[str]]:
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    lost = world.lose(of(Frame))
+    lost = world.lose(of(StreamData))
     ann.say("one", sequence=1)
     ann.leave()
     world.run(ms=10)
@@ -362,7 +370,7 @@ def retry_while_the_pubend_is_away() -> tuple[list[str], list[str]]:
     known = [*ann.ticks]
     world.start("p")
     if isinstance(answer, Refused):
-        assert (answer.cause, answer.broker) == (Cause.ELSEWHERE, "p")
+        assert (answer.cause, answer.broker) == (RefusalCause.WRONG_BROKER, "p")
         ann.connect("p")
         world.run(s=1)
         ann.open()
@@ -379,7 +387,7 @@ def test_a21_a_retry_waits_for_its_pubend_and_its_outcome_is_unknown_until_then(
 
 
 def test_a21_after_a_retry_at_another_pubend_both_exist_when_the_first_recovers() -> None:
-    with patched(Pubends, "_other_home", lambda _pubends, _pubend: None):
+    with patched(HostedPubends, "_other_broker", lambda _pubends, _pubend: None):
         known, events = retry_while_the_pubend_is_away()
     assert known == ["one"]
     assert events == ["one", "one"]
@@ -408,7 +416,7 @@ def test_a22_a_publication_outside_the_advertisement_is_refused() -> None:
 
 
 def test_a22_without_the_refusal_a_pruned_conjunction_loses_an_event() -> None:
-    with patched(pubend_room, "refuse_unadvertised", lambda _advertised, _events: None):
+    with patched(pubend_module, "refuse_unadvertised", lambda _advertised, _events: None):
         refused, x = publication_outside()
     assert not refused, "it is acknowledged"
     assert x.events == ["ibm"], "x wants rain, and has started"
@@ -424,7 +432,7 @@ def less_is_advertised_while_a_frame_is_lost() -> tuple[Publisher, Subscriber]:
     x = world.subscriber("n", "x", "price < 0")
     world.run(s=1)
     nacks = world.hold(of(Nack, source="n", target="a"))
-    lost = world.lose(of(Frame, source="p", target="a"))
+    lost = world.lose(of(StreamData, source="p", target="a"))
     ann.publish("cheap", type="stock", price=-1)
     world.run(ms=10)
     lost.end()
@@ -446,7 +454,9 @@ def test_a22_an_advertisement_is_never_narrowed() -> None:
 
 
 def test_a22_when_it_is_narrowed_old_ticks_are_repaired_by_tables_that_were_pruned_anew() -> None:
-    def find_and_narrow(pubends: Pubends, client: str, call: OpenPubend, pubend: PubendId) -> None:
+    def find_and_narrow(
+        pubends: HostedPubends, client: str, call: OpenPubend, pubend: PubendId
+    ) -> None:
         def narrowed() -> None:
             pubends._announce(pubend)
             find(pubends, client, call, pubend)
@@ -456,8 +466,8 @@ def test_a22_when_it_is_narrowed_old_ticks_are_repaired_by_tables_that_were_prun
         with patched(Filter, "covers", lambda _wide, _narrow: True):
             hosted.widen(Filter(call.advertisement), narrowed)
 
-    find = Pubends._find
-    with patched(Pubends, "_find", find_and_narrow):
+    find = HostedPubends._find
+    with patched(HostedPubends, "_find", find_and_narrow):
         _, x = less_is_advertised_while_a_frame_is_lost()
     assert x.events == []
     assert x.gaps == []
@@ -508,7 +518,7 @@ def lost_and_then_the_pubend_crashes() -> tuple[dict[str, Tick], list[str]]:
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    lost = world.lose(of(Frame, Nack))
+    lost = world.lose(of(StreamData, Nack))
     ann.publish("quick", quick=True)
     world.restart("p")
     ann.connect()
@@ -526,12 +536,14 @@ def test_a26_every_event_of_a_guaranteed_stream_is_logged() -> None:
 
 
 def test_a26_an_event_of_best_effort_inside_a_guaranteed_stream_turns_into_silence() -> None:
-    def log_only_the_others(pubend: Pubend, pending: Any, changes: tuple[Change, ...]) -> None:
+    def log_only_the_others(
+        pubend: Pubend, pending: Any, changes: tuple[StorageChange, ...]
+    ) -> None:
         kept = [
             change
             for change in changes
             if not (
-                isinstance(change, Append)
+                isinstance(change, AppendRow)
                 and change.row.publications[0].attributes.get("quick") is True
             )
         ]
@@ -551,11 +563,11 @@ def test_a26_what_is_lost_of_a_best_effort_pubend_is_not_asked_for() -> None:
     world.run(s=1)
     ann.publish("one")
     world.run(ms=100)
-    lost = world.lose(of(Frame))
+    lost = world.lose(of(StreamData))
     ann.publish("two")
     world.run(ms=100)
     lost.end()
-    twice = world.repeat(of(Frame))
+    twice = world.repeat(of(StreamData))
     ann.publish("three")
     world.run(s=1)
     assert twice.messages
@@ -585,7 +597,7 @@ def clock_back_while_idle() -> tuple[int, Subscriber]:
     world.run(s=10)
     y = world.subscriber("n", "y", "kind = 'Y'")
     world.run(s=5)
-    return world["n"].marks.get("feeder was silent", 0), y
+    return world["n"].coverage_marks.get("feeder was silent", 0), y
 
 
 def test_a27_silence_moves_on_by_a_tick_at_least() -> None:
@@ -603,13 +615,13 @@ def test_a27_without_that_the_feed_looks_dead() -> None:
     assert flaps > 0
 
 
-def test_a27_without_a_tick_of_its_own_a_regime_starts_nobody() -> None:
-    def begin_with_the_next_event(pubend: Pubend, vector: dict[ShbId, Entry]) -> None:
+def test_a27_without_a_tick_of_its_own_a_stream_epoch_starts_nobody() -> None:
+    def begin_with_the_next_event(pubend: Pubend, vector: dict[ShbId, VectorEntry]) -> None:
         entries = tuple(vector.items())
-        regime = RegimeRecord(P, pubend.regime + 1, pubend.last + 1, 1, entries)
-        pubend.regimes.append(regime)
-        rows = pubend.membership.rows_for(vector, regime.start, 0)
-        changes = (Store(regime), *(Store(row) for row in rows))
+        stream_epoch = StreamEpochRecord(P, pubend.stream_epoch + 1, pubend.last + 1, 1, entries)
+        pubend.stream_epochs.append(stream_epoch)
+        rows = pubend.members.rows_for(vector, stream_epoch.start, 0)
+        changes = (PutRecord(stream_epoch), *(PutRecord(row) for row in rows))
         pubend._context.write(changes, lambda: None)
 
     def wait_for_the_clock(pubend: Pubend) -> None:
@@ -617,7 +629,7 @@ def test_a27_without_a_tick_of_its_own_a_regime_starts_nobody() -> None:
 
     with (
         patched(Pubend, "_idle_once", wait_for_the_clock),
-        patched(Pubend, "_open_regime", begin_with_the_next_event),
+        patched(Pubend, "_open_stream_epoch", begin_with_the_next_event),
     ):
         _, y = clock_back_while_idle()
     assert y.starts == {}
@@ -651,7 +663,7 @@ def nothing_but_heartbeats_from_the_feeder(world: World, feeder: BrokerId) -> No
     )
 
 
-def fed_through(trouble: Trouble) -> tuple[list[str], list[Frame]]:
+def fed_through(trouble: Trouble) -> tuple[list[str], list[StreamData]]:
     """Of two brokers of the next cell the one that feeds n is in trouble, six seconds before e2.
 
     Return what x has a second after e2, and what that broker still sent to n of it.
@@ -668,7 +680,7 @@ def fed_through(trouble: Trouble) -> tuple[list[str], list[Frame]]:
     since = world.now
     ann.publish("e2")
     world.run(s=1)
-    return x.events, world.sent_over(Frame, feeder, "n", since)
+    return x.events, world.sent_over(StreamData, feeder, "n", since)
 
 
 @pytest.mark.parametrize(
@@ -687,12 +699,12 @@ def test_a28_a_feed_moves_when_its_way_is_cut_in_one_direction(trouble: Trouble)
 
 
 def test_a28_without_the_echo_a_feeder_goes_on_into_a_way_that_is_clogged() -> None:
-    def by_heartbeats_alone(session: Session) -> bool:
-        session._echo_time = session._heard_time
+    def by_heartbeats_alone(session: PeerSession) -> bool:
+        session._echo_time = session._last_heartbeat_at
         return is_alive(session)
 
-    is_alive = Session.is_alive
-    with patched(Session, "is_alive", by_heartbeats_alone):
+    is_alive = PeerSession.is_alive
+    with patched(PeerSession, "is_alive", by_heartbeats_alone):
         events, into_nowhere = fed_through(clogged_from_the_feeder)
     assert events == ["e1"]
     assert into_nowhere
@@ -708,7 +720,7 @@ def test_a28_without_an_end_to_patience_a_receiver_stays_with_a_feeder_that_says
 def test_a28_without_signs_of_life_and_patience_a_broker_feeds_into_nowhere() -> None:
     """Either would show this cut: the heartbeats that n does not hear, or the silence of the stream."""
     with (
-        patched(Session, "is_alive", lambda session: session.is_open),
+        patched(PeerSession, "is_alive", lambda session: session.is_open),
         patched(Feed, "_leave_silent_feeder", lambda _feed: None),
     ):
         events, into_nowhere = fed_through(cut_from_the_feeder)
@@ -717,7 +729,7 @@ def test_a28_without_signs_of_life_and_patience_a_broker_feeds_into_nowhere() ->
 
 
 def test_a28_without_signs_of_life_a_broker_waits_for_a_feeder_that_has_forgotten_it() -> None:
-    with patched(Session, "is_alive", lambda session: session.is_open):
+    with patched(PeerSession, "is_alive", lambda session: session.is_open):
         events, into_nowhere = fed_through(cut_to_the_feeder)
     assert events == ["e1"]
     assert into_nowhere == []

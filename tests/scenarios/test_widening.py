@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import Begin, BeginKind, OpenPubend, PubendOpened, Refused
+from gapless.messages.clients import OpenPubend, PubendOpened, Refused, StartKind, StartPoint
 from gapless.messages.overlay import Announce, Quality
 from tests.scenarios.brokers import Publisher, Subscriber, World, of, shb
 
@@ -42,8 +42,8 @@ def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() 
     known = world["n"].announcements.get(P)
     assert known is not None
     assert known.version == 2
-    regime = world.pubend("p", P).regimes[-1]
-    assert regime.announcement_version == 2
+    stream_epoch = world.pubend("p", P).stream_epochs[-1]
+    assert stream_epoch.announcement_version == 2
 
 
 def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> None:
@@ -55,8 +55,8 @@ def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> 
     open_again(ann, "price < 100")
     world.subscriber("n", "high", "price > 50")
     world.run(s=1)
-    regime = world.pubend("p", P).regimes[-1]
-    ((_, entry),) = regime.entries
+    stream_epoch = world.pubend("p", P).stream_epochs[-1]
+    ((_, entry),) = stream_epoch.entries
     assert entry.time == world["n"].tables.time
 
 
@@ -72,8 +72,8 @@ def test_a_claim_of_tables_that_know_only_the_old_advertisement_does_not_count()
     world.subscriber("n", "more", "price > 3")
     world.run(s=1)
     assert world["n"].tables.time > before
-    assert world["p"].tables.holdings.claim(shb("n"), P, 1) is not None
-    ((_, entry),) = world.pubend("p", P).regimes[-1].entries
+    assert world["p"].tables.table_store.claim(shb("n"), P, 1) is not None
+    ((_, entry),) = world.pubend("p", P).stream_epochs[-1].entries
     assert entry.time == before
 
 
@@ -99,7 +99,7 @@ def test_two_who_ask_for_the_same_wider_one_get_one_version() -> None:
     ann = world.publisher("p", advertisement="price < 10")
     numbers = [ann.number(), ann.number()]
     for number in numbers:
-        ann.ask(OpenPubend(number, "P", "price < 100"))
+        ann.request(OpenPubend(number, "P", "price < 100"))
     assert [ann.answer(number) for number in numbers] == [None, None]  # not on disk yet
     world.run(ms=100)
     assert all(isinstance(ann.answer(number), PubendOpened) for number in numbers)
@@ -159,8 +159,8 @@ def test_what_could_match_before_an_advertisement_was_wider_and_is_gone_is_a_gap
     world = World("p-n")
     ann, x = unmatched(world, leaves=True)
     assert isinstance(open_again(ann, "TRUE"), PubendOpened)
-    begin = Begin(BeginKind.POSITION, ((P, ann.ticks["e1"]),))
-    y = world.subscriber("n", "y", "price < 10", begin=begin)
+    start = StartPoint(StartKind.POSITION, ((P, ann.ticks["e1"]),))
+    y = world.subscriber("n", "y", "price < 10", start=start)
     world.run(s=2)
     (gap,) = y.gaps
     assert gap.low <= ann.ticks["e2"] <= gap.high

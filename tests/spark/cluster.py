@@ -89,11 +89,11 @@ class Cluster:
 
     def _start(self) -> None:
         self._start_daemon("master", _MASTER, _HOSTS[0])
-        master = self._said("master", r"Starting Spark master at (spark://\S+)")
+        master = self._output("master", r"Starting Spark master at (spark://\S+)")
         for host in _HOSTS:
             self._start_daemon(f"worker-{host}", _WORKER, host, "--cores", "1", master)
         for host in _HOSTS:
-            self._said(f"worker-{host}", "(Successfully registered) with master")
+            self._output(f"worker-{host}", "(Successfully registered) with master")
         command = [sys.executable, "-m", "tests.spark.cluster_jobs", master]
         self._driver = self._run("driver", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -132,7 +132,7 @@ class Cluster:
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
 
-    def _said(self, name: str, pattern: str) -> str:
+    def _output(self, name: str, pattern: str) -> str:
         """Wait until a process has written something into its log; return the group of the pattern."""
         process = self._processes[-1]
         found: list[str] = []

@@ -9,39 +9,39 @@ from pathlib import Path
 from typing import Any, Final
 
 from gapless.broker import Broker
-from gapless.core.machine import Effect, Event, Moment, Tell
+from gapless.core.machine import Effect, MachineEvent, Notify, StepTime
 from gapless.messages.clients import Delivery
-from tests.lab.sim.toy import Toy
+from tests.lab.sim.toy import ToyMachine
 
 HERE: Final = "tests.spark.experiments"
 LOSSY: Final = f"{HERE}:LossyToy"
 FORGETFUL: Final = f"{HERE}:ForgetfulBroker"
 
 
-class LossyToy(Toy):
+class LossyToy(ToyMachine):
     """A machine that loses every seventh delivery, in whatever process it runs."""
 
-    def step(self, event: Any, moment: Any) -> list[Any]:
-        return [each for each in super().step(event, moment) if not self._lost(each)]
+    def step(self, event: Any, now: Any) -> list[Any]:
+        return [each for each in super().step(event, now) if not self._lost(each)]
 
     def _lost(self, effect: Any) -> bool:
-        if not (isinstance(effect, Tell) and isinstance(effect.notice, Delivery)):
+        if not (isinstance(effect, Notify) and isinstance(effect.notice, Delivery)):
             return False
         self.context.mark("planted")
-        return self.context.marks["planted"] % 7 == 0
+        return self.context.coverage_marks["planted"] % 7 == 0
 
 
 class ForgetfulBroker(Broker):
     """A broker that loses every sixtieth delivery: only seeds with so many at a broker find out."""
 
-    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
-        return [each for each in super().step_all(events, moment) if not self._lost(each)]
+    def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
+        return [each for each in super().step_all(events, now) if not self._lost(each)]
 
     def _lost(self, effect: Effect) -> bool:
-        if not (isinstance(effect, Tell) and isinstance(effect.notice, Delivery)):
+        if not (isinstance(effect, Notify) and isinstance(effect.notice, Delivery)):
             return False
         self.context.mark("planted")
-        return self.context.marks["planted"] % 60 == 0
+        return self.context.coverage_marks["planted"] % 60 == 0
 
 
 def area(point: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def area(point: dict[str, Any]) -> dict[str, Any]:
     return {"area": point["width"] * point["height"]}
 
 
-def linger(point: dict[str, Any]) -> dict[str, Any]:
+def stall(point: dict[str, Any]) -> dict[str, Any]:
     """Leave a trace, and take long unless it is the first."""
     (Path(point["traces"]) / str(point["n"])).touch()
     if point["n"]:

@@ -16,27 +16,26 @@ from hypothesis import strategies as st
 from gapless.content.values import Value
 from gapless.messages.streams import Publication
 from gapless.packed.pick import pack
-from gapless.packed.scan import COMPILED
-from gapless.packed.scan import fallback as twin
+from gapless.packed.scan import COMPILED, fallback
 from gapless.spark import batches
-from gapless.spark.batches import BATCH_BYTES, Batches
-from gapless.spark.columns import STANDARD, Column, Kind
+from gapless.spark.batches import BATCH_BYTES, ArrowBatches
+from gapless.spark.columns import STANDARD, AttributeColumn, ColumnType
 
-ALL = [Column(name, kind) for name, kind in STANDARD.items()]
+ALL = [AttributeColumn(name, kind) for name, kind in STANDARD.items()]
 VALUES: st.SearchStrategy[Value] = st.one_of(
     st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5)
 )
 
 
-def table(events: list[Publication], columns: list[Column]) -> pa.Table:
+def table(events: list[Publication], columns: list[AttributeColumn]) -> pa.Table:
     """Return the rows of events; those of the compiled survey and of its twin are the same."""
-    found = pa.Table.from_batches(Batches(columns).of("quotes", [[pack(events)]]))
+    found = pa.Table.from_batches(ArrowBatches(columns).of("quotes", [[pack(events)]]))
     found.validate(full=True)
     if COMPILED is not None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(batches, "Survey", twin.Survey)
+            patched.setattr(batches, "ColumnScan", fallback.ColumnScan)
             assert found.equals(
-                pa.Table.from_batches(Batches(columns).of("quotes", [[pack(events)]]))
+                pa.Table.from_batches(ArrowBatches(columns).of("quotes", [[pack(events)]]))
             )
     return found
 
@@ -74,22 +73,28 @@ def test_a_number_that_is_not_finite_is_still_a_number() -> None:
 def test_a_column_has_what_is_of_its_kind_and_null_for_the_rest(
     attributes: list[dict[str, Value]],
 ) -> None:
-    def found(kind: Kind) -> list[Any]:
-        return list(table(events_of(attributes), [Column("x", kind)])["x"].to_pylist())
+    def found(kind: ColumnType) -> list[Any]:
+        return list(table(events_of(attributes), [AttributeColumn("x", kind)])["x"].to_pylist())
 
     for place, each in enumerate(attributes):
         x = each.get("x")
         is_number = isinstance(x, int | float) and not isinstance(x, bool) and x == x
-        assert found(Kind.STRING)[place] == (x if isinstance(x, str) else None)
-        assert found(Kind.BOOLEAN)[place] is (x if isinstance(x, bool) else None)
-        assert found(Kind.DOUBLE)[place] == (float(x) if is_number and x is not None else None)
-        whole = found(Kind.BIGINT)[place]
+        assert found(ColumnType.STRING)[place] == (x if isinstance(x, str) else None)
+        assert found(ColumnType.BOOLEAN)[place] is (x if isinstance(x, bool) else None)
+        assert found(ColumnType.DOUBLE)[place] == (
+            float(x) if is_number and x is not None else None
+        )
+        whole = found(ColumnType.BIGINT)[place]
         assert whole == x if isinstance(x, int) and not isinstance(x, bool) else whole in {None, x}
 
 
 def test_columns_of_attributes_and_of_every_event_stand_beside_each_other() -> None:
     events = events_of([{"x": 1}, {"x": 2.0}, {"x": 2.5}, {"y": 1}, {"x": "1"}, {"x": True}])
-    columns = [Column("x", Kind.BIGINT), Column("y", Kind.DOUBLE), Column("tick", Kind.BIGINT)]
+    columns = [
+        AttributeColumn("x", ColumnType.BIGINT),
+        AttributeColumn("y", ColumnType.DOUBLE),
+        AttributeColumn("tick", ColumnType.BIGINT),
+    ]
     rows = table(events, columns).to_pylist()
     assert [row["x"] for row in rows] == [1, 2, None, None, None, None]
     assert [row["y"] for row in rows] == [None, None, None, 1.0, None, None]
@@ -98,5 +103,5 @@ def test_columns_of_attributes_and_of_every_event_stand_beside_each_other() -> N
 
 def test_small_pieces_share_a_batch_and_large_ones_do_not_wait() -> None:
     piece = [pack(events_of([{"x": "x" * (BATCH_BYTES // 40)}] * 10))]
-    sizes = [len(each) for each in Batches(ALL).of("quotes", [piece] * 9)]
+    sizes = [len(each) for each in ArrowBatches(ALL).of("quotes", [piece] * 9)]
     assert sizes == [40, 40, 10]

@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-class Story:
+class ScenarioRecorder:
     """A broker with events, and what becomes of the task that stands still."""
 
     def __init__(self, overlay: SyncOverlay, session: SyncSession, traces: Path) -> None:
@@ -80,22 +80,22 @@ class Story:
 
     def staged(self) -> int:
         """How many bytes wait for a commit."""
-        return self._node.broker.stagers.staging.bytes
+        return self._node.broker.staging_calls.staging.bytes
 
     def written(self) -> list[Any]:
         return [event.attributes["n"] for event in self._session.read(COPIES)]
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Iterator[Story]:
+def story(tmp_path: Path) -> Iterator[ScenarioRecorder]:
     traces = tmp_path / "traces"
     traces.mkdir()
     with SyncOverlay() as overlay, connect_sync(overlay.url()) as session:
-        yield Story(overlay, session, traces)
+        yield ScenarioRecorder(overlay, session, traces)
 
 
 def test_an_executor_that_is_killed_in_the_middle_of_a_batch_read_costs_no_row(
-    cluster: Cluster, story: Story
+    cluster: Cluster, story: ScenarioRecorder
 ) -> None:
     story.publish()
     cluster.start("read_batch", options=story.options, stumble=story.stumble(1))
@@ -108,7 +108,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_batch_read_costs_no_row(
 
 
 def test_an_executor_that_is_killed_in_the_middle_of_a_stream_costs_no_row(
-    cluster: Cluster, story: Story, tmp_path: Path
+    cluster: Cluster, story: ScenarioRecorder, tmp_path: Path
 ) -> None:
     story.publish()
     job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
@@ -119,7 +119,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_stream_costs_no_row(
 
 
 def test_an_executor_that_is_killed_in_the_middle_of_a_write_writes_every_row_once(
-    cluster: Cluster, story: Story, tmp_path: Path
+    cluster: Cluster, story: ScenarioRecorder, tmp_path: Path
 ) -> None:
     story.publish()
     job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
@@ -133,7 +133,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_write_writes_every_row_on
 
 
 def test_a_task_of_which_spark_runs_a_second_copy_writes_every_row_once(
-    cluster: Cluster, story: Story
+    cluster: Cluster, story: ScenarioRecorder
 ) -> None:
     stumble = story.stumble(2, after=1_500)
     assert cluster.run("write_batch", servers=story.servers, stumble=stumble, rows=8_000) is None

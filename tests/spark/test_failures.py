@@ -94,7 +94,7 @@ def test_a_broker_that_does_not_come_back_is_given_up(stream: Stream) -> None:
 
 
 def test_a_task_that_says_nothing_for_long_is_given_up_and_goes_on(spark: SparkSession) -> None:
-    brief = Parameters(client_beat_ms=100)
+    brief = Parameters(keepalive_ms=100)
     with SyncOverlay(parameters=brief) as overlay, Stream(spark, overlay) as stream:
         stream.publish_all([payload_of(n) for n in range(3_000)])
         pieces = read_range(whole(stream), "TRUE", "fail", 30.0)

@@ -17,12 +17,12 @@ import msgspec
 import pyarrow as pa
 
 from gapless.cli.main import main
-from gapless.core.errors import DamagedError, NewerFormatError, UsageError
+from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
 from gapless.spark.jobs import archive, compact_archive, read_archive
 from gapless.spark.jobs import parts as parts_room
 from gapless.spark.jobs.compacting import small_groups
-from gapless.spark.jobs.manifest import DataFile, Manifest, Store
-from gapless.spark.jobs.parts import FILE, merged, part_writer, told_file
+from gapless.spark.jobs.manifest import ArchiveStore, DataFile, Manifest
+from gapless.spark.jobs.parts import FILE, file_of_row, merged, part_writer
 from tests.spark.rows import Stream
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def test_a_crash_before_the_manifest_is_switched_leaves_files_that_nobody_sees(
 ) -> None:
     stream.publish(range(20))
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "change", crashing(RuntimeError))
+        patch.setattr(ArchiveStore, "change", crashing(RuntimeError))
         with pytest.raises(UsageError, match="killed"):
             archive(stream.spark, stream.servers, tmp_path)
     assert read_archive(stream.spark, tmp_path).count() == 0
     assert list((tmp_path / "data").rglob("*.parquet"))
     found = archive(stream.spark, stream.servers, tmp_path)
     assert (found.events, found.new_events) == (20, 20)
-    assert Store(tmp_path).clean(keep_s=0)
+    assert ArchiveStore(tmp_path).clean(keep_s=0)
     assert numbers(read_archive(stream.spark, tmp_path)) == list(range(20))
 
 
@@ -110,7 +110,7 @@ def test_the_commands_archive_and_compact_tell_what_they_did(
 ) -> None:
     monkeypatch.setattr(type(stream.spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(stream.spark.sparkContext.master))
-    arguments = ["spark", "archive", str(tmp_path), "--to", stream.servers]
+    arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers]
     stream.publish(range(20))
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["new_events"] == 20
@@ -128,7 +128,7 @@ def test_the_commands_archive_and_compact_tell_what_they_did(
 # --- without a broker: files as a batch would have written them -----------------------------------
 
 
-def add_batch(store: Store, batch: int, ticks: range, pubend: str = "quotes") -> None:
+def add_batch(store: ArchiveStore, batch: int, ticks: range, pubend: str = "quotes") -> None:
     """What a task does with some events, and the driver after it."""
     rows = pa.RecordBatch.from_pydict(
         {
@@ -142,14 +142,14 @@ def add_batch(store: Store, batch: int, ticks: range, pubend: str = "quotes") ->
         }
     )
     told = [batch.to_pylist() for batch in part_writer(str(store.data))(iter([rows]))]
-    files = [told_file(list(row.values())) for rows in told for row in rows]
+    files = [file_of_row(list(row.values())) for rows in told for row in rows]
     store.change(lambda now: now.with_batch(batch, files))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> ArchiveStore:
     """An archive of four batches on two days."""
-    made = Store(tmp_path)
+    made = ArchiveStore(tmp_path)
     made.create(Manifest())
     for batch, low in enumerate((1, 11, DAY - 5, DAY + 5)):
         add_batch(made, batch, range(low, low + 10))
@@ -159,7 +159,7 @@ def store(tmp_path: Path) -> Store:
 EXPECTED = [*range(1, 21), *range(DAY - 5, DAY + 15)]
 
 
-def test_events_are_cut_into_files_by_pubend_and_day(store: Store) -> None:
+def test_events_are_cut_into_files_by_pubend_and_day(store: ArchiveStore) -> None:
     found = {key: [(each.low, each.high) for each in files] for key, files in parts(store)}
     assert found == {
         ("quotes", "1970-01-01"): [(1, 10), (11, 20), (DAY - 5, DAY - 1)],
@@ -167,13 +167,13 @@ def test_events_are_cut_into_files_by_pubend_and_day(store: Store) -> None:
     }
 
 
-def parts(store: Store) -> list[tuple[tuple[str, str], list[DataFile]]]:
+def parts(store: ArchiveStore) -> list[tuple[tuple[str, str], list[DataFile]]]:
     return list(store.read().partitions().items())
 
 
 @pytest.mark.parametrize("name", ["börse", "日本", "eu/a%b {x}*", "007"])
 def test_a_pubend_is_read_back_by_its_name_and_conditions_on_it_leave_other_files_closed(
-    spark: SparkSession, store: Store, name: str
+    spark: SparkSession, store: ArchiveStore, name: str
 ) -> None:
     others = store.read().files
     add_batch(store, 4, range(30, 40), name)
@@ -187,7 +187,7 @@ def test_a_pubend_is_read_back_by_its_name_and_conditions_on_it_leave_other_file
 
 
 def test_a_file_is_told_of_when_its_directories_are_synced_up_to_the_archive(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(parts_room, "sync_directory", synced.append)
@@ -196,14 +196,14 @@ def test_a_file_is_told_of_when_its_directories_are_synced_up_to_the_archive(
     assert synced == [day, day.parent, store.data]
 
 
-def test_a_batch_that_is_in_is_not_taken_again(store: Store) -> None:
+def test_a_batch_that_is_in_is_not_taken_again(store: ArchiveStore) -> None:
     before = store.read()
     add_batch(store, 3, range(5))
     assert store.read() == before
 
 
 def test_compaction_leaves_one_file_a_day_in_order_and_all_events(
-    spark: SparkSession, store: Store
+    spark: SparkSession, store: ArchiveStore
 ) -> None:
     done = compact_archive(spark, store.path)
     assert (done.merged, done.made, done.rows, done.removed) == (5, 2, 40, 0)
@@ -215,7 +215,9 @@ def test_compaction_leaves_one_file_a_day_in_order_and_all_events(
     assert compact_archive(spark, store.path).merged == 0
 
 
-def test_who_began_to_read_before_a_compaction_reads_on(spark: SparkSession, store: Store) -> None:
+def test_who_began_to_read_before_a_compaction_reads_on(
+    spark: SparkSession, store: ArchiveStore
+) -> None:
     early = read_archive(spark, store.path)
     compact_archive(spark, store.path)
     add_batch(store, 4, range(DAY + 100, DAY + 101))
@@ -224,11 +226,11 @@ def test_who_began_to_read_before_a_compaction_reads_on(spark: SparkSession, sto
 
 
 def test_a_crash_before_the_switch_changes_nothing_and_the_next_compaction_does_all(
-    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = store.read()
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_link", crashing())
+        patch.setattr(ArchiveStore, "_link", crashing())
         with pytest.raises(Crash):
             compact_archive(spark, store.path)
     assert store.read() == before
@@ -238,25 +240,25 @@ def test_a_crash_before_the_switch_changes_nothing_and_the_next_compaction_does_
 
 
 def test_a_crash_between_two_switches_leaves_all_events(
-    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, calls = Store._link, []
+    whole, calls = ArchiveStore._link, []
 
-    def once(self: Store, manifest: Manifest) -> bool:
+    def once(self: ArchiveStore, manifest: Manifest) -> bool:
         calls.append(manifest)
         if len(calls) > 1:
             raise Crash
         return whole(self, manifest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_link", once)
+        patch.setattr(ArchiveStore, "_link", once)
         with pytest.raises(Crash):
             compact_archive(spark, store.path)
     assert [len(files) for _, files in parts(store)] == [1, 2]
     assert numbers(read_archive(spark, store.path)) == EXPECTED
 
 
-def test_a_batch_that_comes_during_a_compaction_stays(store: Store) -> None:
+def test_a_batch_that_comes_during_a_compaction_stays(store: ArchiveStore) -> None:
     (group, _) = small_groups(store.read(), 10**9, 2)
     new = merged(str(store.data), group)
     add_batch(store, 4, range(30, 40))
@@ -264,7 +266,7 @@ def test_a_batch_that_comes_during_a_compaction_stays(store: Store) -> None:
     assert store.read().rows == 50
 
 
-def test_of_two_compactions_of_the_same_files_the_second_is_dropped(store: Store) -> None:
+def test_of_two_compactions_of_the_same_files_the_second_is_dropped(store: ArchiveStore) -> None:
     (group, _) = small_groups(store.read(), 10**9, 2)
     first, second = (merged(str(store.data), group) for _ in range(2))
     assert store.change(lambda now: now.with_replaced(group, first, 0.0))
@@ -272,7 +274,9 @@ def test_of_two_compactions_of_the_same_files_the_second_is_dropped(store: Store
     assert store.read().rows == 40
 
 
-def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(store: Store) -> None:
+def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(
+    store: ArchiveStore,
+) -> None:
     (_, files), *_ = parts(store)
     store.check(files)
     (store.data / files[0].path).write_bytes(b"cut")
@@ -280,7 +284,7 @@ def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(stor
         store.check(files)
 
 
-def test_changes_at_the_same_time_are_all_made(store: Store) -> None:
+def test_changes_at_the_same_time_are_all_made(store: ArchiveStore) -> None:
     def add(place: int) -> None:
         file = DataFile(f"{place}.parquet", "quotes", "1970-01-01", 1, 1, place, place)
         store.change(lambda now: msgspec.structs.replace(now, files=(*now.files, file)))
@@ -291,7 +295,7 @@ def test_changes_at_the_same_time_are_all_made(store: Store) -> None:
 
 
 def test_cleaning_removes_what_was_replaced_long_ago_and_nothing_that_is_named(
-    spark: SparkSession, store: Store
+    spark: SparkSession, store: ArchiveStore
 ) -> None:
     compact_archive(spark, store.path)
     assert store.clean(keep_s=3_600) == []
@@ -311,12 +315,12 @@ def test_groups_are_of_small_neighbours_and_no_larger_than_the_target() -> None:
     assert [[each.bytes for each in group] for group in found] == [[10, 10], [10, 30, 30, 30]]
 
 
-def test_a_manifest_that_is_damaged_or_of_a_newer_program_is_named(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+def test_a_manifest_that_is_corrupt_or_of_a_newer_program_is_named(tmp_path: Path) -> None:
+    store = ArchiveStore(tmp_path)
     store.create(Manifest())
     path = tmp_path / "_manifest" / "00000002.json"
     path.write_text("{")
-    with pytest.raises(DamagedError, match="is no manifest"):
+    with pytest.raises(CorruptionError, match="is no manifest"):
         store.read()
     path.write_bytes(msgspec.json.encode(Manifest(format=99, version=2)))
     with pytest.raises(NewerFormatError):
@@ -325,5 +329,5 @@ def test_a_manifest_that_is_damaged_or_of_a_newer_program_is_named(tmp_path: Pat
 
 def test_an_archive_at_a_url_is_refused() -> None:
     with pytest.raises(UsageError, match="not at a URL"):
-        Store("s3://bucket/archive")
+        ArchiveStore("s3://bucket/archive")
     assert FILE.names[0] == "tick"

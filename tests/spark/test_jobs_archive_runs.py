@@ -20,7 +20,7 @@ from gapless.core.errors import UsageError
 from gapless.core.parameters import Parameters
 from gapless.spark.jobs import archive, archiving, audit, read_archive
 from gapless.spark.jobs.backtesting import events_at
-from gapless.spark.jobs.manifest import Manifest, Store
+from gapless.spark.jobs.manifest import ArchiveStore, Manifest
 from gapless.testing import SyncOverlay
 from tests.guides import ROOT
 from tests.spark.rows import Stream, until
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, linger_s=1)
+BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, interest_grace_s=1)
 """Brokers that release what nobody needs at once."""
 
 
@@ -57,7 +57,7 @@ def test_an_archive_that_follows_takes_what_comes_until_it_is_interrupted(
     from pyspark.sql.streaming.query import StreamingQuery
 
     stream.publish(range(20))
-    store = Store(tmp_path)
+    store = ArchiveStore(tmp_path)
 
     def until_interrupted(query: StreamingQuery, _: float) -> bool:
         until(lambda: store.read().rows == 20, "the first are archived")
@@ -67,7 +67,7 @@ def test_an_archive_that_follows_takes_what_comes_until_it_is_interrupted(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", until_interrupted)
-    arguments = ["spark", "archive", str(tmp_path), "--to", stream.servers, "--json"]
+    arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers, "--json"]
     assert main([*arguments, "--follow", "--every", "0.1"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["events"], told["new_events"]) == (30, 30)
@@ -80,7 +80,7 @@ def test_a_log_is_kept_for_the_reader_of_an_archive_until_it_is_archived(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
-        arguments = ["spark", "archive", str(tmp_path), "--to", stream.servers, "--json"]
+        arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers, "--json"]
         arguments += ["--reader", "history", "--filter", "kind IS NULL", "--start", "latest"]
         stream.publish(range(1))
         assert main(arguments) == 0
@@ -99,7 +99,7 @@ def test_an_archive_that_came_too_late_goes_on_and_counts_what_it_lacks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
-        arguments = ["spark", "archive", str(tmp_path), "--to", stream.servers]
+        arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers]
         with stream.session.subscribe("TRUE", durable="keeper", start="earliest"):
             stream.publish(range(10))  # kept, or they might be released before Spark has begun
         assert main(arguments) == 0
@@ -132,7 +132,7 @@ def test_an_archive_merges_its_small_files_by_itself_and_all_events_stay(
         tmp_path,
         events_max=4,
         keep_s=0.0,
-        watch=lambda done: seen.append(done.merged),
+        on_progress=lambda done: seen.append(done.merged),
     )
     assert found.new_batches >= 6
     assert any(merged < found.merged_files for merged in seen if merged), "also on the way"
@@ -147,11 +147,11 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from gapless.spark.jobs import archive
-from gapless.spark.jobs.manifest import Store
+from gapless.spark.jobs.manifest import ArchiveStore
 from gapless.spark.session import spark_session
 
 servers, path, trace = sys.argv[1:]
-change = Store.change
+change = ArchiveStore.change
 
 def stand_still(self, made):
     if self.read().batch == 0:  # the second batch is written, and not in
@@ -159,7 +159,7 @@ def stand_still(self, made):
         time.sleep(600)
     return change(self, made)
 
-Store.change = stand_still
+ArchiveStore.change = stand_still
 archive(spark_session("local[1]"), servers, path, events_max=20)
 """
 
@@ -199,7 +199,7 @@ def test_a_driver_that_is_killed_within_a_batch_leaves_an_archive_that_goes_on(
     until(stands_still, "the second batch is written, and not in the archive")
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
-    store = Store(tmp_path / "history")
+    store = ArchiveStore(tmp_path / "history")
     before = store.read()
     assert (before.batch, before.rows) == (0, 20)
     assert len(list(store.data.rglob("*.parquet"))) > len(before.files), "of the killed batch"
@@ -231,7 +231,7 @@ def test_local_paths_stay_local_where_the_default_file_system_is_another(
     stream.publish(range(10))
     archive(spark, stream.servers, tmp_path / "a history")
     assert numbers(read_archive(spark, tmp_path / "a history")) == [*range(10)]
-    store = Store(tmp_path / "made")
+    store = ArchiveStore(tmp_path / "made")
     store.create(Manifest())
     add_batch(store, 0, range(1, 11))
     plain = tmp_path / "plain"
@@ -247,4 +247,4 @@ def test_an_option_that_the_source_does_not_take_is_said_before_there_is_an_arch
 ) -> None:
     with pytest.raises(UsageError, match="option deadline: '-1' is no time"):
         archive(spark, "gapless://127.0.0.1:1", tmp_path, deadline_s=-1)
-    assert not Store(tmp_path).exists()
+    assert not ArchiveStore(tmp_path).exists()

@@ -18,14 +18,14 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 from gapless.audit import AuditOptions, AuditWriter
 from gapless.audit.records import (
     Acked,
+    AuditDelivered,
+    AuditEnded,
+    AuditFilterChanged,
+    AuditOpened,
+    AuditPublished,
     Confirmed,
-    Delivered,
-    Ended,
-    GapTold,
-    Opened,
-    Published,
+    GapReported,
     Stored,
-    Switched,
 )
 from gapless.cli import spark_audit
 from gapless.cli.main import main
@@ -34,13 +34,13 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.spark.jobs.audit_logs import kept_facts
 from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
-from gapless.spark.jobs.manifest import Manifest, Store
+from gapless.spark.jobs.manifest import ArchiveStore, Manifest
 from gapless.testing import SyncOverlay
 from gapless_lab.commands.demo_audit import audit_and_profile
 from gapless_lab.demo import records as demo
 from gapless_lab.demo.audit import audit as demo_audit
 from gapless_lab.demo.audit import audit_files
-from gapless_lab.demo.run import Options, perform_and_show
+from gapless_lab.demo.run import DemoOptions, perform_and_show
 from gapless_lab.demo.workload import BLUE, DESK_FIRST, DESK_LATER, EVERYTHING, LARGE, TESTS, quotes
 from tests.spark.test_jobs_archive import add_batch
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS = "pubend string, tick long, attributes string"
-COUNTS = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
+COUNTS = ("expected", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
 EXCHANGES = {"nyse": "NYSE", "lse": "LSE"}
 
 
@@ -59,7 +59,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
-class Watcher(NamedTuple):
+class AuditedClient(NamedTuple):
     name: str
     filter: str
     durable: bool = False
@@ -67,11 +67,11 @@ class Watcher(NamedTuple):
     later: str = ""
 
 
-WATCHERS = (
-    Watcher("tape", EVERYTHING.text),
-    Watcher("blue", BLUE.text),
-    Watcher("desk", DESK_FIRST.text, durable=True, later=DESK_LATER.text),
-    Watcher("ledger", LARGE.text, durable=True, total=True),
+SUBSCRIBERS = (
+    AuditedClient("tape", EVERYTHING.text),
+    AuditedClient("blue", BLUE.text),
+    AuditedClient("desk", DESK_FIRST.text, durable=True, later=DESK_LATER.text),
+    AuditedClient("ledger", LARGE.text, durable=True, total=True),
 )
 
 
@@ -82,7 +82,7 @@ class Traffic:
         self.dice = random.Random(seed)
         self.faults = faults
         self.now = time.time_ns() // 1_000
-        self.published: list[demo.Published] = []
+        self.published: list[demo.DemoPublished] = []
         self.notes: dict[str, list[demo.Note]] = {}
         options = AuditOptions(directory=str(directory), segment_bytes=4_096)
         self.broker = AuditWriter(options, "broker", "b1", cell="c1")
@@ -93,65 +93,71 @@ class Traffic:
         streams = {name: quotes(place, self.dice) for name, place in EXCHANGES.items()}
         for number in range(1, count + 1):
             self.publish(number, self.dice.choice([*streams]), streams)
-        for watcher in WATCHERS:
-            self.watch(watcher, start)
+        for subscriber in SUBSCRIBERS:
+            self.subscribe(subscriber, start)
         self.broker.close()
         self.client.close()
 
     def publish(self, number: int, pubend: str, streams: dict[str, Iterator[Any]]) -> None:
         self.now += self.dice.randrange(1, 50)
         quote = next(streams[pubend])
-        one = demo.Published(f"feed-{pubend}", number, pubend, quote, self.now, "ok", self.now)
+        one = demo.DemoPublished(f"feed-{pubend}", number, pubend, quote, self.now, "ok", self.now)
         self.published.append(one)
         stream = PubendId(pubend)
-        self.broker.add(Published(stream, one.publisher, number, [self.now], [quote]))
+        self.broker.add(AuditPublished(stream, one.publisher, number, [self.now], [quote]))
         self.broker.add(Stored(stream, self.now))
         self.client.add(Confirmed(stream, one.publisher, number, [self.now]))
         self.broker.flush()
 
-    def watch(self, watcher: Watcher, start: int) -> None:
-        places = dict.fromkeys(EXCHANGES, start)
+    def subscribe(self, subscriber: AuditedClient, start: int) -> None:
+        positions = dict.fromkeys(EXCHANGES, start)
         middle = self.published[len(self.published) // 2].tick
         notes: list[demo.Note] = [
-            demo.Opened(watcher.filter, "total" if watcher.total else "publisher", places, start)
+            demo.DemoOpened(
+                subscriber.filter, "total" if subscriber.total else "publisher", positions, start
+            )
         ]
         self.client.add(
-            Opened(
-                watcher.name,
-                watcher.name,
+            AuditOpened(
+                subscriber.name,
+                subscriber.name,
                 "b1",
-                watcher.filter,
-                watcher.durable,
-                watcher.total,
-                ids(places),
+                subscriber.filter,
+                subscriber.durable,
+                subscriber.total,
+                ids(positions),
             )
         )
-        if watcher.later:
+        if subscriber.later:
             switch = dict.fromkeys(EXCHANGES, middle)
-            notes.append(demo.Switched(watcher.later, switch))
-            self.client.add(Switched(watcher.name, watcher.name, watcher.later, ids(switch)))
-        for one in self.delivered(watcher, middle):
+            notes.append(demo.DemoFilterChanged(subscriber.later, switch))
+            self.client.add(
+                AuditFilterChanged(subscriber.name, subscriber.name, subscriber.later, ids(switch))
+            )
+        for one in self.delivered(subscriber, middle):
             notes.append(
-                demo.Delivered(
+                demo.DemoDelivered(
                     one.publisher, one.number, one.pubend, one.tick, one.attributes, self.now
                 )
             )
             run = (PubendId(one.pubend), [one.tick], [one.number])
-            self.client.add(Delivered(watcher.name, watcher.name, [run]))
+            self.client.add(AuditDelivered(subscriber.name, subscriber.name, [run]))
             self.client.flush()
-        if self.faults and watcher.name == "blue":
-            notes.append(demo.GapMet("nyse", start - 9, start - 5))
-            told = GapTold(watcher.name, watcher.name, PubendId("nyse"), start - 9, start - 5)
+        if self.faults and subscriber.name == "blue":
+            notes.append(demo.DemoGap("nyse", start - 9, start - 5))
+            told = GapReported(
+                subscriber.name, subscriber.name, PubendId("nyse"), start - 9, start - 5
+            )
             self.client.add(told)
         last = ids(dict.fromkeys(EXCHANGES, self.now))
-        self.client.add(Ended(watcher.name, watcher.name, last))
-        self.notes[watcher.name] = notes
+        self.client.add(AuditEnded(subscriber.name, subscriber.name, last))
+        self.notes[subscriber.name] = notes
 
-    def delivered(self, watcher: Watcher, middle: int) -> list[demo.Published]:
+    def delivered(self, subscriber: AuditedClient, middle: int) -> list[demo.DemoPublished]:
         """What comes, with losses, repetitions, wrong order and what nobody asked for."""
 
-        def wants(one: demo.Published) -> bool:
-            text = watcher.later if watcher.later and one.tick > middle else watcher.filter
+        def wants(one: demo.DemoPublished) -> bool:
+            text = subscriber.later if subscriber.later and one.tick > middle else subscriber.filter
             return TESTS[text](one.attributes)
 
         came = [one for one in self.published if wants(one)]
@@ -179,7 +185,7 @@ def counts(row: Any) -> dict[str, int]:
 def agree(found: AuditReport, traffic: Traffic) -> None:
     expected = demo_audit(traffic.published, traffic.notes, TESTS)
     rows = {row.subscription.split("@")[0]: counts(row) for row in found.rows}
-    assert rows == {row.watcher: counts(row) for row in expected.rows}
+    assert rows == {row.subscriber: counts(row) for row in expected.rows}
     assert counts(found.total) == counts(expected.total)
     assert found.published == expected.published
     assert found.is_clean == expected.is_clean
@@ -200,7 +206,7 @@ def test_the_audit_of_logs_agrees_with_the_demos_audit_to_the_event(
 def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    options = Options(seconds=3, topology="line:3", rate=300)
+    options = DemoOptions(seconds=3, topology="line:3", rate=300)
     assert perform_and_show(options, tmp_path, as_json=True) == 0
     expected = audit_files(tmp_path / "records", TESTS)
     found = audit(spark, [tmp_path / "audit"])
@@ -212,13 +218,13 @@ def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
         for key, count in counts(each).items():
             sums[key] += count
     assert {name: row["delivered"] for name, row in rows.items()} == {
-        row.watcher: row.delivered for row in expected.rows
+        row.subscriber: row.delivered for row in expected.rows
     }
     # the demo does not count as owed what its publisher was not told of; the broker knows
-    assert {name: row["owed"] for name, row in rows.items()} == {
-        row.watcher: row.delivered for row in expected.rows
+    assert {name: row["expected"] for name, row in rows.items()} == {
+        row.subscriber: row.delivered for row in expected.rows
     }
-    assert found.total.owed >= expected.total.owed
+    assert found.total.expected >= expected.total.expected
     assert 0 <= found.published - expected.published <= expected.unknown + found.unsure
 
 
@@ -226,7 +232,7 @@ def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
 def test_the_demo_ends_with_an_audit_of_its_streams_and_logs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = Options(seconds=2, topology="line:2", rate=200)
+    options = DemoOptions(seconds=2, topology="line:2", rate=200)
     logs: list[Path] = []
 
     def ending(audit: Path, tree: Path) -> bool:
@@ -297,7 +303,7 @@ def test_real_traffic_over_a_crash_and_a_return_is_clean_and_all_is_accounted_fo
     found = audit(spark, [tmp_path])
     assert found.is_clean, found.examples
     (row,) = found.rows
-    assert (row.side, row.owed, row.delivered) == ("client", 133, 133)
+    assert (row.side, row.expected, row.delivered) == ("client", 133, 133)
     assert found.published == 300
     by_brokers = tmp_path / "brokers"
     by_brokers.mkdir()
@@ -305,13 +311,13 @@ def test_real_traffic_over_a_crash_and_a_return_is_clean_and_all_is_accounted_fo
         path.rename(by_brokers / path.name)
     alone = audit(spark, [by_brokers])
     assert alone.is_clean, alone.examples
-    assert (alone.rows[0].side, alone.rows[0].owed) == ("broker", 133)
+    assert (alone.rows[0].side, alone.rows[0].expected) == ("broker", 133)
 
 
 # --- what cannot be known --------------------------------------------------------------------------
 
 
-class Story:
+class ScenarioRecorder:
     """A subscription of everything on a pubend of its own, with logs of its own."""
 
     def __init__(self, directory: Path, name: str, *, durable: bool = False) -> None:
@@ -321,7 +327,7 @@ class Story:
         self.durable = durable
         self.broker = AuditWriter(self.options, "broker", f"broker of {name}")
         self.client = AuditWriter(self.options, "client", f"client of {name}")
-        self.begin = self.now = time.time_ns() // 1_000
+        self.start = self.now = time.time_ns() // 1_000
         self.number = 0
 
     def publish(self, count: int) -> list[int]:
@@ -329,74 +335,76 @@ class Story:
             self.number += 1
             self.now += 10
             attributes = [{"n": self.number}]
-            self.broker.add(Published(self.pubend, "p", self.number, [self.now], attributes))
+            self.broker.add(AuditPublished(self.pubend, "p", self.number, [self.now], attributes))
             self.broker.add(Stored(self.pubend, self.now))
         return [*range(self.now - 10 * (count - 1), self.now + 1, 10)]
 
-    def open(self, after: int, visit: str = "1") -> None:
-        places = [(self.pubend, after)]
-        self.client.add(Opened(self.name, visit, "b1", "TRUE", self.durable, False, places))
+    def open(self, after: int, session: str = "1") -> None:
+        positions = [(self.pubend, after)]
+        self.client.add(
+            AuditOpened(self.name, session, "b1", "TRUE", self.durable, False, positions)
+        )
 
-    def take(self, *ticks: int, visit: str = "1") -> None:
-        self.client.add(Delivered(self.name, visit, [(self.pubend, list(ticks), [])]))
+    def take(self, *ticks: int, session: str = "1") -> None:
+        self.client.add(AuditDelivered(self.name, session, [(self.pubend, list(ticks), [])]))
 
-    def leave(self, tick: int, visit: str = "1") -> None:
-        self.client.add(Ended(self.name, visit, [(self.pubend, tick)]))
+    def leave(self, tick: int, session: str = "1") -> None:
+        self.client.add(AuditEnded(self.name, session, [(self.pubend, tick)]))
 
     def end(self) -> None:
         self.broker.close()
         self.client.close()
 
 
-def tell_of_flights(directory: Path) -> None:
-    story = Story(directory, "flight")
-    story.open(story.begin)
+def record_failovers(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "flight")
+    story.open(story.start)
     ticks = story.publish(5)
     story.take(*ticks[:3])
     story.end()
 
 
-def tell_of_an_interrupted_writer(directory: Path) -> None:
-    story = Story(directory, "interrupted", durable=True)
-    story.open(story.begin)
+def record_an_interrupted_writer(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "interrupted", durable=True)
+    story.open(story.start)
     ticks = story.publish(6)
     story.take(*ticks[:2])
     story.client.flush()
     story.client.abandon()
     story.client = AuditWriter(story.options, "client", "again")
     story.open(ticks[3], "2")
-    story.take(*ticks[4:], visit="2")
+    story.take(*ticks[4:], session="2")
     story.end()
 
 
-def tell_of_a_skip(directory: Path) -> None:
-    story = Story(directory, "skip", durable=True)
-    story.open(story.begin)
+def record_a_skip(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "skip", durable=True)
+    story.open(story.start)
     ticks = story.publish(6)
     story.take(*ticks[:2])
     story.leave(ticks[1])
     story.open(ticks[3], "2")
-    story.take(*ticks[4:], visit="2")
+    story.take(*ticks[4:], session="2")
     story.end()
 
 
-def tell_of_repetitions(directory: Path) -> None:
-    story = Story(directory, "repetition", durable=True)
-    story.open(story.begin)
+def record_repetitions(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "repetition", durable=True)
+    story.open(story.start)
     ticks = story.publish(4)
     story.take(*ticks)
     story.client.add(Acked(story.name, "1", [(story.pubend, ticks[1])]))
     story.leave(ticks[3])
     story.open(ticks[0], "2")
-    story.take(*ticks[1:], visit="2")
+    story.take(*ticks[1:], session="2")
     story.end()
 
 
-def tell_of_a_dead_broker(directory: Path) -> None:
-    story = Story(directory, "death")
-    story.open(story.begin)
+def record_a_dead_broker(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "death")
+    story.open(story.start)
     (first,) = story.publish(1)
-    story.broker.add(Published(story.pubend, "p", 2, [first + 10, first + 11], [{}, {}]))
+    story.broker.add(AuditPublished(story.pubend, "p", 2, [first + 10, first + 11], [{}, {}]))
     story.client.add(Confirmed(story.pubend, "p", 2, [first + 10]))
     story.broker.flush()
     story.broker.abandon()
@@ -405,15 +413,15 @@ def tell_of_a_dead_broker(directory: Path) -> None:
     story.client.close()
 
 
-def tell_of_an_unlogged_event(directory: Path) -> None:
-    story = Story(directory, "unlogged")
+def record_an_unlogged_event(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "unlogged")
     (tick,) = story.publish(1)
     story.client.add(Confirmed(story.pubend, "p", 1, [tick, tick + 1]))
     story.end()
 
 
-def tell_of_old_events(directory: Path) -> None:
-    story = Story(directory, "old")
+def record_old_events(directory: Path) -> None:
+    story = ScenarioRecorder(directory, "old")
     story.open(0)
     (tick,) = story.publish(1)
     story.take(5, tick, tick + 1)
@@ -425,13 +433,13 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Audit
     """One audit of all stories: they have nothing in common but the directory."""
     directory = tmp_path_factory.mktemp("stories")
     for tell in (
-        tell_of_flights,
-        tell_of_an_interrupted_writer,
-        tell_of_a_skip,
-        tell_of_repetitions,
-        tell_of_a_dead_broker,
-        tell_of_an_unlogged_event,
-        tell_of_old_events,
+        record_failovers,
+        record_an_interrupted_writer,
+        record_a_skip,
+        record_repetitions,
+        record_a_dead_broker,
+        record_an_unlogged_event,
+        record_old_events,
     ):
         tell(directory)
     return audit(spark, [directory])
@@ -443,15 +451,17 @@ def row(report: AuditReport, name: str) -> AuditRow:
 
 def test_what_is_behind_the_last_that_came_is_in_flight(told: AuditReport) -> None:
     found = row(told, "flight")
-    assert (found.owed, found.lost, found.in_flight) == (3, 0, 2)
+    assert (found.expected, found.lost, found.in_flight) == (3, 0, 2)
 
 
 def test_what_an_interrupted_writer_may_have_known_is_not_called_lost(told: AuditReport) -> None:
     found = row(told, "interrupted")
-    assert (found.lost, found.in_flight, found.owed) == (0, 2, 4)
+    assert (found.lost, found.in_flight, found.expected) == (0, 2, 4)
 
 
-def test_what_is_skipped_between_visits_that_ended_in_order_is_lost(told: AuditReport) -> None:
+def test_what_is_skipped_between_client_sessions_that_ended_in_order_is_lost(
+    told: AuditReport,
+) -> None:
     assert row(told, "skip").lost == 2
 
 
@@ -462,7 +472,7 @@ def test_what_comes_again_is_a_repetition_unless_it_was_acknowledged(told: Audit
 
 def test_events_of_a_broker_that_died_are_owed_if_somebody_was_told(told: AuditReport) -> None:
     found = row(told, "death")
-    assert (found.lost, found.owed, told.unsure) == (1, 2, 2)
+    assert (found.lost, found.expected, told.unsure) == (1, 2, 2)
 
 
 def test_what_was_acknowledged_and_is_in_no_log_is_told(told: AuditReport) -> None:
@@ -476,17 +486,17 @@ def test_what_is_older_than_the_log_is_not_judged(told: AuditReport) -> None:
 
 
 def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path: Path) -> None:
-    story = Story(tmp_path, "bare")
-    story.open(story.begin)
+    story = ScenarioRecorder(tmp_path, "bare")
+    story.open(story.start)
     tick = story.now + 1
-    story.broker.add(Published(story.pubend, "p", 1, [tick]))
+    story.broker.add(AuditPublished(story.pubend, "p", 1, [tick]))
     story.broker.add(Stored(story.pubend, tick))
     story.take(tick)
     story.end()
     with pytest.raises(UsageError, match="1 publications were written down without attributes"):
         audit(spark, [tmp_path])
     events = spark.createDataFrame([("bare", tick, "{}")], EVENTS)
-    assert audit(spark, [tmp_path], events=events).total.owed == 1
+    assert audit(spark, [tmp_path], events=events).total.expected == 1
     with pytest.raises(UsageError, match="the events have no column attributes"):
         audit(spark, [tmp_path], events=events.drop("attributes"))
     with pytest.raises(
@@ -499,15 +509,15 @@ def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path:
 def test_what_is_not_among_the_events_is_named_and_not_judged_and_the_rest_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = Story(tmp_path / "logs", "börse")
-    story.open(story.begin)
+    story = ScenarioRecorder(tmp_path / "logs", "börse")
+    story.open(story.start)
     ticks = [story.now + 1, story.now + 2, story.now + 3]
-    story.broker.add(Published(story.pubend, "p", 1, ticks))
+    story.broker.add(AuditPublished(story.pubend, "p", 1, ticks))
     story.broker.add(Stored(story.pubend, ticks[-1]))
     story.take(ticks[0], ticks[1])
     story.leave(ticks[-1])
     story.end()
-    store = Store(tmp_path / "history")
+    store = ArchiveStore(tmp_path / "history")
     store.create(Manifest())
     add_batch(store, 0, range(ticks[0], ticks[0] + 1), "börse")
     add_batch(store, 1, range(ticks[2], ticks[2] + 1), "börse")
@@ -516,7 +526,7 @@ def test_what_is_not_among_the_events_is_named_and_not_judged_and_the_rest_is(
     told = json.loads(capsys.readouterr().out)
     assert (told["published"], told["given"], told["undescribed"]) == (3, 2, 1)
     total = told["total"]
-    assert (total["owed"], total["lost"], total["spurious"], total["unjudged"]) == (2, 1, 0, 1)
+    assert (total["expected"], total["lost"], total["spurious"], total["unjudged"]) == (2, 1, 0, 1)
     assert main(arguments) == 1
     said = capsys.readouterr().out
     assert f"1 of them, börse:{ticks[1]} first" in said
@@ -525,16 +535,21 @@ def test_what_is_not_among_the_events_is_named_and_not_judged_and_the_rest_is(
 def test_what_the_events_say_goes_before_the_log_which_stands_in_for_what_they_lack(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    story = Story(tmp_path, "both")
-    places = [(story.pubend, story.begin)]
-    story.client.add(Opened("both", "1", "b1", "n = 2", False, False, places))
+    story = ScenarioRecorder(tmp_path, "both")
+    places = [(story.pubend, story.start)]
+    story.client.add(AuditOpened("both", "1", "b1", "n = 2", False, False, places))
     ticks = story.publish(3)
     story.take(ticks[1], ticks[2])
     story.leave(ticks[-1])
     story.end()
     events = spark.createDataFrame([("both", ticks[2], '{"n": 2}')], EVENTS)
     found = audit(spark, [tmp_path], events=events)
-    assert (found.given, found.undescribed, found.total.owed, found.total.spurious) == (1, 0, 2, 0)
+    assert (found.given, found.undescribed, found.total.expected, found.total.spurious) == (
+        1,
+        0,
+        2,
+        0,
+    )
     assert audit(spark, [tmp_path]).total.spurious == 1
 
 
@@ -545,10 +560,10 @@ def test_what_the_events_say_goes_before_the_log_which_stands_in_for_what_they_l
 def test_an_audit_that_follows_waits_for_the_first_segment_to_end_and_tells_of_all_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = Story(tmp_path / "logs", "followed")
+    story = ScenarioRecorder(tmp_path / "logs", "followed")
     story.publish(2)
     story.broker.flush()
-    later = Story(tmp_path / "logs", "later")
+    later = ScenarioRecorder(tmp_path / "logs", "later")
     said: list[str] = []
 
     def pause(seconds: float) -> None:

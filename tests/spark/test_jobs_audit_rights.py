@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.audit import AuditOptions, AuditWriter, read
-from gapless.audit.records import Delivered, Opened, Published, Record, Stored
+from gapless.audit.records import AuditDelivered, AuditOpened, AuditPublished, AuditRecord, Stored
 from gapless.cli.main import EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
@@ -149,36 +149,38 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             publisher.publish_many({"n": n} for n in range(10))
         with mallory.publisher("leaks", name="mole") as publisher:
             publisher.publish({"n": 10})
-        stager = job.portal.run(_stage(job._session))
-        job.portal.run(job._session.commit_staged([stager]))
+        stager = job.loop_thread.run(_stage(job._session))
+        job.loop_thread.run(job._session.commit_staged([stager]))
         for session, wanted, name, last in (
             (alice, "n < 5", None, 5),
             (mallory, "n < 3 OR n = 10", "desk", 4),
         ):
             with session.subscribe(wanted, durable=name, start="earliest") as events:
                 assert len([events.get() for _ in range(last)]) == last
-        assert len([*alice.read("quotes", wanted="n < 3")]) == 3
+        assert len([*alice.read("quotes", filter="n < 3")]) == 3
         for wanted, count in (("n = 7 OR n = 8", 2), ("n = 7", 1)):
-            assert len([*alice.read("quotes", wanted=wanted)]) == count
+            assert len([*alice.read("quotes", filter=wanted)]) == count
     return logs
 
 
 async def _stage(session: Any) -> Any:
-    async with session.stager("quotes", writer="loader", batch=1) as stager:
+    async with session.staged_writer("quotes", writer="loader", batch=1) as stager:
         await stager.add([{"n": 11}])
         return await stager.finish()
 
 
-def of(kind: type[Record], logs: Path) -> list[Any]:
+def of(kind: type[AuditRecord], logs: Path) -> list[Any]:
     return [each for each in read(logs) if isinstance(each.record, kind)]
 
 
-def test_brokers_write_down_whose_publications_and_visits_are_and_clients_do_not(
+def test_brokers_write_down_whose_publications_and_client_sessions_are_and_clients_do_not(
     logs: Path,
 ) -> None:
-    published = {(each.record.publisher, each.record.principal) for each in of(Published, logs)}
+    published = {
+        (each.record.publisher, each.record.principal) for each in of(AuditPublished, logs)
+    }
     assert published == {("tape", "feed"), ("mole", "mallory"), ("loader", "job")}
-    opened = {(each.header.side, each.record.principal) for each in of(Opened, logs)}
+    opened = {(each.header.side, each.record.principal) for each in of(AuditOpened, logs)}
     assert opened == {("broker", "alice"), ("broker", "mallory"), ("client", "")}
 
 
@@ -303,10 +305,10 @@ def test_somebody_without_a_name_has_the_rights_of_everybody(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")
-    writer.add(Published(QUOTES, "p", 1, [100, 200], [{"n": 1}, {"n": 2}]))
+    writer.add(AuditPublished(QUOTES, "p", 1, [100, 200], [{"n": 1}, {"n": 2}]))
     writer.add(Stored(QUOTES, 200))
-    writer.add(Opened("desk", "v", "b1", "TRUE", False, False, [(QUOTES, 0)]))
-    writer.add(Delivered("desk", "v", [(QUOTES, [100, 200], [])]))
+    writer.add(AuditOpened("desk", "v", "b1", "TRUE", False, False, [(QUOTES, 0)]))
+    writer.add(AuditDelivered("desk", "v", [(QUOTES, [100, 200], [])]))
     writer.close()
     rights = Rights.of([["*", "publish"], ["*", "subscribe", "n = 1"], ["bob", "subscribe"]])
     found = judged(spark, tmp_path / "logs", rights, tmp_path)
@@ -322,13 +324,15 @@ def test_what_was_sent_twice_counts_once_and_what_nobody_described_is_not_judged
     spark: SparkSession, tmp_path: Path
 ) -> None:
     writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")
-    writer.add(Published(QUOTES, "p", 1, [100], [{"n": 1}], "feed"))
-    writer.add(Published(QUOTES, "p", 2, [200], None, "feed"))
+    writer.add(AuditPublished(QUOTES, "p", 1, [100], [{"n": 1}], "feed"))
+    writer.add(AuditPublished(QUOTES, "p", 2, [200], None, "feed"))
     writer.add(Stored(QUOTES, 200))
-    for visit in ("v1", "v2"):
-        opened = Opened("desk", visit, "b1", "TRUE", True, False, [(QUOTES, 0)], principal="bob")
+    for session in ("v1", "v2"):
+        opened = AuditOpened(
+            "desk", session, "b1", "TRUE", True, False, [(QUOTES, 0)], principal="bob"
+        )
         writer.add(opened)
-        writer.add(Delivered("desk", visit, [(QUOTES, [100, 200], [])]))
+        writer.add(AuditDelivered("desk", session, [(QUOTES, [100, 200], [])]))
     writer.close()
     columns = "pubend string, tick long, attributes string"
     events = spark.createDataFrame([("quotes", 100, '{"n": 1}')], columns)

@@ -27,13 +27,13 @@ class Workers(Cluster):
 
     def _start(self) -> None:
         self._start_daemon("master", cluster._MASTER, cluster._HOSTS[0])
-        self._master = self._said("master", r"Starting Spark master at (spark://\S+)")
+        self._master = self._output("master", r"Starting Spark master at (spark://\S+)")
         for host in cluster._HOSTS:
             self._start_daemon(
                 f"worker-{host}", cluster._WORKER, host, "--cores", "1", self._master
             )
         for host in cluster._HOSTS:
-            self._said(f"worker-{host}", "(Successfully registered) with master")
+            self._output(f"worker-{host}", "(Successfully registered) with master")
 
     def _start_daemon(self, name: str, kind: str, host: str, *rest: str) -> None:
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"

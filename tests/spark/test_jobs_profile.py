@@ -12,15 +12,21 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.audit import AuditOptions, AuditWriter
-from gapless.audit.records import Confirmed, Delivered, Opened, Published, Switched
+from gapless.audit.records import (
+    AuditDelivered,
+    AuditFilterChanged,
+    AuditOpened,
+    AuditPublished,
+    Confirmed,
+)
 from gapless.cli.main import main
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.runtime.overlay_config import generate, load_overlay
-from gapless.spark.jobs.interests import Interest
-from gapless.spark.jobs.profiling import Flow, edges_of, profile
-from gapless.spark.jobs.trees import Group
+from gapless.spark.jobs.interests import CellInterest
+from gapless.spark.jobs.profiling import CellTraffic, edges_of, profile
+from gapless.spark.jobs.trees import TrafficGroup
 from gapless.testing import SyncOverlay
 
 if TYPE_CHECKING:
@@ -64,15 +70,15 @@ def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_foun
     present.write_text(generate("line:4").to_toml())
     found = profile(spark, [logs], load_overlay(present))
     assert found.events == 100
-    assert found.flows == [Flow("c1", "c4", 90, 90), Flow("c1", "c2", 20, 20)]
+    assert found.flows == [CellTraffic("c1", "c4", 90, 90), CellTraffic("c1", "c2", 20, 20)]
     assert found.interests == [
-        Interest("c2", 1, ["n < 20"]),
-        Interest("c4", 2, ["n >= 10", "n >= 90"]),
+        CellInterest("c2", 1, ["n < 20"]),
+        CellInterest("c4", 2, ["n >= 10", "n >= 90"]),
     ]
     assert found.groups == [
-        Group("c1", ("c4",), 80),
-        Group("c1", ("c2",), 10),
-        Group("c1", ("c2", "c4"), 10),
+        TrafficGroup("c1", ("c4",), 80),
+        TrafficGroup("c1", ("c2",), 10),
+        TrafficGroup("c1", ("c2", "c4"), 10),
     ]
     assert found.present_hops == 80 * 3 + 10 + 10 * 3
     assert found.proposed_hops == 80 + 10 + 20
@@ -103,10 +109,12 @@ def middle_to_each(directory: Path, cells: int = 7) -> None:
     middle = writer(1)
     for cell in range(2, cells + 1):
         ticks = [*range(10 * cell, 10 * cell + 10)]
-        middle.add(Published(pubend, "p", ticks[0], ticks, [{"to": cell}] * 10))
+        middle.add(AuditPublished(pubend, "p", ticks[0], ticks, [{"to": cell}] * 10))
         around = writer(cell)
-        around.add(Opened("mine", "1", f"b{cell}", f"to = {cell}", False, False, [(pubend, 0)]))
-        around.add(Delivered("mine", "1", [(pubend, ticks, [])]))
+        around.add(
+            AuditOpened("mine", "1", f"b{cell}", f"to = {cell}", False, False, [(pubend, 0)])
+        )
+        around.add(AuditDelivered("mine", "1", [(pubend, ticks, [])]))
         around.close()
     middle.close()
 
@@ -136,18 +144,18 @@ def test_interest_is_counted_also_where_nothing_came_and_only_if_attributes_are_
 ) -> None:
     pubend, options = PubendId("quotes"), AuditOptions(directory=str(tmp_path / "told"))
     near = AuditWriter(options, "broker", "b1", cell="c1")
-    near.add(Published(pubend, "p", 1, [1, 2, 3], [{"n": 1}, {"n": 2}, {"n": 3}]))
+    near.add(AuditPublished(pubend, "p", 1, [1, 2, 3], [{"n": 1}, {"n": 2}, {"n": 3}]))
     near.close()
     far = AuditWriter(options, "broker", "b2", cell="c2")
-    far.add(Opened("early", "1", "b2", "n = 1", False, False, []))
-    far.add(Switched("early", "1", "n >= 2", [(pubend, 2)]))
-    far.add(Delivered("early", "1", [(pubend, [3], [])]))
+    far.add(AuditOpened("early", "1", "b2", "n = 1", False, False, []))
+    far.add(AuditFilterChanged("early", "1", "n >= 2", [(pubend, 2)]))
+    far.add(AuditDelivered("early", "1", [(pubend, [3], [])]))
     far.close()
     found = profile(spark, [tmp_path / "told"], generate("line:2"))
-    assert found.flows == [Flow("c1", "c2", 1, 3)]
-    assert found.interests == [Interest("c2", 1, ["n = 1", "n >= 2"])]
+    assert found.flows == [CellTraffic("c1", "c2", 1, 3)]
+    assert found.interests == [CellInterest("c2", 1, ["n = 1", "n >= 2"])]
     bare = AuditWriter(AuditOptions(directory=str(tmp_path / "bare")), "broker", "b1", cell="c1")
-    bare.add(Published(pubend, "p", 1, [1]))
+    bare.add(AuditPublished(pubend, "p", 1, [1]))
     bare.close()
     assert profile(spark, [tmp_path / "bare"], generate("line:2")).flows == []
 

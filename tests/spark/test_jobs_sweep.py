@@ -27,7 +27,7 @@ from gapless.spark.jobs.plotting import Plot, lines_of
 from gapless.spark.jobs.shipping import packed, ready_executors
 from gapless_lab.lab.catalogue import find
 from gapless_lab.sim.campaign import run_many
-from gapless_lab.sim.runner import Result
+from gapless_lab.sim.runner import RunResult
 from gapless_lab.sweep.distribution import deal
 from gapless_lab.sweep.experiments import Point, grid, load, parse_axis, read_points
 from gapless_lab.sweep.sweeping import Sweep, sweep, sweep_seeds
@@ -46,7 +46,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
-def timeless(result: Result) -> Result:
+def timeless(result: RunResult) -> RunResult:
     """A result without what differs between two runs of the same."""
     return msgspec.structs.replace(result, seconds=0.0)
 
@@ -112,7 +112,7 @@ def test_an_experiment_over_a_grid_is_one_table_and_names_where_it_failed(
 ) -> None:
     points = grid({"width": [1, 2], "height": [3, 13, 4]})
     seen: list[Any] = []
-    found = sweep(spark, f"{HERE}:area", points, watch=lambda each: seen.append(each.place))
+    found = sweep(spark, f"{HERE}:area", points, on_outcome=lambda each: seen.append(each.index))
     assert seen == list(range(6))
     assert [(row["width"], row["height"], row["area"]) for row in found.rows] == [
         (1, 3, 3),
@@ -147,7 +147,7 @@ def test_a_row_that_is_not_flat_is_a_failure_that_says_so(spark: SparkSession) -
 
 def test_whoever_stops_listening_cancels_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     points: list[Point] = [{"n": n, "traces": str(tmp_path)} for n in range(8)]
-    listening = deal(spark, load(f"{HERE}:linger"), points)
+    listening = deal(spark, load(f"{HERE}:stall"), points)
     assert next(listening).point["n"] == 0
     listening.close()  # type: ignore[attr-defined]  # deal is a generator
     tracker = spark.sparkContext.statusTracker()

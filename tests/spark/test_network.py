@@ -15,9 +15,9 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 from gapless.client.sync import connect_sync
 from gapless.core.errors import DeadlineError, UsageError
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import Address
+from gapless.runtime.addresses import ListenAddress
 from gapless.spark import network
-from gapless.spark.network import Network
+from gapless.spark.network import OverlayClient
 from gapless.spark.source import GaplessSource
 from gapless.testing import SyncOverlay
 from tests.spark.rows import until
@@ -33,8 +33,8 @@ def servers_of(overlay: SyncOverlay, *brokers: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def asking(*servers: str, deadline_s: float = 30.0) -> Iterator[Network]:
-    made = Network(servers, deadline_s)
+def asking(*servers: str, deadline_s: float = 30.0) -> Iterator[OverlayClient]:
+    made = OverlayClient(servers, deadline_s)
     try:
         yield made
     finally:
@@ -148,12 +148,12 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_STUCK_S", 0.3)
 
 
-def free_address() -> Address:
+def free_address() -> ListenAddress:
     with socket.create_server(("127.0.0.1", 0)) as made:
-        return Address("127.0.0.1", made.getsockname()[1])
+        return ListenAddress("127.0.0.1", made.getsockname()[1])
 
 
-def move(overlay: SyncOverlay, broker: str, address: Address) -> None:
+def move(overlay: SyncOverlay, broker: str, address: ListenAddress) -> None:
     """Start a broker with its disk at another address."""
     overlay.kill(broker)
     overlay._overlay._addresses[broker] = address
@@ -201,4 +201,4 @@ def test_a_log_whose_broker_came_up_where_nobody_looks_is_read_through_the_other
         move(line, "b2", free_address())
         tick = publish(line, "b2", "orders")
         until(lambda: driver.extent("orders", "TRUE").top >= tick, "the log is read again")
-        assert driver.home("orders") == servers
+        assert driver.phb_addresses("orders") == servers

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 import pytest
 
 from gapless.core.errors import UsageError
-from gapless.spark.columns import Column, Kind
+from gapless.spark.columns import AttributeColumn, ColumnType
 from gapless.spark.offsets import Offset
-from gapless.spark.options import Options, parse_options
+from gapless.spark.options import SourceOptions, parse_options
 from gapless.spark.sink_options import parse_sink_options
 from tests.guides import ROOT
 
 SERVERS = {"servers": "gapless://127.0.0.1:7400"}
 
 
-def parsed(**given: str) -> Options:
+def parsed(**given: str) -> SourceOptions:
     return parse_options({**SERVERS, **given})
 
 
@@ -44,8 +44,8 @@ def test_where_a_broker_filters_a_task_reads_more_unless_it_is_told_how_much() -
 
 def test_columns_have_types() -> None:
     assert parsed(columns="symbol STRING, `unit price`: double").columns == (
-        Column("symbol", Kind.STRING),
-        Column("unit price", Kind.DOUBLE),
+        AttributeColumn("symbol", ColumnType.STRING),
+        AttributeColumn("unit price", ColumnType.DOUBLE),
     )
 
 

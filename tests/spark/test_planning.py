@@ -32,7 +32,7 @@ def test_what_is_gone_after_a_time_is_an_error_or_is_skipped() -> None:
     begin, extent = after(NOON, EXTENTS)["late"], EXTENTS["late"]
     with pytest.raises(UsageError, match=f"late no longer has the ticks from {NOON_TICK} to"):
         check_released("late", begin, extent, extent.top, "fail")
-    assert check_released("late", begin, extent, extent.top, "skip") == extent.gone
+    assert check_released("late", begin, extent, extent.top, "skip") == extent.released
 
 
 def test_what_is_skipped_is_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,14 +38,19 @@ from pyspark.sql.datasource import (
 from gapless.content.filter import Filter
 from gapless.messages.streams import Publication
 from gapless.packed.pick import pack
-from gapless.spark.batches import Batches
-from gapless.spark.columns import Column, Kind
+from gapless.spark.batches import ArrowBatches
+from gapless.spark.columns import AttributeColumn, ColumnType
 from gapless.spark.pushing import push
 from gapless.spark.session import PUSH_DOWN
 from tests.spark.rows import Stream, event, numbers
 
-KINDS = {"s": Kind.STRING, "i": Kind.BIGINT, "d": Kind.DOUBLE, "b": Kind.BOOLEAN}
-COLUMNS = [Column(name, kind) for name, kind in KINDS.items()]
+KINDS = {
+    "s": ColumnType.STRING,
+    "i": ColumnType.BIGINT,
+    "d": ColumnType.DOUBLE,
+    "b": ColumnType.BOOLEAN,
+}
+COLUMNS = [AttributeColumn(name, kind) for name, kind in KINDS.items()]
 
 TEXTS = st.sampled_from(["", "a", "ab", "b", "10%", "a_c", "é", "!", "'"])
 INTS = st.sampled_from([-1, 0, 1, 5, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
@@ -80,12 +85,12 @@ def predicates(draw: st.DrawFn) -> Predicate:
     return Not(made) if draw(st.booleans()) else made
 
 
-def truth(predicate: Predicate, row: dict[str, Any]) -> bool | None:
+def expected_value(predicate: Predicate, row: dict[str, Any]) -> bool | None:
     """What Spark finds for a row: true, false or NULL. It takes NaN for equal to itself and above all
     numbers; there is no NaN in a column, only in literals.
     """
     if isinstance(predicate, Not):
-        found = truth(predicate.child, row)
+        found = expected_value(predicate.child, row)
         return None if found is None else not found
     value = row[predicate.attribute[0]]  # type: ignore[attr-defined]
     match predicate:
@@ -127,7 +132,7 @@ def _order(value: Any) -> Any:
 
 def row_of(attributes: dict[str, Any]) -> dict[str, Any]:
     publication = Publication(1, "p", 1, attributes, b"")
-    (batch,) = Batches(COLUMNS).of("quotes", [[pack([publication])]])
+    (batch,) = ArrowBatches(COLUMNS).of("quotes", [[pack([publication])]])
     assert isinstance(batch, pa.RecordBatch)
     return dict(batch.to_pylist()[0])
 
@@ -138,9 +143,9 @@ def test_no_row_is_lost_and_what_spark_leaves_to_brokers_is_exact(
 ) -> None:
     pushed = push(Filter(""), asked, KINDS)
     row = row_of(attributes)
-    wanted = all(truth(each, row) is True for each in asked)
+    wanted = all(expected_value(each, row) is True for each in asked)
     matches = Filter(str(pushed.filter)).matches(attributes)
-    assert (matches and all(truth(each, row) is True for each in pushed.rest)) == wanted
+    assert (matches and all(expected_value(each, row) is True for each in pushed.rest)) == wanted
 
 
 def test_predicates_on_declared_columns_are_pushed() -> None:

@@ -12,23 +12,23 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.messages.clients import ReadLog, ReadPart, Refused
 from gapless.spark import read_connection as line
-from gapless.spark.read_connection import Line
+from gapless.spark.read_connection import ReadConnection
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     VERSIONS,
-    Beat,
-    Welcome,
-    encode_greeting,
+    Connected,
+    KeepAlive,
+    encode_handshake,
 )
 
 Answer = Callable[[int], object]
 """What is said to the request of a number; None is silence."""
 
 
-class Door:
+class ScriptedBroker:
     """Greets everyone, and says one thing after the other to those who ask."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -56,8 +56,8 @@ class Door:
     def _serve(self, made: socket.socket) -> None:
         try:
             _frame(made)
-            welcome = Welcome(VERSIONS[-1], "b1", "c1", FRAME_BYTES_MAX, beat_ms=50)
-            made.sendall(encode_greeting(welcome))
+            welcome = Connected(VERSIONS[-1], "b1", "c1", FRAME_BYTES_MAX, keepalive_ms=50)
+            made.sendall(encode_handshake(welcome))
             self.greeted += 1
             while True:
                 request = CLIENT_REQUESTS.decode(_frame(made))
@@ -90,11 +90,11 @@ def refused(number: int) -> Refused:
 
 
 @pytest.fixture
-def door() -> Iterator[Callable[..., Door]]:
-    made: list[Door] = []
+def door() -> Iterator[Callable[..., ScriptedBroker]]:
+    made: list[ScriptedBroker] = []
 
-    def make(*answers: Answer) -> Door:
-        made.append(Door(*answers))
+    def make(*answers: Answer) -> ScriptedBroker:
+        made.append(ScriptedBroker(*answers))
         return made[-1]
 
     yield make
@@ -109,7 +109,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answered(deadline_s: float, *where: str) -> ReadPart:
-    made = Line(where, deadline_s)
+    made = ReadConnection(where, deadline_s)
     try:
         made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
         return made.answer()
@@ -119,7 +119,7 @@ def answered(deadline_s: float, *where: str) -> ReadPart:
 
 @pytest.mark.usefixtures("patience")
 def test_a_connection_over_which_nothing_comes_is_made_anew_long_before_the_deadline(
-    door: Callable[..., Door],
+    door: Callable[..., ScriptedBroker],
 ) -> None:
     half_open = door(silence, done)
     begun = monotonic()
@@ -129,10 +129,12 @@ def test_a_connection_over_which_nothing_comes_is_made_anew_long_before_the_dead
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_broker_that_still_beats_is_waited_for(door: Callable[..., Door]) -> None:
+def test_a_broker_that_still_sends_keepalives_is_waited_for(
+    door: Callable[..., ScriptedBroker],
+) -> None:
     busy = door()
     busy._answers.append(lambda _: _beating(busy))
-    made = Line((busy.url,), 1.0)
+    made = ReadConnection((busy.url,), 1.0)
     made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     with pytest.raises(TimeoutError, match="did not answer"):
         made.answer()
@@ -140,24 +142,24 @@ def test_a_broker_that_still_beats_is_waited_for(door: Callable[..., Door]) -> N
     assert busy.greeted == 1
 
 
-def _beating(busy: Door) -> None:
+def _beating(busy: ScriptedBroker) -> None:
     """Say for longer than the deadline that somebody is there."""
     over = threading.Event()
     for _ in range(40):
-        busy._open[0].sendall(CLIENT_NOTICES.encode(Beat()))
+        busy._open[0].sendall(CLIENT_NOTICES.encode(KeepAlive()))
         over.wait(0.05)
 
 
-def test_who_refuses_is_followed_by_the_next(door: Callable[..., Door]) -> None:
+def test_who_refuses_is_followed_by_the_next(door: Callable[..., ScriptedBroker]) -> None:
     home, other = door(refused), door(done)
     assert answered(30.0, home.url, other.url).done == 10
 
 
 def test_where_nobody_is_the_next_is_asked_and_the_first_again_after_an_answer(
-    door: Callable[..., Door],
+    door: Callable[..., ScriptedBroker],
 ) -> None:
     home, other = door(done), door(done)
-    made = Line((home.url, other.url), 30.0)
+    made = ReadConnection((home.url, other.url), 30.0)
     made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     next(made._addresses)  # as if nobody were at the first
     assert made.answer().done == 10

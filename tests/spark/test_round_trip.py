@@ -35,7 +35,7 @@ COLUMNS = "symbol STRING, price DOUBLE, n LONG"
 COPIED = "symbol = 'IBM'"
 FILTERS = {"everything": "TRUE", "ibm": "symbol = 'IBM'", "dear": "price > 250 AND symbol <> 'S3'"}
 
-Place = tuple[str, int]
+EventKey = tuple[str, int]
 """A pubend and a tick: that is what an event is known by everywhere."""
 
 
@@ -44,8 +44,8 @@ class Found(NamedTuple):
 
     got: dict[str, list[Event]]
     """By subscription."""
-    streamed: list[Place]
-    archived: dict[Place, dict[str, Any]]
+    streamed: list[EventKey]
+    archived: dict[EventKey, dict[str, Any]]
     backtest: Backtest
     audit: AuditReport
 
@@ -103,12 +103,12 @@ class Trip:
         writer = writer.option("servers", self._overlay.url("b2")).option("pubend", "copies")
         self._run(writer, "copies")
 
-    def stream(self) -> list[Place]:
+    def stream(self) -> list[EventKey]:
         """Have Spark read both streams; return what it has."""
         target = str(self._directory / "rows")
         frame = self._reading()
         self._run(frame.writeStream.format("parquet").option("path", target), "rows")
-        return places(self._spark.read.schema(frame.schema).parquet(target))
+        return event_keys(self._spark.read.schema(frame.schema).parquet(target))
 
     def _reading(self, **options: str) -> DataFrame:
         chosen = {"servers": self._servers, "columns": COLUMNS, "start": "earliest", **options}
@@ -129,7 +129,7 @@ class Trip:
         return audit(self._spark, [self._log])
 
 
-def places(frame: DataFrame) -> list[Place]:
+def event_keys(frame: DataFrame) -> list[EventKey]:
     return sorted((row.pubend, row.tick) for row in frame.select("pubend", "tick").collect())
 
 
@@ -185,7 +185,7 @@ def test_subscriber_backtest_and_audit_agree_to_the_event(found: Found, name: st
     (tested,) = [each for each in found.backtest.filters if each.name == name]
     assert tested.count == len(owed)
     (judged,) = [each for each in found.audit.rows if each.subscription == f"{name}@b3"]
-    assert (judged.owed, judged.delivered, judged.in_flight) == (len(owed), len(owed), 0)
+    assert (judged.expected, judged.delivered, judged.in_flight) == (len(owed), len(owed), 0)
     assert judged.is_clean
 
 

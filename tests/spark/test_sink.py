@@ -69,7 +69,7 @@ class Copy:
 def staged_at(stream: Stream) -> list[StagedRecord]:
     """What is staged at the broker."""
     overlay: Any = stream.overlay
-    batches = overlay._overlay.node("b1").broker.stagers.staging._batches.values()
+    batches = overlay._overlay.node("b1").broker.staging_calls.staging._batches.values()
     return [chunk for batch in batches for chunk in batch.chunks.values()]
 
 
@@ -198,7 +198,7 @@ def test_what_nobody_drops_is_dropped_by_the_broker_in_time(spark: SparkSession)
         frame = frame.where("id >= 30000")
         with pytest.raises(PySparkException, match="planned"):
             write(stream, frame.mapInArrow(failing_always, frame.schema), pubend=None)
-        marks = overlay._overlay.node("b1").broker.context.marks
+        marks = overlay._overlay.node("b1").broker.context.coverage_marks
         until(lambda: "staged too long ago" in marks, "something was there, and is too old")
         until(lambda: staged_at(stream) == [], "nothing is left")
         assert events(stream) == []

@@ -21,8 +21,8 @@ from pyspark.sql.functions import col, lit
 from gapless.core.parameters import Parameters
 from gapless.packed.pick import unpack
 from gapless.spark import reading
-from gapless.spark.batch import Part as Piece
-from gapless.spark.read_connection import Line, Part
+from gapless.spark.batch import LogPartition as Piece
+from gapless.spark.read_connection import ReadConnection, UncopiedReadPart
 from gapless.spark.source import GaplessSource
 from gapless.testing import SyncOverlay
 from tests.spark.rows import COLUMNS, Stream, event, numbers, until
@@ -45,9 +45,9 @@ def filled(spark: SparkSession) -> Iterator[Stream]:
 
 
 def knows_both(servers: str) -> bool:
-    from gapless.spark.network import Network
+    from gapless.spark.network import OverlayClient
 
-    network = Network(tuple(f"gapless://{each}" for each in servers[10:].split(",")), 10.0)
+    network = OverlayClient(tuple(f"gapless://{each}" for each in servers[10:].split(",")), 10.0)
     try:
         return len(network.pubends()) == 2
     finally:
@@ -59,7 +59,7 @@ def test_a_row_is_an_event(filled: Stream) -> None:
     assert json.loads(row.attributes) == event(7)[0]
     assert bytes(row.payload) == event(7)[1]
     assert (row.pubend, row.symbol, row.price, row.sequence) == ("quotes", "S7", 3.5, 8)
-    published = next(filled.session.read("quotes", wanted="n = 7"))
+    published = next(filled.session.read("quotes", filter="n = 7"))
     assert (row.tick, row.publisher) == (published.tick, published.publisher)
     moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row.tick)
     assert row.timestamp == moment.replace(tzinfo=None)
@@ -91,12 +91,12 @@ def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stre
     assert numbers(filled.load(servers=servers, pubends="orders")) == list(range(1_000, 1_100))
 
 
-class Tap(Line):
+class Tap(ReadConnection):
     """A connection of a task that notes what comes over it."""
 
-    came: ClassVar[list[Part]] = []
+    came: ClassVar[list[UncopiedReadPart]] = []
 
-    def answer(self) -> Part:
+    def answer(self) -> UncopiedReadPart:
         self.came.append(super().answer())
         return self.came[-1]
 
@@ -110,7 +110,7 @@ def test_what_does_not_match_never_leaves_the_broker(
     filled: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Tap, "came", [])
-    monkeypatch.setattr(reading, "Line", Tap)
+    monkeypatch.setattr(reading, "ReadConnection", Tap)
     options = {"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"}
     source = GaplessSource({**options, "pushDown": "true"})
     reader = source.reader(source.schema())
@@ -272,19 +272,22 @@ BRIEF = Parameters(retention_s=1, aet_ms=500)
 def released(stream: Stream) -> int:
     """Publish, wait until that is gone, publish more that stays; return the last tick that is gone."""
     stream.publish(range(50))
-    until(lambda: gone(stream) > 0 and not list(stream.session.read("quotes")), "it is released")
+    until(
+        lambda: released_up_to(stream) > 0 and not list(stream.session.read("quotes")),
+        "it is released",
+    )
     with stream.session.subscribe("TRUE", durable="keeper"):
         pass  # or the rest might be released while Spark plans
     stream.publish(range(50, 60))
-    return gone(stream)
+    return released_up_to(stream)
 
 
-def gone(stream: Stream) -> int:
-    from gapless.spark.network import Network
+def released_up_to(stream: Stream) -> int:
+    from gapless.spark.network import OverlayClient
 
-    network = Network((stream.servers,), 10.0)
+    network = OverlayClient((stream.servers,), 10.0)
     try:
-        return network.extent("quotes", "TRUE").gone
+        return network.extent("quotes", "TRUE").released
     finally:
         network.close()
 
@@ -306,7 +309,7 @@ def test_what_is_released_is_an_error_or_is_skipped_as_the_user_says(
         source = GaplessSource(
             {"servers": stream.servers, "start": moment.isoformat(), "onRelease": "skip"}
         )
-        skipped = gone(stream) - tick + 1
+        skipped = released_up_to(stream) - tick + 1
         source.reader(source.schema()).partitions()
         assert caplog.messages[-1] == (
             f"this batch skips {skipped} ticks that are gone: quotes {skipped}"

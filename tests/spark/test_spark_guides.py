@@ -118,7 +118,7 @@ def test_the_programs_of_the_guide_audit_and_profile(
     names = guides.run("docs/spark-audit.md")
     assert "Published" in capsys.readouterr().out
     report = names["report"]
-    assert (report.published, report.total.owed, report.total.delivered) == (300, 30, 30)
+    assert (report.published, report.total.expected, report.total.delivered) == (300, 30, 30)
     assert report.is_clean
 
 
@@ -127,4 +127,4 @@ def test_the_tour_runs_from_top_to_bottom(
 ) -> None:
     assert spark.range(1).count() == 1  # the tour takes the session that is there
     runpy.run_path(str(ROOT / "examples" / "spark_tour.py"))
-    assert "owed: 168 - delivered: 168 - lost: 0" in capsys.readouterr().out
+    assert "expected: 168 - delivered: 168 - lost: 0" in capsys.readouterr().out

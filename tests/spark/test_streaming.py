@@ -59,15 +59,15 @@ def test_a_stream_begins_at_the_latest_by_default(stream: Stream, tmp_path: Path
 def looks_beyond(stream: Stream, tick: int) -> list[int]:
     """Return a list that grows with every look of the driver's at what follows a tick."""
     found: list[int] = []
-    readers: Any = stream.overlay._overlay.node("b1").broker.readers
-    asked: Callable[[str, object], bool] = readers.asked
+    readers: Any = stream.overlay._overlay.node("b1").broker.read_calls
+    asked: Callable[[str, object], bool] = readers.handle
 
     def note(client: str, request: object) -> bool:
         if isinstance(request, ReadLog) and request.low > tick:
             found.append(request.low)
         return asked(client, request)
 
-    readers.asked = note
+    readers.handle = note
     return found
 
 
@@ -176,7 +176,7 @@ def test_an_error_of_the_user_is_readable(
 
 # --- what is released, and what is kept ---------------------------------------------------------------
 
-BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, linger_s=1)
+BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, interest_grace_s=1)
 
 
 def numbers_in(stream: Stream) -> set[object]:

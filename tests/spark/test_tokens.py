@@ -104,7 +104,7 @@ def test_a_missing_or_wrong_token_is_said_when_a_query_is_planned(
 ) -> None:
     guarded.publish(range(3))
     frame = guarded.spark.range(3).withColumnRenamed("id", "n")
-    refused = guarded.overlay._overlay.node("b1").door
+    refused = guarded.overlay._overlay.node("b1").acceptor
     for options, said in (({}, "no token came"), ({"token": new_token()}, "does not know")):
         with pytest.raises(PySparkException, match=said) as caught:
             guarded.load(pubends="quotes", **options).collect()
@@ -155,7 +155,7 @@ def test_an_archive_is_made_with_a_token_file(
     assert read_archive(guarded.spark, tmp_path / "archive").count() == 20
     monkeypatch.setattr(type(guarded.spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(guarded.spark.sparkContext.master))
-    asked = ["spark", "archive", "--to", guarded.servers, "--json"]
+    asked = ["spark", "archive", "--url", guarded.servers, "--json"]
     assert main([*asked, str(tmp_path / "other")]) == EXIT_REFUSED
     assert main([*asked, str(tmp_path / "again"), "--token-file", str(path)]) == 0
     assert read_archive(guarded.spark, tmp_path / "again").count() == 20

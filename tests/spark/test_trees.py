@@ -8,10 +8,10 @@ import random
 import pytest
 
 from gapless.core.errors import UsageError
-from gapless.spark.jobs.trees import Edge, Group, better_tree, hops, present_degree
+from gapless.spark.jobs.trees import CellEdge, TrafficGroup, better_tree, hops, present_degree
 
 
-def all_trees(cells: list[str]) -> list[list[Edge]]:
+def all_trees(cells: list[str]) -> list[list[CellEdge]]:
     """Every tree over some cells, by their Prüfer sequences."""
     found = []
     for sequence in itertools.product(range(len(cells)), repeat=len(cells) - 2):
@@ -27,15 +27,17 @@ def all_trees(cells: list[str]) -> list[list[Edge]]:
     return found
 
 
-def some_groups(dice: random.Random, cells: list[str], count: int) -> list[Group]:
+def some_groups(dice: random.Random, cells: list[str], count: int) -> list[TrafficGroup]:
     groups = []
     for _ in range(count):
         targets = dice.sample(cells, dice.randint(0, len(cells) - 1))
-        groups.append(Group(dice.choice(cells), tuple(sorted(targets)), dice.randint(1, 100)))
+        groups.append(
+            TrafficGroup(dice.choice(cells), tuple(sorted(targets)), dice.randint(1, 100))
+        )
     return groups
 
 
-def hops_by_hand(groups: list[Group], edges: list[Edge]) -> int:
+def hops_by_hand(groups: list[TrafficGroup], edges: list[CellEdge]) -> int:
     """Count edges by walking from every target to the source."""
     neighbours: dict[str, set[str]] = {}
     for left, right in edges:
@@ -60,7 +62,7 @@ def hops_by_hand(groups: list[Group], edges: list[Edge]) -> int:
     return total
 
 
-def is_tree(cells: list[str], edges: list[Edge]) -> bool:
+def is_tree(cells: list[str], edges: list[CellEdge]) -> bool:
     reached, waiting = {cells[0]}, [cells[0]]
     while waiting:
         cell = waiting.pop()
@@ -97,7 +99,9 @@ def test_a_large_tree_keeps_to_its_degree_and_is_not_worse() -> None:
     dice = random.Random(9)
     cells = [f"c{number}" for number in range(40)]
     groups = [
-        Group(f"c{near}", (f"c{(near + 20) % 40}", f"c{(near + 7) % 40}"), dice.randint(1, 50))
+        TrafficGroup(
+            f"c{near}", (f"c{(near + 20) % 40}", f"c{(near + 7) % 40}"), dice.randint(1, 50)
+        )
         for near in range(40)
     ]
     line = [*itertools.pairwise(cells)]
@@ -111,14 +115,14 @@ def test_a_large_tree_keeps_to_its_degree_and_is_not_worse() -> None:
 def test_a_tree_that_is_best_already_stays() -> None:
     cells = ["a", "b", "c", "d"]
     line = [("a", "b"), ("b", "c"), ("c", "d")]
-    groups = [Group(left, (right,), 10) for left, right in line]
+    groups = [TrafficGroup(left, (right,), 10) for left, right in line]
     assert better_tree(cells, groups, line, 3) == line
     assert better_tree(cells, [], line, 3) == line
 
 
 def test_what_cannot_be_a_tree_is_refused() -> None:
     with pytest.raises(UsageError, match="no cell x"):
-        better_tree(["a", "b"], [Group("a", ("x",), 1)], [("a", "b")], 3)
+        better_tree(["a", "b"], [TrafficGroup("a", ("x",), 1)], [("a", "b")], 3)
     with pytest.raises(UsageError, match="degree of 1"):
         better_tree(["a", "b", "c"], [], [("a", "b"), ("b", "c")], 1)
     assert better_tree(["a"], [], [], 3) == []

@@ -13,7 +13,7 @@ from typing import Self
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, Change, LogRow
+from gapless.messages.records import AppendRow, LogRow, StorageChange
 from gapless.messages.streams import Publication
 from gapless.storage import Storage
 from gapless.storage.codec import label_of
@@ -25,7 +25,7 @@ PATIENCE_S = 60
 ALL = 2**62
 
 
-class Desk:
+class StorageHarness:
     """Asks a storage for things and keeps its answers."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Desk:
         self._before_report = before_report
         self._after_report = after_report
         self._answers: SimpleQueue[Written | Fetched | StorageError] = SimpleQueue()
-        self._ticket = 0
+        self._last_id = 0
         self.failures: SimpleQueue[StorageError] = SimpleQueue()
         self.calls: list[int] = []
         """How many answers came with each call."""
@@ -72,28 +72,28 @@ class Desk:
         self.failures.put(error)
         self._answers.put(error)
 
-    def ask(self, *changes: Change) -> int:
+    def request_write(self, *changes: StorageChange) -> int:
         """Ask for a write."""
-        self._ticket += 1
-        self.storage.write(Write(self._ticket, changes))
-        return self._ticket
+        self._last_id += 1
+        self.storage.write(Write(self._last_id, changes))
+        return self._last_id
 
-    def write(self, *changes: Change) -> None:
+    def write(self, *changes: StorageChange) -> None:
         """Ask for a write and wait until it is durable."""
-        self.wait_for(self.ask(*changes))
+        self.wait_for(self.request_write(*changes))
 
-    def write_here(self, *changes: Change) -> bool:
+    def write_here(self, *changes: StorageChange) -> bool:
         """Have a write made durable in this thread if it can be, and wait; say whether it was."""
-        self._ticket += 1
-        self.storage.gather(Write(self._ticket, changes))
+        self._last_id += 1
+        self.storage.gather(Write(self._last_id, changes))
         with self.storage._writing:
             pass  # the writer, which may just have reported, has ended what it does after that
         done = self.storage.flush(here=True)
-        self.written += [each.ticket for each in done]
-        self.wait_for(self._ticket)
+        self.written += [each.write_id for each in done]
+        self.wait_for(self._last_id)
         return bool(done)
 
-    def ask_fetch(
+    def request_fetch(
         self,
         pubend: PubendId,
         low: int,
@@ -102,9 +102,9 @@ class Desk:
         *,
         packed: bool = False,
     ) -> int:
-        self._ticket += 1
-        self.storage.fetch(Fetch(self._ticket, pubend, low, high, bytes_max, packed))
-        return self._ticket
+        self._last_id += 1
+        self.storage.fetch(Fetch(self._last_id, pubend, low, high, bytes_max, packed))
+        return self._last_id
 
     def fetch(
         self,
@@ -116,23 +116,23 @@ class Desk:
         packed: bool = False,
     ) -> Fetched:
         """Ask for rows and wait for them."""
-        return self.answer(self.ask_fetch(pubend, low, high, bytes_max, packed=packed))
+        return self.answer(self.request_fetch(pubend, low, high, bytes_max, packed=packed))
 
-    def answer(self, ticket: int) -> Fetched:
+    def answer(self, fetch_id: int) -> Fetched:
         """Wait for the answer to a fetch."""
-        while ticket not in self._fetched:
+        while fetch_id not in self._fetched:
             self._take()
-        return self._fetched[ticket]
+        return self._fetched[fetch_id]
 
-    def is_answered(self, ticket: int, within_s: float) -> bool:
+    def is_answered(self, fetch_id: int, within_s: float) -> bool:
         """Say whether a fetch is answered, after a while if it is not."""
         with suppress(Empty):
             self._take(within_s)
-        return ticket in self._fetched
+        return fetch_id in self._fetched
 
-    def wait_for(self, ticket: int) -> None:
+    def wait_for(self, write_id: int) -> None:
         """Wait until a write is durable; raise the failure if there is one."""
-        while ticket not in self.written:
+        while write_id not in self.written:
             self._take()
 
     def collect(self) -> None:
@@ -150,9 +150,9 @@ class Desk:
         if isinstance(event, StorageError):
             raise event
         if isinstance(event, Written):
-            self.written.append(event.ticket)
+            self.written.append(event.write_id)
         else:
-            self._fetched[event.ticket] = event
+            self._fetched[event.fetch_id] = event
 
 
 def row(first: int, last: int | None = None, pubend: PubendId = TRADES, size: int = 20) -> LogRow:
@@ -167,8 +167,8 @@ def row(first: int, last: int | None = None, pubend: PubendId = TRADES, size: in
 
 def append(
     first: int, last: int | None = None, pubend: PubendId = TRADES, size: int = 20
-) -> Append:
-    return Append(row(first, last, pubend, size))
+) -> AppendRow:
+    return AppendRow(row(first, last, pubend, size))
 
 
 def firsts(fetched: Fetched) -> list[int]:

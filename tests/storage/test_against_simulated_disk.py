@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetched
 from gapless.messages.records import (
-    Append,
-    Change,
-    Erase,
-    LifeRecord,
+    AppendRow,
+    DeleteRecord,
+    IncarnationRecord,
     PublisherRecord,
-    Store,
-    Trim,
+    PutRecord,
+    StorageChange,
+    TrimLog,
 )
 from gapless.packed.pick import packed
 from gapless.storage.codec import encode_row
 from gapless_lab.sim import disk as simulated
 from tests.cases import scaled
-from tests.storage.harness import QUOTES, TRADES, Desk, flip_row, row
+from tests.storage.harness import QUOTES, TRADES, StorageHarness, flip_row, row
 
 PUBENDS = st.sampled_from([TRADES, QUOTES])
 SMALL = st.integers(0, 12)
@@ -57,7 +57,7 @@ STEPS = st.lists(
         st.tuples(
             st.just("read"), st.tuples(PUBENDS, st.integers(0, 80), SMALL, st.integers(0, 900))
         ),
-        st.tuples(st.just("damage"), st.tuples(PUBENDS, SMALL)),
+        st.tuples(st.just("corrupt"), st.tuples(PUBENDS, SMALL)),
         st.tuples(st.just("reopen"), st.none()),
     ),
     max_size=25,
@@ -69,79 +69,81 @@ class Pair:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.desk = Desk(directory)
-        self.disk = simulated.Disk(cast("Any", None), cast("Any", None), Random(0))
+        self.harness = StorageHarness(directory)
+        self.disk = simulated.SimulatedDisk(cast("Any", None), cast("Any", None), Random(0))
         self._tops: dict[PubendId, int] = {}
-        self._last_ticket = 0
+        self._last_write_id = 0
 
     def write(self, drafts: list[Draft]) -> None:
         changes = tuple(map(self._change, drafts))
         self.disk._apply(changes)
-        self._last_ticket = self.desk.ask(*changes)
+        self._last_write_id = self.harness.request_write(*changes)
 
     def read(self, what: tuple[PubendId, int, int, int]) -> None:
         pubend, low, length, bytes_max = what
         self._settle()
         expected = self.disk.read(pubend, low, low + length, bytes_max)
-        self._same(self.desk.fetch(pubend, low, low + length, bytes_max), expected)
-        rows, damaged, complete = expected
-        undecoded = self.desk.fetch(pubend, low, low + length, bytes_max, packed=True)
-        self._same(undecoded, (tuple(map(packed, rows)), damaged, complete))
+        self._same(self.harness.fetch(pubend, low, low + length, bytes_max), expected)
+        rows, corrupt, complete = expected
+        undecoded = self.harness.fetch(pubend, low, low + length, bytes_max, packed=True)
+        self._same(undecoded, (tuple(map(packed, rows)), corrupt, complete))
 
-    def damage(self, what: tuple[PubendId, int]) -> None:
-        pubend, place = what
+    def corrupt(self, what: tuple[PubendId, int]) -> None:
+        pubend, index = what
         self._settle()
-        sound = [
+        valid = [
             each.first
             for each in self.disk.logs.get(pubend, [])
-            if each.first not in self.disk.damaged.get(pubend, [])
+            if each.first not in self.disk.corrupt_rows.get(pubend, [])
         ]
-        if sound:
-            first = sound[place % len(sound)]
-            self.disk.damage(pubend, first)
+        if valid:
+            first = valid[index % len(valid)]
+            self.disk.corrupt_row(pubend, first)
             flip_row(self.directory, pubend, first)
 
     def reopen(self, _: None) -> None:
-        self.desk.storage.close()
-        self.desk = Desk(self.directory)
-        self._last_ticket = 0
-        loaded = self.desk.storage.load()
-        assert (loaded.records, loaded.damaged) == (self.disk.load(), {})
+        self.harness.storage.close()
+        self.harness = StorageHarness(self.directory)
+        self._last_write_id = 0
+        loaded = self.harness.storage.load()
+        assert (loaded.records, loaded.corrupt) == (self.disk.load(), {})
 
     def end(self) -> None:
         """Compare all that is there."""
         self._settle()
         for pubend in (TRADES, QUOTES):
-            self._same(self.desk.fetch(pubend, 0, 10**6), self.disk.read(pubend, 0, 10**6, 2**62))
+            self._same(
+                self.harness.fetch(pubend, 0, 10**6), self.disk.read(pubend, 0, 10**6, 2**62)
+            )
         self.reopen(None)
 
     def _settle(self) -> None:
-        if self._last_ticket:
-            self.desk.wait_for(self._last_ticket)
+        if self._last_write_id:
+            self.harness.wait_for(self._last_write_id)
 
     def _same(self, fetched: Fetched, expected: tuple[tuple[Any, ...], str | None, bool]) -> None:
-        rows, damaged, complete = expected
+        rows, corrupt, complete = expected
         assert (fetched.rows, fetched.complete) == (rows, complete)
-        if damaged is None:
-            assert fetched.damaged is None
+        if corrupt is None:
+            assert fetched.corruption is None
         else:
-            assert fetched.damaged is not None
-            assert fetched.damaged.startswith(damaged)
+            assert fetched.corruption is not None
+            assert fetched.corruption.startswith(corrupt)
 
-    def _change(self, draft: Draft) -> Change:
+    def _change(self, draft: Draft) -> StorageChange:
         top = self._tops.get(draft.pubend, 0)
         if draft.kind == "append":
             first = top + 1 + draft.number % 4
             self._tops[draft.pubend] = first + draft.length % 3
-            return Append(row(first, first + draft.length % 3, draft.pubend, size=draft.number))
+            return AppendRow(row(first, first + draft.length % 3, draft.pubend, size=draft.number))
         if draft.kind == "trim":
-            return Trim(draft.pubend, max(0, top - draft.number))
+            return TrimLog(draft.pubend, max(0, top - draft.number))
         name = f"p{draft.number % 3}"
         if draft.kind == "store":
             if draft.number == 0:
-                return Store(LifeRecord(draft.length))
-            return Store(PublisherRecord(draft.pubend, name, draft.length, 0, (), 0))
-        return Erase(("publisher", str(draft.pubend), name))
+                return PutRecord(IncarnationRecord(draft.length))
+            return PutRecord(PublisherRecord(draft.pubend, name, draft.length, 0, (), 0))
+        return DeleteRecord(("publisher", str(draft.pubend), name))
 
 
 @settings(max_examples=scaled(60))
@@ -158,4 +160,4 @@ def test_the_same_changes_give_the_same_reads(steps: list[Step]) -> None:
                 getattr(pair, kind)(what)
             pair.end()
         finally:
-            pair.desk.storage.close()
+            pair.harness.storage.close()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.errors import DamagedError
+from gapless.core.errors import CorruptionError
 from gapless.core.ids import PubendId
-from gapless.messages.records import PublisherRecord, Record, Store, Trim
+from gapless.messages.records import PublisherRecord, PutRecord, Record, TrimLog
 from gapless.storage.codec import encode_key
 from gapless.storage.schema import PAGE_BYTES
 from tests.storage.harness import (
     QUOTES,
     TRADES,
-    Desk,
+    StorageHarness,
     append,
     execute,
     firsts,
@@ -29,24 +29,26 @@ INDEX_LEAF = 0x0A
 
 
 def write_rows(directory: Path) -> None:
-    with Desk(directory) as desk:
-        desk.write(*(append(tick, tick + 4) for tick in (10, 20, 30, 40)))
-        desk.write(append(10, 14, QUOTES))
+    with StorageHarness(directory) as harness:
+        harness.write(*(append(tick, tick + 4) for tick in (10, 20, 30, 40)))
+        harness.write(append(10, 14, QUOTES))
 
 
-def test_a_damaged_row_ends_a_fetch_before_it_and_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_row_ends_a_fetch_before_it_and_is_named(tmp_path: Path) -> None:
     write_rows(tmp_path)
     flip_row(tmp_path, TRADES, 30)
-    with Desk(tmp_path) as desk:
-        fetched = desk.fetch(TRADES)
+    with StorageHarness(tmp_path) as harness:
+        fetched = harness.fetch(TRADES)
         assert firsts(fetched) == [10, 20]
         assert not fetched.complete
-        assert fetched.damaged is not None
-        assert fetched.damaged.startswith("trades: row 30 to 34 is damaged: its content does not")
-        assert firsts(desk.fetch(TRADES, 35)) == [40]
-        assert firsts(desk.fetch(TRADES, 0, 29)) == [10, 20]
-        assert firsts(desk.fetch(QUOTES)) == [10]
-        assert not desk.storage.load().damaged, "rows are checked when they are read"
+        assert fetched.corruption is not None
+        assert fetched.corruption.startswith(
+            "trades: row 30 to 34 is damaged: its content does not"
+        )
+        assert firsts(harness.fetch(TRADES, 35)) == [40]
+        assert firsts(harness.fetch(TRADES, 0, 29)) == [10, 20]
+        assert firsts(harness.fetch(QUOTES)) == [10]
+        assert not harness.storage.load().corrupt, "rows are checked when they are read"
 
 
 @pytest.mark.parametrize(
@@ -57,62 +59,64 @@ def test_every_column_of_a_row_is_covered(tmp_path: Path, column: str, value: in
     write_rows(tmp_path)
     update = f"UPDATE log SET {column}=? WHERE pubend='trades#1' AND first=30"  # noqa: S608
     execute(tmp_path, update, value)
-    with Desk(tmp_path) as desk:
-        fetched = desk.fetch(TRADES)
+    with StorageHarness(tmp_path) as harness:
+        fetched = harness.fetch(TRADES)
         assert firsts(fetched) == [10, 20]
-        assert "is damaged" in (fetched.damaged or "")
+        assert "is damaged" in (fetched.corruption or "")
 
 
 def test_a_row_that_was_moved_to_another_log_is_found_in_both(tmp_path: Path) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "UPDATE log SET pubend='quotes#2' WHERE pubend='trades#1' AND first=20")
-    with Desk(tmp_path) as desk:
-        assert "its log ends at 24" in desk.storage.load().damaged[QUOTES]
-        missing = desk.fetch(TRADES)
+    with StorageHarness(tmp_path) as harness:
+        assert "its log ends at 24" in harness.storage.load().corrupt[QUOTES]
+        missing = harness.fetch(TRADES)
         assert firsts(missing) == [10]
-        assert "rows are missing: the one before row 30 to 34 ended at 24" in str(missing.damaged)
+        assert "rows are missing: the one before row 30 to 34 ended at 24" in str(
+            missing.corruption
+        )
 
 
 @pytest.mark.parametrize(("first", "rest"), [(10, [20, 30, 40]), (20, [10]), (30, [10, 20])])
 def test_a_row_that_vanished_is_missed(tmp_path: Path, first: int, rest: list[int]) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "DELETE FROM log WHERE pubend='trades#1' AND first=?", first)
-    with Desk(tmp_path) as desk:
-        fetched = desk.fetch(TRADES)
+    with StorageHarness(tmp_path) as harness:
+        fetched = harness.fetch(TRADES)
         assert not fetched.complete
-        assert "rows are missing" in str(fetched.damaged)
+        assert "rows are missing" in str(fetched.corruption)
         assert firsts(fetched) == (rest if first > 10 else [])
-        assert "rows are missing" in str(desk.fetch(TRADES, first, first).damaged)
-        assert firsts(desk.fetch(TRADES, 40)) == [40]
+        assert "rows are missing" in str(harness.fetch(TRADES, first, first).corruption)
+        assert firsts(harness.fetch(TRADES, 40)) == [40]
 
 
 def test_a_log_whose_end_vanished_refuses_its_pubend_when_it_is_opened(tmp_path: Path) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "DELETE FROM log WHERE pubend='trades#1' AND first=40")
-    with Desk(tmp_path) as desk:
-        loaded = desk.storage.load()
-        assert loaded.damaged == {
+    with StorageHarness(tmp_path) as harness:
+        loaded = harness.storage.load()
+        assert loaded.corrupt == {
             TRADES: "trades: rows are missing or too many: its log ends at 34, "
             "but the last row that was written ended at 44"
         }
-        fetched = desk.fetch(TRADES)
+        fetched = harness.fetch(TRADES)
         assert firsts(fetched) == [10, 20, 30]
-        assert "rows are missing" in str(fetched.damaged)
+        assert "rows are missing" in str(fetched.corruption)
 
 
 def test_rows_that_were_trimmed_are_not_missed(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(10), append(20), Trim(TRADES, 15), append(30), Trim(TRADES, 25))
-        fetched = desk.fetch(TRADES)
-        assert (firsts(fetched), fetched.damaged) == ([30], None)
-        desk.write(Trim(TRADES, 99))
-    with Desk(tmp_path) as desk:
-        assert not desk.storage.load().damaged
-        assert desk.fetch(TRADES).damaged is None
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10), append(20), TrimLog(TRADES, 15), append(30), TrimLog(TRADES, 25))
+        fetched = harness.fetch(TRADES)
+        assert (firsts(fetched), fetched.corruption) == ([30], None)
+        harness.write(TrimLog(TRADES, 99))
+    with StorageHarness(tmp_path) as harness:
+        assert not harness.storage.load().corrupt
+        assert harness.fetch(TRADES).corruption is None
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "corruption",
     [
         "UPDATE logs SET trimmed=trimmed+1 WHERE pubend='trades#1'",
         "UPDATE logs SET last=last-1 WHERE pubend='trades#1'",
@@ -120,96 +124,102 @@ def test_rows_that_were_trimmed_are_not_missed(tmp_path: Path) -> None:
         "DELETE FROM logs WHERE pubend='trades#1'",
     ],
 )
-def test_a_damaged_mark_refuses_its_pubend_only(tmp_path: Path, damage: str) -> None:
+def test_a_corrupt_mark_refuses_its_pubend_only(tmp_path: Path, corruption: str) -> None:
     write_rows(tmp_path)
-    execute(tmp_path, damage)
-    with Desk(tmp_path) as desk:
-        loaded = desk.storage.load()
-        assert list(loaded.damaged) == [TRADES]
-        assert "the mark of its log" in loaded.damaged[TRADES]
-        fetched = desk.fetch(TRADES)
+    execute(tmp_path, corruption)
+    with StorageHarness(tmp_path) as harness:
+        loaded = harness.storage.load()
+        assert list(loaded.corrupt) == [TRADES]
+        assert "the mark of its log" in loaded.corrupt[TRADES]
+        fetched = harness.fetch(TRADES)
         assert (fetched.rows, fetched.complete) == ((), False)
-        assert fetched.damaged == loaded.damaged[TRADES]
-        assert firsts(desk.fetch(QUOTES)) == [10]
+        assert fetched.corruption == loaded.corrupt[TRADES]
+        assert firsts(harness.fetch(QUOTES)) == [10]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key[0])
 @pytest.mark.parametrize("change", ["body=CAST(substr(body,2) AS BLOB)", "checksum=checksum+1"])
-def test_a_damaged_record_refuses_whom_it_belongs_to(
+def test_a_corrupt_record_refuses_whom_it_belongs_to(
     tmp_path: Path, record: Record, change: str
 ) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(*map(Store, RECORDS))
+    with StorageHarness(tmp_path) as harness:
+        harness.write(*map(PutRecord, RECORDS))
     key = encode_key(record.key)
     execute(tmp_path, f"UPDATE records SET {change} WHERE key=?", key)  # noqa: S608
-    with Desk(tmp_path) as desk:
+    with StorageHarness(tmp_path) as harness:
         if record.key[0] in {"life", "home", "neighbourhood", "retirement"}:
-            with pytest.raises(DamagedError, match="without it the broker must not start"):
-                desk.storage.load()
+            with pytest.raises(CorruptionError, match="without it the broker must not start"):
+                harness.storage.load()
             return
-        loaded = desk.storage.load()
-        names = [*map(str, loaded.damaged), *loaded.subscriptions]
+        loaded = harness.storage.load()
+        names = [*map(str, loaded.corrupt), *loaded.subscriptions]
         assert names == [record.key[1]]
-        (problem,) = [*loaded.damaged.values(), *loaded.subscriptions.values()]
+        (problem,) = [*loaded.corrupt.values(), *loaded.subscriptions.values()]
         assert f"the record {key} is damaged" in problem
         left = [each for each in RECORDS if names[0] not in each.key[1:2]]
         assert loaded.records == sorted(left, key=lambda each: each.key)
 
 
-def test_a_record_with_a_damaged_key_refuses_both_that_it_may_belong_to(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(Store(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
-        desk.write(Store(PublisherRecord(FAR, "p", 1, 1, (), 1)))
+def test_a_record_with_a_corrupt_key_refuses_both_that_it_may_belong_to(tmp_path: Path) -> None:
+    with StorageHarness(tmp_path) as harness:
+        harness.write(PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
+        harness.write(PutRecord(PublisherRecord(FAR, "p", 1, 1, (), 1)))
     execute(
         tmp_path,
         'UPDATE records SET key=\'["publisher","trader","p"]\' WHERE key=?',
         '["publisher","trades","p"]',
     )
-    with Desk(tmp_path) as desk:
-        loaded = desk.storage.load()
-        assert set(loaded.damaged) == {TRADES, PubendId("trader")}
+    with StorageHarness(tmp_path) as harness:
+        loaded = harness.storage.load()
+        assert set(loaded.corrupt) == {TRADES, PubendId("trader")}
         assert loaded.records == [PublisherRecord(FAR, "p", 1, 1, (), 1)]
 
 
 def test_a_record_that_says_nothing_of_its_owner_refuses_the_broker(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(Store(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
+    with StorageHarness(tmp_path) as harness:
+        harness.write(PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
     execute(tmp_path, "UPDATE records SET key='x', body=x'c1'")
-    with Desk(tmp_path) as desk, pytest.raises(DamagedError, match="the broker must not start"):
-        desk.storage.load()
+    with (
+        StorageHarness(tmp_path) as harness,
+        pytest.raises(CorruptionError, match="the broker must not start"),
+    ):
+        harness.storage.load()
 
 
-def test_a_pubend_with_a_number_is_known_again_from_a_damaged_record(tmp_path: Path) -> None:
+def test_a_pubend_with_a_number_is_known_again_from_a_corrupt_record(tmp_path: Path) -> None:
     key = encode_key(("publisher", str(QUOTES), "p"))
-    with Desk(tmp_path) as desk:
-        desk.write(Store(PublisherRecord(QUOTES, "p", 1, 1, (), 1)))
+    with StorageHarness(tmp_path) as harness:
+        harness.write(PutRecord(PublisherRecord(QUOTES, "p", 1, 1, (), 1)))
     flip_record(tmp_path, key)
     execute(tmp_path, "UPDATE records SET body=x'c1'")
-    with Desk(tmp_path) as desk:
-        assert set(desk.storage.load().damaged) == {QUOTES}
+    with StorageHarness(tmp_path) as harness:
+        assert set(harness.storage.load().corrupt) == {QUOTES}
 
 
-def test_a_database_with_a_damaged_page_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_database_with_a_corrupt_page_is_told_and_left_as_it_is(tmp_path: Path) -> None:
     write_rows(tmp_path)
     path = tmp_path / "broker.db"
     content = bytearray(path.read_bytes())
     content[PAGE_BYTES:] = b"\xff" * (len(content) - PAGE_BYTES)
     path.write_bytes(content)
-    with pytest.raises(DamagedError, match="damaged"):
-        Desk(tmp_path)
+    with pytest.raises(CorruptionError, match="damaged"):
+        StorageHarness(tmp_path)
     assert path.read_bytes() == content
 
 
 def test_a_record_that_its_index_does_not_lead_to_refuses_the_broker(tmp_path: Path) -> None:
     # it would be written a second time, and both would be read
     key = encode_key(("publisher", str(TRADES), "ann")).encode()
-    with Desk(tmp_path) as desk:
-        desk.write(Store(PublisherRecord(TRADES, "ann", 1, 1, (), 1)))
+    with StorageHarness(tmp_path) as harness:
+        harness.write(PutRecord(PublisherRecord(TRADES, "ann", 1, 1, (), 1)))
     path = tmp_path / "broker.db"
     content = bytearray(path.read_bytes())
     places = [at for at in range(len(content)) if content.startswith(key, at)]
     (indexed,) = [at for at in places if content[at // PAGE_BYTES * PAGE_BYTES] == INDEX_LEAF]
     content[indexed + key.index(b"ann")] ^= 1
     path.write_bytes(content)
-    with Desk(tmp_path) as desk, pytest.raises(DamagedError, match="records is damaged"):
-        desk.storage.load()
+    with (
+        StorageHarness(tmp_path) as harness,
+        pytest.raises(CorruptionError, match="records is damaged"),
+    ):
+        harness.storage.load()

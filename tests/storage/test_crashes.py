@@ -17,9 +17,9 @@ import pytest
 
 from gapless.core.errors import DiskFullError
 from gapless.core.ids import PubendId
-from gapless.messages.records import LifeRecord
+from gapless.messages.records import IncarnationRecord
 from gapless.storage import verify
-from tests.storage.harness import PATIENCE_S, TRADES, Desk, append, firsts
+from tests.storage.harness import PATIENCE_S, TRADES, StorageHarness, append, firsts
 
 CHILD = Path(__file__).parent / "writing_child.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
     acknowledged: list[int]
     status: int
-    said: str
+    output: str
 
 
 def run_child(
@@ -55,13 +55,13 @@ def run_child(
     )
     lines = done.stdout.splitlines()
     acknowledged = [int(line) for line in lines if line.isdecimal()]
-    said = [line for line in lines if not line.isdecimal()]
-    return Outcome(acknowledged, done.returncode, "\n".join([*said, done.stderr]))
+    output = [line for line in lines if not line.isdecimal()]
+    return Outcome(acknowledged, done.returncode, "\n".join([*output, done.stderr]))
 
 
 def make_database(directory: Path) -> None:
     """Have a database there, so that the faults strike later than its making."""
-    Desk(directory).storage.close()
+    StorageHarness(directory).storage.close()
 
 
 @functools.cache
@@ -83,23 +83,23 @@ def _injection() -> None:
 def check_survivors(directory: Path, outcome: Outcome) -> int:
     """Check that all that was acknowledged is there, in order; return how many rows there are."""
     assert outcome.acknowledged == list(range(1, len(outcome.acknowledged) + 1))
-    with Desk(directory) as desk:
-        loaded = desk.storage.load()
-        assert not loaded.damaged
-        rows = firsts(desk.fetch(PUBEND))
+    with StorageHarness(directory) as harness:
+        loaded = harness.storage.load()
+        assert not loaded.corrupt
+        rows = firsts(harness.fetch(PUBEND))
         assert rows == list(range(1, len(rows) + 1)), "a prefix of what was asked"
         assert len(rows) >= len(outcome.acknowledged)
         # a write is whole or not there: its record is as old as its row
-        assert loaded.records == ([LifeRecord(len(rows))] if rows else [])
-        desk.write(append(len(rows) + 1))
-        assert len(firsts(desk.fetch(PUBEND))) == len(rows) + 1
-    assert verify(directory, structure=True).damages == ()
+        assert loaded.records == ([IncarnationRecord(len(rows))] if rows else [])
+        harness.write(append(len(rows) + 1))
+        assert len(firsts(harness.fetch(PUBEND))) == len(rows) + 1
+    assert verify(directory, structure=True).corruptions == ()
     return len(rows)
 
 
 def test_a_child_that_is_left_alone_acknowledges_everything(tmp_path: Path) -> None:
     outcome = run_child(tmp_path)
-    assert (outcome.status, outcome.said.strip()) == (0, "")
+    assert (outcome.status, outcome.output.strip()) == (0, "")
     assert len(outcome.acknowledged) == 60
     assert check_survivors(tmp_path, outcome) == 60
 
@@ -108,7 +108,7 @@ def test_a_child_that_is_left_alone_acknowledges_everything(tmp_path: Path) -> N
 @pytest.mark.parametrize("when", [1, 2, 4, 7])
 def test_killed_while_a_database_is_made_it_can_be_made_again(tmp_path: Path, when: int) -> None:
     outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
-    assert outcome.status in KILLED, outcome.said
+    assert outcome.status in KILLED, outcome.output
     check_survivors(tmp_path, outcome)
 
 
@@ -117,7 +117,7 @@ def test_killed_while_a_database_is_made_it_can_be_made_again(tmp_path: Path, wh
 def test_killed_at_a_sync_nothing_acknowledged_is_lost(tmp_path: Path, when: int) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
-    assert outcome.status in KILLED, outcome.said
+    assert outcome.status in KILLED, outcome.output
     assert len(outcome.acknowledged) < 60
     assert when < 5 or outcome.acknowledged
     check_survivors(tmp_path, outcome)
@@ -130,7 +130,7 @@ def test_killed_in_the_middle_of_writing_nothing_acknowledged_is_lost(
 ) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, f"pwrite64:signal=SIGKILL:when={when}", size=6_000)
-    assert outcome.status in KILLED, outcome.said
+    assert outcome.status in KILLED, outcome.output
     assert when < 61 or outcome.acknowledged
     check_survivors(tmp_path, outcome)
 
@@ -139,9 +139,9 @@ def test_killed_in_the_middle_of_writing_nothing_acknowledged_is_lost(
 def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, "fdatasync:error=EIO:when=9")
-    assert outcome.status == 3, outcome.said
-    assert outcome.said.count("failed StorageError") == 1
-    assert "disk I/O error" in outcome.said
+    assert outcome.status == 3, outcome.output
+    assert outcome.output.count("failed StorageError") == 1
+    assert "disk I/O error" in outcome.output
     assert 0 < len(outcome.acknowledged) < 60
     check_survivors(tmp_path, outcome)
 
@@ -150,9 +150,9 @@ def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> Non
 def test_a_write_without_space_ends_the_storage(tmp_path: Path) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, "pwrite64:error=ENOSPC:when=70+")
-    assert outcome.status == 3, outcome.said
-    assert "DiskFullError" in outcome.said
-    assert "no space is left on the disk" in outcome.said
+    assert outcome.status == 3, outcome.output
+    assert "DiskFullError" in outcome.output
+    assert "no space is left on the disk" in outcome.output
     assert 0 < len(outcome.acknowledged) < 60
     check_survivors(tmp_path, outcome)
 
@@ -160,22 +160,22 @@ def test_a_write_without_space_ends_the_storage(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_injection")
 def test_a_directory_whose_disk_fails_when_it_is_opened_is_not_opened(tmp_path: Path) -> None:
     outcome = run_child(tmp_path, "pwrite64:error=EIO")
-    assert outcome.status == 4, outcome.said
-    assert "disk I/O error" in outcome.said
+    assert outcome.status == 4, outcome.output
+    assert "disk I/O error" in outcome.output
 
 
 def test_a_file_that_may_not_grow_ends_the_storage(tmp_path: Path) -> None:
     outcome = run_child(tmp_path, file_bytes=200_000, size=5_000)
-    assert outcome.status == 3, outcome.said
+    assert outcome.status == 3, outcome.output
     assert 0 < len(outcome.acknowledged) < 60
     check_survivors(tmp_path, outcome)
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[None]:
+def small_disk(directory: Path) -> Iterator[None]:
     """Mount a file system of 1 MiB, or skip."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "gapless-test", str(place)]
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "gapless-test", str(directory)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def small_disk(place: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", str(directory)], check=True)
 
 
 def test_on_a_full_disk_the_storage_ends_and_with_space_again_all_is_there(tmp_path: Path) -> None:
@@ -193,33 +193,33 @@ def test_on_a_full_disk_the_storage_ends_and_with_space_again_all_is_there(tmp_p
     with small_disk(place):
         ballast = place / "ballast"
         ballast.write_bytes(b"x" * 500_000)
-        with Desk(place / "data", durable=True) as desk:
+        with StorageHarness(place / "data", durable=True) as harness:
             for tick in range(1, 200):
-                desk.ask(append(tick, size=10_000))
-            problem = desk.failure()
+                harness.request_write(append(tick, size=10_000))
+            problem = harness.failure()
             assert isinstance(problem, DiskFullError), problem
-            assert desk.storage.failure is problem
-        desk.collect()
-        acknowledged = len(desk.written)
+            assert harness.storage.failure is problem
+        harness.collect()
+        acknowledged = len(harness.written)
         assert acknowledged < 199
         ballast.unlink()
-        with Desk(place / "data", durable=True) as desk:
-            rows = firsts(desk.fetch(TRADES))
+        with StorageHarness(place / "data", durable=True) as harness:
+            rows = firsts(harness.fetch(TRADES))
             assert rows == list(range(1, len(rows) + 1))
             assert len(rows) >= acknowledged
-            desk.write(append(len(rows) + 1))
+            harness.write(append(len(rows) + 1))
 
 
 def test_a_write_that_fails_in_the_middle_is_told_once_and_is_not_there(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(1))
-        pages = desk.storage._writer.execute("PRAGMA page_count").fetchone()[0]
-        desk.storage._writer.execute(f"PRAGMA max_page_count={pages + 2}")
-        failing = desk.ask(append(2, size=100_000))
-        assert isinstance(desk.failure(), DiskFullError)
-        later = desk.ask(append(3))
-    desk.collect()
-    assert desk.failures.empty()
-    assert not {failing, later} & {*desk.written}
-    with Desk(tmp_path) as desk:
-        assert firsts(desk.fetch(TRADES)) == [1]
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(1))
+        pages = harness.storage._writer.execute("PRAGMA page_count").fetchone()[0]
+        harness.storage._writer.execute(f"PRAGMA max_page_count={pages + 2}")
+        failing = harness.request_write(append(2, size=100_000))
+        assert isinstance(harness.failure(), DiskFullError)
+        later = harness.request_write(append(3))
+    harness.collect()
+    assert harness.failures.empty()
+    assert not {failing, later} & {*harness.written}
+    with StorageHarness(tmp_path) as harness:
+        assert firsts(harness.fetch(TRADES)) == [1]

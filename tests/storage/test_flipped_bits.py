@@ -6,34 +6,36 @@ from pathlib import Path
 from random import Random
 
 from gapless.core.errors import StorageError
-from gapless.messages.records import LogRow, PublisherRecord, Record, Store, Trim
+from gapless.messages.records import LogRow, PublisherRecord, PutRecord, Record, TrimLog
 from gapless.storage.schema import PAGE_BYTES
 from tests.cases import scaled
-from tests.storage.harness import QUOTES, TRADES, Desk, append
+from tests.storage.harness import QUOTES, TRADES, StorageHarness, append
 from tests.storage.test_storage import RECORDS
 
 
 def fill(directory: Path) -> None:
     """Write enough for tables of several levels, and rows that need pages of their own."""
-    with Desk(directory) as desk:
-        desk.write(*map(Store, RECORDS))
-        desk.write(*(Store(PublisherRecord(TRADES, f"p{n}", 3, 9, (), 8)) for n in range(60)))
+    with StorageHarness(directory) as harness:
+        harness.write(*map(PutRecord, RECORDS))
+        harness.write(
+            *(PutRecord(PublisherRecord(TRADES, f"p{n}", 3, 9, (), 8)) for n in range(60))
+        )
         for tick in range(10, 600, 10):
             size = 9_000 if tick % 90 == 0 else tick
-            desk.write(append(tick, tick + 4, size=size), append(tick, tick + 3, QUOTES))
-        desk.write(Trim(TRADES, 35))
+            harness.write(append(tick, tick + 4, size=size), append(tick, tick + 3, QUOTES))
+        harness.write(TrimLog(TRADES, 35))
 
 
 def read_all(directory: Path) -> tuple[list[Record], tuple[LogRow, ...], tuple[LogRow, ...]] | str:
     """Return all that is there, or what was told of damage."""
     try:
-        with Desk(directory) as desk:
-            loaded = desk.storage.load()
-            if loaded.damaged or loaded.subscriptions:
-                return f"{loaded.damaged} {loaded.subscriptions}"
-            trades, quotes = desk.fetch(TRADES), desk.fetch(QUOTES)
-            if trades.damaged or quotes.damaged:
-                return f"{trades.damaged} {quotes.damaged}"
+        with StorageHarness(directory) as harness:
+            loaded = harness.storage.load()
+            if loaded.corrupt or loaded.subscriptions:
+                return f"{loaded.corrupt} {loaded.subscriptions}"
+            trades, quotes = harness.fetch(TRADES), harness.fetch(QUOTES)
+            if trades.corruption or quotes.corruption:
+                return f"{trades.corruption} {quotes.corruption}"
             return loaded.records, trades.rows, quotes.rows
     except StorageError as error:
         return str(error)

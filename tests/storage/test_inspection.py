@@ -7,27 +7,38 @@ from pathlib import Path
 import pytest
 
 import gapless.storage.inspection as inspection_module
-from gapless.core.errors import DamagedError, StorageError
+from gapless.core.errors import CorruptionError, StorageError
 from gapless.core.ids import PubendId
-from gapless.messages.records import LifeRecord, PublisherRecord, Store, Trim
-from gapless.storage import LogSummary, Report, export, list_logs, verify
+from gapless.messages.records import IncarnationRecord, PublisherRecord, PutRecord, TrimLog
+from gapless.storage import LogSummary, VerificationReport, export, list_logs, verify
 from gapless.storage.codec import encode_row
-from tests.storage.harness import QUOTES, TRADES, Desk, append, execute, flip_record, flip_row, row
+from tests.storage.harness import (
+    QUOTES,
+    TRADES,
+    StorageHarness,
+    append,
+    execute,
+    flip_record,
+    flip_row,
+    row,
+)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> StorageHarness:
     """A storage with two logs and three records, in use."""
-    desk = Desk(tmp_path)
-    desk.write(Store(LifeRecord(1)), Store(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
-    desk.write(Store(PublisherRecord(TRADES, "q", 1, 1, (), 1)))
-    desk.write(*(append(tick, tick + 4) for tick in range(10, 100, 10)))
-    desk.write(append(5, pubend=QUOTES), append(7, pubend=QUOTES))
-    desk.write(Trim(TRADES, 20))
-    return desk
+    harness = StorageHarness(tmp_path)
+    harness.write(
+        PutRecord(IncarnationRecord(1)), PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1))
+    )
+    harness.write(PutRecord(PublisherRecord(TRADES, "q", 1, 1, (), 1)))
+    harness.write(*(append(tick, tick + 4) for tick in range(10, 100, 10)))
+    harness.write(append(5, pubend=QUOTES), append(7, pubend=QUOTES))
+    harness.write(TrimLog(TRADES, 20))
+    return harness
 
 
-def test_logs_are_listed_with_what_they_hold(tmp_path: Path, desk: Desk) -> None:
+def test_logs_are_listed_with_what_they_hold(tmp_path: Path, harness: StorageHarness) -> None:
     sizes = sum(len(encode_row(row(tick, tick + 4))) for tick in range(20, 100, 10))
     quotes = sum(len(encode_row(row(tick, pubend=QUOTES))) for tick in (5, 7))
     expected = [
@@ -35,18 +46,20 @@ def test_logs_are_listed_with_what_they_hold(tmp_path: Path, desk: Desk) -> None
         LogSummary(TRADES, 20, 94, 8, 16, sizes, 20),
     ]
     assert list_logs(tmp_path) == expected
-    desk.write(Trim(QUOTES, 50))
-    desk.storage.close()
+    harness.write(TrimLog(QUOTES, 50))
+    harness.storage.close()
     assert list_logs(tmp_path)[0] == LogSummary(QUOTES, None, None, 0, 0, 0, 50)
 
 
-def test_a_sound_directory_verifies_while_it_is_used_and_after(tmp_path: Path, desk: Desk) -> None:
+def test_a_sound_directory_verifies_while_it_is_used_and_after(
+    tmp_path: Path, harness: StorageHarness
+) -> None:
     told: list[tuple[PubendId, int, int]] = []
     used = verify(tmp_path, structure=True)
-    desk.storage.close()
+    harness.storage.close()
     closed = verify(tmp_path, progress=lambda *each: told.append(each))
     for report in (used, closed):
-        assert report.damages == ()
+        assert report.corruptions == ()
         assert report.records == {"life": 1, "publisher": 2}
         assert [(log.pubend, log.rows, log.events) for log in report.logs] == [
             (QUOTES, 2, 2),
@@ -56,26 +69,28 @@ def test_a_sound_directory_verifies_while_it_is_used_and_after(tmp_path: Path, d
 
 
 def test_a_check_goes_on_in_pieces_and_tells_how_far_it_is(
-    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.storage.close()
+    harness.storage.close()
     monkeypatch.setattr(inspection_module, "_PIECE_BYTES", 1)
     told: list[tuple[PubendId, int, int]] = []
-    assert verify(tmp_path, progress=lambda *each: told.append(each)).damages == ()
+    assert verify(tmp_path, progress=lambda *each: told.append(each)).corruptions == ()
     assert told[-1] == (TRADES, 8, 8)
     assert [looked for pubend, looked, _ in told if pubend == TRADES] == list(range(1, 9))
     assert [each.first for each in export(tmp_path, TRADES)] == list(range(20, 100, 10))
 
 
-def test_all_damage_is_listed_not_only_the_first(tmp_path: Path, desk: Desk) -> None:
-    desk.storage.close()
+def test_all_corruption_is_listed_not_only_the_first(
+    tmp_path: Path, harness: StorageHarness
+) -> None:
+    harness.storage.close()
     flip_row(tmp_path, TRADES, 30)
     flip_row(tmp_path, TRADES, 50)
     execute(tmp_path, "DELETE FROM log WHERE first IN (70, 7)")
     flip_record(tmp_path, '["publisher","trades","q"]')
-    report: Report = verify(tmp_path)
-    assert len(report.damages) == 5
-    record, hole_at_end, first, second, hole = report.damages
+    report: VerificationReport = verify(tmp_path)
+    assert len(report.corruptions) == 5
+    record, hole_at_end, first, second, hole = report.corruptions
     assert 'the record ["publisher","trades","q"] is damaged' in record
     assert hole_at_end == "quotes#2: rows are missing: it ends at 5, not at 7"
     assert first.startswith("trades: row 30 to 34 is damaged")
@@ -84,30 +99,32 @@ def test_all_damage_is_listed_not_only_the_first(tmp_path: Path, desk: Desk) -> 
     assert [log.rows for log in report.logs] == [1, 5]
 
 
-def test_a_damaged_mark_is_listed_and_the_rows_are_checked_all_the_same(
-    tmp_path: Path, desk: Desk
+def test_a_corrupt_mark_is_listed_and_the_rows_are_checked_all_the_same(
+    tmp_path: Path, harness: StorageHarness
 ) -> None:
-    desk.storage.close()
+    harness.storage.close()
     execute(tmp_path, "UPDATE logs SET last=1 WHERE pubend='trades#1'")
     report = verify(tmp_path)
-    assert report.damages == ("trades: the mark of its log is damaged: its checksum does not fit",)
+    assert report.corruptions == (
+        "trades: the mark of its log is damaged: its checksum does not fit",
+    )
     assert report.logs[1].rows == 8
     assert list_logs(tmp_path)[1].rows == 8
 
 
-def test_an_export_gives_the_rows_of_a_range(tmp_path: Path, desk: Desk) -> None:
+def test_an_export_gives_the_rows_of_a_range(tmp_path: Path, harness: StorageHarness) -> None:
     assert list(export(tmp_path, TRADES, 34, 40)) == [row(30, 34), row(40, 44)]
-    desk.storage.close()
+    harness.storage.close()
     assert list(export(tmp_path, QUOTES)) == [row(5, pubend=QUOTES), row(7, pubend=QUOTES)]
     assert list(export(tmp_path, PubendId("unknown"))) == []
 
 
-def test_an_export_stops_at_damage(tmp_path: Path, desk: Desk) -> None:
-    desk.storage.close()
+def test_an_export_stops_at_corruption(tmp_path: Path, harness: StorageHarness) -> None:
+    harness.storage.close()
     flip_row(tmp_path, TRADES, 40)
     rows = export(tmp_path, TRADES)
     assert [next(rows).first, next(rows).first] == [20, 30]
-    with pytest.raises(DamagedError, match="row 40 to 44 is damaged"):
+    with pytest.raises(CorruptionError, match="row 40 to 44 is damaged"):
         next(rows)
 
 

@@ -9,37 +9,42 @@ from typing import get_args
 import msgspec
 import pytest
 
-from gapless.core.errors import DamagedError, InUseError, NewerFormatError, StorageError
-from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.errors import (
+    CorruptionError,
+    DirectoryLockedError,
+    NewerFormatError,
+    StorageError,
+)
+from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Fetched, Write, Written
-from gapless.messages.clients import Begin, BeginKind, Moment, Order
+from gapless.messages.clients import HostTime, Order, StartKind, StartPoint
 from gapless.messages.overlay import PubendProperties
-from gapless.messages.pubend_requests import HoldId
+from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import (
-    Append,
-    AppendPacked,
+    AppendPackedRow,
+    AppendRow,
     CommitRecord,
-    DriftRecord,
-    EarlyHostRecord,
-    Erase,
-    HoldRecord,
-    HomeRecord,
-    JoinRecord,
-    LeftRecord,
-    LifeRecord,
+    ConfigurationRecord,
+    DeleteRecord,
+    EndedMembershipRecord,
+    FilterSegmentRecord,
+    IncarnationRecord,
+    JoinedPubendRecord,
+    KnownHostRecord,
+    LogHoldRecord,
     MemberRecord,
+    MergeExclusionRecord,
     NeighbourhoodRecord,
-    PlaceRecord,
+    PubendLocationRecord,
     PubendRecord,
     PublisherRecord,
+    PutRecord,
     Record,
-    RegimeRecord,
     RetirementRecord,
-    SegmentRecord,
     StagedRecord,
-    Store,
+    StreamEpochRecord,
     SubscriptionRecord,
-    Trim,
+    TrimLog,
 )
 from gapless.storage import Storage
 from gapless.storage.codec import encode_row
@@ -49,7 +54,7 @@ from tests.storage.harness import (
     PATIENCE_S,
     QUOTES,
     TRADES,
-    Desk,
+    StorageHarness,
     append,
     execute,
     firsts,
@@ -59,35 +64,37 @@ from tests.storage.harness import (
 HOST = ShbId("b", "c")
 TIME = VirtualTime(4, 7)
 RECORDS: tuple[Record, ...] = (
-    LifeRecord(4),
-    HomeRecord("b", "c", 1, 3, ()),
+    IncarnationRecord(4),
+    ConfigurationRecord("b", "c", 1, 3, ()),
     NeighbourhoodRecord("c", 3, ()),
     PubendRecord(TRADES, PubendProperties("b", "c", "price > 1"), 2, 900, 100, ((10, 99),)),
-    RegimeRecord(TRADES, 3, 17, 2, ((HOST, Entry(TIME, 1)),)),
-    MemberRecord(QUOTES, HOST, Join(4, 1), TIME, durable=True, parked=False, floor=12),
-    HoldRecord(TRADES, HoldId(HOST, "s"), 44, 5),
-    LeftRecord(QUOTES, HOST, Join(4, 1)),
-    EarlyHostRecord(QUOTES, HOST, ((TIME, 12),)),
+    StreamEpochRecord(TRADES, 3, 17, 2, ((HOST, VectorEntry(TIME, 1)),)),
+    MemberRecord(
+        QUOTES, HOST, MembershipId(4, 1), TIME, durable=True, inactive=False, ack_floor=12
+    ),
+    LogHoldRecord(TRADES, LogHoldId(HOST, "s"), 44, 5),
+    EndedMembershipRecord(QUOTES, HOST, MembershipId(4, 1)),
+    KnownHostRecord(QUOTES, HOST, ((TIME, 12),)),
     PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50, 2),), 8, 77),
     StagedRecord(TRADES, "w", 7, 2, "a", 1, b"events"),
     CommitRecord(TRADES, "w", 6, 40, 49, 10, 1_010, 9),
-    JoinRecord(PubendId("far#away"), Join(4, 2)),
-    PlaceRecord(PubendId("far#away"), "b7"),
+    JoinedPubendRecord(PubendId("far#away"), MembershipId(4, 2)),
+    PubendLocationRecord(PubendId("far#away"), "b7"),
     RetirementRecord(ShbId("b7", "c7"), 1_700_000_000_000_000, 9),
     SubscriptionRecord(
         "s",
-        (SegmentRecord("price > 1", TIME, ((TRADES, 30),), (Moment(HOST, TIME),)),),
+        (FilterSegmentRecord("price > 1", TIME, ((TRADES, 30),), (HostTime(HOST, TIME),)),),
         ((TRADES, 20),),
         ((TRADES, 10),),
         Order.TOTAL,
-        Begin(BeginKind.EARLIEST),
+        StartPoint(StartKind.EARLIEST),
         ((TRADES, "s/1"),),
         3_600,
-        early=((QUOTES, TIME),),
-        told=("price > 0", TIME),
-        told_since=(Moment(HOST, TIME),),
-        owed=((QUOTES, (Moment(HOST, TIME),)),),
-        drifts=(DriftRecord(TRADES, 20, 0, 25),),
+        host_guarantees=((QUOTES, TIME),),
+        confirmed_filter=("price > 0", TIME),
+        confirmed_filter_times=(HostTime(HOST, TIME),),
+        former_host_guarantees=((QUOTES, (HostTime(HOST, TIME),)),),
+        merge_exclusions=(MergeExclusionRecord(TRADES, 20, 0, 25),),
     ),
 )
 
@@ -102,49 +109,53 @@ def test_every_kind_of_record_is_tried_here() -> None:
 
 
 def test_a_new_directory_is_made_and_empty(tmp_path: Path) -> None:
-    with Desk(tmp_path / "a" / "b") as desk:
-        loaded = desk.storage.load()
-        assert (loaded.records, loaded.damaged, loaded.subscriptions) == ([], {}, {})
-        assert desk.fetch(TRADES) == Fetched(1, ())
+    with StorageHarness(tmp_path / "a" / "b") as harness:
+        loaded = harness.storage.load()
+        assert (loaded.records, loaded.corrupt, loaded.subscriptions) == ([], {}, {})
+        assert harness.fetch(TRADES) == Fetched(1, ())
 
 
 def test_every_kind_of_record_comes_back_in_the_order_of_keys(tmp_path: Path) -> None:
-    with Desk(tmp_path, durable=True) as desk:
-        desk.write(*map(Store, RECORDS))
-    with Desk(tmp_path) as desk:
-        assert desk.storage.load().records == by_key(RECORDS)
+    with StorageHarness(tmp_path, durable=True) as harness:
+        harness.write(*map(PutRecord, RECORDS))
+    with StorageHarness(tmp_path) as harness:
+        assert harness.storage.load().records == by_key(RECORDS)
 
 
 def test_the_last_change_of_a_record_counts_also_within_a_group(tmp_path: Path) -> None:
-    key = LifeRecord(0).key
-    with Desk(tmp_path) as desk:
-        desk.write(Store(LifeRecord(1)), Erase(key), Store(LifeRecord(2)))
-        assert desk.storage.load().records == [LifeRecord(2)]
-        desk.write(Store(LifeRecord(3)), Erase(key))
-        assert desk.storage.load().records == []
-        desk.write(Erase(key))
-        assert desk.storage.load().records == []
+    key = IncarnationRecord(0).key
+    with StorageHarness(tmp_path) as harness:
+        harness.write(
+            PutRecord(IncarnationRecord(1)), DeleteRecord(key), PutRecord(IncarnationRecord(2))
+        )
+        assert harness.storage.load().records == [IncarnationRecord(2)]
+        harness.write(PutRecord(IncarnationRecord(3)), DeleteRecord(key))
+        assert harness.storage.load().records == []
+        harness.write(DeleteRecord(key))
+        assert harness.storage.load().records == []
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     large = row(30, 39, size=100_000)
-    with Desk(tmp_path) as desk:
-        desk.write(append(10, 14), append(20), append(20, 29, QUOTES))
-        desk.write(append(30, 39, size=100_000))
-    with Desk(tmp_path) as desk:
-        assert desk.fetch(TRADES).rows == (row(10, 14), row(20), large)
-        assert desk.fetch(QUOTES).rows == (row(20, 29, QUOTES),)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10, 14), append(20), append(20, 29, QUOTES))
+        harness.write(append(30, 39, size=100_000))
+    with StorageHarness(tmp_path) as harness:
+        assert harness.fetch(TRADES).rows == (row(10, 14), row(20), large)
+        assert harness.fetch(QUOTES).rows == (row(20, 29, QUOTES),)
 
 
 def test_a_row_that_is_packed_already_comes_back_like_any_other(tmp_path: Path) -> None:
     plain = msgspec.structs.replace(row(10, 11), control_version=0)
-    pack = msgspec.msgpack.encode(plain.publications)
+    packed_events = msgspec.msgpack.encode(plain.publications)
     known = row(20, 39)
-    with Desk(tmp_path) as desk:
-        desk.write(AppendPacked(TRADES, 10, 11, plain.regime, plain.clock, pack))
-        desk.write(Append(known, msgspec.msgpack.encode(known.publications)))
-    with Desk(tmp_path) as desk:
-        assert desk.fetch(TRADES).rows == (plain, known)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(
+            AppendPackedRow(TRADES, 10, 11, plain.stream_epoch, plain.clock, packed_events)
+        )
+        harness.write(AppendRow(known, msgspec.msgpack.encode(known.publications)))
+    with StorageHarness(tmp_path) as harness:
+        assert harness.fetch(TRADES).rows == (plain, known)
     (summary,) = list_logs(tmp_path)
     assert (summary.rows, summary.events) == (2, 4)
 
@@ -158,59 +169,65 @@ def test_a_row_is_written_as_it_would_be_without_its_pack(count: int) -> None:
 
 
 def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(10, 14), append(20, 24), append(30, 34))
-        assert firsts(desk.fetch(TRADES, 14, 30)) == [10, 20, 30]
-        assert firsts(desk.fetch(TRADES, 15, 29)) == [20]
-        assert firsts(desk.fetch(TRADES, 22, 23)) == [20]
-        assert firsts(desk.fetch(TRADES, 15, 19)) == []
-        assert firsts(desk.fetch(TRADES, 35, 99)) == []
-        assert desk.fetch(TRADES, 0, 9).complete
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10, 14), append(20, 24), append(30, 34))
+        assert firsts(harness.fetch(TRADES, 14, 30)) == [10, 20, 30]
+        assert firsts(harness.fetch(TRADES, 15, 29)) == [20]
+        assert firsts(harness.fetch(TRADES, 22, 23)) == [20]
+        assert firsts(harness.fetch(TRADES, 15, 19)) == []
+        assert firsts(harness.fetch(TRADES, 35, 99)) == []
+        assert harness.fetch(TRADES, 0, 9).complete
 
 
 def test_a_fetch_gives_at_least_one_row_and_says_whether_there_are_more(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(10), append(20), append(30))
-        some = desk.fetch(TRADES, bytes_max=1)
-        assert (firsts(some), some.complete, some.damaged) == ([10], False, None)
-        last = desk.fetch(TRADES, low=30, bytes_max=1)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10), append(20), append(30))
+        some = harness.fetch(TRADES, bytes_max=1)
+        assert (firsts(some), some.complete, some.corruption) == ([10], False, None)
+        last = harness.fetch(TRADES, low=30, bytes_max=1)
         assert (firsts(last), last.complete) == ([30], True)
 
 
 def test_a_trim_takes_the_rows_that_end_at_or_below_it(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(10, 14), append(20, 24), append(20, 24, QUOTES))
-        desk.write(append(30, 34), Trim(TRADES, 23))
-        assert firsts(desk.fetch(TRADES)) == [20, 30]
-        desk.write(Trim(TRADES, 99), Trim(TRADES, 50))
-        assert firsts(desk.fetch(TRADES)) == []
-        desk.write(append(100))
-        assert firsts(desk.fetch(TRADES)) == [100]
-        assert firsts(desk.fetch(QUOTES)) == [20]
-    with Desk(tmp_path) as desk:
-        assert firsts(desk.fetch(TRADES)) == [100]
-        assert not desk.storage.load().damaged
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10, 14), append(20, 24), append(20, 24, QUOTES))
+        harness.write(append(30, 34), TrimLog(TRADES, 23))
+        assert firsts(harness.fetch(TRADES)) == [20, 30]
+        harness.write(TrimLog(TRADES, 99), TrimLog(TRADES, 50))
+        assert firsts(harness.fetch(TRADES)) == []
+        harness.write(append(100))
+        assert firsts(harness.fetch(TRADES)) == [100]
+        assert firsts(harness.fetch(QUOTES)) == [20]
+    with StorageHarness(tmp_path) as harness:
+        assert firsts(harness.fetch(TRADES)) == [100]
+        assert not harness.storage.load().corrupt
 
 
 def test_a_row_that_is_not_above_the_log_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        desk.write(append(10, 14))
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10, 14))
         for wrong in (append(14), append(20, 19)):
             with pytest.raises(AssertionError, match="not above the log"):
-                desk.ask(wrong)
-        desk.write(Trim(TRADES, 30))
+                harness.request_write(wrong)
+        harness.write(TrimLog(TRADES, 30))
         with pytest.raises(AssertionError, match="not above the log"):
-            desk.ask(append(25))
-    with Desk(tmp_path) as desk, pytest.raises(AssertionError, match="not above the log"):
-        desk.ask(append(12, 16))
+            harness.request_write(append(25))
+    with (
+        StorageHarness(tmp_path) as harness,
+        pytest.raises(AssertionError, match="not above the log"),
+    ):
+        harness.request_write(append(12, 16))
 
 
 def test_writes_are_reported_in_the_order_of_asking(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        tickets = [desk.ask(append(tick), Store(LifeRecord(tick))) for tick in range(1, 300)]
-        desk.wait_for(tickets[-1])
-        assert desk.written == tickets
-        assert desk.storage.pending_bytes == 0
+    with StorageHarness(tmp_path) as harness:
+        write_ids = [
+            harness.request_write(append(tick), PutRecord(IncarnationRecord(tick)))
+            for tick in range(1, 300)
+        ]
+        harness.wait_for(write_ids[-1])
+        assert harness.written == write_ids
+        assert harness.storage.pending_bytes == 0
 
 
 class Gate:
@@ -236,35 +253,38 @@ def test_what_is_queued_when_a_commit_begins_is_one_commit_and_one_call(tmp_path
             gate.hold()
 
     statements: list[str] = []
-    with Desk(tmp_path, before_report=hold_first) as desk:
-        desk.ask(append(1))
+    with StorageHarness(tmp_path, before_report=hold_first) as harness:
+        harness.request_write(append(1))
         assert gate.reached.wait(PATIENCE_S)
-        desk.storage._writer.set_trace_callback(statements.append)
-        tickets = [desk.ask(append(tick), Store(LifeRecord(tick))) for tick in range(2, 102)]
-        assert desk.storage.pending_bytes > 100 * 20
+        harness.storage._writer.set_trace_callback(statements.append)
+        write_ids = [
+            harness.request_write(append(tick), PutRecord(IncarnationRecord(tick)))
+            for tick in range(2, 102)
+        ]
+        assert harness.storage.pending_bytes > 100 * 20
         gate.open()
-        desk.wait_for(tickets[-1])
+        harness.wait_for(write_ids[-1])
         assert statements.count("COMMIT") == 1
-        assert desk.calls == [1, 100]
+        assert harness.calls == [1, 100]
         assert sum(statement.startswith("INSERT INTO log(") for statement in statements) < 10
-        counted = desk.storage.statistics()
+        counted = harness.storage.statistics()
         assert (counted.writes, counted.commits, counted.pending_bytes) == (101, 2, 0)
 
 
 def test_a_fetch_does_not_wait_for_a_write(tmp_path: Path) -> None:
     gate = Gate()
-    with Desk(tmp_path) as desk:
-        desk.write(append(10))
-        desk.storage._writer.set_trace_callback(
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(10))
+        harness.storage._writer.set_trace_callback(
             lambda statement: gate.hold() if statement == "COMMIT" else None
         )
-        ticket = desk.ask(append(20))
+        fetch_id = harness.request_write(append(20))
         assert gate.reached.wait(PATIENCE_S)
-        assert firsts(desk.fetch(TRADES)) == [10]
-        assert ticket not in desk.written
+        assert firsts(harness.fetch(TRADES)) == [10]
+        assert fetch_id not in harness.written
         gate.open()
-        desk.wait_for(ticket)
-        assert firsts(desk.fetch(TRADES)) == [10, 20]
+        harness.wait_for(fetch_id)
+        assert firsts(harness.fetch(TRADES)) == [10, 20]
 
 
 def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> None:
@@ -274,15 +294,15 @@ def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> No
         if Written(2) in events:
             gate.hold()
 
-    with Desk(tmp_path, before_report=hold_second) as desk:
-        desk.write(append(10))
-        desk.ask(append(20))
+    with StorageHarness(tmp_path, before_report=hold_second) as harness:
+        harness.write(append(10))
+        harness.request_write(append(20))
         assert gate.reached.wait(PATIENCE_S)
-        fetch = desk.ask_fetch(TRADES, 0, ALL)
-        assert not desk.is_answered(fetch, within_s=0.1)
+        fetch = harness.request_fetch(TRADES, 0, ALL)
+        assert not harness.is_answered(fetch, within_s=0.1)
         gate.open()
-        assert firsts(desk.answer(fetch)) == [10, 20]
-        assert 2 in desk.written
+        assert firsts(harness.answer(fetch)) == [10, 20]
+        assert 2 in harness.written
 
 
 def test_who_heard_of_a_write_and_fetches_finds_its_rows(tmp_path: Path) -> None:
@@ -292,61 +312,64 @@ def test_who_heard_of_a_write_and_fetches_finds_its_rows(tmp_path: Path) -> None
         if Written(2) in events:
             gate.hold()
 
-    with Desk(tmp_path, after_report=hold_second) as desk:
-        desk.write(append(10))
-        desk.write(append(20))
-        fetch = desk.ask_fetch(TRADES, 0, ALL)
-        desk.is_answered(fetch, within_s=0.1)  # if it does not wait for the rows, it is wrong
+    with StorageHarness(tmp_path, after_report=hold_second) as harness:
+        harness.write(append(10))
+        harness.write(append(20))
+        fetch = harness.request_fetch(TRADES, 0, ALL)
+        harness.is_answered(fetch, within_s=0.1)  # if it does not wait for the rows, it is wrong
         gate.open()
-        assert firsts(desk.answer(fetch)) == [10, 20]
+        assert firsts(harness.answer(fetch)) == [10, 20]
 
 
 def test_closing_writes_and_answers_what_was_asked(tmp_path: Path) -> None:
-    with Desk(tmp_path) as desk:
-        ticket = desk.ask(append(10))
-        desk.ask_fetch(TRADES, 0, 99)
-    desk.collect()
-    assert desk.written == [ticket]
-    desk.storage.close()
+    with StorageHarness(tmp_path) as harness:
+        fetch_id = harness.request_write(append(10))
+        harness.request_fetch(TRADES, 0, 99)
+    harness.collect()
+    assert harness.written == [fetch_id]
+    harness.storage.close()
     with pytest.raises(AssertionError, match="closed"):
-        desk.ask(append(20))
-    with Desk(tmp_path) as desk:
-        assert firsts(desk.fetch(TRADES)) == [10]
+        harness.request_write(append(20))
+    with StorageHarness(tmp_path) as harness:
+        assert firsts(harness.fetch(TRADES)) == [10]
 
 
 def test_two_cannot_use_one_directory(tmp_path: Path) -> None:
-    with Desk(tmp_path), pytest.raises(InUseError, match=r"in use by process \d+: stop it"):
-        Desk(tmp_path)
-    with Desk(tmp_path) as desk:
-        assert desk.storage.failure is None
+    with (
+        StorageHarness(tmp_path),
+        pytest.raises(DirectoryLockedError, match=r"in use by process \d+: stop it"),
+    ):
+        StorageHarness(tmp_path)
+    with StorageHarness(tmp_path) as harness:
+        assert harness.storage.failure is None
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    Desk(tmp_path).storage.close()
+    StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=9")
     with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 1"):
-        Desk(tmp_path)
+        StorageHarness(tmp_path)
 
 
 def test_a_database_of_someone_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     execute(tmp_path, "CREATE TABLE theirs (x)")
     before = (tmp_path / "broker.db").read_bytes()
-    with pytest.raises(DamagedError, match="not a database of gapless"):
-        Desk(tmp_path)
+    with pytest.raises(CorruptionError, match="not a database of gapless"):
+        StorageHarness(tmp_path)
     assert (tmp_path / "broker.db").read_bytes() == before
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "broker.db").write_bytes(b"no database at all" * 500)
-    with pytest.raises(DamagedError, match="the database is damaged"):
-        Desk(tmp_path)
+    with pytest.raises(CorruptionError, match="the database is damaged"):
+        StorageHarness(tmp_path)
     assert (tmp_path / "broker.db").read_bytes() == b"no database at all" * 500
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be made"):
-        Desk(tmp_path / "file" / "data")
+        StorageHarness(tmp_path / "file" / "data")
 
 
 def test_writes_are_synced_unless_code_says_otherwise(tmp_path: Path) -> None:

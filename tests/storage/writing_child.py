@@ -15,7 +15,7 @@ from pathlib import Path
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetched, Write, Written
-from gapless.messages.records import Append, LifeRecord, LogRow, Store
+from gapless.messages.records import AppendRow, IncarnationRecord, LogRow, PutRecord
 from gapless.messages.streams import Publication
 from gapless.storage import Storage
 
@@ -29,19 +29,19 @@ def main() -> int:
     directory, writes, size, file_bytes = sys.argv[1], *map(int, sys.argv[2:])
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    room = threading.Semaphore(WINDOW)
+    free_slots = threading.Semaphore(WINDOW)
     failed = threading.Event()
 
     def done(events: list[Written | Fetched]) -> None:
         # one system call, so that a kill cannot tear a line in two
-        tickets = [event.ticket for event in events if isinstance(event, Written)]
-        os.write(1, "".join(f"{ticket}\n" for ticket in tickets).encode())
-        room.release(len(events))
+        write_ids = [event.write_id for event in events if isinstance(event, Written)]
+        os.write(1, "".join(f"{ticket}\n" for ticket in write_ids).encode())
+        free_slots.release(len(events))
 
     def fail(error: StorageError) -> None:
         os.write(1, f"failed {type(error).__name__}: {error}\n".encode())
         failed.set()
-        room.release()
+        free_slots.release()
 
     try:
         storage = Storage.open(Path(directory), on_done=done, on_failure=fail)
@@ -49,12 +49,12 @@ def main() -> int:
         os.write(1, f"not opened: {error}\n".encode())
         return 4
     for tick in range(1, writes + 1):
-        room.acquire()
+        free_slots.acquire()
         if failed.is_set():
             break
         event = Publication(tick, "p", tick, {}, b"x" * size)
         row = LogRow(PUBEND, tick, tick, 1, 0, 0, (event,))
-        storage.write(Write(tick, (Append(row), Store(LifeRecord(tick)))))
+        storage.write(Write(tick, (AppendRow(row), PutRecord(IncarnationRecord(tick)))))
     storage.close()
     return 3 if failed.is_set() else 0
 

@@ -12,19 +12,19 @@ from random import Random
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.encode import PUBLICATION_BYTES, content_bytes
-from gapless.stream.istream import PIECE_BYTES, Account, Stream
-from gapless.stream.ranges import Knowledge, fault_of, joinable
+from gapless.stream.istream import RANGE_BYTES, IStream, MemoryAccount
+from gapless.stream.ranges import TickState, invalid_reason, joinable
 
 PUBEND = PubendId("stocks")
 TICKS = range(1, 17)
-REGIME_ENDS = (6, 11)
+STREAM_EPOCH_ENDS = (6, 11)
 """Regime 1 ends with tick 6, regime 2 with tick 11, and so on; the control version changes at 9."""
 
 
-def regime_of(tick: Tick) -> int:
-    return 1 + sum(end < tick for end in REGIME_ENDS)
+def stream_epoch_of(tick: Tick) -> int:
+    return 1 + sum(end < tick for end in STREAM_EPOCH_ENDS)
 
 
 def control_version_of(tick: Tick) -> int:
@@ -35,37 +35,41 @@ def publication(tick: Tick, text: str = "") -> Publication:
     return Publication(tick, "exchange", tick, {"symbol": text}, bytes(tick % 5))
 
 
-def silence(low: Tick, high: Tick, regime: int = 1, control_version: int = 0) -> Piece:
-    return Piece(low, high, regime, control_version)
+def silence(
+    low: Tick, high: Tick, stream_epoch: int = 1, control_version: int = 0
+) -> KnowledgeRange:
+    return KnowledgeRange(low, high, stream_epoch, control_version)
 
 
-def piece(low: Tick, high: Tick, *ticks: Tick, regime: int = 1, control_version: int = 0) -> Piece:
+def knowledge_range(
+    low: Tick, high: Tick, *ticks: Tick, stream_epoch: int = 1, control_version: int = 0
+) -> KnowledgeRange:
     """A piece with publications at these ticks."""
-    return Piece(low, high, regime, control_version, tuple(map(publication, ticks)))
+    return KnowledgeRange(low, high, stream_epoch, control_version, tuple(map(publication, ticks)))
 
 
-def true_piece(low: Tick, high: Tick, ticks: Iterable[Tick]) -> Piece:
+def true_range(low: Tick, high: Tick, ticks: Iterable[Tick]) -> KnowledgeRange:
     """The piece from ``low`` with the regime it has there, cut where that ends."""
-    stamp = regime_of(low), control_version_of(low)
-    while (regime_of(high), control_version_of(high)) != stamp:
+    stamp = stream_epoch_of(low), control_version_of(low)
+    while (stream_epoch_of(high), control_version_of(high)) != stamp:
         high -= 1
     inside = sorted(tick for tick in set(ticks) if low <= tick <= high)
-    return Piece(low, high, *stamp, tuple(map(publication, inside)))
+    return KnowledgeRange(low, high, *stamp, tuple(map(publication, inside)))
 
 
-def random_piece(chance: Random) -> Piece:
+def random_range(chance: Random) -> KnowledgeRange:
     """A view of the truth in which every odd tick may be D."""
     low = chance.choice(TICKS)
     high = min(TICKS[-1], low + chance.choice((0, 1, 3, 9)))
-    return true_piece(low, high, [tick for tick in TICKS[::2] if chance.random() < 0.5])
+    return true_range(low, high, [tick for tick in TICKS[::2] if chance.random() < 0.5])
 
 
-def states(pieces: Iterable[Piece]) -> Iterator[tuple[Tick, Knowledge]]:
+def states(ranges: Iterable[KnowledgeRange]) -> Iterator[tuple[Tick, TickState]]:
     """Every tick of the pieces with its state, one by one."""
-    for part in pieces:
+    for part in ranges:
         data = {one.tick for one in part.publications}
         for tick in range(part.low, part.high + 1):
-            yield tick, Knowledge.D if tick in data else Knowledge.F
+            yield tick, TickState.D if tick in data else TickState.F
 
 
 def ranges(ticks: Iterable[Tick]) -> list[TickRange]:
@@ -79,24 +83,25 @@ def ranges(ticks: Iterable[Tick]) -> list[TickRange]:
     return found
 
 
-class Twin:
+class CheckedStream:
     """A stream beside its model; every operation is done to both and compared."""
 
     def __init__(self) -> None:
-        self.account = Account()
-        self.stream = Stream(PUBEND, self.account)
-        self.model: dict[Tick, Knowledge] = {}
+        self.account = MemoryAccount()
+        self.stream = IStream(PUBEND, self.account)
+        self.model: dict[Tick, TickState] = {}
         self.top = 0
 
-    def state(self, tick: Tick) -> Knowledge:
-        return self.model.get(tick, Knowledge.Q)
+    def state(self, tick: Tick) -> TickState:
+        return self.model.get(tick, TickState.Q)
 
-    def accumulate(self, part: Piece) -> None:
+    def accumulate(self, part: KnowledgeRange) -> None:
         risen = [(tick, state) for tick, state in states([part]) if state > self.state(tick)]
         new = self.stream.accumulate(part)
         assert list(states(new)) == risen
         assert all(
-            (one.regime, one.control_version) == (part.regime, part.control_version) for one in new
+            (one.stream_epoch, one.control_version) == (part.stream_epoch, part.control_version)
+            for one in new
         )
         self.model.update(risen)
         self.top = max(self.top, part.high)
@@ -140,7 +145,7 @@ class Twin:
         assert dict(states(known)) == {
             tick: self.state(tick) for tick in inside if tick in self.model
         }
-        self.check_pieces(known)
+        self.check_ranges(known)
         assert self.stream.gaps(low, high) == ranges(t for t in inside if t not in self.model)
         through = low - 1
         while through + 1 in self.model:
@@ -152,27 +157,27 @@ class Twin:
 
     def check(self) -> None:
         """The whole stream is sound, equal to the model, and as small as it should be."""
-        pieces = list(self.stream)
-        self.check_pieces(pieces)
-        assert dict(states(pieces)) == self.model
+        ranges = list(self.stream)
+        self.check_ranges(ranges)
+        assert dict(states(ranges)) == self.model
         assert {tick: self.stream.state(tick) for tick in (0, *TICKS, TICKS[-1] + 1)} == {
             tick: self.state(tick) for tick in (0, *TICKS, TICKS[-1] + 1)
         }
         assert self.stream.top == self.top
         weight = sum(
-            PIECE_BYTES + len(one.publications) * PUBLICATION_BYTES + content_bytes(one)
-            for one in pieces
+            RANGE_BYTES + len(one.publications) * PUBLICATION_BYTES + content_bytes(one)
+            for one in ranges
         )
         assert self.stream.bytes == weight == self.account.bytes
-        assert self.stream.regimes() == sorted({regime_of(tick) for tick in self.model})
-        for left, right in itertools.pairwise(pieces):
+        assert self.stream.stream_epochs() == sorted({stream_epoch_of(tick) for tick in self.model})
+        for left, right in itertools.pairwise(ranges):
             assert not joinable(left, right), "these few publications fit into one piece"
 
-    def check_pieces(self, pieces: list[Piece]) -> None:
-        for one in pieces:
-            assert fault_of(one) is None
+    def check_ranges(self, ranges: list[KnowledgeRange]) -> None:
+        for one in ranges:
+            assert invalid_reason(one) is None
             for tick in range(one.low, one.high + 1):
-                assert one.regime == regime_of(tick)
+                assert one.stream_epoch == stream_epoch_of(tick)
                 assert one.control_version == control_version_of(tick)
-        for left, right in itertools.pairwise(pieces):
+        for left, right in itertools.pairwise(ranges):
             assert left.high < right.low

@@ -10,26 +10,26 @@ from typing import Any
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context, Identity
-from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate
 from gapless.messages.streams import (
-    Advance,
+    AdvanceRequest,
     Attach,
     Attached,
     AttachKind,
     Detach,
-    Frame,
+    FeedUnavailable,
+    KnowledgeRange,
     Nack,
-    Piece,
     Publication,
-    Regime,
-    RegimeWant,
     Released,
-    Silence,
-    Unfed,
+    StreamData,
+    StreamEpoch,
+    StreamEpochRequest,
+    StreamSilence,
 )
-from gapless.propagation import Receiver, Vector
+from gapless.propagation import Receiver, StreamVector
 from gapless.routing.attachments import ShapeVersions
 from gapless.routing.router import Router
 
@@ -41,9 +41,11 @@ def event(tick: Tick, value: int) -> Publication:
     return Publication(tick, "ann", tick, {"a": value}, b"")
 
 
-def piece(low: Tick, high: Tick, *events: Publication, regime: int = 0) -> Piece:
+def knowledge_range(
+    low: Tick, high: Tick, *events: Publication, stream_epoch: int = 0
+) -> KnowledgeRange:
     """Return a piece of knowledge."""
-    return Piece(low, high, regime, 0, events)
+    return KnowledgeRange(low, high, stream_epoch, 0, events)
 
 
 def nobody_asks(peer: BrokerId, *, fed: bool) -> None:
@@ -63,7 +65,7 @@ class Node:
         """What the receiver's table wants; None if tables are not sufficient."""
         self.matched: list[Tick] = []
         """The ticks of all publications that were matched, once for each match."""
-        self.vectors: list[Vector | None] = []
+        self.vectors: list[StreamVector | None] = []
         """By which vectors tables were chosen."""
         self.shapes: ShapeVersions = ()
         """What it says of the cells between it and its feeder."""
@@ -72,9 +74,13 @@ class Node:
         self.router = Router(self.context, self, nobody_asks)
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
+        self,
+        pubend: PubendId,
+        knowledge: KnowledgeRange,
+        vector: StreamVector | None,
+        receiver: Receiver,
     ) -> int | None:
-        del pubend, piece, receiver
+        del pubend, knowledge, receiver
         self.vectors.append(vector)
         return None if self.wanted is None else 1
 
@@ -119,22 +125,22 @@ class Node:
             router.detach(peer, message)
         elif isinstance(message, Nack):
             router.nack(peer, message)
-        elif isinstance(message, RegimeWant):
-            router.regime_want(peer, message)
+        elif isinstance(message, StreamEpochRequest):
+            router.stream_epoch_requested(peer, message)
         elif isinstance(message, Attached):
             router.attached(peer, message)
-        elif isinstance(message, Unfed):
-            router.unfed(peer, message)
-        elif isinstance(message, Frame):
-            router.receive(message.pubend, message.number, message.piece, message.first)
-        elif isinstance(message, Silence):
-            for pubend, number, each, first in message.pieces:
+        elif isinstance(message, FeedUnavailable):
+            router.feed_unavailable(peer, message)
+        elif isinstance(message, StreamData):
+            router.receive(message.pubend, message.number, message.knowledge, message.first)
+        elif isinstance(message, StreamSilence):
+            for pubend, number, each, first in message.ranges:
                 router.receive(pubend, number, each, first)
-        elif isinstance(message, Regime):
-            router.regime(message)
+        elif isinstance(message, StreamEpoch):
+            router.stream_epoch_received(message)
         elif isinstance(message, Released):
             router.released(message)
-        elif isinstance(message, Advance):
+        elif isinstance(message, AdvanceRequest):
             router.advance(peer, message)
 
 
@@ -142,21 +148,21 @@ class Log:
     """A log that a test fills; it serves what it has."""
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.ranges: list[KnowledgeRange] = []
         self.reads = 0
         self.advances: list[Tick] = []
         self.eager = False
-        self.damage: str | None = None
+        self.corruption: str | None = None
 
     @property
     def top(self) -> Tick:
-        return max((each.high for each in self.pieces), default=0)
+        return max((each.high for each in self.ranges), default=0)
 
-    def pieces_between(
-        self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
+    def ranges_between(
+        self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
     ) -> None:
         self.reads += 1
-        found = [each for each in self.pieces if low <= each.high and each.low <= high]
+        found = [each for each in self.ranges if low <= each.high and each.low <= high]
         then(found, high)
 
     def advance(self, tick: Tick) -> None:
@@ -171,7 +177,7 @@ class Line:
 
     def __init__(self, names: str, parameters: Parameters = DEFAULTS) -> None:
         self.parameters = parameters
-        self.now = us(s=10)
+        self.now = microseconds(s=10)
         self.best_effort: set[PubendId] = set()
         self.cuts: set[tuple[BrokerId, BrokerId]] = set()
         self.nodes: dict[BrokerId, Node] = {}
@@ -184,9 +190,9 @@ class Line:
         self.nodes[self.first].router.host(STOCKS, self.log, 0)
         self.flying: list[tuple[int, BrokerId, BrokerId, Any]] = []
         self.sent: list[tuple[BrokerId, BrokerId, Any]] = []
-        self.heard: dict[BrokerId, list[Any]] = {}
+        self.received: dict[BrokerId, list[Any]] = {}
 
-    def say(self, receiver: BrokerId, message: Any) -> None:
+    def send(self, receiver: BrokerId, message: Any) -> None:
         """Let a receiver say something to the last router."""
         self._fly(receiver, self.last, message)
 
@@ -199,27 +205,27 @@ class Line:
         pubend: PubendId = STOCKS,
     ) -> None:
         """Let a receiver be fed."""
-        self.say(receiver, Attach(pubend, number, AttachKind.CELL, receiver, eager))
+        self.send(receiver, Attach(pubend, number, AttachKind.CELL, receiver, eager))
 
-    def publish(self, new: Piece, pubend: PubendId = STOCKS) -> None:
+    def publish(self, new: KnowledgeRange, pubend: PubendId = STOCKS) -> None:
         """Let a pubend tell a piece; that of stocks is in its log."""
         if pubend == STOCKS:
-            self.log.pieces.append(new)
+            self.log.ranges.append(new)
         node = self.nodes[self.first]
         node.context.now = self.now
-        node.router.spread(pubend, new, None)
+        node.router.forward(pubend, new, None)
         self._collect(node)
 
     def run(self, ms: int) -> None:
         """Let time pass."""
         for _ in range(ms):
-            self.now += us(ms=1)
+            self.now += microseconds(ms=1)
             due = [each for each in self.flying if each[0] <= self.now]
             self.flying = [each for each in self.flying if each[0] > self.now]
             for _, source, target, message in due:
                 node = self.nodes.get(target)
                 if node is None:
-                    self.heard.setdefault(target, []).append(message)
+                    self.received.setdefault(target, []).append(message)
                 elif (source, target) not in self.cuts:
                     node.context.now = self.now
                     node.take(source, message)
@@ -229,19 +235,19 @@ class Line:
                 node.context.run_timers()
                 self._collect(node)
 
-    def pieces(self, receiver: BrokerId = "r") -> list[Piece]:
+    def ranges(self, receiver: BrokerId = "r") -> list[KnowledgeRange]:
         """Return the knowledge that a receiver has heard, in the order of hearing."""
-        found: list[Piece] = []
-        for message in self.heard.get(receiver, []):
-            if isinstance(message, Frame):
-                found.append(message.piece)
-            elif isinstance(message, Silence):
-                found += [each for _, _, each, _ in message.pieces]
+        found: list[KnowledgeRange] = []
+        for message in self.received.get(receiver, []):
+            if isinstance(message, StreamData):
+                found.append(message.knowledge)
+            elif isinstance(message, StreamSilence):
+                found += [each for _, _, each, _ in message.ranges]
         return found
 
     def ticks(self, receiver: BrokerId = "r") -> list[Tick]:
         """Return the ticks of the events that a receiver has heard."""
-        return [each.tick for known in self.pieces(receiver) for each in known.publications]
+        return [each.tick for known in self.ranges(receiver) for each in known.publications]
 
     def count(self, kind: type[Any], source: BrokerId, target: BrokerId) -> int:
         """Return how many messages of a kind went from one to another."""
@@ -249,10 +255,10 @@ class Line:
         return sum(isinstance(m, kind) for s, t, m in self.sent if (s, t) == pair)
 
     def _collect(self, node: Node) -> None:
-        for peer, messages in node.context.take_posted():
+        for peer, messages in node.context.take_messages():
             for message in messages:
                 self._fly(node.name, peer, message)
 
     def _fly(self, source: BrokerId, target: BrokerId, message: Any) -> None:
         self.sent.append((source, target, message))
-        self.flying.append((self.now + us(ms=1), source, target, message))
+        self.flying.append((self.now + microseconds(ms=1), source, target, message))

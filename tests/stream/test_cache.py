@@ -6,18 +6,18 @@ from random import Random
 
 from gapless.core.ids import PubendId
 from gapless.stream.cache import shrink
-from gapless.stream.istream import Account, Stream
-from tests.stream.model import piece
+from gapless.stream.istream import IStream, MemoryAccount
+from tests.stream.model import knowledge_range
 
 
-def streams_of(*counts: int) -> tuple[Account, list[Stream]]:
+def streams_of(*counts: int) -> tuple[MemoryAccount, list[IStream]]:
     """Streams with so many pieces each, none of which can be joined."""
-    account = Account()
+    account = MemoryAccount()
     streams = []
     for number, count in enumerate(counts):
-        stream = Stream(PubendId(f"p{number}"), account)
+        stream = IStream(PubendId(f"p{number}"), account)
         for low in range(0, 10 * count, 10):
-            stream.accumulate(piece(low, low + 5, low), 1_000)
+            stream.accumulate(knowledge_range(low, low + 5, low), 1_000)
         streams.append(stream)
     return account, streams
 
@@ -62,11 +62,11 @@ def test_bytes_of_streams_that_were_not_given_cannot_be_freed() -> None:
 
 def test_the_account_stays_within_its_limit_over_a_long_run() -> None:
     chance = Random(7)
-    account = Account()
-    streams = [Stream(PubendId(f"p{number}"), account) for number in range(5)]
+    account = MemoryAccount()
+    streams = [IStream(PubendId(f"p{number}"), account) for number in range(5)]
     for low in range(0, 50_000, 10):
         stream = chance.choice(streams)
-        stream.accumulate(piece(low, low + 5, low), chance.randrange(3_000))
+        stream.accumulate(knowledge_range(low, low + 5, low), chance.randrange(3_000))
         shrink(account, streams, 40_000)
         assert account.bytes <= 40_000
         assert account.bytes == sum(one.bytes for one in streams)

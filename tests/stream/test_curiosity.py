@@ -8,15 +8,15 @@ from random import Random
 import msgspec
 import pytest
 
-from gapless.core.parameters import DEFAULTS, us
+from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.core.ticks import RangeSet, TickRange
-from gapless.stream.curiosity import Asked, Curiosity, Curious, chopped
+from gapless.stream.curiosity import Curiosity, OutstandingNacks, RequestedTicks, split_ranges
 from tests.cases import scaled
 
 SMALL = msgspec.structs.replace(DEFAULTS, nack_ranges_max=4, curious_ranges_max=3)
 SPAN = DEFAULTS.nack_span_ms * 1_000
-GCT = us(ms=DEFAULTS.gct_ms)
-NRT_MIN = us(ms=DEFAULTS.nrt_min_ms)
+GCT = microseconds(ms=DEFAULTS.gct_ms)
+NRT_MIN = microseconds(ms=DEFAULTS.nrt_min_ms)
 FIRST_NRT = 4 * NRT_MIN
 
 
@@ -28,32 +28,32 @@ def spans(*ranges: tuple[int, int]) -> list[TickRange]:
 
 
 def test_long_ranges_are_cut_to_the_span_and_short_ones_left_alone() -> None:
-    assert chopped(spans((1, 10), (12, 13)), 4, 9) == spans((1, 4), (5, 8), (9, 10), (12, 13))
+    assert split_ranges(spans((1, 10), (12, 13)), 4, 9) == spans((1, 4), (5, 8), (9, 10), (12, 13))
 
 
 def test_a_gap_of_years_costs_no_more_than_one_nack() -> None:
-    assert len(chopped(spans((1, 10**18)), SPAN, 64)) == 64
+    assert len(split_ranges(spans((1, 10**18)), SPAN, 64)) == 64
 
 
 # --- what a router asked for (R37) --------------------------------------------------------------
 
 
 def test_the_same_ticks_asked_for_by_a_second_receiver_do_not_travel_up_again() -> None:
-    asked = Asked(DEFAULTS)
+    asked = OutstandingNacks(DEFAULTS)
     assert asked.ask(spans((25, 33)), now=0) == spans((25, 33))
     assert asked.ask(spans((25, 33)), now=NRT_MIN - 1) == []
     assert asked.ask(spans((20, 40)), now=NRT_MIN - 1) == spans((20, 24), (34, 40))
 
 
 def test_after_the_least_repetition_threshold_a_nack_is_fresh_again() -> None:
-    asked = Asked(DEFAULTS)
+    asked = OutstandingNacks(DEFAULTS)
     asked.ask(spans((25, 33)), now=0)
     assert asked.ask(spans((25, 33)), now=NRT_MIN) == spans((25, 33))
     assert asked.ask(spans((25, 33)), now=NRT_MIN + 1) == []
 
 
 def test_what_was_answered_and_forgotten_may_be_asked_for_at_once() -> None:
-    asked = Asked(DEFAULTS)
+    asked = OutstandingNacks(DEFAULTS)
     asked.answered(1, 9)
     asked.ask(spans((25, 33)), now=0)
     asked.answered(28, 29)
@@ -61,14 +61,14 @@ def test_what_was_answered_and_forgotten_may_be_asked_for_at_once() -> None:
 
 
 def test_a_new_feeder_is_asked_for_everything() -> None:
-    asked = Asked(DEFAULTS)
+    asked = OutstandingNacks(DEFAULTS)
     asked.ask(spans((25, 33)), now=0)
     asked.clear()
     assert asked.ask(spans((25, 33)), now=1) == spans((25, 33))
 
 
 def test_what_does_not_fit_into_one_nack_is_not_taken_as_asked() -> None:
-    asked = Asked(SMALL)
+    asked = OutstandingNacks(SMALL)
     assert len(asked.ask(spans((0, 6 * SPAN - 1)), now=0)) == 4
     assert asked.ask(spans((0, 6 * SPAN - 1)), now=1) == spans(
         (4 * SPAN, 5 * SPAN - 1), (5 * SPAN, 6 * SPAN - 1)
@@ -76,7 +76,7 @@ def test_what_does_not_fit_into_one_nack_is_not_taken_as_asked() -> None:
 
 
 def test_the_memory_is_bounded_and_forgets_what_no_longer_counts_first() -> None:
-    asked = Asked(SMALL)
+    asked = OutstandingNacks(SMALL)
     asked.ask(spans((0, 0)), now=0)
     asked.ask(spans((2, 2), (4, 4)), now=NRT_MIN)
     asked.ask(spans((6, 6)), now=NRT_MIN + 1)
@@ -90,7 +90,7 @@ def test_the_memory_is_bounded_and_forgets_what_no_longer_counts_first() -> None
 
 
 def test_only_the_wanted_ticks_are_told_and_only_once() -> None:
-    curious = Curious(DEFAULTS)
+    curious = RequestedTicks(DEFAULTS)
     assert curious.take(1, 100) == []
     assert not curious.wants(1, 100)
     curious.add(10, 20, now=0)
@@ -105,14 +105,14 @@ def test_only_the_wanted_ticks_are_told_and_only_once() -> None:
 
 
 def test_above_the_limit_the_oldest_wish_is_dropped() -> None:
-    curious = Curious(SMALL)
+    curious = RequestedTicks(SMALL)
     dropped = [curious.add(low, low, now=low) for low in (7, 5, 9, 1)]
     assert dropped == [0, 0, 0, 1]
     assert curious.take(0, 20) == spans((5, 5), (7, 7), (9, 9))
 
 
 def test_a_repeated_wish_is_a_young_one() -> None:
-    curious = Curious(SMALL)
+    curious = RequestedTicks(SMALL)
     for now, low in enumerate((5, 7, 9, 5, 1)):
         curious.add(low, low, now)
     assert curious.take(0, 20) == spans((1, 1), (5, 5), (9, 9))
@@ -150,7 +150,7 @@ def test_an_unanswered_gap_is_asked_for_again_and_the_threshold_doubles() -> Non
         times.append(now)
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert waits[:4] == [FIRST_NRT, 2 * FIRST_NRT, 4 * FIRST_NRT, 8 * FIRST_NRT]
-    assert waits[-1] == us(ms=DEFAULTS.nrt_max_ms)
+    assert waits[-1] == microseconds(ms=DEFAULTS.nrt_max_ms)
 
 
 def test_ranges_that_are_overdue_one_after_the_other_double_the_threshold_once() -> None:
@@ -251,9 +251,9 @@ def test_a_lower_gap_that_shows_later_is_not_kept_waiting_by_higher_ones() -> No
 def test_an_expected_acknowledgement_makes_gaps_up_to_its_tick_due_at_once() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 2), (5, 6), (9, 9)), now=0)
-    curiosity.hasten(6, now=1)
+    curiosity.expedite(6, now=1)
     assert curiosity.due(1) == spans((1, 2), (5, 6))
-    curiosity.hasten(100, now=2)
+    curiosity.expedite(100, now=2)
     assert curiosity.due(2) == spans((1, 2), (5, 6), (9, 9))
 
 
@@ -281,7 +281,7 @@ def test_what_is_no_longer_missing_is_no_longer_wanted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_over_a_long_life_exactly_the_missing_ticks_are_asked_for_and_none_is_left_out(
+def test_over_a_long_incarnation_exactly_the_missing_ticks_are_asked_for_and_none_is_left_out(
     seed: int,
 ) -> None:
     chance = Random(seed)

@@ -6,15 +6,15 @@ import pytest
 
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import TickRange
-from gapless.messages.streams import Piece, Publication
-from gapless.stream.istream import Account, Stream
-from gapless.stream.ranges import ConflictError, Knowledge
-from tests.stream.model import PUBEND, piece, publication, silence
+from gapless.messages.streams import KnowledgeRange, Publication
+from gapless.stream.istream import IStream, MemoryAccount
+from gapless.stream.ranges import KnowledgeConflictError, TickState
+from tests.stream.model import PUBEND, knowledge_range, publication, silence
 
 
-def stream_of(*pieces: Piece) -> Stream:
-    stream = Stream(PUBEND)
-    for one in pieces:
+def stream_of(*ranges: KnowledgeRange) -> IStream:
+    stream = IStream(PUBEND)
+    for one in ranges:
         stream.accumulate(one)
     return stream
 
@@ -22,7 +22,7 @@ def stream_of(*pieces: Piece) -> Stream:
 def test_a_new_stream_knows_nothing() -> None:
     stream = stream_of()
     assert (len(stream), stream.bytes, stream.top) == (0, 0, 0)
-    assert stream.state(1) is Knowledge.Q
+    assert stream.state(1) is TickState.Q
     assert stream.known(1, 9) == []
     assert stream.gaps(1, 9) == [TickRange(1, 9)]
     assert stream.run(1) == []
@@ -40,7 +40,7 @@ def test_silences_that_come_backwards_are_one_piece_too() -> None:
 
 
 def test_silence_extends_a_large_piece_without_copying_its_publications() -> None:
-    large = piece(10, 200, *range(10, 200))
+    large = knowledge_range(10, 200, *range(10, 200))
     stream = stream_of(large, silence(201, 300), silence(1, 9))
     (only,) = stream
     assert (only.low, only.high) == (1, 300)
@@ -48,14 +48,16 @@ def test_silence_extends_a_large_piece_without_copying_its_publications() -> Non
 
 
 def test_lone_publications_are_gathered_into_pieces_of_a_bounded_size() -> None:
-    stream = stream_of(*(piece(tick, tick, tick) for tick in range(1, 1_001)))
+    stream = stream_of(*(knowledge_range(tick, tick, tick) for tick in range(1, 1_001)))
     assert len(stream) == -(-1_000 // JOIN_PUBLICATIONS_MAX)
     assert max(len(one.publications) for one in stream) == JOIN_PUBLICATIONS_MAX
     assert stream.known_through(1) == 1_000
 
 
 def test_large_pieces_stay_as_they_came() -> None:
-    frames = [piece(low, low + 99, *range(low, low + 100)) for low in range(1, 1_001, 100)]
+    frames = [
+        knowledge_range(low, low + 99, *range(low, low + 100)) for low in range(1, 1_001, 100)
+    ]
     stream = stream_of(*frames)
     assert [*map(id, stream)] == [*map(id, frames)]
 
@@ -67,53 +69,58 @@ def test_pieces_of_different_control_versions_stay_apart() -> None:
 
 
 def test_a_piece_that_fills_a_gap_joins_both_its_neighbours() -> None:
-    stream = stream_of(silence(1, 3), piece(7, 9, 8))
-    assert stream.accumulate(piece(4, 6, 5)) == [piece(4, 6, 5)]
-    assert list(stream) == [piece(1, 9, 5, 8)]
+    stream = stream_of(silence(1, 3), knowledge_range(7, 9, 8))
+    assert stream.accumulate(knowledge_range(4, 6, 5)) == [knowledge_range(4, 6, 5)]
+    assert list(stream) == [knowledge_range(1, 9, 5, 8)]
 
 
 def test_only_the_unknown_parts_of_a_piece_are_new() -> None:
     stream = stream_of(silence(3, 4), silence(7, 8))
-    assert stream.accumulate(piece(1, 10, 1, 6, 10)) == [
-        piece(1, 2, 1),
-        piece(5, 6, 6),
-        piece(9, 10, 10),
+    assert stream.accumulate(knowledge_range(1, 10, 1, 6, 10)) == [
+        knowledge_range(1, 2, 1),
+        knowledge_range(5, 6, 6),
+        knowledge_range(9, 10, 10),
     ]
-    assert list(stream) == [piece(1, 10, 1, 6, 10)]
+    assert list(stream) == [knowledge_range(1, 10, 1, 6, 10)]
 
 
 def test_a_publication_over_silence_is_new_as_a_piece_of_its_tick() -> None:
-    stream = stream_of(piece(1, 9, 5))
-    assert stream.accumulate(piece(2, 8, 3, 5, 7)) == [piece(3, 3, 3), piece(7, 7, 7)]
-    assert list(stream) == [piece(1, 9, 3, 5, 7)]
+    stream = stream_of(knowledge_range(1, 9, 5))
+    assert stream.accumulate(knowledge_range(2, 8, 3, 5, 7)) == [
+        knowledge_range(3, 3, 3),
+        knowledge_range(7, 7, 7),
+    ]
+    assert list(stream) == [knowledge_range(1, 9, 3, 5, 7)]
 
 
 def test_a_piece_that_is_known_changes_nothing() -> None:
-    stream = stream_of(piece(1, 9, 5))
+    stream = stream_of(knowledge_range(1, 9, 5))
     (before,) = stream
-    assert stream.accumulate(piece(1, 9, 5)) == []
+    assert stream.accumulate(knowledge_range(1, 9, 5)) == []
     assert stream.accumulate(silence(2, 8)) == []
     (after,) = stream
     assert after is before
 
 
 def test_two_publications_at_one_tick_stop_the_broker_and_name_pubend_and_tick() -> None:
-    stream = stream_of(piece(1, 9, 5))
+    stream = stream_of(knowledge_range(1, 9, 5))
     impostor = Publication(5, "somebody else", 1, {}, b"")
-    with pytest.raises(ConflictError, match=r"pubend stocks, tick 5: .* exchange/5 and somebody"):
-        stream.accumulate(Piece(4, 6, 1, 0, (impostor,)))
-    assert list(stream) == [piece(1, 9, 5)]
+    with pytest.raises(
+        KnowledgeConflictError, match=r"pubend stocks, tick 5: .* exchange/5 and somebody"
+    ):
+        stream.accumulate(KnowledgeRange(4, 6, 1, 0, (impostor,)))
+    assert list(stream) == [knowledge_range(1, 9, 5)]
 
 
-def test_a_tick_in_two_regimes_stops_the_broker() -> None:
+def test_a_tick_in_two_stream_epochs_stops_the_broker() -> None:
     stream = stream_of(silence(1, 9, 1))
-    with pytest.raises(ConflictError, match=r"tick 6: in two regimes .* 1/0 and 2/0"):
+    with pytest.raises(KnowledgeConflictError, match=r"tick 6: in two regimes .* 1/0 and 2/0"):
         stream.accumulate(silence(6, 12, 2))
 
 
 def test_a_tick_under_two_control_versions_stops_the_broker() -> None:
     stream = stream_of(silence(4, 9, 1, 3))
-    with pytest.raises(ConflictError) as caught:
+    with pytest.raises(KnowledgeConflictError) as caught:
         stream.accumulate(silence(1, 4, 1, 4))
     assert (caught.value.pubend, caught.value.tick) == (PUBEND, 4)
 
@@ -124,18 +131,18 @@ def test_a_range_that_ends_before_it_begins_is_refused() -> None:
 
 
 def test_what_is_known_is_cut_to_the_range_asked_for() -> None:
-    stream = stream_of(piece(1, 9, 2, 5, 8), piece(12, 20, 15))
-    assert stream.known(3, 13) == [piece(3, 9, 5, 8), silence(12, 13)]
-    assert stream.known(4, 6) == [piece(4, 6, 5)]
+    stream = stream_of(knowledge_range(1, 9, 2, 5, 8), knowledge_range(12, 20, 15))
+    assert stream.known(3, 13) == [knowledge_range(3, 9, 5, 8), silence(12, 13)]
+    assert stream.known(4, 6) == [knowledge_range(4, 6, 5)]
     assert stream.known(10, 11) == []
     assert stream.known(6, 5) == []
     assert stream.gaps(6, 5) == []
 
 
 def test_forgetting_cuts_pieces_and_keeps_the_top() -> None:
-    stream = stream_of(piece(1, 9, 2, 5, 8))
+    stream = stream_of(knowledge_range(1, 9, 2, 5, 8))
     stream.forget(4, 6)
-    assert list(stream) == [piece(1, 3, 2), piece(7, 9, 8)]
+    assert list(stream) == [knowledge_range(1, 3, 2), knowledge_range(7, 9, 8)]
     stream.forget(4, 6)
     stream.forget_up_to(0)
     stream.forget(3, 2)
@@ -153,9 +160,9 @@ def test_the_top_is_raised_by_what_a_feeder_says_also_when_nothing_is_cached() -
 
 
 def test_streams_that_share_an_account_book_on_it_together() -> None:
-    account = Account()
-    one, other = Stream(PUBEND, account), Stream(PUBEND, account)
-    one.accumulate(piece(1, 9, 5))
+    account = MemoryAccount()
+    one, other = IStream(PUBEND, account), IStream(PUBEND, account)
+    one.accumulate(knowledge_range(1, 9, 5))
     other.accumulate(silence(1, 9))
     assert account.bytes == one.bytes + other.bytes > 0
     one.forget_all()
@@ -163,18 +170,18 @@ def test_streams_that_share_an_account_book_on_it_together() -> None:
 
 
 def test_the_size_of_the_content_is_taken_from_the_caller_who_knows_it() -> None:
-    measured, told = stream_of(piece(1, 9, 5)), Stream(PUBEND)
-    told.accumulate(piece(1, 9, 5), 10_000)
-    assert 10_000 < told.bytes < 11_000
+    measured, sent = stream_of(knowledge_range(1, 9, 5)), IStream(PUBEND)
+    sent.accumulate(knowledge_range(1, 9, 5), 10_000)
+    assert 10_000 < sent.bytes < 11_000
     assert measured.bytes < 1_000
-    told.accumulate(piece(20, 30, 25), 10_000)
-    told.accumulate(piece(12, 18, 15), 10_000)
-    assert 30_000 < told.bytes < 32_000
-    told.forget_all()
-    assert told.bytes == 0
+    sent.accumulate(knowledge_range(20, 30, 25), 10_000)
+    sent.accumulate(knowledge_range(12, 18, 15), 10_000)
+    assert 30_000 < sent.bytes < 32_000
+    sent.forget_all()
+    assert sent.bytes == 0
 
 
 def test_a_long_text_in_an_attribute_counts() -> None:
-    stream = Stream(PUBEND)
-    stream.accumulate(Piece(1, 9, 1, 0, (publication(5, "x" * 100_000),)))
+    stream = IStream(PUBEND)
+    stream.accumulate(KnowledgeRange(1, 9, 1, 0, (publication(5, "x" * 100_000),)))
     assert stream.bytes > 100_000

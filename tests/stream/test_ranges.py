@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 
 from gapless.content.values import Value
 from gapless.core.ticks import RangeSet
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.encode import content_bytes
 from gapless.stream import ranges as knowledge
-from gapless.stream.ranges import ConflictError, Knowledge
+from gapless.stream.ranges import KnowledgeConflictError, TickState
 from tests.stream.model import (
     PUBEND,
     TICKS,
-    piece,
-    random_piece,
+    knowledge_range,
+    random_range,
     silence,
     states,
-    true_piece,
+    true_range,
 )
 
 ticks = st.sampled_from(TICKS)
-pieces = st.builds(lambda seed: random_piece(Random(seed)), st.integers(0, 10**6))
+known_ranges = st.builds(lambda seed: random_range(Random(seed)), st.integers(0, 10**6))
 range_sets = st.lists(st.tuples(ticks, st.integers(0, 5)), max_size=4).map(
     lambda drawn: RangeSet((low, low + length) for low, length in drawn)
 )
 
 
-@given(part=pieces, low=ticks, high=ticks)
-def test_a_cut_says_the_same_of_fewer_ticks(part: Piece, low: int, high: int) -> None:
+@given(part=known_ranges, low=ticks, high=ticks)
+def test_a_cut_says_the_same_of_fewer_ticks(part: KnowledgeRange, low: int, high: int) -> None:
     if max(low, part.low) > min(high, part.high):
         with pytest.raises(AssertionError, match="no part"):
             knowledge.cut(part, low, high)
@@ -42,34 +42,36 @@ def test_a_cut_says_the_same_of_fewer_ticks(part: Piece, low: int, high: int) ->
     assert list(states([knowledge.cut(part, low, high)])) == expected
 
 
-@given(part=pieces, tick=ticks)
-def test_a_split_piece_can_be_joined_again(part: Piece, tick: int) -> None:
+@given(part=known_ranges, tick=ticks)
+def test_a_split_piece_can_be_joined_again(part: KnowledgeRange, tick: int) -> None:
     if part.low < tick <= part.high:
         left, right = knowledge.split(part, tick)
         assert (left.high, right.low) == (tick - 1, tick)
         assert knowledge.join(left, right) == part
 
 
-@given(part=pieces, ranges=range_sets)
-def test_within_and_without_share_the_ticks_of_a_piece_out(part: Piece, ranges: RangeSet) -> None:
+@given(part=known_ranges, ranges=range_sets)
+def test_within_and_without_share_the_ticks_of_a_piece_out(
+    part: KnowledgeRange, ranges: RangeSet
+) -> None:
     inside = list(states(knowledge.within(part, ranges)))
     outside = list(states(knowledge.without(part, ranges)))
     assert inside == [item for item in states([part]) if item[0] in ranges]
     assert outside == [item for item in states([part]) if item[0] not in ranges]
 
 
-@given(part=pieces)
-def test_the_state_of_a_tick_is_read_off_a_piece(part: Piece) -> None:
-    said = dict(states([part]))
+@given(part=known_ranges)
+def test_the_state_of_a_tick_is_read_off_a_piece(part: KnowledgeRange) -> None:
+    expected = dict(states([part]))
     for tick in TICKS:
-        assert knowledge.state_of(part, tick) == said.get(tick, Knowledge.Q)
+        assert knowledge.state_of(part, tick) == expected.get(tick, TickState.Q)
 
 
 @given(data=st.sets(ticks), ends=st.sets(ticks), lost=st.sets(ticks), most=st.integers(0, 6))
 def test_joined_pieces_say_the_same_in_as_few_pieces_as_allowed(
     data: set[int], ends: set[int], lost: set[int], most: int
 ) -> None:
-    chain = [part for part in pieces_between(ends, data) if part.low not in lost]
+    chain = [part for part in ranges_between(ends, data) if part.low not in lost]
     result = knowledge.joined(chain, most)
     assert list(states(result)) == list(states(chain))
     contents = [part.publications for part in chain]
@@ -80,33 +82,35 @@ def test_joined_pieces_say_the_same_in_as_few_pieces_as_allowed(
         assert not knowledge.joinable(left, right) or (right.publications and total > most)
 
 
-def pieces_between(ends: set[int], data: set[int]) -> list[Piece]:
+def ranges_between(ends: set[int], data: set[int]) -> list[KnowledgeRange]:
     """The whole truth, cut behind these ticks and where the regime or control version changes."""
     cuts = sorted({*ends, TICKS[-1]})
-    found: list[Piece] = []
+    found: list[KnowledgeRange] = []
     low = TICKS[0]
     while low <= TICKS[-1]:
-        part = true_piece(low, next(end for end in cuts if end >= low), data)
+        part = true_range(low, next(end for end in cuts if end >= low), data)
         found.append(part)
         low = part.high + 1
     return found
 
 
 def test_many_pieces_become_frames_of_the_allowed_size() -> None:
-    lone = [piece(tick, tick + 1, tick) for tick in range(1, 21, 2)]
+    lone = [knowledge_range(tick, tick + 1, tick) for tick in range(1, 21, 2)]
     frames = knowledge.joined(lone, 4)
     assert [len(frame.publications) for frame in frames] == [4, 4, 2]
     assert knowledge.joined([], 4) == []
 
 
 def test_silence_is_joined_to_a_frame_that_is_full() -> None:
-    assert knowledge.joined([piece(1, 3, 1, 2), silence(4, 9)], 1) == [piece(1, 9, 1, 2)]
+    assert knowledge.joined([knowledge_range(1, 3, 1, 2), silence(4, 9)], 1) == [
+        knowledge_range(1, 9, 1, 2)
+    ]
 
 
 @pytest.mark.parametrize(
     "right", [silence(6, 9), silence(4, 9), silence(5, 9, 2), silence(5, 9, 1, 1)]
 )
-def test_what_does_not_touch_or_differs_in_its_stamp_is_never_joined(right: Piece) -> None:
+def test_what_does_not_touch_or_differs_in_its_stamp_is_never_joined(right: KnowledgeRange) -> None:
     left = silence(1, 4)
     assert not knowledge.joinable(left, right)
     assert len(knowledge.joined([left, right], 100)) == 2
@@ -115,9 +119,9 @@ def test_what_does_not_touch_or_differs_in_its_stamp_is_never_joined(right: Piec
 
 
 def test_a_filter_that_passes_everything_returns_the_piece_itself() -> None:
-    part = piece(1, 9, 3, 5)
+    part = knowledge_range(1, 9, 3, 5)
     assert knowledge.filtered(part, lambda _: True) is part
-    assert knowledge.filtered(part, lambda one: one.tick > 4) == piece(1, 9, 5)
+    assert knowledge.filtered(part, lambda one: one.tick > 4) == knowledge_range(1, 9, 5)
 
 
 @pytest.mark.parametrize(
@@ -125,26 +129,26 @@ def test_a_filter_that_passes_everything_returns_the_piece_itself() -> None:
     [
         (silence(5, 4), "no range"),
         (silence(-1, 4), "no range"),
-        (piece(3, 9, 2), "at 2 is out of order or below 3"),
-        (piece(3, 9, 6, 5), "at 5 is out of order"),
-        (piece(3, 9, 6, 6), "at 6 is out of order"),
-        (piece(3, 9, 5, 10), "at 10 is above 9"),
+        (knowledge_range(3, 9, 2), "at 2 is out of order or below 3"),
+        (knowledge_range(3, 9, 6, 5), "at 5 is out of order"),
+        (knowledge_range(3, 9, 6, 6), "at 6 is out of order"),
+        (knowledge_range(3, 9, 5, 10), "at 10 is above 9"),
     ],
 )
-def test_a_malformed_piece_is_told_by_its_fault(part: Piece, problem: str) -> None:
-    assert problem in str(knowledge.fault_of(part))
+def test_a_malformed_piece_is_told_by_its_fault(part: KnowledgeRange, problem: str) -> None:
+    assert problem in str(knowledge.invalid_reason(part))
 
 
 def test_a_sound_piece_has_no_fault() -> None:
-    assert knowledge.fault_of(piece(3, 9, 3, 5, 9)) is None
-    assert knowledge.fault_of(silence(0, 0)) is None
+    assert knowledge.invalid_reason(knowledge_range(3, 9, 3, 5, 9)) is None
+    assert knowledge.invalid_reason(silence(0, 0)) is None
 
 
 def test_a_copy_of_a_publication_is_the_same_even_if_it_holds_nan() -> None:
     def copy() -> Publication:
         return Publication(5, "exchange", 5, {"price": float("nan")}, b"x")
 
-    known, other = (Piece(1, 9, 1, 0, (copy(),)) for _ in range(2))
+    known, other = (KnowledgeRange(1, 9, 1, 0, (copy(),)) for _ in range(2))
     assert knowledge.overlaid(PUBEND, known, other) == (known, [])
 
 
@@ -157,14 +161,14 @@ def test_a_copy_of_a_publication_is_the_same_even_if_it_holds_nan() -> None:
     ],
 )
 def test_another_publication_at_a_known_tick_is_a_conflict(other: Publication) -> None:
-    with pytest.raises(ConflictError, match="holds two publications"):
-        knowledge.overlaid(PUBEND, piece(1, 9, 5), Piece(5, 7, 1, 0, (other,)))
+    with pytest.raises(KnowledgeConflictError, match="holds two publications"):
+        knowledge.overlaid(PUBEND, knowledge_range(1, 9, 5), KnowledgeRange(5, 7, 1, 0, (other,)))
 
 
 def test_content_grows_with_payloads_names_and_texts() -> None:
     def size(publisher: str, attributes: dict[str, Value], payload: bytes) -> int:
         one = Publication(1, publisher, 1, attributes, payload)
-        return content_bytes(Piece(1, 1, 1, 0, (one,)))
+        return content_bytes(KnowledgeRange(1, 1, 1, 0, (one,)))
 
     assert content_bytes(silence(1, 9)) == 0
     least = size("", {}, b"")

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.stream.repetition import RepetitionThreshold
+from gapless.stream.repetition import NackRepetitionThreshold
 
 LEAST, MOST = 50_000, 10_000_000
 
 
 def test_before_the_first_answer_it_is_a_few_times_the_least() -> None:
-    assert RepetitionThreshold(LEAST, MOST).us == 200_000
-    assert RepetitionThreshold(LEAST, LEAST).us == LEAST
+    assert NackRepetitionThreshold(LEAST, MOST).us == 200_000
+    assert NackRepetitionThreshold(LEAST, LEAST).us == LEAST
 
 
 def test_steady_answers_bring_it_down_to_the_round_trip() -> None:
-    threshold = RepetitionThreshold(LEAST, MOST)
+    threshold = NackRepetitionThreshold(LEAST, MOST)
     for _ in range(100):
         threshold.sample(200_000)
     assert 200_000 <= threshold.us <= 201_000
 
 
 def test_it_never_falls_below_its_least_value() -> None:
-    threshold = RepetitionThreshold(LEAST, MOST)
+    threshold = NackRepetitionThreshold(LEAST, MOST)
     for _ in range(100):
         threshold.sample(300)
     assert threshold.us == LEAST
 
 
 def test_answers_that_scatter_raise_it_above_their_mean() -> None:
-    threshold = RepetitionThreshold(LEAST, MOST)
+    threshold = NackRepetitionThreshold(LEAST, MOST)
     for number in range(100):
         threshold.sample(100_000 if number % 2 else 300_000)
     assert threshold.us > 400_000
 
 
 def test_it_doubles_up_to_its_greatest_value_and_no_further() -> None:
-    threshold = RepetitionThreshold(LEAST, MOST)
+    threshold = NackRepetitionThreshold(LEAST, MOST)
     seen = []
     for _ in range(8):
         threshold.back_off()
@@ -48,7 +48,7 @@ def test_it_doubles_up_to_its_greatest_value_and_no_further() -> None:
 
 
 def test_another_feeder_ends_the_doubling_and_keeps_the_estimate() -> None:
-    threshold = RepetitionThreshold(LEAST, MOST)
+    threshold = NackRepetitionThreshold(LEAST, MOST)
     threshold.sample(100_000)
     threshold.back_off()
     threshold.relax()
@@ -58,4 +58,4 @@ def test_another_feeder_ends_the_doubling_and_keeps_the_estimate() -> None:
 @pytest.mark.parametrize("bounds", [(0, 5), (6, 5)])
 def test_bounds_that_are_none_are_refused(bounds: tuple[int, int]) -> None:
     with pytest.raises(AssertionError, match="no bounds"):
-        RepetitionThreshold(*bounds)
+        NackRepetitionThreshold(*bounds)

@@ -17,7 +17,7 @@ def flat(ranges: StampedRanges) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_a_long_life_of_ranges_is_that_of_a_dictionary(seed: int) -> None:
+def test_a_long_incarnation_of_ranges_is_that_of_a_dictionary(seed: int) -> None:
     chance = Random(seed)
     ranges = StampedRanges()
     model: dict[int, int] = {}

@@ -10,25 +10,25 @@ from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import (
+    AckReport,
     Attach,
     Attached,
     Detach,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
+    KnowledgeRange,
     Nack,
-    Piece,
     Publication,
-    Report,
-    Unfed,
-    UnfedReason,
+    StreamData,
 )
-from gapless.subscribers.best_effort_end import LooseEnd
-from tests.broker.harness import Asker, Desk, P, position
+from gapless.subscribers.best_effort_end import BestEffortSubend
+from tests.broker.harness import BrokerHarness, P, Requester, position
 from tests.scenarios.brokers import Publisher, of
 
 
-def piece(life: int, *ticks: int) -> Piece:
+def knowledge(incarnation: int, *ticks: int) -> KnowledgeRange:
     events = tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks)
-    return Piece(ticks[0], ticks[-1], life, 0, events)
+    return KnowledgeRange(ticks[0], ticks[-1], incarnation, 0, events)
 
 
 class Owner:
@@ -37,50 +37,52 @@ class Owner:
     def __init__(self) -> None:
         self.ticks: list[int] = []
         self.context = Context(Identity("n", "n", 1), DEFAULTS)
-        self.end = LooseEnd(self.context, P, self, lambda: [Candidate("r", 0)])
+        self.end = BestEffortSubend(self.context, P, self, lambda: [Candidate("r", 0)])
 
-    def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         assert pubend == P
         self.ticks += [each.tick for each in publications]
 
 
 def test_what_comes_is_handed_over_at_once_and_once() -> None:
     owner = Owner()
-    owner.end.receive(piece(1, 3, 5))
-    owner.end.receive(piece(1, 3, 5))
-    owner.end.receive(piece(1, 4))
-    owner.end.receive(piece(1, 5, 9))
+    owner.end.receive(knowledge(1, 3, 5))
+    owner.end.receive(knowledge(1, 3, 5))
+    owner.end.receive(knowledge(1, 4))
+    owner.end.receive(knowledge(1, 5, 9))
     assert owner.ticks == [3, 5, 9]
 
 
-def test_a_new_life_of_the_pubends_broker_begins_anew_and_an_older_one_is_over() -> None:
+def test_a_new_incarnation_of_the_pubends_broker_begins_anew_and_an_older_one_is_over() -> None:
     owner = Owner()
-    owner.end.receive(piece(1, 8))
-    owner.end.receive(piece(2, 4))
-    owner.end.receive(piece(1, 9))
-    owner.end.receive(piece(2, 4, 6))
+    owner.end.receive(knowledge(1, 8))
+    owner.end.receive(knowledge(2, 4))
+    owner.end.receive(knowledge(1, 9))
+    owner.end.receive(knowledge(2, 4, 6))
     assert owner.ticks == [8, 4, 6]
 
 
-def test_a_loose_end_asks_for_a_feed_and_for_nothing_that_it_missed() -> None:
+def test_a_best_effort_end_asks_for_a_feed_and_for_nothing_that_it_missed() -> None:
     owner = Owner()
-    (attach,) = owner.context.take_posted_to("r")
+    (attach,) = owner.context.take_messages_to("r")
     assert isinstance(attach, Attach)
     owner.end.take_attached("r", Attached(P, attach.number, 50, relayed=False))
     owner.end.take_attached("r", Attached(P, attach.number, 90, relayed=False))
-    assert owner.context.take_posted_to("r") == []
-    owner.end.take_unfed("r", Unfed(P, attach.number, UnfedReason.NO_FEED))
-    (again,) = owner.context.take_posted_to("r")
+    assert owner.context.take_messages_to("r") == []
+    owner.end.take_feed_unavailable(
+        "r", FeedUnavailable(P, attach.number, FeedUnavailableReason.NO_FEED)
+    )
+    (again,) = owner.context.take_messages_to("r")
     assert isinstance(again, Attach)
     owner.end.session_closed("r")
-    owner.end.hasten()
-    owner.context.take_posted()
+    owner.end.retry_feed()
+    owner.context.take_messages()
     owner.end.close()
-    assert [type(each) for each in owner.context.take_posted_to("r")] in ([], [Detach])
+    assert [type(each) for each in owner.context.take_messages_to("r")] in ([], [Detach])
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
-    world = Desk("p-a-n", **parameters)
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
+    world = BrokerHarness("p-a-n", **parameters)
     return world, world.publisher("p", quality=Quality.BEST_EFFORT)
 
 
@@ -93,14 +95,14 @@ def test_best_effort_events_come_in_order_without_members_and_acknowledgements()
     world.run(ms=100)
     assert x.events == ["e0", "e1", "e2"]
     assert world.member("p", P, "n") is None
-    assert world.sent_over(Report, "n", "a") == []
+    assert world.sent_over(AckReport, "n", "a") == []
 
 
 def test_what_was_lost_of_best_effort_is_not_asked_for_and_holds_up_nothing() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    lost = world.lose(of(Frame, source="a", target="n"))
+    lost = world.lose(of(StreamData, source="a", target="n"))
     ann.publish("e1")
     world.run(ms=50)
     lost.end()
@@ -115,7 +117,7 @@ def test_what_comes_twice_of_best_effort_is_delivered_once() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    world.repeat(of(Frame))
+    world.repeat(of(StreamData))
     ann.publish("e1")
     ann.publish("e2")
     world.run(ms=100)
@@ -124,10 +126,10 @@ def test_what_comes_twice_of_best_effort_is_delivered_once() -> None:
 
 def test_a_subscription_to_best_effort_only_is_answered_at_once() -> None:
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     answer = x.subscribe()
     assert position(answer) == {}
-    assert answer.waiting == ()
+    assert answer.pending == ()
 
 
 def test_best_effort_events_wait_for_credit_and_beyond_the_limit_they_are_dropped() -> None:
@@ -139,8 +141,8 @@ def test_best_effort_events_wait_for_credit_and_beyond_the_limit_they_are_droppe
         ann.publish(f"e{number}")
     world.run(ms=100)
     assert x.events == ["e0"]
-    assert world["n"].marks["best effort dropped"] == 3
-    assert world.dismissed == {}
+    assert world["n"].coverage_marks["best effort dropped"] == 3
+    assert world.disconnected == {}
     x.give_credit(10)
     world.run(ms=10)
     assert x.events == ["e0", "e1", "e2", "e3"]
@@ -166,7 +168,7 @@ def test_a_new_filter_governs_best_effort_at_once() -> None:
     world.run(s=1)
     change = x.set_filter("kind = 2")
     world.run(s=1)
-    assert x.switched(change) == {}
+    assert x.filter_changed(change) == {}
     ann.publish("e1", kind=1)
     ann.publish("e2", kind=2)
     world.run(ms=100)
@@ -174,22 +176,22 @@ def test_a_new_filter_governs_best_effort_at_once() -> None:
 
 
 def test_a_best_effort_stream_that_nobody_wants_any_more_is_closed() -> None:
-    world, ann = stage(linger_s=4)
+    world, ann = stage(interest_grace_s=4)
     x = world.subscriber("n", "x", "TRUE")
     y = world.subscriber("n", "y", "TRUE")
     world.run(s=1)
     x.end()
     world.run(s=2)
-    assert world["n"].host.loose.keys() == {P}
+    assert world["n"].host.best_effort_subends.keys() == {P}
     since = world.now
     y.end()
     world.run(s=2)
-    assert world["n"].host.loose == {}
+    assert world["n"].host.best_effort_subends == {}
     world.run(s=5)  # a way is not torn down at once
     assert world.sent_over(Detach, "n", "a", since)
     ann.publish("e1")
     world.run(ms=100)
-    assert world.sent_over(Frame, "p", "a", since) == []
+    assert world.sent_over(StreamData, "p", "a", since) == []
 
 
 def test_a_best_effort_stream_goes_on_when_the_way_to_it_is_mended() -> None:

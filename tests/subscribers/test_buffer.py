@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from gapless.core.parameters import Parameters
 from gapless.messages.streams import Publication
-from gapless.stream.istream import Account
+from gapless.stream.istream import MemoryAccount
 from gapless.subscribers.buffer import Buffer
-from gapless.subscribers.cursor_state import FOREVER, Lost
+from gapless.subscribers.cursor_state import FOREVER, GapRange
 
 
 def events(low: int, high: int) -> list[Publication]:
     return [Publication(tick, "ann", tick, {"n": tick}, b"") for tick in range(low, high + 1)]
 
 
-def made(backlog: Account, *, prefetch_max: int = 3, backlog_bytes: int = 1_000) -> Buffer:
+def made(backlog: MemoryAccount, *, prefetch_max: int = 3, backlog_bytes: int = 1_000) -> Buffer:
     return Buffer(Parameters(prefetch_max=prefetch_max, backlog_bytes=backlog_bytes), backlog)
 
 
@@ -22,7 +22,7 @@ def ticks(publications: list[Publication]) -> list[int]:
 
 
 def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None:
-    backlog = Account()
+    backlog = MemoryAccount()
     buffer = made(backlog)
     assert buffer.put(events(1, 5)) == 3
     assert not buffer.has_room
@@ -30,7 +30,7 @@ def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None
 
 
 def test_runs_beyond_are_booked_until_the_last_of_them_is_taken() -> None:
-    backlog = Account()
+    backlog = MemoryAccount()
     buffer = made(backlog)
     buffer.put(events(1, 3))
     assert buffer.put_beyond(events(4, 5))
@@ -41,8 +41,8 @@ def test_runs_beyond_are_booked_until_the_last_of_them_is_taken() -> None:
     assert backlog.bytes == 0
 
 
-def test_the_backlog_of_all_strands_is_bounded_together() -> None:
-    backlog = Account()
+def test_the_backlog_of_all_cursors_is_bounded_together() -> None:
+    backlog = MemoryAccount()
     one, other = made(backlog), made(backlog)
     while one.put_beyond(events(1, 1)):
         pass
@@ -54,14 +54,14 @@ def test_the_backlog_of_all_strands_is_bounded_together() -> None:
 
 
 def test_a_loss_stays_between_the_events_around_it() -> None:
-    buffer = made(Account(), prefetch_max=9)
+    buffer = made(MemoryAccount(), prefetch_max=9)
     buffer.put(events(1, 2))
-    buffer.append_loss(Lost(3, 6))
+    buffer.append_gap(GapRange(3, 6))
     buffer.put(events(7, 8))
-    assert buffer.take_loss(FOREVER) is None
+    assert buffer.take_gap(FOREVER) is None
     assert ticks(buffer.take_events(9, FOREVER)) == [1, 2]
     assert buffer.take_events(9, FOREVER) == []
-    assert buffer.take_loss(2) is None
-    assert buffer.take_loss(FOREVER) == Lost(3, 6)
+    assert buffer.take_gap(2) is None
+    assert buffer.take_gap(FOREVER) == GapRange(3, 6)
     assert buffer.next_tick == 7
     assert ticks(buffer.take_events(9, 7)) == [7]

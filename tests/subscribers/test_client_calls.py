@@ -9,37 +9,37 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     Ack,
-    Begin,
-    BeginKind,
     Credit,
     Delivery,
     FilterSet,
     Gap,
     Seek,
     SetFilter,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
     Unsubscribed,
 )
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.streams import Report
-from gapless.subscribers.cursor_state import State
-from tests.broker.harness import Asker, Desk, P, Q, position, reason
+from gapless.messages.streams import AckReport
+from gapless.subscribers.cursor_state import CursorPhase
+from tests.broker.harness import BrokerHarness, P, Q, Requester, position, reason
 from tests.scenarios.brokers import Publisher, Subscriber, of, shb
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return a world with a pubend P at p, next to the host n."""
-    world = Desk("p-n", **parameters)
+    world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
-def at(*positions: tuple[PubendId, int]) -> Begin:
-    return Begin(BeginKind.POSITION, positions)
+def at(*positions: tuple[PubendId, int]) -> StartPoint:
+    return StartPoint(StartKind.POSITION, positions)
 
 
-def seek(client: Subscriber | Asker, begin: Begin) -> Any:
-    return client.call(Seek(client.number(), client.name, begin))
+def seek(client: Subscriber | Requester, start: StartPoint) -> Any:
+    return client.call(Seek(client.number(), client.name, start))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -48,19 +48,19 @@ def seek(client: Subscriber | Asker, begin: Begin) -> Any:
 @pytest.mark.parametrize("name", ["", "x" * 257])
 def test_a_subscription_needs_a_name(name: str) -> None:
     world, _ = stage()
-    answer = Asker(world, "n", "x").call(Subscribe(1, name, "TRUE"))
+    answer = Requester(world, "n", "x").call(Subscribe(1, name, "TRUE"))
     assert reason(answer) == "a subscription's name has 1 to 256 characters"
     assert world["n"].host.subscriptions == {}
 
 
 def test_a_name_may_be_as_long_as_the_limit() -> None:
     world, _ = stage()
-    assert P in position(Asker(world, "n", "x").subscribe(name="x" * 256))
+    assert P in position(Requester(world, "n", "x").subscribe(name="x" * 256))
 
 
 def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     assert "column 8" in reason(x.subscribe("price >"))
     assert world["n"].host.subscriptions == {}
     x.subscribe("price > 1")
@@ -71,48 +71,48 @@ def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
 
 def test_credit_cannot_be_negative() -> None:
     world, _ = stage()
-    answer = Asker(world, "n", "x").subscribe(credit=-3)
+    answer = Requester(world, "n", "x").subscribe(credit=-3)
     assert reason(answer) == "credit cannot be negative (-3)"
 
 
 def test_a_name_stands_for_a_durable_subscription_or_for_one_that_is_not() -> None:
     world, _ = stage()
-    x, y = Asker(world, "n", "x"), Asker(world, "n", "y")
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe(durable=True)
     y.subscribe()
-    told = reason(Asker(world, "n", "z").subscribe(name="x"))
-    assert told == "there is a subscription 'x' that is durable; end it first"
-    told = reason(Asker(world, "n", "z").subscribe(name="y", durable=True))
-    assert told == "there is a subscription 'y' that is not durable; end it first"
+    refusal = reason(Requester(world, "n", "z").subscribe(name="x"))
+    assert refusal == "there is a subscription 'x' that is durable; end it first"
+    refusal = reason(Requester(world, "n", "z").subscribe(name="y", durable=True))
+    assert refusal == "there is a subscription 'y' that is not durable; end it first"
     assert world.subscription("n", "x").client == "x"
 
 
 def test_who_has_no_subscription_cannot_change_it() -> None:
     world, _ = stage()
-    x, z = Asker(world, "n", "x"), Asker(world, "n", "z")
-    told = "this connection has no subscription 'x'; subscribe first"
-    assert reason(z.call(SetFilter(1, "x", "TRUE"))) == told
-    assert reason(z.call(Seek(2, "x", Begin()))) == told
+    x, z = Requester(world, "n", "x"), Requester(world, "n", "z")
+    refusal = "this connection has no subscription 'x'; subscribe first"
+    assert reason(z.call(SetFilter(1, "x", "TRUE"))) == refusal
+    assert reason(z.call(Seek(2, "x", StartPoint()))) == refusal
     x.subscribe()
-    assert reason(z.call(SetFilter(3, "x", "FALSE"))) == told
-    assert reason(z.call(Seek(4, "x", Begin()))) == told
+    assert reason(z.call(SetFilter(3, "x", "FALSE"))) == refusal
+    assert reason(z.call(Seek(4, "x", StartPoint()))) == refusal
     assert world.subscription("n", "x").newest.text == "TRUE"
 
 
 def test_credit_and_acknowledgements_of_somebody_else_count_for_nothing() -> None:
     world, ann = stage()
-    x, z = Asker(world, "n", "x"), Asker(world, "n", "z")
+    x, z = Requester(world, "n", "x"), Requester(world, "n", "z")
     x.subscribe(durable=True, credit=0)
     tick = ann.publish("e1")
     world.run(ms=100)
-    z.ask(Credit("x", 5))
-    z.ask(Ack("x", ((P, tick),)))
-    x.ask(Credit("x", -5))
-    x.ask(Credit("x", 0))
+    z.request(Credit("x", 5))
+    z.request(Ack("x", ((P, tick),)))
+    x.request(Credit("x", -5))
+    x.request(Credit("x", 0))
     world.run(ms=100)
     assert world.subscription("n", "x").credit == 0
     assert x.of_kind(Delivery) == []
-    assert world.strand("n", "x").acked < tick
+    assert world.cursor("n", "x").acked < tick
 
 
 def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
@@ -125,7 +125,7 @@ def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
     assert x.events == ["e1"]
     x.acknowledge(P, second + 1_000_000)
     x.acknowledge(Q, 5)  # of which it has nothing
-    assert world.strand("n", "x").acked == second - 1
+    assert world.cursor("n", "x").acked == second - 1
 
 
 def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable() -> None:
@@ -135,7 +135,7 @@ def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable(
     tick = ann.publish("e1")
     world.run(ms=100)
     x.acknowledge(P, tick)
-    assert world.strand("n", "x").acked < tick
+    assert world.cursor("n", "x").acked < tick
 
 
 # --- taking over (R50) ----------------------------------------------------------------------------
@@ -143,11 +143,11 @@ def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable(
 
 def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -> None:
     world, ann = stage()
-    first = Asker(world, "n", "first")
+    first = Requester(world, "n", "first")
     first.subscribe(name="x", durable=True)
     ann.publish("e1")
     world.run(ms=100)
-    second = Asker(world, "n", "second")
+    second = Requester(world, "n", "second")
     answer = second.subscribe("kind = 1", name="x", durable=True)
     assert position(answer).keys() == {P}
     world.run(ms=100)
@@ -161,15 +161,15 @@ def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -
         "what was not acknowledged comes again; the filter stays"
     )
     # what comes late from the one before is for nobody
-    first.ask(Ack("x", ((P, ann.ticks["e2"]),)))
-    assert world.strand("n", "x").acked < ann.ticks["e1"]
+    first.request(Ack("x", ((P, ann.ticks["e2"]),)))
+    assert world.cursor("n", "x").acked < ann.ticks["e1"]
     first.leave()
     assert world.subscription("n", "x").client == "second"
 
 
 def test_a_subscription_that_is_not_durable_begins_anew_under_its_name() -> None:
     world, ann = stage()
-    first, second = Asker(world, "n", "first"), Asker(world, "n", "second")
+    first, second = Requester(world, "n", "first"), Requester(world, "n", "second")
     first.subscribe("kind = 1", name="x")
     second.subscribe("kind = 2", name="x")
     ann.publish("e1", kind=1)
@@ -183,7 +183,7 @@ def test_a_subscription_that_is_not_durable_begins_anew_under_its_name() -> None
 
 def test_a_filter_that_is_none_leaves_the_subscription_of_that_name_alone() -> None:
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     x.subscribe("kind = 1")
     assert "column" in reason(x.subscribe("kind ="))
     assert world.subscription("n", "x").client == "x"
@@ -215,15 +215,15 @@ def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there(
     world, ann = stage(retention_s=3_600)
     first = ann.publish("e1")
     world.run(ms=100)
-    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=2)
-    assert world.strand("n", "x").state is State.WAITING
+    assert world.cursor("n", "x").phase is CursorPhase.PENDING
     x.leave()
     x.come_back(at((P, first - 1)))
     world.run(s=1)
     assert x.events == ["e1"]
-    news.release()
+    table_updates.release()
 
 
 # --- ending ---------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there(
 def test_to_end_a_subscription_may_be_asked_for_twice() -> None:
     # section 16: the first answer may have been lost
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     x.subscribe(durable=True)
     assert world.record("n", "x") is not None
     assert x.unsubscribe() == Unsubscribed(2)
@@ -244,7 +244,7 @@ def test_to_end_a_subscription_may_be_asked_for_twice() -> None:
 def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> None:
     # I13
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     x.subscribe(durable=True)
     world.stop_disk("n")
     assert x.unsubscribe() is None
@@ -255,9 +255,9 @@ def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> Non
 
 def test_a_durable_subscription_can_be_ended_by_another_connection() -> None:
     world, ann = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     x.subscribe(durable=True)
-    assert Asker(world, "n", "operator").unsubscribe("x") == Unsubscribed(1)
+    assert Requester(world, "n", "operator").unsubscribe("x") == Unsubscribed(1)
     ann.publish("e1")
     world.run(ms=100)
     assert x.of_kind(Delivery) == []
@@ -265,11 +265,11 @@ def test_a_durable_subscription_can_be_ended_by_another_connection() -> None:
 
 def test_a_subscription_that_is_ended_before_it_is_on_disk_does_not_come_back() -> None:
     world, _ = stage()
-    x = Asker(world, "n", "x")
+    x = Requester(world, "n", "x")
     world.stop_disk("n")
     assert x.subscribe(durable=True) is None
     x.unsubscribe()
-    world.go_on_writing("n")
+    world.resume_disk("n")
     world.run(s=1)
     assert world.record("n", "x") is None
     assert world["n"].host.subscriptions == {}
@@ -283,12 +283,12 @@ def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
     x.leave()
     y.leave()
     assert world["n"].host.subscriptions.keys() == {"y"}
-    assert world.strand("n", "y").state is State.AWAY
+    assert world.cursor("n", "y").phase is CursorPhase.DISCONNECTED
 
 
 def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> None:
-    # R17, R50: linger_s
-    world, _ = stage(linger_s=5)
+    # R17, R50: interest_grace_s
+    world, _ = stage(interest_grace_s=5)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
     x.leave()
@@ -304,7 +304,7 @@ def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> Non
 
 
 def test_the_while_begins_anew_when_a_client_goes_again() -> None:
-    world, _ = stage(linger_s=5)
+    world, _ = stage(interest_grace_s=5)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
     x.leave()
@@ -318,8 +318,8 @@ def test_the_while_begins_anew_when_a_client_goes_again() -> None:
 
 def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> None:
     # section 16: otherwise a lost answer pins a log for ever
-    world, ann = stage(linger_s=1)
-    x, y = Asker(world, "n", "x"), Asker(world, "n", "y")
+    world, ann = stage(interest_grace_s=1)
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe(durable=True, expiry_s=10)
     y.subscribe(durable=True, expiry_s=10)
     x.leave()
@@ -329,16 +329,16 @@ def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> Non
     world.run(s=3)
     assert world["n"].host.subscriptions.keys() == {"y"}, "y has a client"
     assert world.record("n", "x") is None
-    assert world["n"].marks["durable subscription expired"] == 1
-    y.ask(Ack("y", ((P, world.horizon("n", P)),)))
+    assert world["n"].coverage_marks["durable subscription expired"] == 1
+    y.request(Ack("y", ((P, world.horizon("n", P)),)))
     world.run(s=3)
     assert world.released("p", P) >= ann.ticks["e1"]
 
 
 def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
     # it could not come back before, and no clock that was set forward ends it
-    world, _ = stage(linger_s=1)
-    x = Asker(world, "n", "x")
+    world, _ = stage(interest_grace_s=1)
+    x = Requester(world, "n", "x")
     x.subscribe(durable=True, expiry_s=10)
     x.leave()
     world.run(s=2)
@@ -355,7 +355,7 @@ def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
 # --- seeking --------------------------------------------------------------------------------------
 
 
-def replay(**options: Any) -> tuple[Desk, Publisher, Subscriber]:
+def replay(**options: Any) -> tuple[BrokerHarness, Publisher, Subscriber]:
     """Let x have been given three events that the log still has."""
     world, ann = stage(retention_s=3_600)
     x = world.subscriber("n", "x", "TRUE", **options)
@@ -377,7 +377,7 @@ def test_a_subscriber_seeks_a_position_and_goes_on_from_there(durable: bool) -> 
     ann.publish("e3")
     world.run(s=1)
     assert x.events == ["e1", "e2", "e3"]
-    assert world.strand("n", "x").state is State.LIVE
+    assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
 def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> None:
@@ -397,14 +397,14 @@ def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> 
 
 def test_a_subscriber_seeks_a_time() -> None:
     world, ann, x = replay()
-    assert P in position(seek(x, Begin(BeginKind.TIME, (), ann.ticks["e1"])))
+    assert P in position(seek(x, StartPoint(StartKind.TIME, (), ann.ticks["e1"])))
     world.run(s=1)
     assert x.events == ["e1", "e2"]
 
 
 def test_a_subscriber_seeks_the_earliest_that_the_log_has() -> None:
     world, _, x = replay()
-    assert position(seek(x, Begin(BeginKind.EARLIEST))) == {P: 0}
+    assert position(seek(x, StartPoint(StartKind.EARLIEST))) == {P: 0}
     world.run(s=1)
     assert x.events == ["e0", "e1", "e2"]
 
@@ -415,7 +415,7 @@ def test_a_subscriber_leaves_out_what_waits_for_it_by_seeking_the_latest() -> No
     world.run(s=1)
     old = ann.publish("e1")
     world.run(ms=200)
-    sought = position(seek(x, Begin()))
+    sought = position(seek(x, StartPoint()))
     assert sought[P] >= old
     x.give_credit(10)
     ann.publish("e2")
@@ -455,7 +455,7 @@ def test_a_filter_may_be_set_while_nobody_is_connected() -> None:
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
     x.leave()
-    z = Asker(world, "n", "operator")
+    z = Requester(world, "n", "operator")
     answer = z.call(SetFilter(1, "x", "kind = 2"))
     assert isinstance(answer, FilterSet)
     record = world.record("n", "x")
@@ -474,7 +474,7 @@ def test_reports_say_whether_somebody_durable_is_behind_them() -> None:
     world.subscriber("n", "y", "TRUE", durable=True)
     x.leave()
     world.run(s=2)
-    assert world.sent_over(Report, "n", "p")
-    row = world["p"].pubends.hosted[P].membership.row(shb("n"))  # type: ignore[union-attr]
+    assert world.sent_over(AckReport, "n", "p")
+    row = world["p"].pubends.hosted[P].members.row(shb("n"))  # type: ignore[union-attr]
     assert row is not None
     assert row.durable

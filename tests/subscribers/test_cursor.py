@@ -8,33 +8,33 @@ import msgspec
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import TICKS_PER_MS
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
-    Cause,
-    Ended,
     FilterSet,
     Gap,
     Order,
+    RefusalCause,
     Seek,
+    StartKind,
+    StartPoint,
     Subscribed,
+    SubscriptionEnded,
 )
 from gapless.messages.pubend_requests import Read, ReadReply
-from gapless.messages.streams import Frame
-from gapless.subscribers.cursor_state import FOREVER, Lost, State
-from tests.broker.harness import Asker, Desk, P, Q, started, state_of
+from gapless.messages.streams import StreamData
+from gapless.subscribers.cursor_state import FOREVER, CursorPhase, GapRange
+from tests.broker.harness import BrokerHarness, P, Q, Requester, started, state_of
 from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return a world with a pubend P at p, next to the host n; its log is kept."""
-    world = Desk("p-n", **{"retention_s": 3_600, **parameters})
+    world = BrokerHarness("p-n", **{"retention_s": 3_600, **parameters})
     return world, world.publisher("p")
 
 
-def past(count: int = 3, **parameters: Any) -> tuple[Desk, Publisher]:
+def past(count: int = 3, **parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return the same with some events in the log."""
     world, ann = stage(**parameters)
     for number in range(count):
@@ -44,8 +44,8 @@ def past(count: int = 3, **parameters: Any) -> tuple[Desk, Publisher]:
     return world, ann
 
 
-def at(*positions: tuple[PubendId, int]) -> Begin:
-    return Begin(BeginKind.POSITION, positions)
+def at(*positions: tuple[PubendId, int]) -> StartPoint:
+    return StartPoint(StartKind.POSITION, positions)
 
 
 # --- where it begins (R46, R48) -------------------------------------------------------------------
@@ -64,14 +64,14 @@ def test_the_latest_is_what_comes_after_the_answer() -> None:
 @pytest.mark.parametrize("durable", [False, True])
 def test_the_earliest_is_all_that_the_log_has(durable: bool) -> None:
     world, ann = past()
-    x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST), durable=durable)
+    x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), durable=durable)
     world.run(s=1)
     assert x.starts[P] < ann.ticks["e0"]
     ann.publish("e3")
     world.run(ms=100)
     assert x.events == ["e0", "e1", "e2", "e3"]
     assert x.gaps == []
-    assert world.strand("n", "x").state is State.LIVE
+    assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
 def test_the_earliest_of_a_log_that_has_lost_its_past_begins_there_without_a_gap() -> None:
@@ -82,7 +82,7 @@ def test_the_earliest_of_a_log_that_has_lost_its_past_begins_there_without_a_gap
     world.run(s=1)
     ann.publish("e1")
     world.run(ms=100)
-    x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST))
+    x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST))
     world.run(s=1)
     assert kept.events == x.events == ["e1"]
     assert x.gaps == []
@@ -91,7 +91,7 @@ def test_the_earliest_of_a_log_that_has_lost_its_past_begins_there_without_a_gap
 
 def test_a_position_is_followed_by_all_that_comes_after_it() -> None:
     world, ann = past()
-    x = world.subscriber("n", "x", "TRUE", begin=at((P, ann.ticks["e0"])))
+    x = world.subscriber("n", "x", "TRUE", start=at((P, ann.ticks["e0"])))
     world.run(s=1)
     assert x.starts == {P: ann.ticks["e0"]}
     assert x.events == ["e1", "e2"]
@@ -102,7 +102,7 @@ def test_a_position_that_is_released_is_followed_by_a_gap() -> None:
     world, ann = past(retention_s=0)
     world.run(s=2)
     assert world.released("p", P) >= ann.ticks["e2"]
-    x = world.subscriber("n", "x", "TRUE", begin=at((P, ann.ticks["e0"])))
+    x = world.subscriber("n", "x", "TRUE", start=at((P, ann.ticks["e0"])))
     world.run(s=1)
     ann.publish("e3")
     world.run(s=1)
@@ -116,7 +116,7 @@ def test_a_position_that_is_released_is_followed_by_a_gap() -> None:
 def test_a_position_in_the_future_is_waited_for(durable: bool) -> None:
     world, ann = past()
     future = world.pubend("p", P).top + 1_000 * TICKS_PER_MS
-    x = world.subscriber("n", "x", "TRUE", begin=at((P, future)), durable=durable)
+    x = world.subscriber("n", "x", "TRUE", start=at((P, future)), durable=durable)
     world.run(ms=500)
     assert x.starts == {P: future}
     ann.publish("too early")
@@ -133,7 +133,7 @@ def test_a_position_of_one_pubend_says_nothing_of_another() -> None:
     bob = world.publisher("p", "Q")
     bob.publish("q0")
     world.run(ms=100)
-    x = world.subscriber("n", "x", "TRUE", begin=at((P, ann.ticks["e1"])))
+    x = world.subscriber("n", "x", "TRUE", start=at((P, ann.ticks["e1"])))
     world.run(s=1)
     bob.publish("q1")
     world.run(ms=100)
@@ -142,17 +142,17 @@ def test_a_position_of_one_pubend_says_nothing_of_another() -> None:
 
 def test_a_position_of_a_pubend_that_is_not_known_is_named_as_waited_for() -> None:
     world, _ = past()
-    answer = Asker(world, "n", "x").subscribe(begin=at((PubendId("nowhere"), 5)))
+    answer = Requester(world, "n", "x").subscribe(start=at((PubendId("nowhere"), 5)))
     assert isinstance(answer, Subscribed)
-    (waiting,) = answer.waiting
+    (waiting,) = answer.pending
     assert waiting.pubend == PubendId("nowhere")
     assert waiting.reason == "no broker has told of this pubend yet"
 
 
 def test_a_time_is_followed_by_all_that_was_published_since() -> None:
     world, ann = past()
-    begin = Begin(BeginKind.TIME, (), ann.ticks["e1"])
-    x = world.subscriber("n", "x", "TRUE", begin=begin)
+    start = StartPoint(StartKind.TIME, (), ann.ticks["e1"])
+    x = world.subscriber("n", "x", "TRUE", start=start)
     world.run(s=1)
     assert x.starts == {P: ann.ticks["e1"] - 1}
     assert x.events == ["e1", "e2"]
@@ -160,12 +160,12 @@ def test_a_time_is_followed_by_all_that_was_published_since() -> None:
 
 def test_a_pubend_that_is_announced_later_is_begun_where_the_call_said() -> None:
     world, _ = past()
-    x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST))
+    x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST))
     world.run(s=1)
-    told = world.hold(of(Frame, source="p", target="n"))
+    frames = world.hold(of(StreamData, source="p", target="n"))
     bob = world.publisher("p", "Q")
     bob.publish("q0")
-    told.release()
+    frames.release()
     world.run(s=1)
     assert x.events == ["e0", "e1", "e2", "q0"]
     assert started(x)[Q] < bob.ticks["q0"]
@@ -175,10 +175,10 @@ def test_a_beginning_in_the_past_is_told_when_the_log_is_held_for_it() -> None:
     # R49: the hold is on disk before the first answer
     world, ann = past()
     lost = world.lose(of(ReadReply, source="p", target="n"))
-    answer = Asker(world, "n", "x").subscribe(begin=at((P, ann.ticks["e0"])))
+    answer = Requester(world, "n", "x").subscribe(start=at((P, ann.ticks["e0"])))
     assert isinstance(answer, Subscribed)
     assert answer.position == ()
-    (waiting,) = answer.waiting
+    (waiting,) = answer.pending
     assert waiting.reason == "the broker of this pubend has not answered yet"
     lost.end()
     world.run(s=5)
@@ -192,7 +192,7 @@ def test_a_beginning_in_the_past_is_told_when_the_log_is_held_for_it() -> None:
 def test_a_long_past_is_read_in_chunks() -> None:
     world, ann = past(20, read_chunk_bytes=1)
     since = world.now
-    x = world.subscriber("n", "x", "number >= 10", begin=Begin(BeginKind.EARLIEST))
+    x = world.subscriber("n", "x", "number >= 10", start=StartPoint(StartKind.EARLIEST))
     world.run(s=1)
     assert x.events == [f"e{number}" for number in range(10, 20)]
     assert len(world.sent_over(Read, "n", "p", since)) >= 10
@@ -202,52 +202,52 @@ def test_a_long_past_is_read_in_chunks() -> None:
 def test_a_reader_takes_no_more_from_the_log_than_its_client_has_room_for() -> None:
     # P7: prefetch_max
     world, _ = past(20, read_chunk_bytes=1, prefetch_max=4, backlog_bytes=0)
-    x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST), credit=0)
+    x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), credit=0)
     world.run(s=1)
-    strand = world.strand("n", "x")
-    assert (len(strand.buffer), strand.state) == (4, State.CATCHING)
+    cursor = world.cursor("n", "x")
+    assert (len(cursor.buffer), cursor.phase) == (4, CursorPhase.CATCHING_UP)
     x.give_credit(3)
     world.run(s=1)
     assert x.events == ["e0", "e1", "e2"]
-    assert len(strand.buffer) == 4
+    assert len(cursor.buffer) == 4
     x.give_credit(100)
     world.run(s=1)
     assert x.events == [f"e{number}" for number in range(20)]
 
 
-def joining(**parameters: Any) -> tuple[Desk, Publisher, Fault]:
+def joining(**parameters: Any) -> tuple[BrokerHarness, Publisher, Fault]:
     """Let x read the last stretch up to the live stream; the answer is held back."""
     world, ann = past(join_window_ms=5_000, **parameters)
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)
     slow = world.hold(of(ReadReply, source="p", target="n"))
-    world.subscriber("n", "x", "TRUE", begin=at((P, ann.ticks["e0"])))
+    world.subscriber("n", "x", "TRUE", start=at((P, ann.ticks["e0"])))
     world.run(ms=1_300)
-    assert world.strand("n", "x").state is State.JOINING
+    assert world.cursor("n", "x").phase is CursorPhase.JOINING
     assert slow.messages
     return world, ann, slow
 
 
-def test_a_strand_that_joins_holds_few_live_events_and_else_reads_on() -> None:
-    # R48: join_hold; A19
-    world, ann, slow = joining(join_hold=2)
-    strand, x = world.strand("n", "x"), world.nodes["n"].clients["x"]
+def test_a_cursor_that_joins_holds_few_live_events_and_else_reads_on() -> None:
+    # R48: join_buffer_events_max; A19
+    world, ann, slow = joining(join_buffer_events_max=2)
+    cursor, x = world.cursor("n", "x"), world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
     ann.publish("e3")
     ann.publish("e4")
     world.run(ms=20)
-    assert state_of(strand) is State.JOINING
+    assert state_of(cursor) is CursorPhase.JOINING
     ann.publish("e5")
     world.run(ms=20)
-    assert state_of(strand) is State.CATCHING
-    assert world["n"].marks["joining held too much"] == 1
+    assert state_of(cursor) is CursorPhase.CATCHING_UP
+    assert world["n"].coverage_marks["joining held too much"] == 1
     slow.release()
     world.run(s=3)
     assert x.events == [f"e{number}" for number in range(1, 6)]
-    assert state_of(strand) is State.LIVE
+    assert state_of(cursor) is CursorPhase.LIVE
 
 
-def test_a_strand_that_has_joined_has_what_it_held_behind_what_it_read() -> None:
+def test_a_cursor_that_has_joined_has_what_it_held_behind_what_it_read() -> None:
     world, ann, slow = joining()
     x = world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
@@ -256,21 +256,23 @@ def test_a_strand_that_has_joined_has_what_it_held_behind_what_it_read() -> None
     slow.release()
     world.run(ms=100)
     assert x.events == [f"e{number}" for number in range(1, 4)]
-    assert world.strand("n", "x").state is State.LIVE
+    assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
-def test_what_came_live_while_a_strand_joined_is_not_lost_with_the_log() -> None:
+def test_what_came_live_while_a_cursor_joined_is_not_lost_with_the_log() -> None:
     # R48, A14: the log was released beyond where it joins; a gap over what it holds, and then that, is
     # out of order and untrue
     world, ann, slow = joining()
-    strand, x = world.strand("n", "x"), world.nodes["n"].clients["x"]
+    cursor, x = world.cursor("n", "x"), world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
-    joins_at = strand.catch_up.join_at
+    joins_at = cursor.catch_up.join_at
     last = ann.publish("e3")
     world.run(ms=20)
     for place, (source, target, packet) in enumerate(slow.struck):
         replies = [
-            msgspec.structs.replace(each, pieces=(), done=last, released=last, gone=last)
+            msgspec.structs.replace(
+                each, ranges=(), done=last, released=last, last_released_match=last
+            )
             for each in packet.messages
         ]
         changed = msgspec.structs.replace(packet, messages=tuple(replies))
@@ -284,14 +286,14 @@ def test_what_came_live_while_a_strand_joined_is_not_lost_with_the_log() -> None
 def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> None:
     world, ann = past()
     slow = world.hold(of(ReadReply, source="p", target="n"))
-    x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST), durable=True)
+    x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), durable=True)
     world.run(ms=100)
     assert slow.messages
     x.leave()
     slow.release()
     world.run(ms=100)
-    strand = world.strand("n", "x")
-    assert (strand.state, strand.base) == (State.AWAY, None)
+    cursor = world.cursor("n", "x")
+    assert (cursor.phase, cursor.started_after) == (CursorPhase.DISCONNECTED, None)
     x.come_back()
     world.run(s=1)
     ann.publish("e3")
@@ -300,12 +302,12 @@ def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> 
 
 
 def test_nothing_is_read_of_a_stream_that_the_filter_cannot_match() -> None:
-    world = Desk("p-n", retention_s=3_600)
+    world = BrokerHarness("p-n", retention_s=3_600)
     ann = world.publisher("p", advertisement="number >= 0")
     first = ann.publish("e0", number=0)
     world.run(ms=100)
     since = world.now
-    x = world.subscriber("n", "x", "number < 0", begin=at((P, first - 1)))
+    x = world.subscriber("n", "x", "number < 0", start=at((P, first - 1)))
     world.run(s=1)
     assert x.starts == {P: first - 1}
     reads = world.sent_over(Read, "n", "p", since)
@@ -315,7 +317,7 @@ def test_nothing_is_read_of_a_stream_that_the_filter_cannot_match() -> None:
 # --- slow clients (R48, P7) ---------------------------------------------------------------------------
 
 
-def overrun(*, durable: bool) -> tuple[Desk, Subscriber]:
+def overrun(*, durable: bool) -> tuple[BrokerHarness, Subscriber]:
     """Let more events come than fit into the buffer of a client that takes none."""
     world, ann = stage(prefetch_max=3, backlog_bytes=0, read_chunk_bytes=1)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=0)
@@ -359,15 +361,15 @@ def test_what_waits_for_a_subscription_that_ends_waits_no_more() -> None:
 
 def test_a_slow_durable_subscriber_reads_the_log() -> None:
     world, x = overrun(durable=True)
-    strand = world.strand("n", "x")
-    assert state_of(strand) is not State.LIVE
-    assert len(strand.buffer) == 3
-    assert world["n"].marks["slow subscriber reads the log"] == 1
-    assert world.dismissed == {}
+    cursor = world.cursor("n", "x")
+    assert state_of(cursor) is not CursorPhase.LIVE
+    assert len(cursor.buffer) == 3
+    assert world["n"].coverage_marks["slow subscriber reads the log"] == 1
+    assert world.disconnected == {}
     x.give_credit(100)
     world.run(s=1)
     assert x.events == [f"e{number}" for number in range(10)]
-    assert state_of(strand) is State.LIVE
+    assert state_of(cursor) is CursorPhase.LIVE
 
 
 def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_event() -> None:
@@ -386,12 +388,12 @@ def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_even
 
 def test_a_slow_subscription_that_is_not_durable_ends_with_a_reason_and_its_client_stays() -> None:
     world, x = overrun(durable=False)
-    assert x.of_kind(Ended) == [], "it has time to catch up"
+    assert x.of_kind(SubscriptionEnded) == [], "it has time to catch up"
     world.run(s=30)
-    (ended,) = x.of_kind(Ended)
-    assert ended.cause is Cause.TOO_SLOW
+    (ended,) = x.of_kind(SubscriptionEnded)
+    assert ended.cause is RefusalCause.SLOW_CONSUMER
     assert "more than 3 events behind and did not catch up within 30 s" in ended.reason
-    assert world.dismissed == {}
+    assert world.disconnected == {}
     assert "x" not in world["n"].host.subscriptions
     assert x.events == []
 
@@ -402,16 +404,16 @@ def test_a_subscriber_that_waits_for_its_own_answer_is_not_slow() -> None:
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)
     lost = world.hold(of(ReadReply, source="p", target="n"))
-    begin = at((Q, 5))
-    x = world.subscriber("n", "x", "TRUE", begin=begin)
+    start = at((Q, 5))
+    x = world.subscriber("n", "x", "TRUE", start=start)
     ann.publish("before")  # and so there is a piece to start with
     world.run(ms=300)
-    assert world.strand("n", "x", P).state is State.LIVE
+    assert world.cursor("n", "x", P).phase is CursorPhase.LIVE
     assert x.of_kind(Subscribed) == [], "it waits for Q"
     for number in range(10):
         ann.publish(f"e{number}")
     world.run(ms=50)
-    assert world.dismissed == {}
+    assert world.disconnected == {}
     lost.release()
     world.run(s=3)
     assert x.events[-10:] == [f"e{number}" for number in range(10)]
@@ -424,55 +426,60 @@ def test_what_the_client_was_told_ends_before_what_waits_for_it() -> None:
     world, ann = stage()
     world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
-    strand = world.strand("n", "x")
-    assert strand.told == strand.frontier == world.horizon("n", P)
+    cursor = world.cursor("n", "x")
+    assert cursor.sent_up_to == cursor.buffered_up_to == world.horizon("n", P)
     first = ann.publish("e1")
     world.run(ms=200)
-    assert strand.told == first - 1
-    assert strand.frontier == world.horizon("n", P) >= first
+    assert cursor.sent_up_to == first - 1
+    assert cursor.buffered_up_to == world.horizon("n", P) >= first
 
 
 def test_a_barrier_is_the_least_of_those_that_wait_for_the_disk() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    strand = world.strand("n", "x")
-    assert strand.barrier == FOREVER
-    strand.raise_barrier(70)
-    strand.raise_barrier(50)
-    assert (strand.barrier, strand.told, strand.settled, strand.is_writing) == (50, 50, False, True)
-    strand.lower_barrier()
-    assert strand.barrier == 50
-    strand.lower_barrier()
-    assert strand.settled
+    cursor = world.cursor("n", "x")
+    assert cursor.delivery_limit == FOREVER
+    cursor.limit_delivery(70)
+    cursor.limit_delivery(50)
+    assert (cursor.delivery_limit, cursor.sent_up_to, cursor.is_resumable, cursor.is_writing) == (
+        50,
+        50,
+        False,
+        True,
+    )
+    cursor.lift_limit()
+    assert cursor.delivery_limit == 50
+    cursor.lift_limit()
+    assert cursor.is_resumable
 
 
 def test_each_tick_is_governed_by_the_first_segment_that_ends_at_or_after_it() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
-    strand = world.strand("n", "x")
-    now = strand.segment
-    subscription = strand.subscription
+    cursor = world.cursor("n", "x")
+    now = cursor.segment
+    subscription = cursor.subscription
     old, older = (subscription.host.make_segment(subscription, now.filter) for _ in range(2))
-    strand.course = [(older, 10), (old, 20)]
-    found = [strand.governing(tick) for tick in (10, 11, 20, 21)]
+    cursor.ended_segments = [(older, 10), (old, 20)]
+    found = [cursor.segment_at(tick) for tick in (10, 11, 20, 21)]
     assert found == [(older, 10), (old, 20), (old, 20), (now, FOREVER)]
 
 
 def test_a_gap_stands_among_events_by_its_first_tick() -> None:
-    assert Lost(5, 9).tick == 5
+    assert GapRange(5, 9).tick == 5
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_what_a_live_strand_is_owed_and_the_log_has_lost_is_a_gap(durable: bool) -> None:
+def test_what_a_live_cursor_is_owed_and_the_log_has_lost_is_a_gap(durable: bool) -> None:
     # R45
     world, ann = stage(retention_s=0)
     x = world.subscriber("n", "x", "TRUE", durable=durable)
     world.run(s=1)
-    strand = world.strand("n", "x")
+    cursor = world.cursor("n", "x")
     horizon = world.horizon("n", P)
-    strand.lose(horizon + 1, horizon + 50)
+    cursor.add_gap(horizon + 1, horizon + 50)
     world.run(ms=10)
     (gap,) = x.gaps
     assert (gap.low, gap.high) == (horizon + 1, horizon + 50)
@@ -486,28 +493,28 @@ def test_a_gap_is_told_also_without_credit() -> None:
     x = world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
     horizon = world.horizon("n", P)
-    world.strand("n", "x").lose(horizon + 1, horizon + 50)
+    world.cursor("n", "x").add_gap(horizon + 1, horizon + 50)
     world.run(ms=300)
     assert [(each.low, each.high) for each in x.gaps] == [(horizon + 1, horizon + 50)]
 
 
-def test_what_is_lost_below_its_beginning_is_no_gap_for_a_strand() -> None:
+def test_what_is_lost_below_its_beginning_is_no_gap_for_a_cursor() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    strand = world.strand("n", "x")
-    assert strand.base is not None
-    strand.lose(1, strand.position)
+    cursor = world.cursor("n", "x")
+    assert cursor.started_after is not None
+    cursor.add_gap(1, cursor.position)
     world.run(ms=10)
     assert x.gaps == []
 
 
-def test_a_strand_that_joins_learns_from_its_reading_what_is_lost() -> None:
+def test_a_cursor_that_joins_learns_from_its_reading_what_is_lost() -> None:
     world, _, slow = joining()
-    strand = world.strand("n", "x")
+    cursor = world.cursor("n", "x")
     horizon = world.horizon("n", P)
-    strand.lose(horizon + 1, horizon + 5)
-    assert state_of(strand) is State.CATCHING
+    cursor.add_gap(horizon + 1, horizon + 5)
+    assert state_of(cursor) is CursorPhase.CATCHING_UP
     slow.release()
     world.run(s=3)
     x = world.nodes["n"].clients["x"]
@@ -519,11 +526,11 @@ def test_total_order_waits_only_where_there_are_streams_to_wait_for() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
     world.run(s=1)
-    assert not world.strand("n", "x").total
+    assert not world.cursor("n", "x").in_merge
     world.publisher("p", "Q")
     world.run(s=1)
-    assert world.strand("n", "x", P).total
-    assert world.strand("n", "x", Q).total
+    assert world.cursor("n", "x", P).in_merge
+    assert world.cursor("n", "x", Q).in_merge
     x.leave()
 
 
@@ -532,8 +539,8 @@ def test_a_subscription_that_is_not_durable_and_catches_up_in_time_goes_on() -> 
     x.give_credit(100)
     world.run(s=60)
     assert x.events == [f"e{number}" for number in range(10)]
-    assert x.of_kind(Ended) == []
-    assert state_of(world.strand("n", "x")) is State.LIVE
+    assert x.of_kind(SubscriptionEnded) == []
+    assert state_of(world.cursor("n", "x")) is CursorPhase.LIVE
 
 
 def test_a_filter_takes_over_above_what_was_read_ahead_of_the_live_stream() -> None:
@@ -542,9 +549,11 @@ def test_a_filter_takes_over_above_what_was_read_ahead_of_the_live_stream() -> N
     world.run(s=1)
     ann.publish("e0")
     world.run(ms=100)
-    late = world.hold(of(Frame, source="p", target="n"))
+    late = world.hold(of(StreamData, source="p", target="n"))
     ann.publish("e1")
-    x.ask(Seek(x.number(), "x", at((P, ann.ticks["e0"] - us(ms=500)))))  # far, so it reads all
+    x.request(
+        Seek(x.number(), "x", at((P, ann.ticks["e0"] - microseconds(ms=500))))
+    )  # far, so it reads all
     world.run(ms=100)
     assert x.events == ["e0", "e0", "e1"], "e1 was read from the log; live it has not come"
     number = x.set_filter("kind = 'none'")

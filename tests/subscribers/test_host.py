@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.ids import Join
+from gapless.core.ids import MembershipId
 from gapless.core.limits import ROOTS_READ_MAX
-from gapless.messages.clients import Begin, BeginKind
-from gapless.messages.pubend_requests import Done, Leave
-from gapless.messages.records import JoinRecord
-from gapless.messages.streams import Attach, Frame, Report, SetDefine
-from tests.broker.harness import Asker, Desk, P, Q
+from gapless.messages.clients import StartKind, StartPoint
+from gapless.messages.pubend_requests import LeavePubend, RequestDone
+from gapless.messages.records import JoinedPubendRecord
+from gapless.messages.streams import AckReport, Attach, DefineMemberSet, StreamData
+from tests.broker.harness import BrokerHarness, P, Q, Requester
 from tests.scenarios.brokers import Publisher, of
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return a world with a pubend P at p, next to the host n."""
-    world = Desk("p-n", **parameters)
+    world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
-def join_of(world: Desk, broker: str = "n") -> Join | None:
+def membership_of(world: BrokerHarness, broker: str = "n") -> MembershipId | None:
     """Return the join on the disk of a host."""
     found = world.nodes[broker].disk.records.get(("join", "P"))
-    assert found is None or isinstance(found, JoinRecord)
-    return None if found is None else found.join
+    assert found is None or isinstance(found, JoinedPubendRecord)
+    return None if found is None else found.membership
 
 
 # --- joining (R43) --------------------------------------------------------------------------------
@@ -37,14 +37,14 @@ def test_a_join_is_on_disk_before_the_pubend_hears_of_it() -> None:
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     assert world.sent_over(Attach, "n", "p") == []
-    assert world.sent_over(Report, "n", "p") == []
-    world.go_on_writing("n")
+    assert world.sent_over(AckReport, "n", "p") == []
+    world.resume_disk("n")
     world.run(ms=50)
     assert world.sent_over(Attach, "n", "p")
-    reports = world.sent_over(Report, "n", "p")
+    reports = world.sent_over(AckReport, "n", "p")
     assert reports, "it reports at once"
-    members = [each for one in world.sent_over(SetDefine, "n", "p") for each in one.members]
-    assert {each.join for each in members} == {join_of(world)}
+    members = [each for one in world.sent_over(DefineMemberSet, "n", "p") for each in one.members]
+    assert {each.membership for each in members} == {membership_of(world)}
 
 
 def test_one_stream_serves_all_subscriptions_of_a_host() -> None:
@@ -56,11 +56,11 @@ def test_one_stream_serves_all_subscriptions_of_a_host() -> None:
     ann.publish("e1")
     world.run(ms=100)
     assert [x.events for x in subscribers] == [["e1"]] * 5
-    assert len(world.sent_over(Frame, "p", "n", since)) == 1
+    assert len(world.sent_over(StreamData, "p", "n", since)) == 1
 
 
 def test_only_pubends_are_joined_of_which_something_could_match() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p", "P", advertisement="kind = 1")
     world.publisher("p", "Q", advertisement="kind = 2")
     x = world.subscriber("n", "x", "kind = 1 AND price > 5")
@@ -70,7 +70,7 @@ def test_only_pubends_are_joined_of_which_something_could_match() -> None:
 
 
 def test_a_pubend_whose_advertisement_widens_is_joined_then() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p", "P", advertisement="kind = 1")
     x = world.subscriber("n", "x", "kind = 2")
     world.run(s=1)
@@ -87,85 +87,85 @@ def test_the_join_of_a_durable_subscription_outlives_a_restart() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
-    before = join_of(world)
+    before = membership_of(world)
     world.restart("n")
     world.run(s=1)
-    assert join_of(world) == before
-    assert world.subend("n", P).join == before
+    assert membership_of(world) == before
+    assert world.subend("n", P).membership == before
 
 
 # --- leaving (R43) ----------------------------------------------------------------------------------
 
 
-def left(world: Desk) -> bool:
+def left(world: BrokerHarness) -> bool:
     return world.member("p", P, "n") is None
 
 
 def test_a_pubend_that_nobody_needs_is_left_after_a_while() -> None:
-    world, ann = stage(linger_s=4)
+    world, ann = stage(interest_grace_s=4)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     x.end()
     world.run(s=3)
-    assert not left(world), "linger_s"
+    assert not left(world), "interest_grace_s"
     assert P in world["n"].host.subends
     world.run(s=4)
     assert left(world)
-    assert join_of(world) is None
+    assert membership_of(world) is None
     assert world["n"].host.subends == {}
     since = world.now
     ann.publish("e1")
     world.run(s=1)
-    assert world.sent_over(Frame, "p", "n", since) == []
+    assert world.sent_over(StreamData, "p", "n", since) == []
     assert world.released("p", P) >= ann.ticks["e1"] - 1
 
 
 def test_a_pubend_that_is_needed_again_in_time_is_not_left() -> None:
-    world, _ = stage(linger_s=4)
+    world, _ = stage(interest_grace_s=4)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    before = join_of(world)
+    before = membership_of(world)
     x.end()
     world.run(s=3)
     world.subscriber("n", "y", "TRUE")
     world.run(s=10)
-    assert join_of(world) == before
-    assert world.sent_over(Leave, "n", "p") == []
+    assert membership_of(world) == before
+    assert world.sent_over(LeavePubend, "n", "p") == []
 
 
 def test_leaving_is_repeated_until_it_is_done() -> None:
-    world, _ = stage(linger_s=1)
+    world, _ = stage(interest_grace_s=1)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     x.end()
-    lost = world.lose(of(Done, source="p", target="n"))
+    lost = world.lose(of(RequestDone, source="p", target="n"))
     world.run(s=6)
-    assert len(world.sent_over(Leave, "n", "p")) >= 2
-    assert join_of(world) is not None, "it is not known to be done"
+    assert len(world.sent_over(LeavePubend, "n", "p")) >= 2
+    assert membership_of(world) is not None, "it is not known to be done"
     lost.end()
     world.run(s=6)
-    assert join_of(world) is None
+    assert membership_of(world) is None
 
 
 def test_a_host_that_needs_a_pubend_again_while_it_leaves_begins_another_stay() -> None:
     # a late Leave of the first stay must not end the second (R53, example 14.7)
-    world, ann = stage(linger_s=1)
+    world, ann = stage(interest_grace_s=1)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    first = join_of(world)
+    first = membership_of(world)
     assert first is not None
-    held = world.hold(of(Leave, source="n", target="p"))
+    held = world.hold(of(LeavePubend, source="n", target="p"))
     x.end()
     world.run(s=3)
     assert held.messages
     y = world.subscriber("n", "y", "TRUE")
     world.run(s=1)
-    second = join_of(world)
+    second = membership_of(world)
     assert second is not None
     assert second > first
     held.release()
     world.run(s=3)
-    assert join_of(world) == second
+    assert membership_of(world) == second
     assert not left(world)
     ann.publish("e1")
     world.run(s=1)
@@ -174,21 +174,21 @@ def test_a_host_that_needs_a_pubend_again_while_it_leaves_begins_another_stay() 
 
 def test_after_a_restart_pubends_are_left_that_no_durable_subscription_needs() -> None:
     # R43: the subscriptions that were not durable are gone
-    world, _ = stage(linger_s=2)
+    world, _ = stage(interest_grace_s=2)
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     world.restart("n")
     world.run(s=1)
-    assert join_of(world) is not None
+    assert membership_of(world) is not None
     world.run(s=4)
-    assert join_of(world) is None
+    assert membership_of(world) is None
     assert left(world)
 
 
 def test_the_end_of_the_last_subscription_lets_the_log_go() -> None:
     # A11 the other way round: nobody who is gone keeps anything
-    world, ann = stage(linger_s=1)
-    x = Asker(world, "n", "x")
+    world, ann = stage(interest_grace_s=1)
+    x = Requester(world, "n", "x")
     x.subscribe(durable=True)
     tick = ann.publish("e1")
     world.run(s=2)
@@ -205,11 +205,11 @@ def test_what_a_host_wants_is_one_filter_unless_it_is_too_long() -> None:
     world, _ = stage()
     for number in range(3):
         world.subscriber("n", f"x{number}", f"a{number} = 1")
-    wanted = world["n"].host.everything_wanted()
+    wanted = world["n"].host.covering_filter()
     assert wanted == "a0 = 1 OR a1 = 1 OR a2 = 1"
     for number in range(3, ROOTS_READ_MAX + 1):
         world.subscriber("n", f"x{number}", f"a{number} = 1")
-    assert world["n"].host.everything_wanted() == "TRUE"
+    assert world["n"].host.covering_filter() == "TRUE"
 
 
 def test_a_host_keeps_nothing_of_subscriptions_that_have_ended() -> None:
@@ -226,7 +226,7 @@ def test_a_host_keeps_nothing_of_subscriptions_that_have_ended() -> None:
     host = world["n"].host
     assert host.subscriptions == {}
     assert host._segments == {}
-    assert world.subend("n", P).strands == {}
+    assert world.subend("n", P).cursors == {}
     assert world["n"].tables.roots == frozenset()
 
 
@@ -250,10 +250,10 @@ def test_each_hold_has_a_name_of_its_own() -> None:
     world.run(ms=100)
     names = set()
     for number in range(3):
-        begin = Begin(BeginKind.POSITION, ((P, 5),))
-        x = world.subscriber("n", "x", "TRUE", begin=begin, credit=0)
+        start = StartPoint(StartKind.POSITION, ((P, 5),))
+        x = world.subscriber("n", "x", "TRUE", start=start, credit=0)
         world.run(ms=300)
-        hold = world.strand("n", "x").holding.current
+        hold = world.cursor("n", "x").log_holds.current
         assert hold is not None
         names.add(hold.subscription)
         x.end()

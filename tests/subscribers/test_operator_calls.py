@@ -10,49 +10,53 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
-    Begin,
-    BeginKind,
-    Ended,
     FilterSet,
     Gap,
     Order,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionEnded,
     Unsubscribed,
 )
 from gapless.messages.operating import (
-    DurableSought,
+    DurableSeekDone,
     RemoveDurable,
     SeekDurable,
     SetDurableFilter,
 )
 from gapless.messages.pubend_requests import ReadReply
-from tests.broker.harness import Asker, Desk, P, Q, reason
+from tests.broker.harness import BrokerHarness, P, Q, Requester, reason
 from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher, Asker]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher, Requester]:
     """Return a world with a pubend P at p, next to the host n, and an operator at n."""
-    world = Desk("p-n", **{"retention_s": 3_600, **parameters})
-    return world, world.publisher("p"), Asker(world, "n", "operator")
+    world = BrokerHarness("p-n", **{"retention_s": 3_600, **parameters})
+    return world, world.publisher("p"), Requester(world, "n", "operator")
 
 
-def at(*positions: tuple[PubendId, Tick]) -> Begin:
-    return Begin(BeginKind.POSITION, positions)
+def at(*positions: tuple[PubendId, Tick]) -> StartPoint:
+    return StartPoint(StartKind.POSITION, positions)
 
 
-def durable(world: Desk, wanted: str = "TRUE", order: Order = Order.PUBLISHER) -> Subscriber:
+def durable(
+    world: BrokerHarness, wanted: str = "TRUE", order: Order = Order.PUBLISHER
+) -> Subscriber:
     """Return a durable subscriber that has started."""
     made = world.subscriber("n", "x", wanted, durable=True, order=order)
     world.run(s=1)
     return made
 
 
-def seek(operator: Asker, begin: Begin, name: str = "x", *, force: bool = False) -> Any:
-    return operator.call(SeekDurable(operator.number(), name, begin, force), s=5)
+def seek(operator: Requester, start: StartPoint, name: str = "x", *, force: bool = False) -> Any:
+    return operator.call(SeekDurable(operator.number(), name, start, force), s=5)
 
 
-def away_after(world: Desk, ann: Publisher, *labels: str) -> tuple[Subscriber, list[Tick]]:
+def disconnected_after(
+    world: BrokerHarness, ann: Publisher, *labels: str
+) -> tuple[Subscriber, list[Tick]]:
     """Return a durable subscriber that got some events, acknowledged them all, and left."""
     x = durable(world)
     ticks = [ann.publish(label) for label in labels]
@@ -65,11 +69,11 @@ def away_after(world: Desk, ann: Publisher, *labels: str) -> tuple[Subscriber, l
     return x, ticks
 
 
-def resubscribe(x: Subscriber, begin: Begin, seeks: int = 0) -> Subscribed:
+def resubscribe(x: Subscriber, start: StartPoint, seek_count: int = 0) -> Subscribed:
     """Come back with a position, and say from after which seek it is; return the answer."""
     x.notices.clear()
     x.connect()
-    call = Subscribe(x.number(), x.name, "TRUE", True, begin, x.order, 1_000, seeks=seeks)
+    call = Subscribe(x.number(), x.name, "TRUE", True, start, x.order, 1_000, seek_count=seek_count)
     answer = x.call(call, s=5)
     assert isinstance(answer, Subscribed)
     x.world.run(s=1)
@@ -82,41 +86,41 @@ def resubscribe(x: Subscriber, begin: Begin, seeks: int = 0) -> Subscribed:
 @pytest.mark.parametrize("kind", [SeekDurable, SetDurableFilter, RemoveDurable])
 def test_only_durable_subscriptions_that_are_there_can_be_operated_on(kind: Any) -> None:
     world, _, operator = stage()
-    what = {SeekDurable: (Begin(),), SetDurableFilter: ("TRUE",), RemoveDurable: ()}[kind]
-    told = reason(operator.call(kind(1, "x", *what)))
-    assert told == "there is no subscription 'x' at this broker"
+    what = {SeekDurable: (StartPoint(),), SetDurableFilter: ("TRUE",), RemoveDurable: ()}[kind]
+    refusal = reason(operator.call(kind(1, "x", *what)))
+    assert refusal == "there is no subscription 'x' at this broker"
     world.subscriber("n", "x", "TRUE")
-    told = reason(operator.call(kind(2, "x", *what)))
-    assert told == "the subscription 'x' is not durable: it is its connection's own"
+    refusal = reason(operator.call(kind(2, "x", *what)))
+    assert refusal == "the subscription 'x' is not durable: it is its connection's own"
 
 
 def test_a_connected_subscription_is_neither_moved_nor_removed_without_force() -> None:
     world, ann, operator = stage()
     x = durable(world)
-    told = reason(seek(operator, Begin(BeginKind.EARLIEST)))
-    assert told.startswith("the subscription 'x' is connected (x): stop that client first")
+    refusal = reason(seek(operator, StartPoint(StartKind.EARLIEST)))
+    assert refusal.startswith("the subscription 'x' is connected (x): stop that client first")
     assert reason(operator.call(RemoveDurable(8, "x"))).startswith("the subscription 'x' is con")
     ann.publish("e1")
     world.run(ms=100)
     assert x.events == ["e1"]
-    assert x.of_kind(Ended) == []
+    assert x.of_kind(SubscriptionEnded) == []
 
 
 def test_places_that_cannot_be_are_refused_and_nothing_moves() -> None:
     world, ann, operator = stage()
-    _, ticks = away_after(world, ann, "e1")
+    _, ticks = disconnected_after(world, ann, "e1")
     assert "cannot be negative" in reason(seek(operator, at((P, -1))))
     assert "has nothing on Q" in reason(seek(operator, at((Q, 5))))
     later = world["n"].context.clock + 60_000_000
     assert "is in the future of P" in reason(seek(operator, at((P, later))))
-    assert "is in the future" in reason(seek(operator, Begin(BeginKind.TIME, clock=later)))
-    assert world.strand("n", "x").acked >= ticks[0]
-    assert world.subscription("n", "x").seeks == 0
+    assert "is in the future" in reason(seek(operator, StartPoint(StartKind.TIME, clock=later)))
+    assert world.cursor("n", "x").acked >= ticks[0]
+    assert world.subscription("n", "x").seek_count == 0
 
 
 def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
     world, ann, operator = stage()
-    away_after(world, ann, "e1")
+    disconnected_after(world, ann, "e1")
     assert "column 8" in reason(operator.call(SetDurableFilter(1, "x", "price >")))
 
 
@@ -125,9 +129,9 @@ def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
 
 def test_after_a_seek_back_the_client_gets_everything_from_there_again() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     answer = seek(operator, at((P, ticks[0])))
-    assert answer == DurableSought(answer.request, ((P, ticks[0]),))
+    assert answer == DurableSeekDone(answer.request, ((P, ticks[0]),))
     x.notices.clear()
     x.come_back()
     world.run(s=1)
@@ -137,69 +141,69 @@ def test_after_a_seek_back_the_client_gets_everything_from_there_again() -> None
 
 def test_a_seek_by_time_and_to_the_earliest_read_the_log_from_there() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2")
-    seek(operator, Begin(BeginKind.TIME, clock=ticks[1]))
-    resubscribe(x, Begin())
+    x, ticks = disconnected_after(world, ann, "e1", "e2")
+    seek(operator, StartPoint(StartKind.TIME, clock=ticks[1]))
+    resubscribe(x, StartPoint())
     assert x.events == ["e2"]
     x.leave()
-    seek(operator, Begin(BeginKind.EARLIEST))
-    resubscribe(x, Begin())
+    seek(operator, StartPoint(StartKind.EARLIEST))
+    resubscribe(x, StartPoint())
     assert x.events == ["e1", "e2"]
 
 
 def test_a_seek_forward_leaves_out_what_is_before_it() -> None:
     world, ann, operator = stage()
-    x, _ = away_after(world, ann, "e1")
+    x, _ = disconnected_after(world, ann, "e1")
     ticks = [ann.publish(label) for label in ("e2", "e3", "e4")]
     world.run(s=1)
     answer = seek(operator, at((P, ticks[1])))
     assert answer.position == ((P, ticks[1]),)
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e4"]
 
 
 def test_a_seek_to_the_latest_goes_on_with_what_comes() -> None:
     world, ann, operator = stage()
-    x, _ = away_after(world, ann, "e1")
+    x, _ = disconnected_after(world, ann, "e1")
     ann.publish("e2")
     world.run(s=1)
-    seek(operator, Begin())
+    seek(operator, StartPoint())
     ann.publish("e3")
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e3"]
 
 
 def test_a_seek_outlives_a_crash_of_the_broker() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     world.restart("n")
     world.run(s=3)
     answer = resubscribe(x, at((P, ticks[2])))
     assert x.events == ["e2", "e3"]
-    assert answer.seeks == 1
+    assert answer.seek_count == 1
 
 
 def test_a_seek_back_keeps_the_log_that_it_needs() -> None:
-    world, ann, operator = stage(retention_s=8, hold_ttl_s=40)
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    world, ann, operator = stage(retention_s=8, log_hold_ttl_s=40)
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     world.run(s=30)  # retention is long over
-    (hold,) = world.holds("p")
+    (hold,) = world.log_holds("p")
     assert hold.tick == ticks[0]
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e2", "e3"]
     x.acknowledge(P, ticks[2])
     world.run(s=30)
-    assert all(each.tick >= ticks[2] for each in world.holds("p"))
+    assert all(each.tick >= ticks[2] for each in world.log_holds("p"))
 
 
 def test_what_the_log_no_longer_has_is_told_as_a_gap() -> None:
     world, ann, operator = stage(retention_s=0)
-    x, ticks = away_after(world, ann, "e1", "e2")
+    x, ticks = disconnected_after(world, ann, "e1", "e2")
     world.run(s=5)
-    assert seek(operator, at((P, ticks[0] - 1))).waiting == ()
-    resubscribe(x, Begin())
+    assert seek(operator, at((P, ticks[0] - 1))).pending == ()
+    resubscribe(x, StartPoint())
     assert x.events == []
     (gap,) = x.of_kind(Gap)
     assert gap.low == ticks[0]
@@ -207,31 +211,31 @@ def test_what_the_log_no_longer_has_is_told_as_a_gap() -> None:
 
 def test_the_earliest_is_the_oldest_that_the_log_has_and_no_gap() -> None:
     world, ann, operator = stage(retention_s=5)
-    x, _ = away_after(world, ann, "e1")
+    x, _ = disconnected_after(world, ann, "e1")
     world.run(s=10)
     late = ann.publish("e2")
     world.run(s=1)
-    ((_, oldest),) = seek(operator, Begin(BeginKind.EARLIEST)).position
+    ((_, oldest),) = seek(operator, StartPoint(StartKind.EARLIEST)).position
     assert 0 < oldest < late
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert (x.events, x.gaps) == (["e2"], [])
 
 
 def test_the_earliest_is_no_gap_either_for_a_client_that_comes_at_once() -> None:
     world, ann, operator = stage(retention_s=0)
-    x, _ = away_after(world, ann, "e1")
+    x, _ = disconnected_after(world, ann, "e1")
     world.run(s=5)
-    operator.ask(SeekDurable(9, "x", Begin(BeginKind.EARLIEST)))
-    resubscribe(x, Begin())
+    operator.request(SeekDurable(9, "x", StartPoint(StartKind.EARLIEST)))
+    resubscribe(x, StartPoint())
     assert (x.events, x.gaps) == ([], [])
 
 
 def test_an_answer_names_the_pubends_that_have_not_confirmed() -> None:
     world, ann, operator = stage()
-    _, ticks = away_after(world, ann, "e1", "e2")
+    _, ticks = disconnected_after(world, ann, "e1", "e2")
     world.lose(of(ReadReply))
     answer = seek(operator, at((P, ticks[0])))
-    (waiting,) = answer.waiting
+    (waiting,) = answer.pending
     assert (waiting.pubend, waiting.reason) == (
         P,
         "this pubend has not confirmed yet that it keeps its log from there on",
@@ -240,16 +244,16 @@ def test_an_answer_names_the_pubends_that_have_not_confirmed() -> None:
 
 def test_a_save_from_before_a_seek_does_not_undo_it() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2")
+    x, ticks = disconnected_after(world, ann, "e1", "e2")
     world.stop_disk("n")
     subscription = world.subscription("n", "x")
     world["n"].host.save(subscription, lambda: None)
-    operator.ask(SeekDurable(9, "x", at((P, ticks[0] - 1))))
-    world.go_on_writing("n")
+    operator.request(SeekDurable(9, "x", at((P, ticks[0] - 1))))
+    world.resume_disk("n")
     world.run(s=2)
-    strand = world.strand("n", "x")
-    assert (strand.acked, strand.acked_stored) == (ticks[0] - 1, ticks[0] - 1)
-    resubscribe(x, Begin())
+    cursor = world.cursor("n", "x")
+    assert (cursor.acked, cursor.acked_stored) == (ticks[0] - 1, ticks[0] - 1)
+    resubscribe(x, StartPoint())
     assert x.events == ["e1", "e2"]
 
 
@@ -260,12 +264,12 @@ def test_a_forced_seek_tells_the_client_that_its_subscription_ended() -> None:
     world.run(ms=100)
     answer = seek(operator, at((P, ticks[0])), force=True)
     assert answer.position == ((P, ticks[0]),)
-    (ended,) = x.of_kind(Ended)
+    (ended,) = x.of_kind(SubscriptionEnded)
     assert "an operator moved the subscription 'x'" in ended.reason
     ann.publish("e3")
     world.run(ms=100)
     assert x.events == ["e1", "e2"], "nothing more comes to the connection that had it"
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e2", "e3"]
 
 
@@ -274,20 +278,20 @@ def test_a_forced_seek_tells_the_client_that_its_subscription_ended() -> None:
 
 def test_a_position_from_before_a_seek_does_not_undo_it() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     answer = resubscribe(x, at((P, ticks[2])))
     assert dict(answer.position) == {P: ticks[0]}
-    assert answer.seeks == 1
+    assert answer.seek_count == 1
     assert x.events == ["e2", "e3"]
-    assert world["n"].marks["position from before a seek"] == 1
+    assert world["n"].coverage_marks["position from before a seek"] == 1
 
 
 def test_a_position_from_after_the_seek_counts_without_any_acknowledgement() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
-    seeks = resubscribe(x, at((P, ticks[2]))).seeks
+    seeks = resubscribe(x, at((P, ticks[2]))).seek_count
     x.leave()
     resubscribe(x, at((P, ticks[1])), seeks)
     assert x.events == ["e3"], "e2 was seen after the seek"
@@ -295,7 +299,7 @@ def test_a_position_from_after_the_seek_counts_without_any_acknowledgement() -> 
 
 def test_a_client_that_knows_no_seeks_goes_on_from_what_it_acknowledged() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     resubscribe(x, at((P, ticks[2])))
     x.acknowledge(P, ticks[1])
@@ -307,19 +311,19 @@ def test_a_client_that_knows_no_seeks_goes_on_from_what_it_acknowledged() -> Non
 
 def test_an_acknowledgement_of_what_was_not_sent_since_the_seek_is_ignored() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1", "e2", "e3")
+    x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     x.notices.clear()
     x.connect()
-    x.call(Subscribe(50, "x", "TRUE", True, Begin(), Order.PUBLISHER, 1), s=5)
+    x.call(Subscribe(50, "x", "TRUE", True, StartPoint(), Order.PUBLISHER, 1), s=5)
     world.run(s=1)
     assert x.events == ["e2"]
-    x.ask(Ack("x", ((P, ticks[2]),)))
+    x.request(Ack("x", ((P, ticks[2]),)))
     world.run(s=1)
-    assert world.strand("n", "x").acked == ticks[0]
-    assert world["n"].marks["acknowledgement from before a seek"] == 1
-    x.ask(Ack("x", ((P, ticks[1]),)))
-    assert world.strand("n", "x").acked == ticks[1]
+    assert world.cursor("n", "x").acked == ticks[0]
+    assert world["n"].coverage_marks["acknowledgement from before a seek"] == 1
+    x.request(Ack("x", ((P, ticks[1]),)))
+    assert world.cursor("n", "x").acked == ticks[1]
 
 
 def test_positions_on_streams_that_were_not_moved_count_as_ever() -> None:
@@ -349,10 +353,10 @@ def test_in_total_order_a_seek_back_is_merged_anew() -> None:
     world.run(s=1)
     assert x.events == ["p1", "q1", "p2"]
     x.leave()
-    seek(operator, Begin(BeginKind.TIME, clock=first))
+    seek(operator, StartPoint(StartKind.TIME, clock=first))
     answer = resubscribe(x, at((P, last), (Q, last)))
     assert x.events == ["p1", "q1", "p2"]
-    assert answer.seeks == 1
+    assert answer.seek_count == 1
 
 
 # --- the filter -----------------------------------------------------------------------------------
@@ -372,12 +376,12 @@ def test_a_filter_set_by_an_operator_takes_over_in_the_live_stream_of_the_client
     assert x.events == ["old", "new"]
     assert switch < late
     assert x.of_kind(FilterSet) == [], "it was not the client that asked"
-    assert x.of_kind(Ended) == []
+    assert x.of_kind(SubscriptionEnded) == []
 
 
 def test_a_filter_set_while_the_client_is_away_is_not_undone_when_it_comes_back() -> None:
     world, ann, operator = stage()
-    x, _ = away_after(world, ann, "e1")
+    x, _ = disconnected_after(world, ann, "e1")
     ann.publish("e2", a=1)
     world.run(s=1)
     answer = operator.call(SetDurableFilter(7, "x", "a = 3"), s=5)
@@ -385,31 +389,31 @@ def test_a_filter_set_while_the_client_is_away_is_not_undone_when_it_comes_back(
     ann.publish("e3", a=1)
     ann.publish("e4", a=3)
     world.run(s=1)
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e2", "e4"], "what came before the change is owed under the old filter"
 
 
 def test_a_change_goes_on_and_is_answered_when_the_client_leaves_meanwhile() -> None:
     world, ann, operator = stage()
     x = durable(world, "a = 1")
-    operator.ask(SetDurableFilter(7, "x", "a = 2"))
-    operator.ask(SetDurableFilter(8, "x", "a = 3"))
+    operator.request(SetDurableFilter(7, "x", "a = 2"))
+    operator.request(SetDurableFilter(8, "x", "a = 3"))
     x.leave()
     world.run(s=20)
     assert isinstance(operator.answer(7), FilterSet)
     assert isinstance(operator.answer(8), FilterSet)
     ann.publish("e1", a=2)
     ann.publish("e2", a=3)
-    resubscribe(x, Begin())
+    resubscribe(x, StartPoint())
     assert x.events == ["e2"]
 
 
 def test_a_change_is_refused_if_the_subscription_ends_meanwhile() -> None:
     world, _, operator = stage()
     durable(world, "a = 1")
-    operator.ask(SetDurableFilter(7, "x", "a = 2"))
-    operator.ask(SetDurableFilter(8, "x", "a = 3"))
-    operator.ask(RemoveDurable(9, "x", force=True))
+    operator.request(SetDurableFilter(7, "x", "a = 2"))
+    operator.request(SetDurableFilter(8, "x", "a = 3"))
+    operator.request(RemoveDurable(9, "x", force=True))
     world.run(s=1)
     assert reason(operator.answer(7)) == "the subscription 'x' has ended"
     assert reason(operator.answer(8)) == "the subscription 'x' has ended"
@@ -421,19 +425,19 @@ def test_a_change_is_refused_if_the_subscription_ends_meanwhile() -> None:
 
 def test_a_removed_subscription_is_gone_from_disk_and_keeps_no_log() -> None:
     world, ann, operator = stage()
-    x, ticks = away_after(world, ann, "e1")
+    x, ticks = disconnected_after(world, ann, "e1")
     assert isinstance(operator.call(RemoveDurable(1, "x")), Unsubscribed)
     assert world.record("n", "x") is None
     assert world["n"].host.subscriptions == {}
-    answer = resubscribe(x, Begin())
+    answer = resubscribe(x, StartPoint())
     assert dict(answer.position)[P] >= ticks[0]
-    assert answer.seeks == 0
+    assert answer.seek_count == 0
 
 
 def test_a_forced_removal_tells_the_client() -> None:
     world, _, operator = stage()
     x = durable(world)
     assert isinstance(operator.call(RemoveDurable(1, "x", force=True)), Unsubscribed)
-    (ended,) = x.of_kind(Ended)
+    (ended,) = x.of_kind(SubscriptionEnded)
     assert ended.reason == "an operator removed the subscription 'x'"
     assert world.record("n", "x") is None

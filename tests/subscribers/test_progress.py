@@ -6,18 +6,18 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind, Order, Progress
-from tests.broker.harness import Desk, P, Q
+from gapless.messages.clients import Order, Progress, StartKind, StartPoint
+from tests.broker.harness import BrokerHarness, P, Q
 from tests.scenarios.brokers import Publisher, Subscriber
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return the line p - n with a pubend P at p."""
-    world = Desk("p-n", **{"progress_ms": 100, **parameters})
+    world = BrokerHarness("p-n", **{"progress_ms": 100, **parameters})
     return world, world.publisher("p")
 
 
-def told(client: Subscriber, pubend: PubendId = P) -> list[Tick]:
+def progress_ticks(client: Subscriber, pubend: PubendId = P) -> list[Tick]:
     """Return how far the client was told that a stream is, each time."""
     positions = [dict(each.position) for each in client.of_kind(Progress)]
     return [each[pubend] for each in positions if pubend in each]
@@ -30,8 +30,8 @@ def test_a_client_for_whom_nothing_matches_hears_how_far_the_stream_is() -> None
     tick = ann.publish("e1", a=1)
     world.run(s=3)
     assert client.events == []
-    assert told(client)[-1] > tick
-    assert told(client) == sorted(set(told(client)))
+    assert progress_ticks(client)[-1] > tick
+    assert progress_ticks(client) == sorted(set(progress_ticks(client)))
 
 
 def test_a_client_that_goes_on_from_there_meets_no_gap_when_the_log_has_let_go() -> None:
@@ -42,12 +42,12 @@ def test_a_client_that_goes_on_from_there_meets_no_gap_when_the_log_has_let_go()
     last = ann.publish("e1", a=1)
     world.run(s=5)
     assert world.released("p", P) > last
-    place = told(client)[-1]
+    position = progress_ticks(client)[-1]
     client.leave()
     world.run(s=60)  # its filter is not served any more
-    for name, after in (("old", start), ("new", place)):
-        begin = Begin(BeginKind.POSITION, ((P, after),))
-        found = world.subscriber("n", name, "a = 99", begin=begin)
+    for name, after in (("old", start), ("new", position)):
+        begin = StartPoint(StartKind.POSITION, ((P, after),))
+        found = world.subscriber("n", name, "a = 99", start=begin)
         world.run(s=5)
         assert bool(found.gaps) is (name == "old")
 
@@ -60,11 +60,11 @@ def test_progress_is_never_above_an_event_that_waits_for_credit() -> None:
     second = ann.publish("e2", a=1)
     world.run(s=3)
     assert client.events == ["e1"]
-    assert first <= told(client)[-1] < second
+    assert first <= progress_ticks(client)[-1] < second
     client.give_credit(5)
     world.run(s=3)
     assert client.events == ["e1", "e2"]
-    assert told(client)[-1] > second
+    assert progress_ticks(client)[-1] > second
 
 
 def test_a_stream_of_which_events_come_is_not_spoken_of() -> None:
@@ -87,7 +87,7 @@ def test_in_total_order_a_quiet_stream_is_told_beside_a_busy_one() -> None:
         ann.publish(f"e{number}", a=1)
         world.run(ms=50)
     assert len(client.events) == 30
-    assert told(client, Q)[-1] > ann.ticks["e20"]
+    assert progress_ticks(client, Q)[-1] > ann.ticks["e20"]
 
 
 def test_a_durable_client_hears_it_too_and_nobody_who_is_away() -> None:
@@ -96,14 +96,14 @@ def test_a_durable_client_hears_it_too_and_nobody_who_is_away() -> None:
     world.run(s=1)
     ann.publish("e1", a=1)
     world.run(s=2)
-    heard = len(told(client))
-    assert heard
+    count = len(progress_ticks(client))
+    assert count
     client.leave()
     world.run(s=5)
-    assert len(told(client)) == heard
+    assert len(progress_ticks(client)) == count
     client.come_back()
     world.run(s=2)
-    assert len(told(client)) > heard
+    assert len(progress_ticks(client)) > count
 
 
 def test_it_is_not_said_more_often_than_the_parameter_says() -> None:

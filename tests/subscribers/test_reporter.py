@@ -7,30 +7,30 @@ from typing import Any
 import pytest
 
 from gapless.core.machine import Stopping
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind, Progress, Seek, Subscribed
-from gapless.messages.pubend_requests import Read, ReadReply, ReleaseHold
-from gapless.messages.streams import Report
-from gapless.subscribers.cursor_state import State
-from tests.broker.harness import Desk, P
+from gapless.messages.clients import Progress, Seek, StartKind, StartPoint, Subscribed
+from gapless.messages.pubend_requests import Read, ReadReply, ReleaseLogHold
+from gapless.messages.streams import AckReport
+from gapless.subscribers.cursor_state import CursorPhase
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
-def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     """Return a world with a pubend P at p, next to the host n."""
-    world = Desk("p-n", **parameters)
+    world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
-def reported(world: Desk) -> Tick:
+def reported(world: BrokerHarness) -> Tick:
     """Return what the router of n has passed on last."""
-    last: Report = world.sent_over(Report, "n", "p")[-1]
+    last: AckReport = world.sent_over(AckReport, "n", "p")[-1]
     return dict(last.acknowledged)[P]
 
 
-def from_position(tick: Tick) -> Begin:
-    return Begin(BeginKind.POSITION, ((P, tick),))
+def from_position(tick: Tick) -> StartPoint:
+    return StartPoint(StartKind.POSITION, ((P, tick),))
 
 
 # --- the tick of a report (R52) -----------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_an_acknowledgement_is_on_disk_before_a_report_uses_it() -> None:
     x.acknowledge(P, tick)
     world.run(s=3)
     assert reported(world) < tick
-    world.go_on_writing("n")
+    world.resume_disk("n")
     world.run(s=2)
     assert reported(world) >= tick
     record = world.record("n", "x")
@@ -143,13 +143,13 @@ def test_without_a_feeder_nothing_is_reported() -> None:
     world.run(s=2)
     since = world.now
     world["n"].reporting.report(world.subend("n", P))
-    assert world["n"].context.take_posted_to("n") == []
-    assert world.sent_over(Report, "n", "p", since) == []
+    assert world["n"].context.take_messages_to("n") == []
+    assert world.sent_over(AckReport, "n", "p", since) == []
 
 
 def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> None:
     # R50, R52, I9: the new filter can match nothing of P, but the client may come back for e1
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     ann = world.publisher("p", advertisement="kind = 1")
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -157,7 +157,7 @@ def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> N
     world.run(ms=200)
     change = x.set_filter("kind = 2")
     world.run(s=3)
-    assert x.switched(change) is not None
+    assert x.filter_changed(change) is not None
     assert world.released("p", P) < tick
     x.leave()
     x.come_back()
@@ -168,15 +168,17 @@ def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> N
 # --- holds (R49) ----------------------------------------------------------------------------------------
 
 
-def slow_reader(*, durable: bool = False, **parameters: Any) -> tuple[Desk, Publisher, Subscriber]:
+def slow_reader(
+    *, durable: bool = False, **parameters: Any
+) -> tuple[BrokerHarness, Publisher, Subscriber]:
     """Let x read from the past with credit for one event, from a log that nobody else keeps."""
     world, ann = stage(**{"retention_s": 3, "read_chunk_bytes": 1, **parameters})
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)
     ticks = [ann.publish(f"e{number}") for number in range(4)]
     world.run(ms=500)
-    begin = from_position(ticks[0] - 1)
-    x = world.subscriber("n", "x", "TRUE", begin=begin, credit=1, durable=durable)
+    start = from_position(ticks[0] - 1)
+    x = world.subscriber("n", "x", "TRUE", start=start, credit=1, durable=durable)
     world.run(s=1)
     assert x.events == ["e0"]
     return world, ann, x
@@ -185,7 +187,7 @@ def slow_reader(*, durable: bool = False, **parameters: Any) -> tuple[Desk, Publ
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_hold_keeps_the_log_for_who_reads_what_reports_have_let_go(durable: bool) -> None:
     world, ann, x = slow_reader(durable=durable, prefetch_max=1, backlog_bytes=0)
-    (hold,) = world.holds("p")
+    (hold,) = world.log_holds("p")
     assert hold.tick < ann.ticks["e1"]
     world.run(s=8)
     assert world.released("p", P) < ann.ticks["e1"]
@@ -198,9 +200,9 @@ def test_a_hold_is_let_go_when_reports_keep_the_log() -> None:
     world, ann, x = slow_reader()
     x.give_credit(10)
     world.run(s=3)
-    assert world.strand("n", "x").state is State.LIVE
-    assert world.strand("n", "x").holding.current is None
-    assert world.holds("p") == []
+    assert world.cursor("n", "x").phase is CursorPhase.LIVE
+    assert world.cursor("n", "x").log_holds.current is None
+    assert world.log_holds("p") == []
     world.run(s=5)
     assert world.released("p", P) >= ann.ticks["e3"]
 
@@ -212,25 +214,25 @@ def test_the_hold_of_a_durable_subscription_is_let_go_when_its_acknowledgements_
     x.give_credit(10)
     world.run(s=2)
     assert x.events == ["e0", "e1", "e2", "e3"]
-    assert world.holds("p"), "nothing is acknowledged"
+    assert world.log_holds("p"), "nothing is acknowledged"
     x.acknowledge(P, ann.ticks["e3"])
     world.run(s=2)
     x.acknowledge(P, quiet(x))
     world.run(s=15)
-    assert world.holds("p") == []
-    assert world.strand("n", "x").holding.current is None
+    assert world.log_holds("p") == []
+    assert world.cursor("n", "x").log_holds.current is None
 
 
 def test_a_hold_is_let_go_with_its_subscription() -> None:
     world, _, x = slow_reader()
-    lost = world.lose(of(ReleaseHold, source="n", target="p"))
+    lost = world.lose(of(ReleaseLogHold, source="n", target="p"))
     x.end()
     world.run(s=2)
     assert lost.messages
-    assert world.holds("p")
+    assert world.log_holds("p")
     lost.end()
     world.run(s=6)
-    assert world.holds("p") == [], "asked for until it is done"
+    assert world.log_holds("p") == [], "asked for until it is done"
 
 
 def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> None:
@@ -239,11 +241,11 @@ def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> 
     world.stop_disk("n")
     x.end()
     world.run(s=2)
-    assert world.holds("p")
-    assert world.sent_over(ReleaseHold, "n", "p") == []
-    world.go_on_writing("n")
+    assert world.log_holds("p")
+    assert world.sent_over(ReleaseLogHold, "n", "p") == []
+    world.resume_disk("n")
     world.run(s=2)
-    assert world.holds("p") == []
+    assert world.log_holds("p") == []
 
 
 def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_what_it_needs() -> (
@@ -259,7 +261,7 @@ def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_wh
     x.end()
     world.run(s=2)
     assert reported(world) < needed
-    world.go_on_writing("n")
+    world.resume_disk("n")
     world.subscriber("n", "y", "TRUE")
     world.run(s=2)
     assert reported(world) >= needed
@@ -269,54 +271,54 @@ def test_a_hold_is_let_go_when_a_client_goes_that_is_not_durable() -> None:
     world, _, x = slow_reader()
     x.leave()
     world.run(s=2)
-    assert world.holds("p") == []
+    assert world.log_holds("p") == []
 
 
 def test_a_hold_is_refreshed_so_that_the_pubend_knows_that_it_is_wanted() -> None:
-    # R49: hold_ttl_s
-    world, ann, x = slow_reader(hold_ttl_s=8, prefetch_max=1, backlog_bytes=0)
+    # R49: log_hold_ttl_s
+    world, ann, x = slow_reader(log_hold_ttl_s=8, prefetch_max=1, backlog_bytes=0)
     world.run(s=20)
-    assert len(world.holds("p")) == 1
+    assert len(world.log_holds("p")) == 1
     refreshes = [each for each in world.sent_over(Read, "n", "p") if each.filter == "FALSE"]
     assert len(refreshes) >= 3
     assert all(each.low > each.high for each in refreshes), "it reads nothing"
     x.give_credit(10)
     world.run(s=2)
     assert x.events == ["e0", "e1", "e2", "e3"]
-    assert ann.ticks["e1"] > world.released("p", P) or world.holds("p") == []
+    assert ann.ticks["e1"] > world.released("p", P) or world.log_holds("p") == []
 
 
-def test_a_hold_of_a_strand_that_is_live_without_having_read_is_confirmed() -> None:
+def test_a_hold_of_a_cursor_that_is_live_without_having_read_is_confirmed() -> None:
     # R49: else its client would not be told that it has begun
     world, _ = stage()
     lost = world.lose(of(ReadReply, source="p", target="n"))
-    future = world.pubend("p", P).top + us(s=60)
-    x = world.subscriber("n", "x", "TRUE", begin=from_position(future), durable=True)
+    future = world.pubend("p", P).top + microseconds(s=60)
+    x = world.subscriber("n", "x", "TRUE", start=from_position(future), durable=True)
     world.run(ms=100)
     x.leave()
     x.come_back()
     lost.end()
     world.run(ms=10)
-    strand = world.strand("n", "x")
-    assert strand.state is State.LIVE, "it waits for what is above the horizon"
-    assert not strand.holding.kept, "the read that would have had it kept was stopped"
+    cursor = world.cursor("n", "x")
+    assert cursor.phase is CursorPhase.LIVE, "it waits for what is above the horizon"
+    assert not cursor.log_holds.kept, "the read that would have had it kept was stopped"
     world.run(s=2)
-    assert strand.holding.is_safe or strand.holding.current is None
+    assert cursor.log_holds.is_safe or cursor.log_holds.current is None
     assert x.starts == {P: future}
 
 
-def test_a_hold_that_is_forgotten_with_the_life_of_its_host_ends_in_the_end() -> None:
-    world, ann, _ = slow_reader(hold_ttl_s=8, linger_s=1)
-    assert world.holds("p")
+def test_a_hold_that_is_forgotten_with_the_incarnation_of_its_host_ends_in_the_end() -> None:
+    world, ann, _ = slow_reader(log_hold_ttl_s=8, interest_grace_s=1)
+    assert world.log_holds("p")
     world.restart("n")
     y = world.subscriber("n", "again", "TRUE")
     world.run(s=15)
-    assert world.holds("p") == []
+    assert world.log_holds("p") == []
     assert world.released("p", P) >= ann.ticks["e3"]
     assert y.events == []
 
 
-def seeking_back(*, durable: bool) -> tuple[Desk, Publisher, Subscriber]:
+def seeking_back(*, durable: bool) -> tuple[BrokerHarness, Publisher, Subscriber]:
     """Let x seek back to what it has acknowledged, and read it again slowly."""
     world, ann = stage(retention_s=3, read_chunk_bytes=1, prefetch_max=2, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=4)
@@ -355,14 +357,14 @@ def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
     x.acknowledge(P, ann.ticks["e1"])
     x.give_credit(1)
     world.run(s=1)
-    (hold,) = world.holds("p")
+    (hold,) = world.log_holds("p")
     record = world.record("n", "x")
     assert record is not None
     assert hold.tick <= dict(record.acked)[P]
 
 
 def test_a_broker_that_is_stopped_first_saves_what_clients_have_acknowledged() -> None:
-    world = Desk("p-n", ack_ms=5_000, ack_memory_ms=20_000)
+    world = BrokerHarness("p-n", ack_ms=5_000, ack_report_ttl_ms=20_000)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)

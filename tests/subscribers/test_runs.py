@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gapless.core.ids import PubendId
 from gapless.messages.streams import Publication
-from gapless.subscribers.runs import Runs
+from gapless.subscribers.runs import DeliveryRuns
 
 
 def event(tick: int) -> Publication:
@@ -18,7 +18,7 @@ def event(tick: int) -> Publication:
 def test_parts_hold_all_events_in_order_and_none_more_than_asked_for(
     added: list[tuple[str, int]], most: int
 ) -> None:
-    runs = Runs()
+    runs = DeliveryRuns()
     expected: list[tuple[str, int]] = []
     for name, count in added:
         events = [event(len(expected) + place) for place in range(count)]
@@ -33,7 +33,7 @@ def test_parts_hold_all_events_in_order_and_none_more_than_asked_for(
 
 
 def test_neighbours_of_one_pubend_are_one_run() -> None:
-    runs = Runs()
+    runs = DeliveryRuns()
     runs.add(PubendId("p"), [event(1)])
     runs.add(PubendId("p"), [event(2)])
     runs.add(PubendId("q"), [event(1)])

@@ -15,19 +15,19 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
-    Begin,
-    BeginKind,
     Delivery,
-    Ended,
     Gap,
     Order,
     Refused,
-    Started,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionEnded,
+    SubscriptionStarted,
 )
-from gapless.messages.operating import DurableSought, SeekDurable
-from tests.broker.harness import Asker, Desk, P, Q
+from gapless.messages.operating import DurableSeekDone, SeekDurable
+from tests.broker.harness import BrokerHarness, P, Q, Requester
 from tests.scenarios.brokers import Client, Publisher
 
 STEPS = 60
@@ -36,56 +36,60 @@ STEPS = 60
 class Exact(Client):
     """A client that resumes by position, and would take nothing twice."""
 
-    def __init__(self, world: Desk, order: Order) -> None:
+    def __init__(self, world: BrokerHarness, order: Order) -> None:
         self.order = order
-        self.seeks = 0
-        self.base: dict[PubendId, Tick] = {}
+        self.seek_count = 0
+        self.started_after: dict[PubendId, Tick] = {}
         """After which tick of each pubend it began, or was moved to."""
         self.seen: dict[PubendId, list[Tick]] = {P: [], Q: []}
         """What came since."""
-        self.is_here = False
+        self.is_connected = False
         super().__init__(world, "n", "x")
         self.subscribe()
 
     def subscribe(self) -> None:
         """Subscribe, with its own position if it has one."""
-        self.is_here = True
-        places = tuple((pubend, self.place(pubend)) for pubend in self.base)
-        begin = Begin(BeginKind.POSITION, places) if places else Begin()
-        call = (self.number(), "x", "TRUE", True, begin, self.order, 1_000_000)
-        self.ask(Subscribe(*call, seeks=self.seeks))
+        self.is_connected = True
+        positions = tuple((pubend, self.position(pubend)) for pubend in self.started_after)
+        start = StartPoint(StartKind.POSITION, positions) if positions else StartPoint()
+        call = (self.number(), "x", "TRUE", True, start, self.order, 1_000_000)
+        self.request(Subscribe(*call, seek_count=self.seek_count))
 
-    def place(self, pubend: PubendId) -> Tick:
+    def position(self, pubend: PubendId) -> Tick:
         """Return up to where it has everything."""
-        return self.seen[pubend][-1] if self.seen[pubend] else self.base[pubend]
+        return self.seen[pubend][-1] if self.seen[pubend] else self.started_after[pubend]
 
     def hear(self, notice: object) -> None:
         """Take what comes, and see that nothing comes twice or out of order."""
         super().hear(notice)
         if isinstance(notice, Subscribed):
-            if notice.seeks != self.seeks:
+            if notice.seek_count != self.seek_count:
                 # what it had is from before; it is told where each stream goes on, now or later
-                self.seeks, self.base, self.seen = notice.seeks, {}, {P: [], Q: []}
+                self.seek_count, self.started_after, self.seen = (
+                    notice.seek_count,
+                    {},
+                    {P: [], Q: []},
+                )
             for pubend, tick in notice.position:
-                self.base.setdefault(pubend, tick)
-        elif isinstance(notice, Started):
-            self.base.setdefault(notice.pubend, notice.after)
+                self.started_after.setdefault(pubend, tick)
+        elif isinstance(notice, SubscriptionStarted):
+            self.started_after.setdefault(notice.pubend, notice.after)
         elif isinstance(notice, Delivery):
             for pubend, publication in notice.events:
-                assert publication.tick > self.place(pubend), "twice, or out of order"
+                assert publication.tick > self.position(pubend), "twice, or out of order"
                 self.seen[pubend].append(publication.tick)
-        elif isinstance(notice, Ended):
-            self.is_here = False
+        elif isinstance(notice, SubscriptionEnded):
+            self.is_connected = False
         assert not isinstance(notice, Gap), "nothing was released"
 
-    def say_done(self, random: Random) -> None:
+    def acknowledge_some(self, random: Random) -> None:
         """Acknowledge some of what came."""
         for pubend, ticks in self.seen.items():
-            if ticks and self.is_here:
-                self.ask(Ack("x", ((pubend, random.choice(ticks)),)))
+            if ticks and self.is_connected:
+                self.request(Ack("x", ((pubend, random.choice(ticks)),)))
 
 
-class Story:
+class ScenarioRecorder:
     """One run."""
 
     def __init__(self, seed: int) -> None:
@@ -93,14 +97,14 @@ class Story:
         self.count = 0
         self.moved: dict[PubendId, Tick] | None = None
         """Where the last seek moved it, if that was answered."""
-        self.world = Desk("p-n", retention_s=3_600)
+        self.world = BrokerHarness("p-n", retention_s=3_600)
         self.publishers = {
             P: self.world.publisher("p"),
             Q: self.world.publisher("n", "Q"),
         }
         self.world.run(s=1)
         self.client = Exact(self.world, random.choice([*Order]))
-        self.operator = Asker(self.world, "n", "operator")
+        self.operator = Requester(self.world, "n", "operator")
         self.world.run(s=1)
 
     def step(self) -> None:
@@ -123,45 +127,45 @@ class Story:
         publisher.say(f"e{self.count}")
 
     def acknowledge(self) -> None:
-        self.client.say_done(self.random)
+        self.client.acknowledge_some(self.random)
 
     def leave(self) -> None:
-        if self.client.is_here:
+        if self.client.is_connected:
             self.client.leave()
-            self.client.is_here = False
+            self.client.is_connected = False
 
     def come(self) -> None:
-        if not self.client.is_here:
+        if not self.client.is_connected:
             self.client.connect()
             self.client.subscribe()
 
     def crash(self) -> None:
         self.world.restart("n")
         self.operator.connect()
-        self.client.is_here = False
+        self.client.is_connected = False
         self.publishers[Q].connect()
         self.publishers[Q].open()
 
     def seek(self) -> None:
         known = [tick for each in self.publishers.values() for tick in each.ticks.values()]
-        begins = [Begin(BeginKind.EARLIEST), Begin()]
-        begins += [Begin(BeginKind.TIME, clock=tick) for tick in known[-20:]]
-        begins += [
-            Begin(BeginKind.POSITION, ((pubend, tick),))
+        starts = [StartPoint(StartKind.EARLIEST), StartPoint()]
+        starts += [StartPoint(StartKind.TIME, clock=tick) for tick in known[-20:]]
+        starts += [
+            StartPoint(StartKind.POSITION, ((pubend, tick),))
             for pubend, each in self.publishers.items()
             for tick in [*each.ticks.values()][-10:]
-            if pubend in self.world.subscription("n", "x").strands
+            if pubend in self.world.subscription("n", "x").cursors
         ]
-        call = SeekDurable(self.operator.number(), "x", self.random.choice(begins), force=True)
+        call = SeekDurable(self.operator.number(), "x", self.random.choice(starts), force=True)
         self.moved = None
         if self.random.random() < 0.3:
-            self.operator.ask(call)  # and does not wait for what becomes of it
+            self.operator.request(call)  # and does not wait for what becomes of it
         else:
             answer = self.operator.call(call, s=5)
             # after a restart one stream may be a little ahead of the other
             is_ahead = isinstance(answer, Refused) and "is in the future" in answer.reason
-            assert is_ahead or isinstance(answer, DurableSought), answer
-            if isinstance(answer, DurableSought):
+            assert is_ahead or isinstance(answer, DurableSeekDone), answer
+            if isinstance(answer, DurableSeekDone):
                 self.moved = dict(answer.position)
 
     def end(self) -> None:
@@ -171,18 +175,18 @@ class Story:
         self.come()
         self.world.run(s=15)
         for pubend, publisher in self.publishers.items():
-            base = self.client.base[pubend]
+            started_after = self.client.started_after[pubend]
             if self.moved is not None and pubend in self.moved:
-                assert base == self.moved[pubend], f"the seek on {pubend} was undone"
+                assert started_after == self.moved[pubend], f"the seek on {pubend} was undone"
             rows = self.world.nodes[publisher.broker].disk.logs.get(publisher.pubend, [])
             logged = [each.tick for row in rows for each in row.publications]
-            owed = [tick for tick in logged if tick > base]
-            assert self.client.seen[pubend] == owed, f"of {pubend} after {base}"
+            expected = [tick for tick in logged if tick > started_after]
+            assert self.client.seen[pubend] == expected, f"of {pubend} after {started_after}"
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_since_the_last_seek_everything_comes_once_and_in_order(seed: int) -> None:
-    story = Story(seed)
+    story = ScenarioRecorder(seed)
     for _ in range(STEPS):
         story.step()
     story.end()

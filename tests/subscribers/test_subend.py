@@ -9,43 +9,43 @@ from msgspec.structs import replace
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Context
-from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.clients import Order, StartKind, StartPoint
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import (
     AckExpected,
     Attached,
-    Frame,
+    FeedUnavailable,
+    FeedUnavailableReason,
+    KnowledgeRange,
     Nack,
-    Piece,
     Publication,
-    Regime,
-    RegimeWant,
     Released,
-    Silence,
-    Unfed,
-    UnfedReason,
+    StreamData,
+    StreamEpoch,
+    StreamEpochRequest,
+    StreamSilence,
 )
-from gapless.subscribers.cursor_state import State
+from gapless.subscribers.cursor_state import CursorPhase
 from gapless.subscribers.subend import Subend
-from tests.broker.harness import Desk, P
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import Publisher, Subscriber, of, shb
 
 
-def live(**parameters: Any) -> tuple[Desk, Publisher, Subscriber, Subend]:
+def live(**parameters: Any) -> tuple[BrokerHarness, Publisher, Subscriber, Subend]:
     """Return a world in which x at n is live on P at p."""
-    world = Desk("p-n", **parameters)
+    world = BrokerHarness("p-n", **parameters)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    assert world.strand("n", "x").state is State.LIVE
+    assert world.cursor("n", "x").phase is CursorPhase.LIVE
     return world, ann, x, world.subend("n", P)
 
 
-def context(world: Desk) -> Context:
+def context(world: BrokerHarness) -> Context:
     return world["n"].context
 
 
-def settle(world: Desk) -> None:
+def settle(world: BrokerHarness) -> None:
     """Let a step end at n."""
     world.happen("n", None)
 
@@ -60,24 +60,24 @@ def is_eager(subend: Subend) -> bool:
     return subend._feed.eager
 
 
-def regime_at(subend: Subend) -> int:
+def newest_stream_epoch(subend: Subend) -> int:
     """Return the newest regime that a subend knows."""
-    return max(subend._regimes._vectors)
+    return max(subend._stream_epochs._vectors)
 
 
-def feed(subend: Subend, low: int, high: int, *ticks: int, regime: int | None = None) -> None:
+def feed(subend: Subend, low: int, high: int, *ticks: int, stream_epoch: int | None = None) -> None:
     """Give a subend a piece above its horizon, counted from there."""
     at = subend.horizon or 0
-    number = regime_at(subend) if regime is None else regime
+    number = newest_stream_epoch(subend) if stream_epoch is None else stream_epoch
     events = tuple(event(at + tick) for tick in ticks)
-    subend.receive(Piece(at + low, at + high, number, 0, events))
+    subend.receive(KnowledgeRange(at + low, at + high, number, 0, events))
 
 
 # --- the horizon (R42) ----------------------------------------------------------------------------
 
 
 def test_a_stream_begins_where_the_first_feeder_says() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE")
     world.run(ms=10)
@@ -85,7 +85,7 @@ def test_a_stream_begins_where_the_first_feeder_says() -> None:
     world.run(ms=5)
     horizon = world.subend("n", P).horizon
     assert horizon is not None
-    assert horizon >= attached.at
+    assert horizon >= attached.sent_up_to
 
 
 def test_the_horizon_waits_for_what_is_missing_and_then_passes_over_all_that_follows() -> None:
@@ -114,13 +114,13 @@ def test_what_comes_again_is_passed_over_once() -> None:
 
 
 def test_knowledge_that_comes_before_the_stream_has_a_base_is_dropped() -> None:
-    world = Desk("p-n")
+    world = BrokerHarness("p-n")
     world.publisher("p")
     lost = world.lose(of(Attached, source="p", target="n"))
     world.subscriber("n", "x", "TRUE")
     world.run(ms=50)
     subend = world.subend("n", P)
-    subend.receive(Piece(5, 9, 0, 0, ()))
+    subend.receive(KnowledgeRange(5, 9, 0, 0, ()))
     assert subend.horizon is None
     subend.ack_expected(AckExpected(P, 7))
     subend.released(Released(P, 7))
@@ -131,23 +131,25 @@ def test_knowledge_that_comes_before_the_stream_has_a_base_is_dropped() -> None:
 # --- regimes --------------------------------------------------------------------------------------
 
 
-def test_a_piece_waits_for_the_meaning_of_its_regime_which_is_asked_for_until_it_comes() -> None:
+def test_a_piece_waits_for_the_meaning_of_its_stream_epoch_which_is_asked_for_until_it_comes() -> (
+    None
+):
     # R44: it waits like Q
     world, _, x, subend = live()
     start = subend.horizon
     assert start is not None
-    world.hold(of(Silence, source="p", target="n"))
-    lost = world.lose(of(RegimeWant, source="n", target="p"))
-    known = subend._regimes.get(regime_at(subend))
+    world.hold(of(StreamSilence, source="p", target="n"))
+    lost = world.lose(of(StreamEpochRequest, source="n", target="p"))
+    known = subend._stream_epochs.get(newest_stream_epoch(subend))
     assert known is not None
-    feed(subend, 1, 5, 3, regime=77)
-    feed(subend, 6, 9, regime=77)
+    feed(subend, 1, 5, 3, stream_epoch=77)
+    feed(subend, 6, 9, stream_epoch=77)
     settle(world)
-    assert lost.messages == [RegimeWant(P, 77)], "once for all pieces that wait"
+    assert lost.messages == [StreamEpochRequest(P, 77)], "once for all pieces that wait"
     assert subend.horizon == start
     world.run(ms=450)
     assert 3 <= len(lost.messages) <= 6, "again after a while"
-    subend.regime(Regime(P, 77, start + 1, 1, None, tuple(known.entries.items())))
+    subend.stream_epoch(StreamEpoch(P, 77, start + 1, 1, None, tuple(known.entries.items())))
     settle(world)
     assert subend.horizon == start + 9
     assert x.events == [f"at {start + 3}"]
@@ -159,9 +161,9 @@ def test_a_piece_waits_for_the_meaning_of_its_regime_which_is_asked_for_until_it
 # --- what is not covered (R44) ----------------------------------------------------------------------
 
 
-def uncovered() -> tuple[Desk, Publisher, Subscriber, Subscriber]:
+def uncovered() -> tuple[BrokerHarness, Publisher, Subscriber, Subscriber]:
     """Let a host be parked while it is cut off, and an event come in a regime without it."""
-    world = Desk("p-a-n", park_after_s=7, attach_expiry_ms=5_000)
+    world = BrokerHarness("p-a-n", inactive_after_s=7, attach_expiry_ms=5_000)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "kind = 1")
     y = world.subscriber("n", "y", "kind = 3", durable=True)
@@ -170,7 +172,7 @@ def uncovered() -> tuple[Desk, Publisher, Subscriber, Subscriber]:
     world.run(s=10)
     row = world.member("p", P, "n")
     assert row is not None
-    assert row.parked
+    assert row.inactive
     ann.publish("e1", kind=1)
     ann.publish("e2", kind=2)
     world.run(s=1)
@@ -181,7 +183,7 @@ def test_what_was_filtered_without_this_host_is_read_from_the_log() -> None:
     world, _, x, y = uncovered()
     world.heal("a", "n")
     world.run(s=3)
-    assert world["n"].marks["piece not covered"] >= 1
+    assert world["n"].coverage_marks["knowledge range not covered"] >= 1
     reads = world.sent_over(Read, "n", "a")
     assert reads
     assert {read.filter for read in reads} == {"kind IN (1, 3)"}, "for all who are live"
@@ -200,7 +202,7 @@ def test_an_answer_is_asked_for_again_if_somebody_became_live_meanwhile(joins: b
     (asked,) = world.sent_over(Read, "n", "a")
     since = world.now
     if joins:
-        world.strand("n", "y").become(State.LIVE)
+        world.cursor("n", "y").set_phase(CursorPhase.LIVE)
     held.release()
     world.run(ms=20)
     again = [read.low for read in world.sent_over(Read, "n", "a", since)]
@@ -213,12 +215,12 @@ def test_an_answer_with_a_hole_ends_no_broker_and_is_asked_for_again() -> None:
     world, _, x, _ = uncovered()
     held = world.hold(of(ReadReply, source="a", target="n"))
     world.heal("a", "n")
-    assert world.wait(lambda: any(reply.pieces for reply in held.messages), s=3)
-    true = next(reply for reply in held.messages if reply.pieces)
-    first = true.pieces[0]
-    holed = replace(true, pieces=(replace(first, low=first.low + 1), *true.pieces[1:]))
+    assert world.wait(lambda: any(reply.ranges for reply in held.messages), s=3)
+    true = next(reply for reply in held.messages if reply.ranges)
+    first = true.ranges[0]
+    holed = replace(true, ranges=(replace(first, low=first.low + 1), *true.ranges[1:]))
     assert world["n"].requests.received("a", holed)
-    assert world["n"].marks["answer that makes no sense"] == 1
+    assert world["n"].coverage_marks["answer that makes no sense"] == 1
     world.faults.clear()
     world.run(s=3)
     assert x.events == ["e1"]
@@ -229,8 +231,8 @@ def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> Non
     world, ann, x, y = uncovered()
     y.leave()
     pubend = world.pubend("p", P)
-    pubend.membership.retire(shb("n"))
-    pubend.membership.readmit(shb("n"))  # and it is back
+    pubend.members.retire(shb("n"))
+    pubend.members.readmit(shb("n"))  # and it is back
     world.run(s=2)
     assert world.released("p", P) > ann.ticks["e2"]
     world.heal("a", "n")
@@ -254,7 +256,7 @@ def test_what_is_released_above_the_horizon_is_a_gap_and_the_horizon_goes_on() -
     assert (gap.low, gap.high) == (start + 1, start + 10)
     assert x.events == [f"at {start + 12}"]
     assert subend.horizon == start + 15
-    assert world["n"].marks["gap at a subend"] == 1
+    assert world["n"].coverage_marks["gap at a subend"] == 1
 
 
 def test_what_is_released_below_the_horizon_is_no_gap() -> None:
@@ -268,7 +270,7 @@ def test_what_is_released_below_the_horizon_is_no_gap() -> None:
 def test_who_waits_for_a_start_is_not_told_of_a_gap_before_it() -> None:
     world, _, _, subend = live()
     y = world.subscriber("n", "y", "kind = 5")
-    assert world.strand("n", "y").state is State.WAITING
+    assert world.cursor("n", "y").phase is CursorPhase.PENDING
     assert subend.horizon is not None
     subend.released(Released(P, subend.horizon + 5))
     world.run(s=1)
@@ -281,7 +283,7 @@ def test_who_waits_for_a_start_is_not_told_of_a_gap_before_it() -> None:
 
 def test_a_gap_is_asked_for_after_a_while_and_again() -> None:
     world, ann, x, _ = live(gct_ms=30)
-    lost = world.lose(of(Frame, source="p", target="n"))
+    lost = world.lose(of(StreamData, source="p", target="n"))
     ann.publish("e1")
     world.run(ms=5)
     lost.end()
@@ -301,9 +303,9 @@ def test_an_acknowledgement_that_is_expected_shows_what_is_missing_at_the_end() 
     world, _, _, subend = live(gct_ms=2_000)
     start = subend.horizon
     assert start is not None
-    context(world).take_posted()
+    context(world).take_messages()
     subend.ack_expected(AckExpected(P, start + 7))
-    (nack,) = [each for each in context(world).take_posted_to("n") if isinstance(each, Nack)]
+    (nack,) = [each for each in context(world).take_messages_to("n") if isinstance(each, Nack)]
     assert nack.ranges[0].low == start + 1
     assert nack.ranges[-1].high == start + 7
 
@@ -317,11 +319,11 @@ def test_under_pressure_those_who_lag_let_go_and_those_who_keep_up_do_not() -> N
     tick = ann.publish("e1")
     world.run(s=1)
     subend.ack_expected(AckExpected(P, tick, pressure=False))
-    assert world.strand("n", "away").given_up == 0
+    assert world.cursor("n", "away").given_up == 0
     subend.ack_expected(AckExpected(P, tick, pressure=True))
-    assert world.strand("n", "away").given_up == tick
-    assert world.strand("n", "x").given_up == 0
-    assert world["n"].marks["gave up under pressure"] == 1
+    assert world.cursor("n", "away").given_up == tick
+    assert world.cursor("n", "x").given_up == 0
+    assert world["n"].coverage_marks["gave up under pressure"] == 1
     world.run(s=2)
     assert world.released("p", P) >= tick
     away.come_back()
@@ -333,14 +335,14 @@ def test_under_pressure_those_who_lag_let_go_and_those_who_keep_up_do_not() -> N
 def test_what_waits_above_a_gap_is_bounded_and_asked_for_again() -> None:
     # R38, P7: cache_bytes
     world, ann, x, _ = live(cache_bytes=2_000, gct_ms=200)
-    lost = world.lose(of(Frame, source="p", target="n"))
+    lost = world.lose(of(StreamData, source="p", target="n"))
     ann.publish("e0")
     world.run(ms=2)
     lost.end()
     for number in range(1, 30):
         ann.say_values(f"e{number}", {"text": "x" * 100})
         world.run(ms=2)
-    assert world["n"].marks["subend forgot"] > 0
+    assert world["n"].coverage_marks["subend forgot"] > 0
     world.run(s=3)
     assert x.events == [f"e{number}" for number in range(30)]
 
@@ -354,9 +356,9 @@ def test_a_subend_that_is_closed_takes_nothing_more() -> None:
     before = subend.horizon
     feed(subend, 1, 5, 3)
     subend.take_attached("n", Attached(P, 3, 9, relayed=False))
-    subend.take_unfed("n", Unfed(P, 3, UnfedReason.NO_FEED))
+    subend.take_feed_unavailable("n", FeedUnavailable(P, 3, FeedUnavailableReason.NO_FEED))
     subend.session_closed("n")
-    subend.hasten()
+    subend.retry_feed()
     subend.review_eager()
     subend.ask_to_advance(99)
     assert subend.horizon == before
@@ -393,34 +395,34 @@ def test_silence_is_eager_only_while_somebody_waits_in_total_order() -> None:
     assert not is_eager(subend)
 
 
-def test_regimes_that_no_piece_needs_are_forgotten() -> None:
-    # R38: regimes_kept
-    world, ann, _, subend = live(regimes_kept=2, regime_interval_ms=1)
+def test_stream_epochs_that_no_piece_needs_are_forgotten() -> None:
+    # R38: stream_epochs_kept
+    world, ann, _, subend = live(stream_epochs_kept=2, stream_epoch_interval_ms=1)
     for number in range(20):
         world.subscriber("n", f"y{number}", f"kind = {number}")
         world.run(ms=100)
         ann.publish(f"e{number}", kind=number)
         world.run(ms=20)
     world.run(s=1)
-    assert len(subend._regimes) <= 6
-    assert len(world.subscription("n", "y19").strands) == 1
+    assert len(subend._stream_epochs) <= 6
+    assert len(world.subscription("n", "y19").cursors) == 1
 
 
-def test_regimes_are_forgotten_too_while_a_stream_stands_still() -> None:
-    _, _, _, subend = live(regimes_kept=2)
-    newest, horizon = regime_at(subend), subend.horizon or 0
-    feed(subend, 5, 9, regime=newest + 1)  # it waits for what is below
+def test_stream_epochs_are_forgotten_too_while_a_stream_stands_still() -> None:
+    _, _, _, subend = live(stream_epochs_kept=2)
+    newest, horizon = newest_stream_epoch(subend), subend.horizon or 0
+    feed(subend, 5, 9, stream_epoch=newest + 1)  # it waits for what is below
     for number in range(newest + 1, newest + 100):
-        subend.regime(Regime(P, number, horizon + 1, 1, None, ()))
+        subend.stream_epoch(StreamEpoch(P, number, horizon + 1, 1, None, ()))
     assert subend.horizon == horizon
-    assert subend._regimes.knows(newest + 1), "a piece that waits needs it"
-    assert len(subend._regimes) <= 8
+    assert subend._stream_epochs.knows(newest + 1), "a piece that waits needs it"
+    assert len(subend._stream_epochs) <= 8
 
 
 def test_a_stream_of_a_position_that_nobody_knows_waits_for_its_announcement() -> None:
-    world = Desk("p-n")
-    begin = Begin(BeginKind.POSITION, ((PubendId("P"), 5),))
-    x = world.subscriber("n", "x", "TRUE", begin=begin)
+    world = BrokerHarness("p-n")
+    start = StartPoint(StartKind.POSITION, ((PubendId("P"), 5),))
+    x = world.subscriber("n", "x", "TRUE", start=start)
     world.run(s=3)
     assert world.subend("n", P).feeder is None
     ann = world.publisher("p")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from gapless.wire import Intake
+from gapless.wire import FrameReader
 
 __all__ = ["feed"]
 
 
-def feed(intake: Intake, data: bytes) -> list[bytes]:
+def feed(reader: FrameReader, data: bytes) -> list[bytes]:
     """Let an intake take bytes, as many at a time as there is room for; return the bodies."""
     bodies: list[bytes] = []
     while data:
-        count = min(len(data), len(intake.room))
-        intake.room[:count] = data[:count]
-        bodies += map(bytes, intake.filled(count))
+        count = min(len(data), len(reader.buffer))
+        reader.buffer[:count] = data[:count]
+        bodies += map(bytes, reader.filled(count))
         data = data[count:]
     return bodies

@@ -13,20 +13,28 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.messages import clients, mobility, operating, overlay, propagation, staging, streams
-from gapless.messages import pubend_requests as requests
-from gapless.messages.overlay import Packet, SessionId
-from gapless.messages.streams import Frame, Piece, Publication
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    pubend_requests,
+    staging,
+    streams,
+)
+from gapless.messages.overlay import Packet, PeerSessionId
+from gapless.messages.streams import KnowledgeRange, Publication, StreamData
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
     HEADER_BYTES,
     LINK_PACKETS,
-    Goodbye,
-    Introduce,
+    Connect,
+    Disconnect,
     Role,
-    decode_greeting,
-    encode_greeting,
+    decode_handshake,
+    encode_handshake,
 )
 from gapless.wire.codec import Message, Notice, Request
 
@@ -46,19 +54,25 @@ def tagged(module: ModuleType) -> set[str]:
 
 def test_a_packet_may_carry_every_message_between_brokers() -> None:
     carried = {kind.__struct_config__.tag for kind in get_args(Message)}
-    defined = set().union(*map(tagged, (overlay, propagation, streams, requests, mobility)))
+    defined = set().union(*map(tagged, (overlay, propagation, streams, pubend_requests, mobility)))
     assert carried == defined - CARRIED_OTHERWISE
 
 
 def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
     both = {kind.__name__ for kind in (*get_args(Request), *get_args(Notice))}
-    assert both - {"Beat", "Goodbye"} == tagged(clients) | tagged(operating) | tagged(staging)
+    assert both - {"KeepAlive", "Disconnect"} == tagged(clients) | tagged(operating) | tagged(
+        staging
+    )
 
 
 def test_a_packet_comes_back_with_its_messages() -> None:
     publication = Publication(7, "p", 1, {"a": 1, "b": 1.5, "c": "x", "d": True}, b"\x00\xff")
-    frame = Frame(PubendId("quotes"), 3, Piece(5, 9, 1, 0, (publication,)), first=False)
-    packet = Packet(SessionId(1, 2), SessionId(3, 4), 5, (frame, overlay.Heartbeat(1, 1, 1)))
+    frame = StreamData(
+        PubendId("quotes"), 3, KnowledgeRange(5, 9, 1, 0, (publication,)), first=False
+    )
+    packet = Packet(
+        PeerSessionId(1, 2), PeerSessionId(3, 4), 5, (frame, overlay.Heartbeat(1, 1, 1))
+    )
     back = LINK_PACKETS.decode(LINK_PACKETS.encode(packet)[HEADER_BYTES:])
     assert back == packet
     assert type(back.messages[0].pubend) is PubendId
@@ -66,14 +80,16 @@ def test_a_packet_comes_back_with_its_messages() -> None:
 
 def relayed(index: int, inner: Any) -> Packet:
     carried = overlay.Relayed(("a", "r", "b"), index, inner)
-    return Packet(SessionId(1, 1), SessionId(1, 1), 1, (overlay.Heartbeat(1, 1, 1), carried))
+    return Packet(
+        PeerSessionId(1, 1), PeerSessionId(1, 1), 1, (overlay.Heartbeat(1, 1, 1), carried)
+    )
 
 
 @pytest.mark.parametrize(
     "inner",
     [
-        Packet(SessionId(1, 2), SessionId(3, 4), 5, (overlay.Heartbeat(1, 2, 3),)),
-        overlay.Hello("a", "a", SessionId(1, 1), None, 1, 1),
+        Packet(PeerSessionId(1, 2), PeerSessionId(3, 4), 5, (overlay.Heartbeat(1, 2, 3),)),
+        overlay.Hello("a", "a", PeerSessionId(1, 1), None, 1, 1),
         overlay.RelayBroken(("a", "r", "b")),
         overlay.RelayFull(("a", "r", "b")),
     ],
@@ -116,13 +132,13 @@ def test_a_notice_is_not_taken_for_a_request() -> None:
         CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
 
 
-def test_a_greeting_is_read_as_what_it_is() -> None:
-    hello = Introduce(Role.CLIENT, "desk")
-    assert decode_greeting(bytes(encode_greeting(hello)[HEADER_BYTES:])) == hello
+def test_a_handshake_is_read_as_what_it_is() -> None:
+    hello = Connect(Role.CLIENT, "desk")
+    assert decode_handshake(bytes(encode_handshake(hello)[HEADER_BYTES:])) == hello
     with pytest.raises(ProtocolError):
-        decode_greeting(b"\x90")
+        decode_handshake(b"\x90")
 
 
 def test_fields_that_a_newer_release_adds_are_skipped() -> None:
-    longer = msgspec.msgpack.encode(["Goodbye", 0, "stopping", "something new"])
-    assert isinstance(CLIENT_NOTICES.decode(longer), Goodbye)
+    longer = msgspec.msgpack.encode(["Disconnect", 0, "stopping", "something new"])
+    assert isinstance(CLIENT_NOTICES.decode(longer), Disconnect)

@@ -7,17 +7,26 @@ import pytest
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
 from gapless.core.limits import PACKET_BYTES_MAX, PART_BYTES
-from gapless.messages.overlay import Packet, SessionId
-from gapless.messages.streams import Frame, Piece, Publication
-from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Intake, Part
+from gapless.messages.overlay import Packet, PeerSessionId
+from gapless.messages.streams import KnowledgeRange, Publication, StreamData
+from gapless.wire import (
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    LINK_PACKETS,
+    FrameReader,
+    PacketAssembler,
+    PacketPart,
+)
 from gapless.wire.parts import parts_of
 from tests.wire.feeding import feed
 
 
 def packet(size: int) -> Packet:
     publication = Publication(7, "p", 1, {}, bytes(size))
-    frame = Frame(PubendId("quotes"), 3, Piece(7, 7, 1, 0, (publication,)), first=True)
-    return Packet(SessionId(1, 1), SessionId(1, 1), 1, (frame,))
+    frame = StreamData(
+        PubendId("quotes"), 3, KnowledgeRange(7, 7, 1, 0, (publication,)), first=True
+    )
+    return Packet(PeerSessionId(1, 1), PeerSessionId(1, 1), 1, (frame,))
 
 
 def test_a_packet_that_fits_is_one_frame() -> None:
@@ -27,12 +36,12 @@ def test_a_packet_that_fits_is_one_frame() -> None:
 
 @pytest.mark.parametrize("size", [FRAME_BYTES_MAX, FRAME_BYTES_MAX + PART_BYTES + 1])
 def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
-    intake, assembler = Intake(), Assembler()
+    intake, assembler = FrameReader(), PacketAssembler()
     bodies = [
         body for frame in LINK_PACKETS.frames(packet(size)) for body in feed(intake, bytes(frame))
     ]
     parts = [LINK_PACKETS.decode(body) for body in bodies]
-    assert all(isinstance(part, Part) for part in parts)
+    assert all(isinstance(part, PacketPart) for part in parts)
     *early, last = [assembler.take(part) for part in parts]
     assert early == [None] * (len(parts) - 1)
     assert last is not None
@@ -41,10 +50,10 @@ def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
 
 
 def test_parts_above_the_limit_are_refused_before_they_are_kept() -> None:
-    assembler = Assembler(limit=10)
-    assert assembler.take(Part(bytes(8), is_last=False)) is None
+    assembler = PacketAssembler(limit=10)
+    assert assembler.take(PacketPart(bytes(8), is_last=False)) is None
     with pytest.raises(ProtocolError, match="above the limit 10"):
-        assembler.take(Part(bytes(3), is_last=True))
+        assembler.take(PacketPart(bytes(3), is_last=True))
 
 
 def test_a_packet_above_the_limit_is_not_divided() -> None:

@@ -28,7 +28,7 @@ Invariants
 """
 
 from gapless.audit.options import AuditOptions
-from gapless.audit.reader import Entry, read, read_segment
+from gapless.audit.reader import AuditEntry, read, read_segment
 from gapless.audit.writer import AuditWriter
 
-__all__ = ["AuditOptions", "AuditWriter", "Entry", "read", "read_segment"]
+__all__ = ["AuditEntry", "AuditOptions", "AuditWriter", "read", "read_segment"]

@@ -14,15 +14,15 @@ from typing import ClassVar
 from gapless.audit.options import AuditOptions
 from gapless.audit.records import (
     Acked,
+    AuditDelivered,
+    AuditEnded,
+    AuditFilterChanged,
+    AuditOpened,
+    AuditRecord,
+    AuditStarted,
     Confirmed,
-    Delivered,
-    Ended,
-    GapTold,
-    Opened,
+    GapReported,
     Progressed,
-    Record,
-    Started,
-    Switched,
 )
 from gapless.audit.writer import AuditWriter
 from gapless.core.ids import PubendId
@@ -41,17 +41,17 @@ class ClientAudit:
     def __init__(self, options: AuditOptions, name: str) -> None:
         self._users = 0
         self._numbers = 0
-        self._visits: dict[SubscriptionAudit, None] = {}
+        self._client_sessions: dict[SubscriptionAudit, None] = {}
         self.writer = AuditWriter(options, "client", name, restate=self._restated)
 
     @classmethod
     def shared(cls, options: AuditOptions, name: str) -> ClientAudit:
         """Return the one of this process for a directory; let it go with :meth:`release`."""
-        where = options.path.resolve()
+        path = options.path.resolve()
         with cls._opening:
-            found = cls._open.get(where)
+            found = cls._open.get(path)
             if found is None:
-                found = cls._open[where] = cls(options, name)
+                found = cls._open[path] = cls(options, name)
             found._users += 1
             return found
 
@@ -71,19 +71,19 @@ class ClientAudit:
         """Return what writes down the fate of one subscription object."""
         return SubscriptionAudit(self, name, durable=durable, total=total)
 
-    def new_visit(self, of: SubscriptionAudit) -> str:
+    def new_client_session(self, of: SubscriptionAudit) -> str:
         """Return a name for a visit that begins."""
-        self._visits[of] = None
+        self._client_sessions[of] = None
         self._numbers += 1
         return str(self._numbers)
 
     def over(self, of: SubscriptionAudit) -> None:
         """A visit is over."""
-        self._visits.pop(of, None)
+        self._client_sessions.pop(of, None)
 
-    def _restated(self) -> Iterator[Record]:
-        for visit in [*self._visits]:
-            yield visit.opening(restated=True)
+    def _restated(self) -> Iterator[AuditRecord]:
+        for client_session in [*self._client_sessions]:
+            yield client_session.opening(restated=True)
 
 
 class SubscriptionAudit:
@@ -91,29 +91,33 @@ class SubscriptionAudit:
 
     def __init__(self, audit: ClientAudit, name: str, *, durable: bool, total: bool) -> None:
         self._audit = audit
-        self._add: Callable[[Record], None] = audit.writer.add
+        self._add: Callable[[AuditRecord], None] = audit.writer.add
         self._name = name
         self._durable = durable
         self._total = total
-        self._visit = ""
+        self._client_session = ""
         self._broker = ""
         self._filter = ""
         self._received: Mapping[PubendId, int] = {}
 
     def opening(
-        self, position: PositionTuple | None = None, *, sought: bool = False, restated: bool = False
-    ) -> Opened:
+        self,
+        position: PositionTuple | None = None,
+        *,
+        repositioned: bool = False,
+        restated: bool = False,
+    ) -> AuditOpened:
         """Return the record of a visit that begins or goes on."""
-        places = [*self._received.items()] if position is None else [*position]
-        return Opened(
+        ticks = [*self._received.items()] if position is None else [*position]
+        return AuditOpened(
             self._name,
-            self._visit,
+            self._client_session,
             self._broker,
             self._filter,
             self._durable,
             self._total,
-            places,
-            sought,
+            ticks,
+            repositioned,
             restated,
         )
 
@@ -121,60 +125,60 @@ class SubscriptionAudit:
         self, broker: str, text: str, position: PositionTuple, received: Mapping[PubendId, int]
     ) -> None:
         """A broker has answered; ``received`` is kept, and read when it has to be said again."""
-        self._visit = self._visit or self._audit.new_visit(self)
+        self._client_session = self._client_session or self._audit.new_client_session(self)
         self._broker, self._filter, self._received = broker, text, received
         self._add(self.opening(position))
 
-    def sought(
+    def repositioned(
         self,
         handed: Mapping[PubendId, int],
         position: PositionTuple,
         received: Mapping[PubendId, int],
     ) -> None:
         """The subscription went on elsewhere; on these streams only what was handed out counts."""
-        if not self._visit:
+        if not self._client_session:
             return
-        places = dict(position)
+        ticks = dict(position)
         reached = [
-            (each, handed.get(each, tick) if each in places else tick)
+            (each, handed.get(each, tick) if each in ticks else tick)
             for each, tick in self._received.items()
         ]
-        self._add(Ended(self._name, self._visit, reached))
-        self._visit = self._audit.new_visit(self)
+        self._add(AuditEnded(self._name, self._client_session, reached))
+        self._client_session = self._audit.new_client_session(self)
         self._received = received
-        self._add(self.opening((*received.items(),), sought=True))
+        self._add(self.opening((*received.items(),), repositioned=True))
 
     def started(self, pubend: PubendId, after: int) -> None:
         """It has started on one more pubend."""
-        self._add(Started(self._name, self._visit, pubend, after))
+        self._add(AuditStarted(self._name, self._client_session, pubend, after))
 
-    def switched(self, text: str, position: PositionTuple) -> None:
+    def filter_changed(self, text: str, position: PositionTuple) -> None:
         """Another filter governs after the position."""
         self._filter = text
-        self._add(Switched(self._name, self._visit, text, [*position]))
+        self._add(AuditFilterChanged(self._name, self._client_session, text, [*position]))
 
-    def took(self, runs: list[tuple[PubendId, tuple[Publication, ...]]]) -> None:
+    def received(self, runs: list[tuple[PubendId, tuple[Publication, ...]]]) -> None:
         """Events came that had not come before."""
         taken = [
             (pubend, [each.tick for each in run], [each.sequence for each in run])
             for pubend, run in runs
         ]
-        self._add(Delivered(self._name, self._visit, taken))
+        self._add(AuditDelivered(self._name, self._client_session, taken))
 
     def progressed(self, position: PositionTuple) -> None:
         """All that is owed up to the position was there before."""
-        self._add(Progressed(self._name, self._visit, [*position]))
+        self._add(Progressed(self._name, self._client_session, [*position]))
 
-    def lost(self, pubend: PubendId, low: int, high: int, *, expected: bool) -> None:
+    def gap_reported(self, pubend: PubendId, low: int, high: int, *, expected: bool) -> None:
         """The log has lost these ticks, and the broker says so."""
-        self._add(GapTold(self._name, self._visit, pubend, low, high, expected))
+        self._add(GapReported(self._name, self._client_session, pubend, low, high, expected))
 
     def acked(self, ticks: Mapping[PubendId, int]) -> None:
         """The application is done with what is up to here."""
-        self._add(Acked(self._name, self._visit, [*ticks.items()]))
+        self._add(Acked(self._name, self._client_session, [*ticks.items()]))
 
     def ended(self, handed: Mapping[PubendId, int]) -> None:
         """It is over; what came after this was not handed out."""
-        if self._visit:
-            self._add(Ended(self._name, self._visit, [*handed.items()]))
+        if self._client_session:
+            self._add(AuditEnded(self._name, self._client_session, [*handed.items()]))
             self._audit.over(self)

@@ -14,18 +14,18 @@ import msgspec
 from gapless.audit.reader import read_segment
 from gapless.audit.records import (
     Acked,
+    AuditDelivered,
+    AuditPublished,
+    AuditRecord,
     Confirmed,
-    Delivered,
     Header,
-    Places,
     Progressed,
-    Published,
-    Record,
     Stored,
+    Ticks,
 )
 from gapless.core.ids import PubendId
 
-__all__ = ["Control", "Fact", "facts_of", "visit_key"]
+__all__ = ["Control", "Fact", "client_session_key", "facts_of"]
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -35,9 +35,9 @@ class Fact(NamedTuple):
 
     kind: str
     run: str
-    place: int
+    offset: int
     """Grows along the log of a run."""
-    visit: str = ""
+    client_session: str = ""
     pubend: str = ""
     tick: int = 0
     publisher: str = ""
@@ -53,59 +53,59 @@ class Control(msgspec.Struct, frozen=True, array_like=True):
     """A record that is not of events, with where it stands."""
 
     header: Header
-    place: int
+    offset: int
     at_us: int
-    record: Record | None
+    record: AuditRecord | None
     """None: the segment was read up to here."""
 
 
-def visit_key(visit: str, subscription: str) -> str:
+def client_session_key(client_session: str, subscription: str) -> str:
     """Return a name for a visit that no other of its run has: a connection may have many."""
-    return f"{visit}|{subscription}"
+    return f"{client_session}|{subscription}"
 
 
 def facts_of(data: bytes, name: str = "a segment") -> Iterator[Fact]:
     """Give what a segment says."""
     header: Header | None = None
-    place = at_us = 0
-    last = _LastWords()
+    offset = at_us = 0
+    last = _LatestRecords()
     for header, at_us, record in read_segment(data, name):
-        place = max(place + 1, header.number << 32)
-        if isinstance(record, Published | Confirmed):
-            yield from _published(header, place, record)
-            place += len(record.ticks)
-        elif isinstance(record, Delivered):
-            yield from _delivered(header, place, record)
-            place += sum(len(ticks) for _, ticks, _ in record.runs)
+        offset = max(offset + 1, header.number << 32)
+        if isinstance(record, AuditPublished | Confirmed):
+            yield from _published(header, offset, record)
+            offset += len(record.ticks)
+        elif isinstance(record, AuditDelivered):
+            yield from _delivered(header, offset, record)
+            offset += sum(len(ticks) for _, ticks, _ in record.runs)
             last.delivered(record)
         elif isinstance(record, Stored):
             last.stored[record.pubend] = record.tick
         elif isinstance(record, Progressed | Acked):
-            last.said(record)
+            last.add(record)
         else:
-            yield _control(header, place, at_us, record)
+            yield _control(header, offset, at_us, record)
     if header is not None:
         for each in last.records():
-            place += 1
-            yield _control(header, place, at_us, each)
-        yield _control(header, place + 1, at_us, None)
+            offset += 1
+            yield _control(header, offset, at_us, each)
+        yield _control(header, offset + 1, at_us, None)
 
 
-def _control(header: Header, place: int, at_us: int, record: Record | None) -> Fact:
-    control = _encode(Control(header, place, at_us, record))
-    return Fact("c", header.run, place, control=control)
+def _control(header: Header, offset: int, at_us: int, record: AuditRecord | None) -> Fact:
+    control = _encode(Control(header, offset, at_us, record))
+    return Fact("c", header.run, offset, control=control)
 
 
-def _published(header: Header, place: int, record: Published | Confirmed) -> Iterator[Fact]:
-    attributes = record.attributes if isinstance(record, Published) else None
-    kind = "p" if isinstance(record, Published) else "q"
-    principal = record.principal if isinstance(record, Published) else ""
+def _published(header: Header, offset: int, record: AuditPublished | Confirmed) -> Iterator[Fact]:
+    attributes = record.attributes if isinstance(record, AuditPublished) else None
+    kind = "p" if isinstance(record, AuditPublished) else "q"
+    principal = record.principal if isinstance(record, AuditPublished) else ""
     pubend = str(record.pubend)
     for index, tick in enumerate(record.ticks):
         yield Fact(
             kind,
             header.run,
-            place + index,
+            offset + index,
             pubend=pubend,
             tick=tick,
             publisher=record.publisher,
@@ -115,17 +115,17 @@ def _published(header: Header, place: int, record: Published | Confirmed) -> Ite
         )
 
 
-def _delivered(header: Header, place: int, record: Delivered) -> Iterator[Fact]:
-    visit = visit_key(record.visit, record.subscription)
+def _delivered(header: Header, offset: int, record: AuditDelivered) -> Iterator[Fact]:
+    client_session = client_session_key(record.client_session, record.subscription)
     for each, ticks, sequences in record.runs:
         pubend = str(each)
         known = sequences or [-1] * len(ticks)
         for tick, sequence in zip(ticks, known, strict=True):
-            yield Fact("d", header.run, place, visit, pubend, tick, sequence=sequence)
-            place += 1
+            yield Fact("d", header.run, offset, client_session, pubend, tick, sequence=sequence)
+            offset += 1
 
 
-class _LastWords:
+class _LatestRecords:
     """What a segment says last of things that it says often."""
 
     def __init__(self) -> None:
@@ -133,26 +133,26 @@ class _LastWords:
         self._reached: dict[tuple[str, str], dict[PubendId, int]] = {}
         self._acked: dict[tuple[str, str], dict[PubendId, int]] = {}
 
-    def delivered(self, record: Delivered) -> None:
-        reached = self._reached.setdefault((record.subscription, record.visit), {})
+    def delivered(self, record: AuditDelivered) -> None:
+        reached = self._reached.setdefault((record.subscription, record.client_session), {})
         for pubend, ticks, _ in record.runs:
             if ticks:
                 reached[pubend] = max(reached.get(pubend, 0), *ticks)
 
-    def said(self, record: Progressed | Acked) -> None:
+    def add(self, record: Progressed | Acked) -> None:
         all_of = self._acked if isinstance(record, Acked) else self._reached
-        places = all_of.setdefault((record.subscription, record.visit), {})
+        ticks = all_of.setdefault((record.subscription, record.client_session), {})
         for pubend, tick in record.position:
-            places[pubend] = max(places.get(pubend, 0), tick)
+            ticks[pubend] = max(ticks.get(pubend, 0), tick)
 
-    def records(self) -> Iterator[Record]:
-        for (subscription, visit), reached in self._reached.items():
-            yield Progressed(subscription, visit, _places(reached))
-        for (subscription, visit), acked in self._acked.items():
-            yield Acked(subscription, visit, _places(acked))
+    def records(self) -> Iterator[AuditRecord]:
+        for (subscription, client_session), reached in self._reached.items():
+            yield Progressed(subscription, client_session, _as_ticks(reached))
+        for (subscription, client_session), acked in self._acked.items():
+            yield Acked(subscription, client_session, _as_ticks(acked))
         for pubend, tick in self.stored.items():
             yield Stored(pubend, tick)
 
 
-def _places(ticks: dict[PubendId, int]) -> Places:
+def _as_ticks(ticks: dict[PubendId, int]) -> Ticks:
     return [*ticks.items()]

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gapless.audit.records import VERSION, Header, Record
+from gapless.audit.records import VERSION, AuditRecord, Header
 from gapless.audit.segments import CLOSED, OPEN, frames_of, segments_of
 from gapless.core.errors import UsageError
 
-__all__ = ["Entry", "read", "read_segment"]
+__all__ = ["AuditEntry", "read", "read_segment"]
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """A record with where it stands."""
 
     header: Header
     """Whose it is."""
     at_us: int
     """When it was written; it happened a moment before."""
-    record: Record
+    record: AuditRecord
 
 
-def read(directory: str | Path) -> Iterator[Entry]:
+def read(directory: str | Path) -> Iterator[AuditEntry]:
     """Give the records of all writers of a directory, those of a writer in their order.
 
     >>> import tempfile
@@ -37,10 +37,10 @@ def read(directory: str | Path) -> Iterator[Entry]:
     ...     [type(entry.record).__name__ for entry in read(directory)]
     ['Confirmed', 'Closing']
     """
-    where = Path(directory)
-    if not where.is_dir():
-        raise UsageError(f"{where} is no directory of an audit log")
-    for path in segments_of(where):
+    root = Path(directory)
+    if not root.is_dir():
+        raise UsageError(f"{root} is no directory of an audit log")
+    for path in segments_of(root):
         try:
             data = path.read_bytes()
         except FileNotFoundError:  # it was ended meanwhile, and has its other name, or is removed
@@ -50,7 +50,7 @@ def read(directory: str | Path) -> Iterator[Entry]:
         yield from read_segment(data, str(path))
 
 
-def read_segment(data: bytes, name: str = "a segment") -> Iterator[Entry]:
+def read_segment(data: bytes, name: str = "a segment") -> Iterator[AuditEntry]:
     """Give the records of a segment behind its first, as far as it is whole."""
     header: Header | None = None
     for at_us, records in frames_of(data):
@@ -63,4 +63,4 @@ def read_segment(data: bytes, name: str = "a segment") -> Iterator[Entry]:
                         "read it with a newer gapless"
                     )
             elif header is not None:
-                yield Entry(header, at_us, record)
+                yield AuditEntry(header, at_us, record)

@@ -16,29 +16,29 @@ from gapless.core.ids import PubendId
 __all__ = [
     "VERSION",
     "Acked",
+    "AuditDelivered",
+    "AuditEnded",
+    "AuditFilterChanged",
+    "AuditOpened",
+    "AuditPublished",
+    "AuditRecord",
+    "AuditStarted",
     "Closing",
     "Confirmed",
-    "Delivered",
-    "Ended",
-    "GapTold",
+    "GapReported",
     "Header",
-    "Opened",
-    "Places",
+    "LogReadSent",
     "Progressed",
-    "Published",
-    "ReadOut",
-    "Record",
     "Side",
-    "Started",
     "Stored",
-    "Switched",
+    "Ticks",
 ]
 
 VERSION: Final = 2
 """Of the records; a reader refuses a higher one."""
 
 Side: TypeAlias = Literal["broker", "client"]
-Places: TypeAlias = list[tuple[PubendId, int]]
+Ticks: TypeAlias = list[tuple[PubendId, int]]
 """Up to which tick of each pubend."""
 
 
@@ -60,7 +60,7 @@ class Closing(msgspec.Struct, frozen=True, array_like=True, tag="z"):
     """The writer ended in order: there is nothing that it knew and did not write."""
 
 
-class Published(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+class AuditPublished(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     """A pubend is about to put events on disk. Their sequences follow each other."""
 
     pubend: PubendId
@@ -88,18 +88,18 @@ class Confirmed(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     ticks: list[int]
 
 
-class Opened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
+class AuditOpened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     """A visit begins, or goes on over another connection: everything after the position comes."""
 
     subscription: str
-    visit: str
+    client_session: str
     broker: str
     filter: str
     durable: bool
     total: bool
     """Whether events of all pubends come in one order."""
-    position: Places
-    sought: bool = False
+    position: Ticks
+    repositioned: bool = False
     """It begins by a seek: what is skipped is not owed, what comes again was asked for."""
     restated: bool = False
     """It is open since an earlier segment; said again for those who do not have that one."""
@@ -108,29 +108,29 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     say: it is not for them to say."""
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class AuditStarted(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     """A subscription has started on one more pubend."""
 
     subscription: str
-    visit: str
+    client_session: str
     pubend: PubendId
     after: int
 
 
-class Switched(msgspec.Struct, frozen=True, array_like=True, tag="f"):
+class AuditFilterChanged(msgspec.Struct, frozen=True, array_like=True, tag="f"):
     """Another filter governs after the position."""
 
     subscription: str
-    visit: str
+    client_session: str
     filter: str
-    position: Places
+    position: Ticks
 
 
-class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class AuditDelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """A broker has sent events, or a client has taken them, in this order."""
 
     subscription: str
-    visit: str
+    client_session: str
     runs: list[tuple[PubendId, list[int], list[int]]]
     """Ticks, and on the client's side the sequences."""
 
@@ -139,11 +139,11 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     """All that is owed up to the position was there before."""
 
     subscription: str
-    visit: str
-    position: Places
+    client_session: str
+    position: Ticks
 
 
-class ReadOut(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+class LogReadSent(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     """A broker has sent what matches of a part of a log to a client who asked for it, and not subscribed."""
 
     pubend: PubendId
@@ -153,11 +153,11 @@ class ReadOut(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     principal: str = ""
 
 
-class GapTold(msgspec.Struct, frozen=True, array_like=True, tag="g"):
+class GapReported(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     """The subscriber was told that the log has lost these ticks."""
 
     subscription: str
-    visit: str
+    client_session: str
     pubend: PubendId
     low: int
     high: int
@@ -169,34 +169,34 @@ class Acked(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """The subscriber needs no more what is up to the position."""
 
     subscription: str
-    visit: str
-    position: Places
+    client_session: str
+    position: Ticks
 
 
-class Ended(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+class AuditEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """A visit is over. What came after the position was not handed out."""
 
     subscription: str
-    visit: str
-    position: Places | None = None
+    client_session: str
+    position: Ticks | None = None
     """None: nobody knows how far it was handed out."""
-    is_gone: bool = False
+    is_removed: bool = False
     """The subscription itself is over, too."""
 
 
-Record: TypeAlias = (
+AuditRecord: TypeAlias = (
     Header
     | Closing
-    | Published
+    | AuditPublished
     | Stored
     | Confirmed
-    | Opened
-    | Started
-    | Switched
-    | Delivered
+    | AuditOpened
+    | AuditStarted
+    | AuditFilterChanged
+    | AuditDelivered
     | Progressed
-    | ReadOut
-    | GapTold
+    | LogReadSent
+    | GapReported
     | Acked
-    | Ended
+    | AuditEnded
 )

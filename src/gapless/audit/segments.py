@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gapless.audit.records import Record
+from gapless.audit.records import AuditRecord
 
 __all__ = ["CLOSED", "MAGIC", "OPEN", "encode_frame", "frames_of", "segment_name", "segments_of"]
 
@@ -27,7 +27,7 @@ CLOSED: Final = ".audit"
 
 _HEAD: Final = struct.Struct("<II")
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(tuple[int, list[Record]]).decode
+_decode: Final = msgspec.msgpack.Decoder(tuple[int, list[AuditRecord]]).decode
 
 
 def encode_frame(at_us: int, records: list[Any]) -> bytes:
@@ -36,18 +36,18 @@ def encode_frame(at_us: int, records: list[Any]) -> bytes:
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
-def frames_of(data: bytes) -> Iterator[tuple[int, list[Record]]]:
+def frames_of(data: bytes) -> Iterator[tuple[int, list[AuditRecord]]]:
     """Give when each frame was written, with its records, as far as the file is whole."""
     if not data.startswith(MAGIC):
         return
-    place = len(MAGIC)
-    while place + _HEAD.size <= len(data):
-        size, checksum = _HEAD.unpack_from(data, place)
-        body = data[place + _HEAD.size : place + _HEAD.size + size]
+    offset = len(MAGIC)
+    while offset + _HEAD.size <= len(data):
+        size, checksum = _HEAD.unpack_from(data, offset)
+        body = data[offset + _HEAD.size : offset + _HEAD.size + size]
         if len(body) < size or zlib.crc32(body) != checksum:
             return
         yield _decode(body)
-        place += _HEAD.size + size
+        offset += _HEAD.size + size
 
 
 def segment_name(side: str, name: str, run: str, number: int) -> str:

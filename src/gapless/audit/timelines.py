@@ -22,30 +22,30 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from gapless.audit.facts import Control, visit_key
+from gapless.audit.facts import Control, client_session_key
 from gapless.audit.records import (
     Acked,
+    AuditEnded,
+    AuditFilterChanged,
+    AuditOpened,
+    AuditStarted,
     Closing,
-    Ended,
-    GapTold,
+    GapReported,
     Header,
-    Opened,
+    LogReadSent,
     Progressed,
-    ReadOut,
-    Started,
     Stored,
-    Switched,
 )
 from gapless.core.ids import PubendId
 
 __all__ = [
     "FOREVER",
+    "AuditWriterRun",
+    "AuditedSession",
+    "AuditedSubscription",
     "Interval",
-    "Log",
     "Reading",
     "Recipient",
-    "Stay",
-    "Subscription",
     "logs_of",
     "readings_of",
     "recipients_of",
@@ -66,11 +66,11 @@ class Interval(NamedTuple):
     settled: bool
 
 
-class Stay(NamedTuple):
+class AuditedSession(NamedTuple):
     """A visit on one pubend: what to make of the events that came in it."""
 
     run: str
-    visit: str
+    client_session: str
     rank: int
     """Among the visits of its subscription, first to last."""
     epoch: int
@@ -84,14 +84,14 @@ class Stay(NamedTuple):
     """What is not above was acknowledged, or told to be there, before: it must not come again."""
 
 
-class Subscription(NamedTuple):
+class AuditedSubscription(NamedTuple):
     """What is known of one subscription."""
 
     name: str
     side: str
     total: bool
     intervals: list[Interval]
-    stays: list[Stay]
+    client_sessions: list[AuditedSession]
     gaps: list[tuple[str, int, int]]
 
 
@@ -99,7 +99,7 @@ class Recipient(NamedTuple):
     """To whom a broker sends what it sends in a visit."""
 
     run: str
-    visit: str
+    client_session: str
     subscription: str
     principal: str
 
@@ -114,14 +114,14 @@ class Reading(NamedTuple):
     high: int
 
 
-class Log:
+class AuditWriterRun:
     """One run of a writer."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
         self.number = header.number
         """The first segment that is there."""
-        self.began_us = header.at_us
+        self.started_us = header.at_us
         self.seen_us = 0
         """When it wrote last."""
         self.is_closed = False
@@ -134,16 +134,16 @@ class Log:
         return self.numbers == set(range(1, max(self.numbers) + 1))
 
 
-class _Visit:
-    def __init__(self, log: Log, control: Control, opened: Opened) -> None:
+class _SessionTimeline:
+    def __init__(self, log: AuditWriterRun, control: Control, opened: AuditOpened) -> None:
         self.log = log
         self.opened = opened
-        self.order = (control.at_us, log.header.run, control.place)
-        self.controls: list[tuple[int, Opened | Started | Switched]] = []
+        self.order = (control.at_us, log.header.run, control.offset)
+        self.controls: list[tuple[int, AuditOpened | AuditStarted | AuditFilterChanged]] = []
         self.reached: dict[str, int] = {}
         self.acked: dict[str, int] = {}
-        self.gaps: list[GapTold] = []
-        self.ended: Ended | None = None
+        self.gaps: list[GapReported] = []
+        self.ended: AuditEnded | None = None
         self.starts: dict[str, int] = {}
 
     @property
@@ -151,7 +151,7 @@ class _Visit:
         """Whether all that was known of it was written."""
         return self.ended is not None or self.log.is_closed
 
-    def came_to(self, pubend: str, start: int) -> int:
+    def reached_tick(self, pubend: str, start: int) -> int:
         if self.ended is not None and self.ended.position is not None:
             handed = _named(self.ended.position).get(pubend)
             if handed is not None:
@@ -160,14 +160,14 @@ class _Visit:
         return max(start, self.reached.get(pubend, start), *skipped)
 
 
-def logs_of(controls: Iterable[Control]) -> dict[str, Log]:
+def logs_of(controls: Iterable[Control]) -> dict[str, AuditWriterRun]:
     """Return what is known of every writer, by its run."""
-    found: dict[str, Log] = {}
+    found: dict[str, AuditWriterRun] = {}
     for each in controls:
         header = each.header
-        log = found.setdefault(header.run, Log(header))
+        log = found.setdefault(header.run, AuditWriterRun(header))
         if header.number < log.number:
-            log.number, log.began_us = header.number, header.at_us
+            log.number, log.started_us = header.number, header.at_us
         log.numbers.add(header.number)
         log.seen_us = max(log.seen_us, each.at_us)
         if isinstance(each.record, Closing):
@@ -178,33 +178,38 @@ def logs_of(controls: Iterable[Control]) -> dict[str, Log]:
     return found
 
 
-def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[Subscription]:
+def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[AuditedSubscription]:
     """Return what every subscription is owed, of one side each, in the order of their names."""
-    ordered = sorted(controls, key=lambda each: (each.header.run, each.place))
+    ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
     logs = logs_of(ordered)
-    visits = _visits_of(ordered, logs)
-    gone = _gone(ordered, visits)
-    grouped: dict[str, dict[str, list[_Visit]]] = {}
-    for visit in visits.values():
-        sides = grouped.setdefault(_key(visit.opened), {})
-        sides.setdefault(visit.log.header.side, []).append(visit)
+    client_sessions = _client_sessions_of(ordered, logs)
+    removed = _removed(ordered, client_sessions)
+    grouped: dict[str, dict[str, list[_SessionTimeline]]] = {}
+    for client_session in client_sessions.values():
+        sides = grouped.setdefault(_key(client_session.opened), {})
+        sides.setdefault(client_session.log.header.side, []).append(client_session)
     found = []
     for name in sorted(grouped):
         sides = grouped[name]
         side = "client" if "client" in sides else "broker"
-        chosen = sorted(sides[side], key=lambda visit: visit.order)
-        found.append(_Timeline(name, side, chosen, tail_us, is_gone=name in gone).done())
+        chosen = sorted(sides[side], key=lambda client_session: client_session.order)
+        found.append(_Timeline(name, side, chosen, tail_us, is_removed=name in removed).done())
     return found
 
 
 def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
     """Return whose visits brokers had. What clients have written counts not: they are not asked."""
-    ordered = sorted(controls, key=lambda each: (each.header.run, each.place))
-    visits = _visits_of(ordered, logs_of(ordered))
+    ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
+    client_sessions = _client_sessions_of(ordered, logs_of(ordered))
     return [
-        Recipient(run, visit_key(name, subscription), _key(visit.opened), visit.opened.principal)
-        for (run, subscription, name), visit in visits.items()
-        if visit.log.header.side == "broker"
+        Recipient(
+            run,
+            client_session_key(name, subscription),
+            _key(client_session.opened),
+            client_session.opened.principal,
+        )
+        for (run, subscription, name), client_session in client_sessions.items()
+        if client_session.log.header.side == "broker"
     ]
 
 
@@ -213,7 +218,7 @@ def readings_of(controls: Iterable[Control]) -> list[Reading]:
     found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for each in controls:
         record = each.record
-        if isinstance(record, ReadOut):
+        if isinstance(record, LogReadSent):
             key = (record.principal, str(record.pubend), record.filter)
             found.setdefault(key, []).append((record.low - 1, record.high))
     return [Reading(*key, low, high) for key in sorted(found) for low, high in _merged(found[key])]
@@ -229,208 +234,241 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _key(opened: Opened) -> str:
+def _key(opened: AuditOpened) -> str:
     """Return a name for the subscription: a durable one belongs to its broker."""
     return f"{opened.subscription}@{opened.broker}" if opened.durable else opened.subscription
 
 
-def _visits_of(controls: list[Control], logs: dict[str, Log]) -> dict[tuple[str, str, str], _Visit]:
-    visits: dict[tuple[str, str, str], _Visit] = {}
+def _client_sessions_of(
+    controls: list[Control], logs: dict[str, AuditWriterRun]
+) -> dict[tuple[str, str, str], _SessionTimeline]:
+    client_sessions: dict[tuple[str, str, str], _SessionTimeline] = {}
     for each in controls:
         record, run = each.record, each.header.run
         if not isinstance(
-            record, Opened | Started | Switched | Progressed | Acked | GapTold | Ended
+            record,
+            AuditOpened
+            | AuditStarted
+            | AuditFilterChanged
+            | Progressed
+            | Acked
+            | GapReported
+            | AuditEnded,
         ):
             continue
-        key = (run, record.subscription, record.visit)
-        visit = visits.get(key)
-        if isinstance(record, Opened):
-            if visit is None:
-                visit = visits[key] = _Visit(logs[run], each, record)
+        key = (run, record.subscription, record.client_session)
+        client_session = client_sessions.get(key)
+        if isinstance(record, AuditOpened):
+            if client_session is None:
+                client_session = client_sessions[key] = _SessionTimeline(logs[run], each, record)
             elif record.restated:
                 continue
-        if visit is None:
+        if client_session is None:
             continue  # the segment with its beginning is gone, and none has said it again
-        _note(visit, each.place, record)
-    return visits
+        _note(client_session, each.offset, record)
+    return client_sessions
 
 
 def _note(
-    visit: _Visit,
-    place: int,
-    record: Opened | Started | Switched | Progressed | Acked | GapTold | Ended,
+    client_session: _SessionTimeline,
+    offset: int,
+    record: AuditOpened
+    | AuditStarted
+    | AuditFilterChanged
+    | Progressed
+    | Acked
+    | GapReported
+    | AuditEnded,
 ) -> None:
-    if isinstance(record, Opened | Started | Switched):
-        visit.controls.append((place, record))
-    elif isinstance(record, GapTold):
-        visit.gaps.append(record)
-    elif isinstance(record, Ended):
-        visit.ended = record
+    if isinstance(record, AuditOpened | AuditStarted | AuditFilterChanged):
+        client_session.controls.append((offset, record))
+    elif isinstance(record, GapReported):
+        client_session.gaps.append(record)
+    elif isinstance(record, AuditEnded):
+        client_session.ended = record
     else:
-        all_of = visit.acked if isinstance(record, Acked) else visit.reached
+        all_of = client_session.acked if isinstance(record, Acked) else client_session.reached
         for pubend, tick in _named(record.position).items():
             all_of[pubend] = max(all_of.get(pubend, 0), tick)
 
 
-def _gone(controls: list[Control], visits: dict[tuple[str, str, str], _Visit]) -> set[str]:
+def _removed(
+    controls: list[Control], client_sessions: dict[tuple[str, str, str], _SessionTimeline]
+) -> set[str]:
     """Return subscriptions that were ended for good."""
     found = set()
     for each in controls:
         record = each.record
-        if isinstance(record, Ended) and record.is_gone:
+        if isinstance(record, AuditEnded) and record.is_removed:
             found.add(f"{record.subscription}@{each.header.name}")
-            visit = visits.get((each.header.run, record.subscription, record.visit))
-            if visit is not None:
-                found.add(_key(visit.opened))
+            client_session = client_sessions.get(
+                (each.header.run, record.subscription, record.client_session)
+            )
+            if client_session is not None:
+                found.add(_key(client_session.opened))
     return found
 
 
-def _named(places: Iterable[tuple[PubendId, int]]) -> dict[str, int]:
-    return {str(pubend): tick for pubend, tick in places}
+def _named(ticks: Iterable[tuple[PubendId, int]]) -> dict[str, int]:
+    return {str(pubend): tick for pubend, tick in ticks}
 
 
 class _Timeline:
     """The visits of one subscription, put together."""
 
     def __init__(
-        self, name: str, side: str, visits: list[_Visit], tail_us: int, *, is_gone: bool
+        self,
+        name: str,
+        side: str,
+        client_sessions: list[_SessionTimeline],
+        tail_us: int,
+        *,
+        is_removed: bool,
     ) -> None:
         self._name = name
         self._side = side
-        self._visits = visits
+        self._client_sessions = client_sessions
         self._tail_us = tail_us
-        self._is_gone = is_gone
-        self._text = visits[0].opened.filter
-        self._governed: dict[str, list[tuple[int, str]]] = {}
+        self._is_removed = is_removed
+        self._text = client_sessions[0].opened.filter
+        self._filters_after: dict[str, list[tuple[int, str]]] = {}
         """By pubend after which ticks which filter governs."""
         self._spans: list[tuple[str, int, int, bool]] = []
-        self._came_to: dict[str, tuple[int, _Visit]] = {}
+        self._reached: dict[str, tuple[int, _SessionTimeline]] = {}
         self._acked: dict[str, int] = {}
-        self._stays: list[Stay] = []
+        self._audited: list[AuditedSession] = []
         self._epoch = 0
 
-    def done(self) -> Subscription:
-        for rank, visit in enumerate(self._visits):
-            self._epoch += visit.opened.sought
-            for _, record in visit.controls:
-                self._take(visit, record)
-            for pubend, start in visit.starts.items():
-                self._stay(rank, visit, pubend, start)
-            for pubend, tick in visit.acked.items():
+    def done(self) -> AuditedSubscription:
+        for rank, client_session in enumerate(self._client_sessions):
+            self._epoch += client_session.opened.repositioned
+            for _, record in client_session.controls:
+                self._take(client_session, record)
+            for pubend, start in client_session.starts.items():
+                self._add_session(rank, client_session, pubend, start)
+            for pubend, tick in client_session.acked.items():
                 self._acked[pubend] = max(self._acked.get(pubend, 0), tick)
-        for pubend, (came_to, visit) in self._came_to.items():
-            self._tail(pubend, came_to, visit)
-        gaps = [gap for visit in self._visits for gap in visit.gaps]
-        return Subscription(
+        for pubend, (reached, client_session) in self._reached.items():
+            self._tail(pubend, reached, client_session)
+        gaps = [gap for client_session in self._client_sessions for gap in client_session.gaps]
+        return AuditedSubscription(
             self._name,
             self._side,
-            self._visits[0].opened.total,
+            self._client_sessions[0].opened.total,
             [*self._intervals(gaps)],
-            self._stays,
+            self._audited,
             [(str(gap.pubend), gap.low, gap.high) for gap in gaps if not gap.expected],
         )
 
-    def _take(self, visit: _Visit, record: Opened | Started | Switched) -> None:
+    def _take(
+        self,
+        client_session: _SessionTimeline,
+        record: AuditOpened | AuditStarted | AuditFilterChanged,
+    ) -> None:
         """Follow which filter governs where."""
-        if isinstance(record, Switched):
+        if isinstance(record, AuditFilterChanged):
             self._switch(record.filter, _named(record.position))
             return
-        if isinstance(record, Started):
-            places = {str(record.pubend): record.after}
+        if isinstance(record, AuditStarted):
+            ticks = {str(record.pubend): record.after}
         else:
-            places = _named(record.position)
+            ticks = _named(record.position)
             if not record.durable and record.filter != self._text:
                 # it began anew with another filter: asked for before the connection was lost
-                self._switch(record.filter, places)
-        for pubend, tick in places.items():
-            visit.starts.setdefault(pubend, tick)
-            self._governed.setdefault(pubend, [(-1, self._text)])
+                self._switch(record.filter, ticks)
+        for pubend, tick in ticks.items():
+            client_session.starts.setdefault(pubend, tick)
+            self._filters_after.setdefault(pubend, [(-1, self._text)])
 
-    def _switch(self, text: str, places: dict[str, int]) -> None:
-        for pubend, tick in places.items():
-            self._governed.setdefault(pubend, [(-1, self._text)]).append((tick, text))
+    def _switch(self, text: str, ticks: dict[str, int]) -> None:
+        for pubend, tick in ticks.items():
+            self._filters_after.setdefault(pubend, [(-1, self._text)]).append((tick, text))
         self._text = text
 
-    def _stay(self, rank: int, visit: _Visit, pubend: str, start: int) -> None:
+    def _add_session(
+        self, rank: int, client_session: _SessionTimeline, pubend: str, start: int
+    ) -> None:
         """Put down what a visit is owed on a pubend, and what its events mean."""
-        before = self._came_to.get(pubend)
-        is_sought = visit.opened.sought
-        if before is not None and not is_sought and start > before[0]:
+        before = self._reached.get(pubend)
+        is_repositioned = client_session.opened.repositioned
+        if before is not None and not is_repositioned and start > before[0]:
             self._spans.append((pubend, before[0], start, before[1].is_sure))
-        came_to = visit.came_to(pubend, start)
-        if came_to > start:
-            self._spans.append((pubend, start, came_to, True))
-        handed = visit.ended.position if visit.ended is not None else None
-        dropped = came_to if handed is not None and pubend in _named(handed) else FOREVER
-        if is_sought:
+        reached = client_session.reached_tick(pubend, start)
+        if reached > start:
+            self._spans.append((pubend, start, reached, True))
+        handed = client_session.ended.position if client_session.ended is not None else None
+        dropped = reached if handed is not None and pubend in _named(handed) else FOREVER
+        if is_repositioned:
             fresh_up_to = -1
         else:
             fresh_up_to = start if self._side == "broker" else self._acked.get(pubend, -1)
-        self._stays.append(
-            Stay(
-                visit.log.header.run,
-                visit_key(visit.opened.visit, visit.opened.subscription),
+        self._audited.append(
+            AuditedSession(
+                client_session.log.header.run,
+                client_session_key(
+                    client_session.opened.client_session, client_session.opened.subscription
+                ),
                 rank,
                 self._epoch,
                 pubend,
-                start if visit.opened.restated else -1,
+                start if client_session.opened.restated else -1,
                 dropped,
                 fresh_up_to,
             )
         )
-        self._came_to[pubend] = (came_to, visit)
+        self._reached[pubend] = (reached, client_session)
 
-    def _tail(self, pubend: str, came_to: int, visit: _Visit) -> None:
+    def _tail(self, pubend: str, reached: int, client_session: _SessionTimeline) -> None:
         """What is above all that has come."""
-        last = self._visits[-1]
-        if visit.ended is None and visit is last:
-            overdue = visit.log.seen_us - self._tail_us
-            if overdue > came_to:
-                self._spans.append((pubend, came_to, overdue, True))
-                came_to = overdue
-        elif self._is_gone or not last.opened.durable:
+        last = self._client_sessions[-1]
+        if client_session.ended is None and client_session is last:
+            overdue = client_session.log.seen_us - self._tail_us
+            if overdue > reached:
+                self._spans.append((pubend, reached, overdue, True))
+                reached = overdue
+        elif self._is_removed or not last.opened.durable:
             return
-        self._spans.append((pubend, came_to, FOREVER, False))
+        self._spans.append((pubend, reached, FOREVER, False))
 
-    def _intervals(self, gaps: list[GapTold]) -> Iterable[Interval]:
+    def _intervals(self, gaps: list[GapReported]) -> Iterable[Interval]:
         """Cut spans where filters change, and take gaps out that were told."""
-        for pubend, spans in _joined(self._spans).items():
-            told = [(gap.low - 1, gap.high) for gap in gaps if str(gap.pubend) == pubend]
-            switches = sorted(self._governed.get(pubend, []), key=lambda change: change[0])
-            for low, high, settled in _without(spans, told):
-                for place, (after, text) in enumerate(switches):
-                    following = switches[place + 1][0] if place + 1 < len(switches) else FOREVER
-                    begin = max(low, after)
+        for pubend, spans in _disjoint(self._spans).items():
+            reported = [(gap.low - 1, gap.high) for gap in gaps if str(gap.pubend) == pubend]
+            switches = sorted(self._filters_after.get(pubend, []), key=lambda change: change[0])
+            for low, high, settled in _without(spans, reported):
+                for index, (after, text) in enumerate(switches):
+                    following = switches[index + 1][0] if index + 1 < len(switches) else FOREVER
+                    start = max(low, after)
                     end = min(high, following)
-                    if begin < end:
-                        yield Interval(pubend, begin, end, text, settled)
+                    if start < end:
+                        yield Interval(pubend, start, end, text, settled)
 
 
 _Span = tuple[int, int, bool]
 
 
-def _joined(spans: Iterable[tuple[str, int, int, bool]]) -> dict[str, list[_Span]]:
+def _disjoint(spans: Iterable[tuple[str, int, int, bool]]) -> dict[str, list[_Span]]:
     """Return spans that do not overlap; where one is settled and another is not, it is settled."""
     found: dict[str, list[_Span]] = {}
     for pubend in sorted({span[0] for span in spans}):
         mine = [span[1:] for span in spans if span[0] == pubend]
         bounds = sorted({bound for low, high, _ in mine for bound in (low, high)})
         for low, high in pairwise(bounds):
-            over = [settled for begin, end, settled in mine if begin <= low and high <= end]
+            over = [settled for start, end, settled in mine if start <= low and high <= end]
             if over:
                 found.setdefault(pubend, []).append((low, high, any(over)))
     return found
 
 
-def _without(spans: list[_Span], told: list[tuple[int, int]]) -> Iterable[_Span]:
+def _without(spans: list[_Span], reported: list[tuple[int, int]]) -> Iterable[_Span]:
     """Give spans without what is in told ranges."""
     for low, high, settled in spans:
-        begin = low
-        for gap_low, gap_high in sorted(told):
-            if gap_high <= begin or gap_low >= high:
+        start = low
+        for gap_low, gap_high in sorted(reported):
+            if gap_high <= start or gap_low >= high:
                 continue
-            if gap_low > begin:
-                yield begin, gap_low, settled
-            begin = max(begin, gap_high)
-        if begin < high:
-            yield begin, high, settled
+            if gap_low > start:
+                yield start, gap_low, settled
+            start = max(start, gap_high)
+        if start < high:
+            yield start, high, settled

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from gapless.audit.options import AuditOptions
-from gapless.audit.records import VERSION, Closing, Header, Record, Side
+from gapless.audit.records import VERSION, AuditRecord, Closing, Header, Side
 from gapless.audit.segments import CLOSED, MAGIC, OPEN, encode_frame, prefix_of, segment_name
 from gapless.core.errors import UsageError
-from gapless.core.limits import AUDIT_GATHERED_MAX
+from gapless.core.limits import AUDIT_PENDING_RECORDS_MAX
 
 __all__ = ["AuditWriter"]
 
 _LOG: Final = logging.getLogger("gapless.audit")
 
 
-def _nothing() -> Iterable[Record]:
+def _nothing() -> Iterable[AuditRecord]:
     return ()
 
 
@@ -42,7 +42,7 @@ class AuditWriter:
         name: str,
         *,
         cell: str = "",
-        restate: Callable[[], Iterable[Record]] = _nothing,
+        restate: Callable[[], Iterable[AuditRecord]] = _nothing,
     ) -> None:
         """``restate`` gives what a segment has to begin with, so that it can be read alone."""
         self.options = options
@@ -55,7 +55,7 @@ class AuditWriter:
         self._cell = cell
         self._restate = restate
         self._run = f"{time.time_ns() // 1_000:016x}.{os.getpid()}.{threading.get_ident():x}"
-        self._records: list[Record] = []
+        self._records: list[AuditRecord] = []
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -64,11 +64,11 @@ class AuditWriter:
         self._path = Path()
         self._size = 0
         self._idle_size = 0
-        self._began = 0.0
+        self._started_at = 0.0
         try:
             options.path.mkdir(parents=True, exist_ok=True)
             _adopt(options.path)
-            self._begin()
+            self._start_segment()
         except OSError as error:
             raise UsageError(
                 f"the audit log in {options.directory} cannot be written: {error.strerror}"
@@ -78,13 +78,13 @@ class AuditWriter:
 
     # --- for those who have something to say -------------------------------------------------------
 
-    def add(self, record: Record) -> None:
+    def add(self, record: AuditRecord) -> None:
         """Write a record, soon."""
         records = self._records
         records.append(record)
         if len(records) == 1:
             self._wake.set()
-        elif len(records) >= AUDIT_GATHERED_MAX:
+        elif len(records) >= AUDIT_PENDING_RECORDS_MAX:
             self.flush()
 
     def flush(self) -> None:
@@ -110,7 +110,7 @@ class AuditWriter:
             self._stop()
             if self.failure is None:
                 with contextlib.suppress(OSError):
-                    self._end()
+                    self._end_segment()
 
     def abandon(self) -> None:
         """End as a crash would: what has gathered is gone, and nothing says that it ended."""
@@ -138,7 +138,7 @@ class AuditWriter:
 
     def _rotate_old(self) -> None:
         with self._lock:
-            is_old = time.monotonic() - self._began >= self.options.segment_s
+            is_old = time.monotonic() - self._started_at >= self.options.segment_s
             if is_old and self._size > self._idle_size and self._descriptor >= 0:
                 try:
                     self._rotate()
@@ -147,7 +147,7 @@ class AuditWriter:
 
     # --- segments ----------------------------------------------------------------------------------
 
-    def _write(self, records: list[Record]) -> None:
+    def _write(self, records: list[AuditRecord]) -> None:
         frame = encode_frame(time.time_ns() // 1_000, records)
         written = os.write(self._descriptor, frame)
         while written < len(frame):
@@ -155,7 +155,7 @@ class AuditWriter:
         self._size += len(frame)
         self.bytes += len(frame)
 
-    def _begin(self) -> None:
+    def _start_segment(self) -> None:
         """Begin the next segment."""
         self._number += 1
         name = segment_name(self._side, self._name, self._run, self._number)
@@ -165,7 +165,7 @@ class AuditWriter:
         _lock(self._descriptor, wait=True)  # who finds it locked knows that it grows
         os.write(self._descriptor, MAGIC)
         self._size = len(MAGIC)
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         header = Header(
             VERSION,
             self._side,
@@ -179,11 +179,11 @@ class AuditWriter:
         self._idle_size = self._size
 
     def _rotate(self) -> None:
-        self._end()
-        self._begin()
+        self._end_segment()
+        self._start_segment()
         self._trim()
 
-    def _end(self) -> None:
+    def _end_segment(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._path.rename(self._path.with_suffix(CLOSED))

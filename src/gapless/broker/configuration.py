@@ -15,47 +15,54 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import SHOWN_DIFFERENCES_MAX
 from gapless.messages.overlay import CellInfo
-from gapless.messages.records import HomeRecord, NeighbourhoodRecord, Record
+from gapless.messages.records import ConfigurationRecord, NeighbourhoodRecord, Record
 from gapless.overlay.neighbourhood import Neighbourhood
 
-__all__ = ["home_of", "refuse_another_home"]
+__all__ = ["configuration_of", "refuse_other_configuration"]
 
 
-def home_of(broker: BrokerId, delta: int, around: Neighbourhood) -> HomeRecord:
+def configuration_of(
+    broker: BrokerId, delta: int, neighbourhood: Neighbourhood
+) -> ConfigurationRecord:
     """Return what is kept of the configured tree."""
-    return HomeRecord(broker, around.own, delta, around.version, around.cells)
+    return ConfigurationRecord(
+        broker, neighbourhood.own, delta, neighbourhood.version, neighbourhood.cells
+    )
 
 
-def refuse_another_home(home: HomeRecord, records: Iterable[Record]) -> bool:
+def refuse_other_configuration(
+    configuration: ConfigurationRecord, records: Iterable[Record]
+) -> bool:
     """Raise if the data was made elsewhere; else return whether that is still to be written down.
 
     After a reshape the stored neighbourhood counts and the configured one is not looked at.
     """
     records = tuple(records)
-    stored = next((each for each in records if isinstance(each, HomeRecord)), None)
+    stored = next((each for each in records if isinstance(each, ConfigurationRecord)), None)
     if stored is None:
         return True
-    if (stored.broker, stored.cell) != (home.broker, home.cell):
+    if (stored.broker, stored.cell) != (configuration.broker, configuration.cell):
         raise UsageError(
             f"this data belongs to the broker {stored.broker} of the cell {stored.cell}, not to "
-            f"{home.broker} of {home.cell}: start that broker with it, or this one with an empty "
+            f"{configuration.broker} of {configuration.cell}: start that broker with it, or this one with an empty "
             "data directory"
         )
     reshaped = any(
-        isinstance(each, NeighbourhoodRecord) and each.version > home.version for each in records
+        isinstance(each, NeighbourhoodRecord) and each.version > configuration.version
+        for each in records
     )
-    if reshaped or stored == home:
+    if reshaped or stored == configuration:
         return False
-    if home.version > stored.version:
+    if configuration.version > stored.version:
         return True
-    shown = "; ".join(_differences(stored, home)[:SHOWN_DIFFERENCES_MAX])
+    shown = "; ".join(_differences(stored, configuration)[:SHOWN_DIFFERENCES_MAX])
     raise UsageError(
-        f"the data of {home.broker} was made in another tree ({shown}): start it with the topology "
+        f"the data of {configuration.broker} was made in another tree ({shown}): start it with the topology "
         "it was made with, or with an empty data directory"
     )
 
 
-def _differences(old: HomeRecord, new: HomeRecord) -> list[str]:
+def _differences(old: ConfigurationRecord, new: ConfigurationRecord) -> list[str]:
     """Return what differs, for people, nearest first."""
     found = []
     if old.delta != new.delta:

@@ -5,111 +5,111 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from gapless.broker.configuration import home_of, refuse_another_home
-from gapless.broker.inspection import Inspection
-from gapless.broker.naming import Naming
-from gapless.broker.pubends import Pubends
-from gapless.broker.readers import Readers
-from gapless.broker.reshaping import Reshaping, newest
-from gapless.broker.routing import Routing
-from gapless.broker.stagers import Stagers
+from gapless.broker.configuration import configuration_of, refuse_other_configuration
+from gapless.broker.inspection import InspectionCalls
+from gapless.broker.naming import PubendNaming
+from gapless.broker.pubends import HostedPubends
+from gapless.broker.readers import ReadCalls
+from gapless.broker.reshaping import NeighbourhoodChange, newest
+from gapless.broker.routing import BrokerRouting
+from gapless.broker.stagers import StagingCalls
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.limits import SHOWN_CUTS_MAX
 from gapless.core.machine import (
-    Asked,
     ClientDown,
-    ClientFree,
+    ClientDrained,
     ClientFull,
+    ClientRequest,
     ClientUp,
     Context,
     Effect,
-    Event,
     Fetched,
     Identity,
     LinkDown,
-    LinkFree,
+    LinkDrained,
     LinkFull,
     LinkUp,
-    Moment,
+    MachineEvent,
     Received,
+    StepTime,
     Stopping,
     Written,
 )
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.directory.announcements import Announcements
-from gapless.directory.locations import Whereabouts
+from gapless.directory.locations import PubendLocations
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.clients import (
-    HostRetired,
+    BrokerRetired,
     ListPartitions,
     PartitionTable,
     Refused,
-    RetireHost,
+    RetireBroker,
     Subscribe,
 )
 from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import (
     Announce,
-    NameAnswer,
-    NameAsk,
+    NameQuery,
+    NameReply,
     PartitionInfo,
     Quality,
     Retire,
     TableState,
 )
 from gapless.messages.records import (
-    JoinRecord,
-    LifeRecord,
+    IncarnationRecord,
+    JoinedPubendRecord,
+    PutRecord,
     Record,
-    Store,
     SubscriptionRecord,
 )
 from gapless.messages.streams import (
     AckExpected,
-    Advance,
+    AckReport,
+    AdvanceRequest,
     Attach,
     Attached,
+    DefineMemberSet,
     Detach,
-    Frame,
+    FeedUnavailable,
+    ForgetMemberSet,
+    KnowledgeRange,
     Nack,
-    Piece,
-    Regime,
-    RegimeWant,
     Released,
-    Report,
-    SetDefine,
-    SetForget,
-    Silence,
-    Unfed,
+    StreamData,
+    StreamEpoch,
+    StreamEpochRequest,
+    StreamSilence,
     Unreadable,
 )
-from gapless.mobility import Homes
+from gapless.mobility import HostingBrokers
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.partitions import Partitions
 from gapless.overlay.retirements import Retirements
-from gapless.overlay.sessions import Sessions
-from gapless.propagation.exchange import Tables
-from gapless.propagation.sources import Sources
-from gapless.requests.carrier import Requests
-from gapless.routing.reports import Reports
+from gapless.overlay.sessions import PeerSessions
+from gapless.propagation.exchange import TableExchange
+from gapless.propagation.sources import TableSources
+from gapless.requests.carrier import PubendRequests
+from gapless.routing.reports import ReportAggregator
 from gapless.routing.router import Router
-from gapless.stream.ranges import fault_of
-from gapless.subscribers import Calls, Operators, Reporting, SubscriberHost, restore
+from gapless.stream.ranges import invalid_reason
+from gapless.subscribers import AckReporter, OperatorCalls, SubscriberCalls, SubscriberHost, restore
 
 __all__ = ["Broker"]
 
 
-def next_life(records: Iterable[Record], clock: int) -> int:
+def next_incarnation(records: Iterable[Record], clock: int) -> int:
     """Return the number of the life that begins now.
 
     Never the clock alone: it may have been set back, and then old promises would seem to cover
     subscriptions that are new (A9).
     """
-    stored = [record.life for record in records if isinstance(record, LifeRecord)]
-    return max([1, clock, *(life + 1 for life in stored)])
+    stored = [record.incarnation for record in records if isinstance(record, IncarnationRecord)]
+    return max([1, clock, *(incarnation + 1 for incarnation in stored)])
 
 
 def _nothing() -> None:
@@ -126,7 +126,7 @@ class Broker:
         parameters: Parameters,
         neighbourhood: Neighbourhood,
         records: Iterable[Record],
-        moment: Moment,
+        now: StepTime,
         refused: Mapping[PubendId, str] | None = None,
         refused_subscriptions: Mapping[str, str] | None = None,
     ) -> None:
@@ -135,44 +135,48 @@ class Broker:
         Raises UsageError if the records were made by another broker, or in another tree.
         """
         records = tuple(records)
-        home = home_of(broker, parameters.delta, neighbourhood)
-        first = (Store(home),) if refuse_another_home(home, records) else ()
-        life = next_life(records, moment.clock)
-        self.context = Context(Identity(broker, cell, life), parameters)
-        self.context.now, self.context.clock = moment
+        configuration = configuration_of(broker, parameters.delta, neighbourhood)
+        first = (
+            (PutRecord(configuration),)
+            if refuse_other_configuration(configuration, records)
+            else ()
+        )
+        incarnation = next_incarnation(records, now.clock)
+        self.context = Context(Identity(broker, cell, incarnation), parameters)
+        self.context.now, self.context.clock = now
         self._me = broker
         self._configured = neighbourhood
-        self._reshaping = Reshaping(self, newest(neighbourhood, records))
+        self._reshaping = NeighbourhoodChange(self, newest(neighbourhood, records))
         self._records = records
         self.refused = dict(refused or {})
         self.refused_subscriptions = dict(refused_subscriptions or {})
-        self._early: list[Event] | None = []
+        self._early_events: list[MachineEvent] | None = []
         """What happens before the new life is on disk waits; nothing is sent before that (R1)."""
         self._posted: list[Any] = []
-        self.context.write((Store(LifeRecord(life)), *first), self._begin)
+        self.context.write((PutRecord(IncarnationRecord(incarnation)), *first), self._start)
 
     # --- the door ------------------------------------------------------------------------------
 
-    def step(self, event: Event, moment: Moment) -> list[Effect]:
+    def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
         """Take an event, or None if only time has passed; return what is to be done."""
-        return self.step_all((event,), moment)
+        return self.step_all((event,), now)
 
-    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+    def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
         """Take events that happened together; what follows from all of them goes out together.
 
         For writes that became durable at once, and for publications that came at once.
         """
         context = self.context
-        context.now, context.clock = moment
+        context.now, context.clock = now
         for event in events:
-            if self._early is None:
-                self._happen(event)
+            if self._early_events is None:
+                self._handle(event)
             elif isinstance(event, Written):
                 context.resume(event)
             elif event is not None:
-                self._early.append(event)
+                self._early_events.append(event)
         context.run_timers()
-        if self._early is None:
+        if self._early_events is None:
             self._settle()
         effects, context.effects = context.effects, []
         return effects
@@ -182,9 +186,9 @@ class Broker:
         return self.context.next_timer()
 
     @property
-    def marks(self) -> Mapping[str, int]:
+    def coverage_marks(self) -> Mapping[str, int]:
         """How often rare branches were taken."""
-        return self.context.marks
+        return self.context.coverage_marks
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -193,11 +197,11 @@ class Broker:
 
     # --- beginning -----------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """The new life is on disk: make the rooms and bring back what they had."""
-        context, records, around = self.context, self._records, self.neighbourhood
-        self.sessions = Sessions(context, around, self)
-        self.announcements = Announcements(context, around, self.sessions)
+        context, records, neighbourhood = self.context, self._records, self.neighbourhood
+        self.sessions = PeerSessions(context, neighbourhood, self)
+        self.announcements = Announcements(context, neighbourhood, self.sessions)
         self.retirements = Retirements(
             context,
             self.sessions,
@@ -206,63 +210,67 @@ class Broker:
             lambda: self.pubends.last_tick,
             lambda: self.pubends.on_disk,
         )
-        self.partitions = Partitions(context, around, self.sessions)
-        self.tables = Tables(
+        self.partitions = Partitions(context, neighbourhood, self.sessions)
+        self.tables = TableExchange(
             context,
-            around,
-            self._life_of,
-            Sources(self._me, around, self.sessions),
+            neighbourhood,
+            self._incarnation_of,
+            TableSources(self._me, neighbourhood, self.sessions),
             self._tables_changed,
         )
-        self.routing = Routing(
+        self.routing = BrokerRouting(
             context,
-            around,
+            neighbourhood,
             self.sessions,
             self.announcements,
-            self.tables.holdings,
+            self.tables.table_store,
         )
         self.router = Router(context, self.routing, self.tables.set_fed)
-        self.whereabouts = Whereabouts(context, records)
-        self.naming = Naming(self)
-        self.pubends = Pubends(self)
-        self.reports = Reports(context, self.router.feeder, self.pubends.report)
-        self.requests = Requests(
+        self.pubend_locations = PubendLocations(context, records)
+        self.naming = PubendNaming(self)
+        self.pubends = HostedPubends(self)
+        self.reports = ReportAggregator(context, self.router.feeder, self.pubends.report)
+        self.requests = PubendRequests(
             context,
             self.pubends.serving,
             lambda pubend, request: self.routing.next_hop(
                 pubend, request, self.router.feeder(pubend)
             ),
         )
-        joins = [record for record in records if isinstance(record, JoinRecord)]
+        joined = [record for record in records if isinstance(record, JoinedPubendRecord)]
         self.host = SubscriberHost(
-            context, self.tables, self.requests, self.routing.leaf_candidates, joins
+            context, self.tables, self.requests, self.routing.leaf_candidates, joined
         )
         self.host.obstacle = self._obstacle
         self.host.abandonment.is_retired = self._is_retired
-        self.host.abandonment.back_at = self._back_at
-        self.host.abandonment.found = self.whereabouts.find
-        self.calls = Calls(self.host)
-        self.reporting = Reporting(self.host, self.calls.expire)
-        self.operators = Operators(self.host, self.calls)
-        self.readers = Readers(self)
-        self.inspection = Inspection(self)
-        self.homes = Homes(context, self.sessions, self.calls)
+        self.host.abandonment.returned_at = self._returned_at
+        self.host.abandonment.found = self.pubend_locations.mark_found
+        self.calls = SubscriberCalls(self.host)
+        self.reporting = AckReporter(self.host, self.calls.expire)
+        self.operators = OperatorCalls(self.host, self.calls)
+        self.read_calls = ReadCalls(self)
+        self.inspection = InspectionCalls(self)
+        self.hosting = HostingBrokers(context, self.sessions, self.calls)
         for record in records:
             if isinstance(record, SubscriptionRecord):
-                self.calls.linger(restore(self.host, record))
-        self.tables.begin()
+                self.calls.start_interest_grace(restore(self.host, record))
+        self.tables.start()
         self.pubends.restore(records)
         for shb in (*self.retirements.all(), *self.retirements.returned()):
             self._retirement_changed(shb)  # the crash may have come before that was through
-        self.stagers = Stagers(self, records)
-        if around is not self._configured:
-            self._reshaping.relink()  # the driver knows only what is configured
-        early, self._early, self._records = self._early or [], None, ()
+        self.staging_calls = StagingCalls(self, records)
+        if neighbourhood is not self._configured:
+            self._reshaping.update_peers()  # the driver knows only what is configured
+        early, self._early_events, self._records = self._early_events or [], None, ()
         for event in early:
-            self._happen(event)
+            self._handle(event)
 
-    def _life_of(self, peer: BrokerId) -> int:
-        return self.context.identity.life if peer == self._me else self.sessions.life_of(peer)
+    def _incarnation_of(self, peer: BrokerId) -> int:
+        return (
+            self.context.identity.incarnation
+            if peer == self._me
+            else self.sessions.incarnation_of(peer)
+        )
 
     # --- the tree around -----------------------------------------------------------------------
 
@@ -278,34 +286,34 @@ class Broker:
         For the rooms that change the tree: one call is one operation, at this broker. ``unused``
         are new neighbours behind which there never was a subscriber host.
         """
-        assert self._early is None, "a broker must have begun before it is reshaped"
+        assert self._early_events is None, "a broker must have begun before it is reshaped"
         self._reshaping.reshape(neighbourhood, unused, then)
 
     # --- what happens --------------------------------------------------------------------------
 
-    def _happen(self, event: Event) -> None:
+    def _handle(self, event: MachineEvent) -> None:
         match event:
             case Received(peer, packet):
                 self.sessions.received(peer, packet)
             case Written() | Fetched():
                 self.context.resume(event)
-            case Asked(client, request):
-                self._asked(client, request)
+            case ClientRequest(client, request):
+                self._handle_request(client, request)
             case LinkUp(peer):
                 self.sessions.link_up(peer)
             case LinkDown(peer):
                 self.sessions.link_down(peer)
             case LinkFull(peer):
                 self.sessions.link_full(peer)
-            case LinkFree(peer):
+            case LinkDrained(peer):
                 self.sessions.link_free(peer)
             case ClientFull(client):
-                self.host.hold_back(client)
-            case ClientFree(client):
-                self.host.go_on(client)
+                self.host.pause_client(client)
+            case ClientDrained(client):
+                self.host.resume_client(client)
             case ClientDown(client):
                 self.calls.client_down(client)
-                self.readers.client_down(client)
+                self.read_calls.client_down(client)
             case ClientUp(client):
                 self.calls.client_up(client)
             case Stopping():
@@ -313,29 +321,29 @@ class Broker:
             case None:
                 pass
 
-    def _asked(self, client: str, request: Any) -> None:
-        if self.pubends.asked(client, request):
+    def _handle_request(self, client: str, request: Any) -> None:
+        if self.pubends.handle(client, request):
             return
-        if isinstance(request, RetireHost):
+        if isinstance(request, RetireBroker):
             self._retire(client, request)
             return
-        damage = self._damage_of(request)
-        if damage is not None:
-            self.context.tell(client, Refused(request.request, damage))
+        corruption = self._corruption_of(request)
+        if corruption is not None:
+            self.context.notify(client, Refused(request.request, corruption))
             return
         if isinstance(request, ListPartitions):
-            self.context.tell(client, self._list_partitions(request))
+            self.context.notify(client, self._list_partitions(request))
             return
-        rooms = (
+        components = (
             self.calls,
-            self.readers,
+            self.read_calls,
             self.inspection,
             self.operators,
-            self.stagers,
+            self.staging_calls,
         )
-        if not any(room.asked(client, request) for room in rooms):
+        if not any(component.handle(client, request) for component in components):
             number = getattr(request, "request", 0)
-            self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+            self.context.notify(client, Refused(number, f"{type(request).__name__} is no request"))
 
     def _list_partitions(self, call: ListPartitions) -> PartitionTable:
         dated = self.partitions.dated()
@@ -346,35 +354,37 @@ class Broker:
             tuple(since + clock_less_now for _, since in dated),
         )
 
-    def _damage_of(self, request: Any) -> str | None:
+    def _corruption_of(self, request: Any) -> str | None:
         """Say why a durable subscription cannot go on: to make it anew would write over it (P8)."""
         if not isinstance(request, Subscribe) or not self.refused_subscriptions:
             return None
-        damage = self.refused_subscriptions.get(request.subscription)
-        if damage is None:
+        corruption = self.refused_subscriptions.get(request.subscription)
+        if corruption is None:
             return None
-        return f"the subscription {request.subscription} could not be brought back: {damage}"
+        return f"the subscription {request.subscription} could not be brought back: {corruption}"
 
-    def _retire(self, client: str, call: RetireHost) -> None:
+    def _retire(self, client: str, call: RetireBroker) -> None:
         """Retire a broker that an operator says will never return (R26)."""
         if call.broker == self._me or self.sessions.is_open(call.broker):
             reason = f"the broker {call.broker} is alive; stop it before it is retired"
-            self.context.tell(client, Refused(call.request, reason))
+            self.context.notify(client, Refused(call.request, reason))
             return
         shb = ShbId(call.broker, call.cell)
-        stranger = None if shb in self.retirements else self.inspection.stranger(shb)
-        if stranger is not None:
-            self.context.tell(client, Refused(call.request, stranger))
+        unknown_reason = (
+            None if shb in self.retirements else self.inspection.unknown_host_reason(shb)
+        )
+        if unknown_reason is not None:
+            self.context.notify(client, Refused(call.request, unknown_reason))
             return
         self.retirements.retire(shb)
-        self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
+        self.context.write((), lambda: self.context.notify(client, BrokerRetired(call.request)))
 
     def _retirement_changed(self, shb: ShbId) -> None:
         """A broker will never return: wait for nothing of it, and while that is fresh, keep nothing for it.
 
         Or it is forgotten, or the broker is back.
         """
-        if self.retirements.is_fresh(shb):
+        if self.retirements.is_recent(shb):
             self.pubends.retire(shb)
         else:
             self.pubends.readmit(shb)
@@ -386,54 +396,58 @@ class Broker:
     def _leave_pubends_of(self, broker: BrokerId) -> None:
         for pubend in self._pubends_of(broker):
             self.host.abandonment.look_at(pubend)
-        for pubend in self.whereabouts.pubends_at(broker):
+        for pubend in self.pubend_locations.pubends_at(broker):
             # of one that is fed it has to be known, also after a crash, whose it was when it is not any more
-            if pubend not in self.host.joins or pubend in self.host.abandonment:
-                self.whereabouts.leave(pubend)
+            if pubend not in self.host.memberships or pubend in self.host.abandonment:
+                self.pubend_locations.mark_host_retired(pubend)
 
     def _take_back_pubends_of(self, shb: ShbId) -> None:
         """A broker is back: it has its pubends again, but those that it has lost with its disk."""
-        places, abandonment = self.whereabouts, self.host.abandonment
+        locations, abandonment = self.pubend_locations, self.host.abandonment
         for pubend in self._pubends_of(shb.broker):
             # what it has made since was never left; that may be known here before it is heard that the broker is back
-            was_left = places.was_at(pubend) == shb.broker or pubend in abandonment
-            if was_left and self.retirements.lacks(shb, pubend):
-                if not places.is_lost(pubend):
-                    places.lose(pubend, shb.broker)
+            was_left = locations.former_broker_of(pubend) == shb.broker or pubend in abandonment
+            if was_left and self.retirements.returned_without(shb, pubend):
+                if not locations.is_lost(pubend):
+                    locations.mark_lost(pubend, shb.broker)
                 abandonment.look_at(pubend)
-            elif not places.is_lost(pubend) or self.retirements.brings(shb, pubend):
-                places.note(pubend, shb.broker)  # its name was free meanwhile
+            elif not locations.is_lost(pubend) or self.retirements.returned_with(shb, pubend):
+                locations.add(pubend, shb.broker)  # its name was free meanwhile
                 abandonment.end(pubend)
 
     def _pubends_of(self, broker: BrokerId) -> list[PubendId]:
         """Return which pubends a broker has, by the news, or as is remembered, or had when it was retired."""
-        places = self.whereabouts
-        known = {*self.announcements.pubends(), *places.pubends_at(broker), *places.left_by(broker)}
-        return sorted(each for each in known if self._home_of(each) in {None, broker})
+        locations = self.pubend_locations
+        known = {
+            *self.announcements.pubends(),
+            *locations.pubends_at(broker),
+            *locations.pubends_of_retired(broker),
+        }
+        return sorted(each for each in known if self._broker_of(each) in {None, broker})
 
-    def _home_of(self, pubend: PubendId) -> BrokerId | None:
+    def _broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return which broker has a pubend, by the news, or as is remembered."""
         known = self.announcements.get(pubend)
-        return self.whereabouts.broker_of(pubend) if known is None else known.properties.broker
+        return self.pubend_locations.broker_of(pubend) if known is None else known.properties.broker
 
     def _is_retired(self, pubend: PubendId) -> bool:
         """Say whether the broker of a pubend was retired, and is not back, or is back without it."""
-        if self.whereabouts.is_lost(pubend):
+        if self.pubend_locations.is_lost(pubend):
             return True
-        home = self._home_of(pubend) or self.whereabouts.was_at(pubend)
-        return home is not None and self.retirements.has(home)
+        broker = self._broker_of(pubend) or self.pubend_locations.former_broker_of(pubend)
+        return broker is not None and self.retirements.has(broker)
 
-    def _back_at(self, pubend: PubendId) -> Tick:
+    def _returned_at(self, pubend: PubendId) -> Tick:
         """Return above which tick nobody has gone on without a pubend whose broker was retired and is back."""
-        home = self._home_of(pubend)
-        return 0 if home is None else self.retirements.back_at(home)
+        broker = self._broker_of(pubend)
+        return 0 if broker is None else self.retirements.returned_at(broker)
 
     def _settle(self) -> None:
         """Let everything follow that this step has caused, here first, then send the rest."""
         while True:
             self.host.flush(self.calls.disconnect)
             self.reports.flush()
-            posted = self.context.take_posted_to(self._me)
+            posted = self.context.take_messages_to(self._me)
             if not posted:
                 break
             for message in posted:
@@ -446,7 +460,7 @@ class Broker:
         """A session has begun (R2)."""
         self.announcements.session_opened(peer, cell)
         self.retirements.session_opened(peer)
-        self.homes.session_opened(peer)
+        self.hosting.session_opened(peer)
         self.naming.session_opened()
         self.partitions.session_opened(peer, cell)
         self.tables.session_opened(peer, cell)
@@ -466,125 +480,127 @@ class Broker:
         self.router.session_closed(peer)
         self.host.session_closed(peer)
 
-    def way_full(self, peer: BrokerId) -> None:
+    def peer_congested(self, peer: BrokerId) -> None:
         """Too much waits on the way to a peer (R40)."""
-        self.router.hold_back(peer)
+        self.router.pause_peer(peer)
 
-    def way_free(self, peer: BrokerId) -> None:
+    def peer_drained(self, peer: BrokerId) -> None:
         """A peer takes what is sent again."""
-        self.router.go_on(peer)
+        self.router.resume_peer(peer)
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return which tables are sent to a peer."""
         return self.tables.states(peer)
 
-    def tables_heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+    def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         """A peer says which tables it sends."""
-        self.tables.heard(peer, states)
+        self.tables.compare_states(peer, states)
 
     def _tables_changed(self) -> None:
-        self.pubends.review_regimes()
+        self.pubends.update_stream_epochs()
 
     # --- messages ------------------------------------------------------------------------------
 
     def received(self, peer: BrokerId, message: Any) -> None:
         """Take a message of a session, or of this broker to itself."""
         match message:
-            case Frame(pubend, number, piece, first):
-                if self._refuses(peer, piece):
+            case StreamData(pubend, number, knowledge, first):
+                if self._refuses(peer, knowledge):
                     return
                 if is_leaf_number(number):
-                    self._to_leaf(pubend, piece)
+                    self._to_leaf(pubend, knowledge)
                 else:
-                    self.router.receive(pubend, number, piece, first)
-            case Silence(pieces):
-                for pubend, number, piece, first in pieces:
-                    if self._refuses(peer, piece):
+                    self.router.receive(pubend, number, knowledge, first)
+            case StreamSilence(ranges):
+                for pubend, number, knowledge, first in ranges:
+                    if self._refuses(peer, knowledge):
                         continue
                     if is_leaf_number(number):
-                        self._to_leaf(pubend, piece)
+                        self._to_leaf(pubend, knowledge)
                     else:
-                        self.router.receive(pubend, number, piece, first)
+                        self.router.receive(pubend, number, knowledge, first)
             case Nack():
                 self.router.nack(peer, message)
             case Attach():
                 self.router.attach(peer, message)
             case Detach():
                 self.router.detach(peer, message)
-            case Attached() | Unfed():
-                self._feed_answered(peer, message)
-            case Regime() | Released() | Unreadable() | AckExpected():
-                self._stream_told(peer, message)
-            case RegimeWant():
-                self.router.regime_want(peer, message)
-            case Advance():
+            case Attached() | FeedUnavailable():
+                self._feed_reply_received(peer, message)
+            case StreamEpoch() | Released() | Unreadable() | AckExpected():
+                self._stream_message_received(peer, message)
+            case StreamEpochRequest():
+                self.router.stream_epoch_requested(peer, message)
+            case AdvanceRequest():
                 self.router.advance(peer, message)
-            case SetDefine():
+            case DefineMemberSet():
                 self.reports.define(peer, message)
-            case SetForget():
+            case ForgetMemberSet():
                 self.reports.forget(peer, message)
-            case Report():
+            case AckReport():
                 self.reports.report(peer, message)
             case Announce():
                 self._announcement(peer, message)
             case Retire():
                 self.retirements.received(peer, message)
-            case NameAsk():
-                self.naming.asked(peer, message)
-            case NameAnswer():
-                self.naming.answered(peer, message)
+            case NameQuery():
+                self.naming.query_received(peer, message)
+            case NameReply():
+                self.naming.reply_received(peer, message)
             case Superseded():
-                self.homes.received(peer, message)
+                self.hosting.received(peer, message)
             case PartitionInfo():
                 self.partitions.received(peer, message)
             case _:
                 if not (
                     self.tables.received(peer, message) or self.requests.received(peer, message)
                 ):
-                    self.context.mark("message of no room")
+                    self.context.mark("message of no component")
 
-    def _refuses(self, peer: BrokerId, piece: Piece) -> bool:
+    def _refuses(self, peer: BrokerId, knowledge: KnowledgeRange) -> bool:
         """Examine what a peer tells, once, before any room relies on it; what is our own is sound.
 
         What is refused is as if it was lost: its ticks stay Q, and who needs them asks again.
         """
-        if peer == self._me or fault_of(piece) is None:
+        if peer == self._me or invalid_reason(knowledge) is None:
             return False
-        self.context.mark("piece that makes no sense")
+        self.context.mark("invalid knowledge range")
         return True
 
-    def _to_leaf(self, pubend: PubendId, piece: Piece) -> None:
-        end = self.host.subends.get(pubend) or self.host.loose.get(pubend)
+    def _to_leaf(self, pubend: PubendId, knowledge: KnowledgeRange) -> None:
+        end = self.host.subends.get(pubend) or self.host.best_effort_subends.get(pubend)
         if end is not None:
-            end.receive(piece)
+            end.receive(knowledge)
 
-    def _feed_answered(self, peer: BrokerId, message: Attached | Unfed) -> None:
+    def _feed_reply_received(self, peer: BrokerId, message: Attached | FeedUnavailable) -> None:
         if not is_leaf_number(message.number):
             if isinstance(message, Attached):
                 self.router.attached(peer, message)
             else:
-                self.router.unfed(peer, message)
+                self.router.feed_unavailable(peer, message)
             return
-        end = self.host.subends.get(message.pubend) or self.host.loose.get(message.pubend)
+        end = self.host.subends.get(message.pubend) or self.host.best_effort_subends.get(
+            message.pubend
+        )
         if end is None:
             if isinstance(message, Attached):
-                self.context.post(peer, Detach(message.pubend, message.number))
+                self.context.send(peer, Detach(message.pubend, message.number))
         elif isinstance(message, Attached):
             end.take_attached(peer, message)
         else:
-            end.take_unfed(peer, message)
+            end.take_feed_unavailable(peer, message)
 
-    def _stream_told(
-        self, peer: BrokerId, message: Regime | Released | Unreadable | AckExpected
+    def _stream_message_received(
+        self, peer: BrokerId, message: StreamEpoch | Released | Unreadable | AckExpected
     ) -> None:
         """Take what has no attach number: it may be for the leaf, for the router, or for both."""
         subend = self.host.subends.get(message.pubend)
         match message:
-            case Regime():
+            case StreamEpoch():
                 if subend is not None:
-                    subend.regime(message)
+                    subend.stream_epoch(message)
                 if peer != self._me:
-                    self.router.regime(message)
+                    self.router.stream_epoch_received(message)
             case Released():
                 if subend is not None:
                     subend.released(message)
@@ -613,7 +629,7 @@ class Broker:
         if not self.announcements.received(cell, message):
             return
         if message.tombstone:
-            self.whereabouts.forget(message.pubend)
+            self.pubend_locations.forget(message.pubend)
         self.announced(message.pubend)
         known = self.announcements.get(message.pubend)
         if known is not None and before is not None and known.direction != before.direction:
@@ -625,27 +641,27 @@ class Broker:
         if known is None:
             self.tables.withdrawn(pubend)
             return
-        self._note_home(pubend, ShbId(known.properties.broker, known.properties.cell))
+        self._note_location(pubend, ShbId(known.properties.broker, known.properties.cell))
         advertisement = self._advertisement(known.properties.advertisement)
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT
         self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
 
-    def _note_home(self, pubend: PubendId, shb: ShbId) -> None:
+    def _note_location(self, pubend: PubendId, shb: ShbId) -> None:
         """Remember whose a pubend is; if that one is retired and has left it, others only repeat old news."""
-        places, retirements = self.whereabouts, self.retirements
-        if places.was_at(pubend) == shb.broker and (
-            shb in retirements or retirements.lacks(shb, pubend)
+        locations, retirements = self.pubend_locations, self.retirements
+        if locations.former_broker_of(pubend) == shb.broker and (
+            shb in retirements or retirements.returned_without(shb, pubend)
         ):
             return
-        places.note(pubend, shb.broker)
+        locations.add(pubend, shb.broker)
 
     def _advertisement(self, text: str) -> Filter:
         """Return what a pubend advertises; everything, if that is said in words that only newer brokers know."""
         try:
             return Filter(text)
         except FilterError:
-            self.context.mark("advertisement that cannot be read")
+            self.context.mark("unreadable advertisement")
             return EVERYTHING
 
     def _obstacle(self, pubend: PubendId) -> str:
@@ -653,14 +669,16 @@ class Broker:
         known = self.announcements.get(pubend)
         if known is None:
             return "no broker has told of this pubend yet"
-        way = dict.fromkeys((*known.path, known.properties.cell))
-        found = dict.fromkeys(each for cell in way for each in self.partitions.cutting(cell))
+        path = dict.fromkeys((*known.path, known.properties.cell))
+        found = dict.fromkeys(
+            each for cell in path for each in self.partitions.partitions_before(cell)
+        )
         cuts = "; ".join(str(each) for each in [*found][:SHOWN_CUTS_MAX])
         named = f" (partition {cuts})" if cuts else ""
-        home = known.properties
-        where = f"its broker {home.broker} in cell {home.cell}"
-        if home.broker == self._me or self.sessions.is_open(home.broker):
+        properties = known.properties
+        where = f"its broker {properties.broker} in cell {properties.cell}"
+        if properties.broker == self._me or self.sessions.is_open(properties.broker):
             return f"{where} can be reached, and does not have it, or not yet"
-        if self.retirements.has(home.broker):
+        if self.retirements.has(properties.broker):
             return f"{where} was retired, and its log is lost with it"
-        return f"there is no way to {where} now{named}"
+        return f"there is no route to {where} now{named}"

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import (
+    SHOWN_CURSORS_LISTED_MAX,
+    SHOWN_CURSORS_MAX,
     SHOWN_ENTRIES_MAX,
     SHOWN_HOSTS_NAMED_MAX,
     SHOWN_MEMBERS_MAX,
     SHOWN_PEERS_MAX,
-    SHOWN_STRANDS_LISTED_MAX,
-    SHOWN_STRANDS_MAX,
     SHOWN_TEXT_MAX,
 )
 from gapless.messages.clients import Refused
 from gapless.messages.operating import (
-    BrokerShown,
+    BrokerReply,
     CellState,
+    CursorState,
+    GetBroker,
+    GetSubscription,
+    GetTopology,
     HostedState,
     ListPubends,
     ListSubscriptions,
@@ -29,23 +33,19 @@ from gapless.messages.operating import (
     PeerState,
     PubendList,
     PubendState,
-    ShowBroker,
-    ShowSubscription,
-    ShowTopology,
-    StrandState,
     SubscriptionList,
-    SubscriptionShown,
+    SubscriptionReply,
     SubscriptionState,
-    TopologyShown,
+    TopologyReply,
 )
 from gapless.pubend.pubend import Pubend
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.subscription import Subscription
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.subscription import HostedSubscription
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Inspection"]
+__all__ = ["InspectionCalls"]
 
 T = TypeVar("T")
 
@@ -57,16 +57,16 @@ def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...]
     (True, 3)
     """
     taken: list[T] = []
-    room = SHOWN_TEXT_MAX
+    remaining = SHOWN_TEXT_MAX
     for each in found:
-        if len(taken) >= SHOWN_ENTRIES_MAX or room <= 0:
+        if len(taken) >= SHOWN_ENTRIES_MAX or remaining <= 0:
             return tuple(taken), True
         taken.append(each)
-        room -= size_of(each)
+        remaining -= size_of(each)
     return tuple(taken), False
 
 
-class Detours(NamedTuple):
+class RerouteCounts(NamedTuple):
     """How much goes another way than it should, because something is cut or down."""
 
     sessions_relayed: int
@@ -76,40 +76,40 @@ class Detours(NamedTuple):
     streams_cut_off: int
 
 
-class Inspection:
+class InspectionCalls:
     """Answers what operators ask to see."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._context = broker.context
         self._handlers: dict[type, Callable[[Any], Any]] = {
-            ShowBroker: self._show_broker,
-            ShowTopology: self._show_topology,
+            GetBroker: self._show_broker,
+            GetTopology: self._show_topology,
             ListPubends: self._list_pubends,
             ListSubscriptions: self._list_subscriptions,
-            ShowSubscription: self._show_subscription,
+            GetSubscription: self._show_subscription,
         }
 
-    def asked(self, client: str, request: Any) -> bool:
+    def handle(self, client: str, request: Any) -> bool:
         """Take a request to see something; False for others."""
         handler = self._handlers.get(type(request))
         if handler is not None:
-            self._context.tell(client, handler(request))
+            self._context.notify(client, handler(request))
         return handler is not None
 
     # --- the broker ----------------------------------------------------------------------------
 
-    def _show_broker(self, call: ShowBroker) -> BrokerShown:
+    def _show_broker(self, call: GetBroker) -> BrokerReply:
         broker, identity = self._broker, self._context.identity
         peers = self._peers()
         subscriptions = broker.host.subscriptions.values()
         clients = {each.client for each in subscriptions if each.client is not None}
         hosted = broker.pubends.hosted
-        return BrokerShown(
+        return BrokerReply(
             call.request,
             identity.broker,
             identity.cell,
-            identity.life,
+            identity.incarnation,
             self._context.clock,
             tuple(peers[:SHOWN_PEERS_MAX]),
             max(0, len(peers) - SHOWN_PEERS_MAX),
@@ -122,16 +122,16 @@ class Inspection:
             clients=len(clients),
             log_bytes=sum(each.log_bytes for each in hosted.values() if isinstance(each, Pubend)),
             cache_bytes=broker.router.cached_bytes,
-            marks=tuple(sorted(self._context.marks.items())),
-            **self.detours()._asdict(),
+            coverage_marks=tuple(sorted(self._context.coverage_marks.items())),
+            **self.reroute_counts()._asdict(),
         )
 
-    def detours(self) -> Detours:
+    def reroute_counts(self) -> RerouteCounts:
         """Count what goes around something."""
         broker = self._broker
         feeders = {each: broker.router.feeder(each) for each in broker.announcements.pubends()}
         fed = [(pubend, feeder) for pubend, feeder in feeders.items() if feeder is not None]
-        return Detours(
+        return RerouteCounts(
             sum(bool(broker.sessions.route(peer)) for peer in broker.sessions.open_peers()),
             sum(broker.routing.is_bypass(pubend, feeder) for pubend, feeder in fed),
             sum(not broker.sessions.is_direct(feeder) for _, feeder in fed),
@@ -147,20 +147,20 @@ class Inspection:
                 if peer == self._context.identity.broker:
                     continue
                 is_open = broker.sessions.is_open(peer)
-                life = broker.sessions.life_of(peer) if is_open else 0
-                slow = broker.router.is_held_back(peer)
+                incarnation = broker.sessions.incarnation_of(peer) if is_open else 0
+                slow = broker.router.is_paused(peer)
                 via = broker.sessions.route(peer)
-                found.append(PeerState(peer, info.name, is_open, life, slow, via))
+                found.append(PeerState(peer, info.name, is_open, incarnation, slow, via))
         return found
 
-    def _show_topology(self, call: ShowTopology) -> TopologyShown:
-        identity, around = self._context.identity, self._broker.neighbourhood
-        skipped = around.cells[max(0, call.skip) :]
+    def _show_topology(self, call: GetTopology) -> TopologyReply:
+        identity, neighbourhood = self._context.identity, self._broker.neighbourhood
+        skipped = neighbourhood.cells[max(0, call.skip) :]
         shown = skipped[:SHOWN_ENTRIES_MAX]
         cells = tuple(
             CellState(
                 each.name,
-                around.distance(each.name),
+                neighbourhood.distance(each.name),
                 each.brokers,
                 tuple(broker for broker in each.brokers if self._reaches(broker)),
                 each.neighbours,
@@ -169,8 +169,8 @@ class Inspection:
             for each in shown
         )
         more = len(skipped) > len(shown)
-        return TopologyShown(
-            call.request, identity.broker, identity.cell, around.version, cells, more
+        return TopologyReply(
+            call.request, identity.broker, identity.cell, neighbourhood.version, cells, more
         )
 
     def _reaches(self, broker: str) -> bool:
@@ -182,7 +182,7 @@ class Inspection:
 
     # --- hosts of subscribers ------------------------------------------------------------------
 
-    def stranger(self, shb: ShbId) -> str | None:
+    def unknown_host_reason(self, shb: ShbId) -> str | None:
         """Say that nothing is known of a host, and of which something is; None if it is known.
 
         Known are the cells near this broker, the hosts that its logs are kept for, and those whose
@@ -207,11 +207,11 @@ class Inspection:
         known = {
             ShbId(each, info.name) for info in broker.neighbourhood.cells for each in info.brokers
         }
-        for edge in broker.tables.holdings.edges.values():
+        for edge in broker.tables.table_store.edges.values():
             known.update(edge.hosts)
         for pubend in broker.pubends.hosted.values():
             if isinstance(pubend, Pubend):
-                known.update(pubend.membership.hosts())
+                known.update(pubend.members.hosts())
         return known
 
     # --- pubends -------------------------------------------------------------------------------
@@ -248,70 +248,70 @@ class Inspection:
     def _list_subscriptions(self, call: ListSubscriptions) -> SubscriptionList:
         found = self._broker.host.subscriptions
         states = (
-            self._subscription(found[name], None, SHOWN_STRANDS_LISTED_MAX)
+            self._subscription(found[name], None, SHOWN_CURSORS_LISTED_MAX)
             for name in sorted(found)
             if name > call.after and (found[name].durable or not call.durable)
         )
         entries, more = page(states, lambda each: len(each.filter))
         return SubscriptionList(call.request, entries, more)
 
-    def _show_subscription(self, call: ShowSubscription) -> SubscriptionShown | Refused:
+    def _show_subscription(self, call: GetSubscription) -> SubscriptionReply | Refused:
         found = self._broker.host.subscriptions.get(call.subscription)
         if found is None:
             reason = f"there is no subscription {call.subscription!r} at this broker"
             return Refused(call.request, reason)
-        return SubscriptionShown(
-            call.request, self._subscription(found, call.after, SHOWN_STRANDS_MAX)
+        return SubscriptionReply(
+            call.request, self._subscription(found, call.after, SHOWN_CURSORS_MAX)
         )
 
     def _subscription(
-        self, subscription: Subscription, after: PubendId | None, most: int
+        self, subscription: HostedSubscription, after: PubendId | None, most: int
     ) -> SubscriptionState:
-        strands = subscription.strands
-        names = [each for each in sorted(strands) if after is None or each > after]
-        away_for = self._context.now - subscription.away_since
+        cursors = subscription.cursors
+        names = [each for each in sorted(cursors) if after is None or each > after]
+        disconnected_for = self._context.now - subscription.disconnected_since
         return SubscriptionState(
             subscription.name,
             subscription.durable,
             subscription.newest.text,
             subscription.order,
             subscription.client,
-            None if subscription.client is not None else self._context.clock - away_for,
+            None if subscription.client is not None else self._context.clock - disconnected_for,
             subscription.expiry_s,
             subscription.change is not None,
             subscription.credit,
-            tuple(_strand(strands[each]) for each in names[:most]),
+            tuple(_cursor(cursors[each]) for each in names[:most]),
             max(0, len(names) - most),
         )
 
 
 def _hosted(pubend: Pubend) -> HostedState:
-    rows = sorted(pubend.membership.rows(), key=lambda row: (row.floor, row.shb))
-    members = tuple(MemberState(row.shb, row.floor, row.durable, row.parked) for row in rows)
+    rows = sorted(pubend.members.rows(), key=lambda row: (row.ack_floor, row.shb))
+    members = tuple(MemberState(row.shb, row.ack_floor, row.durable, row.inactive) for row in rows)
     return HostedState(
         pubend.top,
         pubend.record.released,
         pubend.log_bytes,
-        pubend.regime,
+        pubend.stream_epoch,
         members[:SHOWN_MEMBERS_MAX],
         max(0, len(members) - SHOWN_MEMBERS_MAX),
-        pubend.membership.floor(),
-        pubend.damage,
+        pubend.members.ack_floor(),
+        pubend.corruption,
     )
 
 
-def _strand(strand: Strand) -> StrandState:
-    subscription, horizon = strand.subscription, strand.subend.horizon
-    reached = strand.acked if subscription.durable else strand.frontier
-    has_begun = strand.base is not None
-    is_waiting = strand.fault or not has_begun or strand.subend.feeder is None
-    return StrandState(
-        strand.pubend,
-        strand.state.value,
-        strand.frontier,
-        strand.acked,
+def _cursor(cursor: Cursor) -> CursorState:
+    subscription, horizon = cursor.subscription, cursor.subend.horizon
+    reached = cursor.acked if subscription.durable else cursor.buffered_up_to
+    has_started = cursor.started_after is not None
+    is_waiting = cursor.fault or not has_started or cursor.subend.feeder is None
+    return CursorState(
+        cursor.pubend,
+        cursor.phase.value,
+        cursor.buffered_up_to,
+        cursor.acked,
         horizon,
-        max(0, (horizon or 0) - reached) if has_begun else 0,
-        len(strand.buffer),
-        subscription.reason(strand) if is_waiting else None,
+        max(0, (horizon or 0) - reached) if has_started else 0,
+        len(cursor.buffer),
+        subscription.reason(cursor) if is_waiting else None,
     )

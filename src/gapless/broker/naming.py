@@ -21,91 +21,91 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.core.limits import NAMES_ASKED_MAX
+from gapless.core.limits import NAME_QUERIES_MAX
 from gapless.core.machine import Identity
-from gapless.core.parameters import us
-from gapless.messages.overlay import NameAnswer, NameAsk, NameVerdict
+from gapless.core.parameters import microseconds
+from gapless.messages.overlay import NameQuery, NameReply, NameStatus
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Naming", "Then", "numbered"]
+__all__ = ["PubendNaming", "Then", "numbered"]
 
-FREE, TAKEN, UNKNOWN = NameVerdict.FREE, NameVerdict.TAKEN, NameVerdict.UNKNOWN
+FREE, TAKEN, UNKNOWN = NameStatus.FREE, NameStatus.TAKEN, NameStatus.UNKNOWN
 
 _NUMBER_BYTES: Final = 6
 """Of the number behind a name: large enough to meet no other, and exact in every language."""
 
-Then: TypeAlias = Callable[[NameVerdict, BrokerId], None]
+Then: TypeAlias = Callable[[NameStatus, BrokerId], None]
 """Who goes on with the answer: the verdict, and who has the name."""
 
-Group: TypeAlias = tuple[BrokerId, ...]
+NameQueryPeers: TypeAlias = tuple[BrokerId, ...]
 """Brokers of which one has to be asked."""
 
 
 def numbered(name: str, identity: Identity) -> PubendId:
     """Return a pubend of that name that no other broker makes, and that no earlier life made."""
-    text = f"{identity.broker}/{identity.life}/{name}"
+    text = f"{identity.broker}/{identity.incarnation}/{name}"
     digest = blake2b(text.encode(), digest_size=_NUMBER_BYTES).digest()
     return PubendId(name, 2 + int.from_bytes(digest))
 
 
-class _Inquiry:
+class _PendingNameQuery:
     """A question that was asked on, until all have answered."""
 
-    def __init__(self, ask: NameAsk, groups: list[Group], then: Then) -> None:
-        self.ask = ask
-        self.unasked = groups
+    def __init__(self, query: NameQuery, groups: list[NameQueryPeers], then: Then) -> None:
+        self.query = query
+        self.unsent = groups
         """Of whom nobody is in reach, or who was asked and went away."""
-        self.awaited: dict[BrokerId, Group] = {}
+        self.awaited: dict[BrokerId, NameQueryPeers] = {}
         """Who has not answered, each with those for whom it was asked."""
         self.verdict = FREE
         self.thens = [then]
         """Who wants to know: more than one, if another broker of the same cell asks the same."""
 
 
-class Naming:
+class PubendNaming:
     """The questions for names that are under way at this broker, its own and those of others."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._context = broker.context
         self._sessions = broker.sessions
-        self._inquiries: dict[tuple[BrokerId, int, int], _Inquiry] = {}
-        self._own: dict[str, _Inquiry] = {}
+        self._queries: dict[tuple[BrokerId, int, int], _PendingNameQuery] = {}
+        self._own: dict[str, _PendingNameQuery] = {}
         """Those of this broker, by the name."""
         self._count = 0
 
     @property
     def is_full(self) -> bool:
         """Whether no more questions are taken for a while."""
-        return len(self._inquiries) >= NAMES_ASKED_MAX
+        return len(self._queries) >= NAME_QUERIES_MAX
 
-    def asks_for(self, name: str) -> bool:
+    def is_querying(self, name: str) -> bool:
         """Say whether this broker asks for a name."""
         return name in self._own
 
-    def ask(self, name: str, then: Then) -> None:
+    def query(self, name: str, then: Then) -> None:
         """Ask all others whether a name is free."""
         identity = self._context.identity
         self._count += 1
-        ask = NameAsk(name, identity.broker, identity.life, self._count)
-        inquiry = self._own[name] = _Inquiry(ask, self._groups(None), then)
-        self._begin(inquiry)
+        query = NameQuery(name, identity.broker, identity.incarnation, self._count)
+        pending = self._own[name] = _PendingNameQuery(query, self._groups(None), then)
+        self._start(pending)
 
-    def _groups(self, source: CellId | None) -> list[Group]:
+    def _groups(self, source: CellId | None) -> list[NameQueryPeers]:
         """Return who has to be asked by who was asked from a cell, or from nowhere."""
-        around = self._broker.neighbourhood
-        if source == around.own:
+        neighbourhood = self._broker.neighbourhood
+        if source == neighbourhood.own:
             return []  # the peer that asks has asked all others too
-        groups: list[Group] = [(peer,) for peer in self._living(around.own)]
-        for cell in around.neighbours:
+        groups: list[NameQueryPeers] = [(peer,) for peer in self._living(neighbourhood.own)]
+        for cell in neighbourhood.neighbours:
             living = self._living(cell)
-            if cell != source and (living or not around.is_leaf(cell)):
+            if cell != source and (living or not neighbourhood.is_leaf(cell)):
                 groups.append(living)
         return groups
 
-    def _living(self, cell: CellId) -> Group:
+    def _living(self, cell: CellId) -> NameQueryPeers:
         """Return the other brokers of a cell, without those that never return."""
         return tuple(
             broker
@@ -113,116 +113,116 @@ class Naming:
             if broker != self._context.identity.broker
             and (
                 self._sessions.is_open(broker)
-                or not self._broker.retirements.is_fresh(ShbId(broker, cell))
+                or not self._broker.retirements.is_recent(ShbId(broker, cell))
             )
         )
 
-    def _begin(self, inquiry: _Inquiry) -> None:
-        self._inquiries[inquiry.ask.key] = inquiry
-        self._ask_on(inquiry)
-        if not self._end_if_answered(inquiry):
-            patience = max(1, us(ms=self._context.parameters.naming_ms))
-            self._context.after(patience, lambda: self._give_up(inquiry))
+    def _start(self, pending: _PendingNameQuery) -> None:
+        self._queries[pending.query.key] = pending
+        self._send_query(pending)
+        if not self._end_if_answered(pending):
+            patience = max(1, microseconds(ms=self._context.parameters.name_query_timeout_ms))
+            self._context.call_later(patience, lambda: self._give_up(pending))
 
-    def _ask_on(self, inquiry: _Inquiry) -> None:
+    def _send_query(self, pending: _PendingNameQuery) -> None:
         """Ask those who were not asked, if they are in reach now."""
-        unasked, inquiry.unasked = inquiry.unasked, []
-        for group in unasked:
+        unsent, pending.unsent = pending.unsent, []
+        for group in unsent:
             reached = self._sessions.open_in(group)
             if reached:
-                inquiry.awaited[reached[0]] = group
-                self._context.post(reached[0], inquiry.ask)
+                pending.awaited[reached[0]] = group
+                self._context.send(reached[0], pending.query)
             else:
-                inquiry.unasked.append(group)
+                pending.unsent.append(group)
 
-    def _end_if_answered(self, inquiry: _Inquiry) -> bool:
+    def _end_if_answered(self, pending: _PendingNameQuery) -> bool:
         """Go on if all have answered; say whether they have."""
-        if inquiry.awaited or inquiry.unasked:
+        if pending.awaited or pending.unsent:
             return False
-        self._end(inquiry, inquiry.verdict)
+        self._end(pending, pending.verdict)
         return True
 
-    def _give_up(self, inquiry: _Inquiry) -> None:
-        if self._inquiries.get(inquiry.ask.key) is inquiry:
-            self._context.mark("somebody does not say whether a name is free")
-            self._end(inquiry, UNKNOWN)
+    def _give_up(self, pending: _PendingNameQuery) -> None:
+        if self._queries.get(pending.query.key) is pending:
+            self._context.mark("name query timed out")
+            self._end(pending, UNKNOWN)
 
-    def _end(self, inquiry: _Inquiry, verdict: NameVerdict, broker: BrokerId = "") -> None:
-        ask = inquiry.ask
-        del self._inquiries[ask.key]
-        if self._own.get(ask.name) is inquiry:
-            del self._own[ask.name]
-        for then in inquiry.thens:
+    def _end(self, pending: _PendingNameQuery, verdict: NameStatus, broker: BrokerId = "") -> None:
+        query = pending.query
+        del self._queries[query.key]
+        if self._own.get(query.name) is pending:
+            del self._own[query.name]
+        for then in pending.thens:
             then(verdict, broker)
 
     # --- what others say -----------------------------------------------------------------------
 
-    def asked(self, peer: BrokerId, ask: NameAsk) -> None:
+    def query_received(self, peer: BrokerId, query: NameQuery) -> None:
         """Answer a peer when all behind have answered; at once if the name is taken."""
         cell = self._broker.neighbourhood.cell_of(peer)
         if cell is None:
             return
 
-        def answer(verdict: NameVerdict, broker: BrokerId) -> None:
+        def answer(verdict: NameStatus, broker: BrokerId) -> None:
             if self._sessions.is_open(peer):
-                self._context.post(peer, NameAnswer(ask.key, verdict, broker))
+                self._context.send(peer, NameReply(query.key, verdict, broker))
 
-        if ask.key in self._inquiries:
-            self._inquiries[ask.key].thens.append(answer)
+        if query.key in self._queries:
+            self._queries[query.key].thens.append(answer)
             return
-        verdict, broker = self._known(ask)
-        rival = self._own.get(ask.name)
+        verdict, broker = self._known(query)
+        rival = self._own.get(query.name)
         if verdict is FREE and rival is not None:
-            verdict, broker = self._contest(rival, ask)
+            verdict, broker = self._contest(rival, query)
         if verdict is not FREE:
             answer(verdict, broker)
         elif self.is_full:
             answer(UNKNOWN, "")
         else:
-            self._begin(_Inquiry(ask, self._groups(cell), answer))
+            self._start(_PendingNameQuery(query, self._groups(cell), answer))
 
-    def _known(self, ask: NameAsk) -> tuple[NameVerdict, BrokerId]:
+    def _known(self, query: NameQuery) -> tuple[NameStatus, BrokerId]:
         """Return what this broker knows of a name."""
-        where = self._broker.pubends.home_of_name(ask.name)
-        if where not in {None, ask.asker}:
+        where = self._broker.pubends.broker_of_name(query.name)
+        if where not in {None, query.requester}:
             return TAKEN, where or ""
-        if where is not None or self._broker.pubends.is_remembered(ask.name):
-            self._context.mark("a name whose pubend nobody has any more")
+        if where is not None or self._broker.pubends.is_remembered(query.name):
+            self._context.mark("name of a former pubend")
             return UNKNOWN, ""
         return FREE, ""
 
-    def _contest(self, rival: _Inquiry, ask: NameAsk) -> tuple[NameVerdict, BrokerId]:
+    def _contest(self, rival: _PendingNameQuery, query: NameQuery) -> tuple[NameStatus, BrokerId]:
         """Decide between this broker and another, which both ask for a name; one gives up."""
-        self._context.mark("two brokers ask for one name")
-        me = rival.ask.asker
-        if me < ask.asker:
+        self._context.mark("two brokers query one name")
+        me = rival.query.requester
+        if me < query.requester:
             return TAKEN, me
-        self._end(rival, TAKEN, ask.asker)
+        self._end(rival, TAKEN, query.requester)
         return FREE, ""
 
-    def answered(self, peer: BrokerId, answer: NameAnswer) -> None:
+    def reply_received(self, peer: BrokerId, answer: NameReply) -> None:
         """Take what a peer and all behind it say."""
-        inquiry = self._inquiries.get(answer.key)
-        if inquiry is None or inquiry.awaited.pop(peer, None) is None:
+        pending = self._queries.get(answer.key)
+        if pending is None or pending.awaited.pop(peer, None) is None:
             return
-        if answer.verdict is TAKEN:
-            self._end(inquiry, TAKEN, answer.broker)
+        if answer.status is TAKEN:
+            self._end(pending, TAKEN, answer.broker)
             return
-        if answer.verdict is UNKNOWN:
-            inquiry.verdict = UNKNOWN
-        self._end_if_answered(inquiry)
+        if answer.status is UNKNOWN:
+            pending.verdict = UNKNOWN
+        self._end_if_answered(pending)
 
     # --- sessions ------------------------------------------------------------------------------
 
     def session_opened(self) -> None:
         """Somebody came into reach."""
-        for inquiry in self._inquiries.values():
-            self._ask_on(inquiry)
+        for pending in self._queries.values():
+            self._send_query(pending)
 
     def session_closed(self, peer: BrokerId) -> None:
         """What was asked, or the answer, may be lost with a session: it is asked again in time."""
-        for inquiry in self._inquiries.values():
-            group = inquiry.awaited.pop(peer, None)
+        for pending in self._queries.values():
+            group = pending.awaited.pop(peer, None)
             if group is not None:
-                inquiry.unasked.append(group)
-                self._ask_on(inquiry)
+                pending.unsent.append(group)
+                self._send_query(pending)

@@ -10,57 +10,57 @@ from typing import TYPE_CHECKING, Any
 from gapless.broker.naming import numbered as with_number
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
-from gapless.core.ids import ORIGIN, BrokerId, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import VIRTUAL_TIME_ZERO, BrokerId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.limits import NAME_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Cause,
     OpenPubend,
     OpenPublisher,
     PubendOpened,
     Publish,
     Published,
     PublisherOpened,
+    RefusalCause,
     Refused,
 )
-from gapless.messages.overlay import NameVerdict, PubendProperties, Quality
+from gapless.messages.overlay import NameStatus, PubendProperties, Quality
 from gapless.messages.records import (
-    EarlyHostRecord,
-    HoldRecord,
-    LeftRecord,
+    EndedMembershipRecord,
+    KnownHostRecord,
+    LogHoldRecord,
     MemberRecord,
     PubendRecord,
     PublisherRecord,
+    PutRecord,
     Record,
-    RegimeRecord,
-    Store,
+    StreamEpochRecord,
 )
-from gapless.messages.streams import Member, Piece
+from gapless.messages.streams import KnowledgeRange, Member
 from gapless.pubend.best_effort import BestEffortPubend
-from gapless.pubend.known_hosts import EarlyHosts
-from gapless.pubend.members import Membership
+from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.members import Members
 from gapless.pubend.pubend import Pubend, PublishRefusedError
-from gapless.pubend.serving import Serving
+from gapless.pubend.serving import PubendRequestHandler
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Pubends"]
+__all__ = ["HostedPubends"]
 
 _NUMBERED = re.compile(r"([^#]+)#([0-9]{1,15})")
 """A name and its number."""
 
 
-class Pubends:
+class HostedPubends:
     """All pubends of one broker, and the calls of publishers."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._context: Context = broker.context
         self.hosted: dict[PubendId, Pubend | BestEffortPubend] = {}
-        self._serving: dict[PubendId, Serving] = {}
-        self._met: dict[ShbId, VirtualTime] = {}
+        self._serving: dict[PubendId, PubendRequestHandler] = {}
+        self._noted_hosts: dict[ShbId, VirtualTime] = {}
         """Up to which virtual time the news of each subscriber host has come in this life."""
         self._opening: dict[str, list[tuple[str, OpenPubend]]] = {}
         """Who waits for a pubend of a name that is asked for, or not on disk yet."""
@@ -74,11 +74,11 @@ class Pubends:
             if isinstance(
                 record,
                 PubendRecord
-                | RegimeRecord
+                | StreamEpochRecord
                 | MemberRecord
-                | HoldRecord
-                | LeftRecord
-                | EarlyHostRecord
+                | LogHoldRecord
+                | EndedMembershipRecord
+                | KnownHostRecord
                 | PublisherRecord,
             ):
                 by_kind.setdefault(type(record), {}).setdefault(record.pubend, []).append(record)
@@ -90,12 +90,12 @@ class Pubends:
                 *(
                     by_kind.get(kind, {}).get(pubend, [])
                     for kind in (
-                        RegimeRecord,
+                        StreamEpochRecord,
                         PublisherRecord,
                         MemberRecord,
-                        HoldRecord,
-                        LeftRecord,
-                        EarlyHostRecord,
+                        LogHoldRecord,
+                        EndedMembershipRecord,
+                        KnownHostRecord,
                     )
                 ),
             )
@@ -103,12 +103,12 @@ class Pubends:
     def _host(
         self,
         record: PubendRecord,
-        regimes: Sequence[RegimeRecord] = (),
+        stream_epochs: Sequence[StreamEpochRecord] = (),
         publishers: Sequence[PublisherRecord] = (),
         members: Sequence[MemberRecord] = (),
-        holds: Sequence[HoldRecord] = (),
-        left: Sequence[LeftRecord] = (),
-        early: Sequence[EarlyHostRecord] = (),
+        log_holds: Sequence[LogHoldRecord] = (),
+        ended_memberships: Sequence[EndedMembershipRecord] = (),
+        known_hosts: Sequence[KnownHostRecord] = (),
     ) -> None:
         pubend = record.pubend
         context, broker = self._context, self._broker
@@ -122,39 +122,39 @@ class Pubends:
                 self,
                 partial(self._claim, pubend),
                 broker.sessions.clock_view,
-                regimes=regimes,
+                stream_epochs=stream_epochs,
                 publishers=publishers,
-                membership=Membership(
-                    pubend, context.parameters, context.now, members, holds, left
+                members=Members(
+                    pubend, context.parameters, context.now, members, log_holds, ended_memberships
                 ),
-                early_hosts=EarlyHosts(pubend, context.parameters, context.now, early),
+                known_hosts=KnownHosts(pubend, context.parameters, context.now, known_hosts),
             )
-            self._serving[pubend] = Serving(context, made)
-            made.meet(self._met)
+            self._serving[pubend] = PubendRequestHandler(context, made)
+            made.note_hosts(self._noted_hosts)
         self.hosted[pubend] = made
         broker.announcements.host(pubend, record.announcement_version, record.properties)
         broker.router.host(pubend, made, record.released)
-        broker.router.learn_regimes(pubend, regimes)
+        broker.router.learn_stream_epochs(pubend, stream_epochs)
         broker.announced(pubend)
 
-    def _claim(self, pubend: PubendId, shb: ShbId) -> Entry | None:
+    def _claim(self, pubend: PubendId, shb: ShbId) -> VectorEntry | None:
         """Return what tables that know the pubend as it is now claim of a subscriber host (R31)."""
         version = self.hosted[pubend].record.announcement_version
-        return self._broker.tables.holdings.claim(shb, pubend, version)
+        return self._broker.tables.table_store.claim(shb, pubend, version)
 
     @property
-    def damages(self) -> dict[PubendId, str]:
+    def corruptions(self) -> dict[PubendId, str]:
         """By pubend what is wrong with its log, if a row of it was met that cannot be read (P8)."""
         hosted = self.hosted.items()
         return {
-            pubend: each.damage
+            pubend: each.corruption
             for pubend, each in hosted
-            if isinstance(each, Pubend) and each.damage is not None
+            if isinstance(each, Pubend) and each.corruption is not None
         }
 
     # --- what the rooms ask ----------------------------------------------------------------------
 
-    def serving(self, pubend: PubendId) -> Serving | None:
+    def serving(self, pubend: PubendId) -> PubendRequestHandler | None:
         """Return what answers requests for a pubend that is hosted here."""
         return self._serving.get(pubend)
 
@@ -163,8 +163,8 @@ class Pubends:
         hosted = self.hosted.get(pubend)
         if not isinstance(hosted, Pubend):
             return False
-        if hosted.membership.report(member, tick, self._context.now):
-            hosted.review_regime()
+        if hosted.members.report(member, tick, self._context.now):
+            hosted.update_stream_epoch()
         return True
 
     def retire(self, shb: ShbId) -> None:
@@ -188,33 +188,35 @@ class Pubends:
         """Hear a host again that was retired."""
         for hosted in self.hosted.values():
             if isinstance(hosted, Pubend):
-                hosted.membership.readmit(shb)
+                hosted.members.readmit(shb)
 
-    def review_regimes(self) -> None:
+    def update_stream_epochs(self) -> None:
         """Tables have changed, and with them perhaps claims."""
-        news = self._news()
-        self._met.update(news)
+        changed = self._changed_hosts()
+        self._noted_hosts.update(changed)
         for hosted in self.hosted.values():
             if isinstance(hosted, Pubend):
-                hosted.meet(news)
-                hosted.review_regime()
+                hosted.note_hosts(changed)
+                hosted.update_stream_epoch()
 
-    def _news(self) -> dict[ShbId, VirtualTime]:
+    def _changed_hosts(self) -> dict[ShbId, VirtualTime]:
         """Return the hosts of which tables tell more than before, each with its virtual time."""
-        news: dict[ShbId, VirtualTime] = {}
-        for edge in self._broker.tables.holdings.edges.values():
+        changed: dict[ShbId, VirtualTime] = {}
+        for edge in self._broker.tables.table_store.edges.values():
             for table in edge.tables():
                 for shb, entry in table.entries.items():
-                    known = news.get(shb) or self._met.get(shb, ORIGIN)
+                    known = changed.get(shb) or self._noted_hosts.get(shb, VIRTUAL_TIME_ZERO)
                     if entry.time > known and not entry.retired:
-                        news[shb] = entry.time
-        return news
+                        changed[shb] = entry.time
+        return changed
 
-    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+    def forward(
+        self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
+    ) -> None:
         """Let the router send a new piece out."""
-        self._broker.router.spread(pubend, piece, opened)
+        self._broker.router.forward(pubend, knowledge, opened)
 
-    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return what the router has in memory, for those who read the log near its end."""
         return self._broker.router.cached(pubend, low, high)
 
@@ -222,16 +224,16 @@ class Pubends:
         """Let the router know what the log no longer has."""
         hosted = self.hosted[pubend]
         assert isinstance(hosted, Pubend)
-        regimes = [regime.number for regime in hosted.regimes]
-        self._broker.router.set_released(pubend, up_to, regimes)
+        stream_epochs = [stream_epoch.number for stream_epoch in hosted.stream_epochs]
+        self._broker.router.set_released(pubend, up_to, stream_epochs)
 
     def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
         """Ask those who lag to look for their gaps."""
-        self._broker.reports.expect(pubend, tick, pressure=pressure)
+        self._broker.reports.request_acks(pubend, tick, pressure=pressure)
 
     # --- what publishers ask -----------------------------------------------------------------------
 
-    def asked(self, client: str, request: Any) -> bool:
+    def handle(self, client: str, request: Any) -> bool:
         """Take a request of a publisher; False for others."""
         if isinstance(request, Publish):
             self._publish(client, request)
@@ -244,43 +246,45 @@ class Pubends:
         return True
 
     def _refuse(self, client: str, request: int, reason: str) -> None:
-        self._context.tell(client, Refused(request, reason))
+        self._context.notify(client, Refused(request, reason))
 
-    def refuse_missing(self, client: str, request: int, pubend: PubendId, unknown: Cause) -> None:
+    def refuse_missing(
+        self, client: str, request: int, pubend: PubendId, unknown: RefusalCause
+    ) -> None:
         """Refuse what is asked of a pubend that is not here, and say where it is, if that is known."""
         reason = self._not_here(pubend)
         if pubend in self._broker.refused or self._broker.announcements.get(pubend) is not None:
             self._refuse_here(client, request, pubend, reason)
         else:
-            self._context.tell(client, Refused(request, reason, unknown))
+            self._context.notify(client, Refused(request, reason, unknown))
 
     def _refuse_here(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
         """Refuse what is asked of a pubend; name the broker that has it, if it is another."""
-        where = None if pubend in self.hosted else self._other_home(pubend)
+        where = None if pubend in self.hosted else self._other_broker(pubend)
         if where is None:
             self._refuse(client, request, reason)
         else:
-            self._context.tell(client, Refused(request, reason, Cause.ELSEWHERE, where))
+            self._context.notify(client, Refused(request, reason, RefusalCause.WRONG_BROKER, where))
 
-    def _other_home(self, pubend: PubendId) -> BrokerId | None:
+    def _other_broker(self, pubend: PubendId) -> BrokerId | None:
         """Return which other broker has a pubend, by the news or from memory, if it may return."""
         known = self._broker.announcements.get(pubend)
-        home = self._broker.whereabouts.broker_of(pubend)
+        broker = self._broker.pubend_locations.broker_of(pubend)
         if known is not None:
-            home = known.properties.broker
-        if home is None or home == self._context.identity.broker:
+            broker = known.properties.broker
+        if broker is None or broker == self._context.identity.broker:
             return None
-        if self._broker.whereabouts.is_lost(pubend):
+        if self._broker.pubend_locations.is_lost(pubend):
             return None
-        return None if self._broker.retirements.has(home) else home
+        return None if self._broker.retirements.has(broker) else broker
 
     def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
         """Refuse a batch; say so if its session is over, and whether there is a newer one (R28)."""
         newest = self.hosted[call.pubend].session_of(call.publisher)
-        cause = Cause.OTHER
+        cause = RefusalCause.OTHER
         if newest != call.session:
-            cause = Cause.NOT_OPEN if newest is None else Cause.TAKEN_OVER
-        self._context.tell(client, Refused(call.request, reason, cause))
+            cause = RefusalCause.NOT_OPEN if newest is None else RefusalCause.FENCED
+        self._context.notify(client, Refused(call.request, reason, cause))
 
     def _open(self, client: str, call: OpenPubend) -> None:
         pubend = self._named(call.name)
@@ -296,10 +300,10 @@ class Pubends:
             self._opening[call.name].append((client, call))
         elif self._broker.naming.is_full:
             reason = "too many new pubends are opened at once; try later"
-            self._context.tell(client, Refused(call.request, reason, Cause.TRY_LATER))
+            self._context.notify(client, Refused(call.request, reason, RefusalCause.UNAVAILABLE))
         else:
             self._opening[call.name] = [(client, call)]
-            self._broker.naming.ask(call.name, partial(self._make, call))
+            self._broker.naming.query(call.name, partial(self._make, call))
 
     # --- what names mean -----------------------------------------------------------------------
 
@@ -319,29 +323,32 @@ class Pubends:
         ours = [each for each in (*self.hosted, *broker.refused) if each.name == name]
         if ours or self._is_known(found):
             return min(ours, default=found)
-        others = (*broker.announcements.namesakes(name), *broker.whereabouts.namesakes(name))
+        others = (
+            *broker.announcements.pubends_named(name),
+            *broker.pubend_locations.pubends_named(name),
+        )
         return min((each for each in others if self._is_known(each)), default=None)
 
     def _is_known(self, pubend: PubendId) -> bool:
         """Say whether some broker has a pubend, as far as is known here."""
         here = pubend in self.hosted or pubend in self._broker.refused
-        return here or self._other_home(pubend) is not None
+        return here or self._other_broker(pubend) is not None
 
-    def home_of_name(self, name: str) -> BrokerId | None:
+    def broker_of_name(self, name: str) -> BrokerId | None:
         """Return which broker has a pubend of that name, or is about to have one, if that is known."""
         me = self._context.identity.broker
-        if name in self._opening and not self._broker.naming.asks_for(name):
+        if name in self._opening and not self._broker.naming.is_querying(name):
             return me
         pubend = self._named(name)
         if pubend is None:
             return None
-        return me if pubend in self.hosted else self._other_home(pubend) or me
+        return me if pubend in self.hosted else self._other_broker(pubend) or me
 
     def is_remembered(self, name: str) -> bool:
         """Say whether there was a pubend of just that name, also if nobody has it any more."""
         pubend, broker = PubendId(name), self._broker
         there = broker.announcements.get(pubend) is not None
-        return there or broker.whereabouts.broker_of(pubend) is not None
+        return there or broker.pubend_locations.broker_of(pubend) is not None
 
     def _fault_of(self, call: OpenPubend, pubend: PubendId | None) -> str | None:
         try:
@@ -352,7 +359,7 @@ class Pubends:
             return _fault_of_name(call.name)
         hosted = self.hosted.get(pubend)
         if hosted is None:
-            where = self._other_home(pubend)
+            where = self._other_broker(pubend)
             if where is None:
                 return self._not_here(pubend)
             return f"the pubend {str(pubend)!r} is at the broker {where}; publish there"
@@ -382,11 +389,11 @@ class Pubends:
         hosted, wanted = self.hosted[pubend], Filter(call.advertisement)
 
         def opened() -> None:
-            self._context.tell(client, PubendOpened(call.request, pubend))
+            self._context.notify(client, PubendOpened(call.request, pubend))
 
         def widened() -> None:
             assert isinstance(hosted, Pubend)
-            hosted.meet(self._met)
+            hosted.note_hosts(self._noted_hosts)
             self._announce(pubend)
             opened()
 
@@ -405,37 +412,37 @@ class Pubends:
         self._broker.announcements.host(pubend, record.announcement_version, record.properties)
         self._broker.announced(pubend)
 
-    def _make(self, call: OpenPubend, verdict: NameVerdict, taken_by: BrokerId) -> None:
+    def _make(self, call: OpenPubend, verdict: NameStatus, taken_by: BrokerId) -> None:
         """Make a pubend for those who wait for it, unless another broker has the name."""
         name, identity = call.name, self._context.identity
-        if verdict is NameVerdict.TAKEN:
+        if verdict is NameStatus.TAKEN:
             for client, waiting in self._opening.pop(name):
                 reason = (
                     f"the broker {taken_by} has the pubend {name!r}, or makes it; publish there"
                 )
-                refused = Refused(waiting.request, reason, Cause.ELSEWHERE, taken_by)
-                self._context.tell(client, refused)
+                refused = Refused(waiting.request, reason, RefusalCause.WRONG_BROKER, taken_by)
+                self._context.notify(client, refused)
             return
         if self._named(name) is not None:
-            self._context.mark("a name was heard of while it was asked for")
-            self._go_on(name)
+            self._context.mark("name became known during its query")
+            self._open_waiting(name)
             return
-        is_free = verdict is NameVerdict.FREE and not self.is_remembered(name)
+        is_free = verdict is NameStatus.FREE and not self.is_remembered(name)
         pubend = PubendId(name) if is_free else with_number(name, identity)
         properties = PubendProperties(
             identity.broker, identity.cell, str(Filter(call.advertisement)), call.quality
         )
         # its stream begins now: before that nothing can have been, and nothing is missed
-        began = max(0, min(self._context.clock, self._broker.sessions.clock_view()))
-        record = PubendRecord(pubend, properties, 1, began, began)
+        start = max(0, min(self._context.clock, self._broker.sessions.clock_view()))
+        record = PubendRecord(pubend, properties, 1, start, start)
 
         def made() -> None:
             self._host(record)
-            self._go_on(name)
+            self._open_waiting(name)
 
-        self._context.write((Store(record),), made)
+        self._context.write((PutRecord(record),), made)
 
-    def _go_on(self, name: str) -> None:
+    def _open_waiting(self, name: str) -> None:
         """Open for those who have waited for a name what it means now."""
         for client, waiting in self._opening.pop(name):
             self._open(client, waiting)
@@ -453,7 +460,7 @@ class Pubends:
         def opened(record: PublisherRecord) -> None:
             window = self._context.parameters.publisher_window
             answer = PublisherOpened(call.request, record.session, record.last_sequence, window)
-            self._context.tell(client, answer)
+            self._context.notify(client, answer)
 
         hosted.open_publisher(call.publisher, opened)
 
@@ -475,16 +482,16 @@ class Pubends:
             self._refuse_batch(client, call, str(error))
 
     def _published(self, client: str, request: int, ticks: tuple[Tick, ...]) -> None:
-        self._context.tell(client, Published(request, ticks))
+        self._context.notify(client, Published(request, ticks))
 
     def _not_here(self, pubend: PubendId) -> str:
-        where, damage = self._other_home(pubend), self._broker.refused.get(pubend)
+        where, corruption = self._other_broker(pubend), self._broker.refused.get(pubend)
         if where is not None:
             return f"the pubend {pubend} is at the broker {where}; publish there"
-        if damage is not None:
-            return f"the pubend {pubend} could not be brought back: {damage}"
-        namesakes = ", ".join(str(each) for each in self.hosted if each.name == pubend.name)
-        others = f", but {namesakes}" if namesakes else ""
+        if corruption is not None:
+            return f"the pubend {pubend} could not be brought back: {corruption}"
+        same_name = ", ".join(str(each) for each in self.hosted if each.name == pubend.name)
+        others = f", but {same_name}" if same_name else ""
         return f"there is no pubend {pubend} here{others}; open it first"
 
 

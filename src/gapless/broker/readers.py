@@ -9,16 +9,16 @@ from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.limits import READER_FILTERS_KEPT
 from gapless.core.machine import Timer
-from gapless.core.parameters import us
-from gapless.messages.clients import Cause, ReadLog, ReadPart, Refused
+from gapless.core.parameters import microseconds
+from gapless.messages.clients import ReadLog, ReadPart, RefusalCause, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import ReadReply
-from gapless.requests.carrier import Errand
+from gapless.requests.carrier import PendingRequest
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Readers"]
+__all__ = ["ReadCalls"]
 
 
 @lru_cache(maxsize=READER_FILTERS_KEPT)
@@ -27,21 +27,21 @@ def _normal(text: str) -> str:
     return str(Filter(text))
 
 
-class Readers:
+class ReadCalls:
     """The reads that clients have asked for and that are not answered."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._context = broker.context
-        self._reads: dict[tuple[str, int], tuple[Errand, Timer]] = {}
+        self._reads: dict[tuple[str, int], tuple[PendingRequest, Timer]] = {}
 
-    def asked(self, client: str, request: object) -> bool:
+    def handle(self, client: str, request: object) -> bool:
         """Take a request to read; False for others."""
         if not isinstance(request, ReadLog):
             return False
         reason = self._fault_of(request)
         if reason is not None:
-            self._context.tell(client, Refused(request.request, reason))
+            self._context.notify(client, Refused(request.request, reason))
         else:
             self._read(client, request)
         return True
@@ -51,12 +51,12 @@ class Readers:
             _normal(call.filter)
         except FilterError as error:
             return str(error)
-        damage = self._broker.refused.get(call.pubend)
-        if damage is not None:
-            return f"the pubend {call.pubend} could not be brought back: {damage}"
+        corruption = self._broker.refused.get(call.pubend)
+        if corruption is not None:
+            return f"the pubend {call.pubend} could not be brought back: {corruption}"
         known = self._broker.announcements.get(call.pubend)
         if known is None:
-            same = ", ".join(map(str, self._broker.announcements.namesakes(call.pubend.name)))
+            same = ", ".join(map(str, self._broker.announcements.pubends_named(call.pubend.name)))
             others = f", but {same}" if same else ""
             return f"there is no pubend {call.pubend}, as far as this broker knows{others}"
         if known.properties.quality is Quality.BEST_EFFORT:
@@ -71,36 +71,45 @@ class Readers:
 
         def read(reply: ReadReply) -> None:
             self._stop(key)
-            publications = tuple(each for piece in reply.pieces for each in piece.publications)
-            part = ReadPart(
-                call.request, publications, reply.done, reply.top, reply.gone, reply.rows
+            publications = tuple(
+                each for knowledge in reply.ranges for each in knowledge.publications
             )
-            self._context.tell(client, part)
+            part = ReadPart(
+                call.request,
+                publications,
+                reply.done,
+                reply.top,
+                reply.last_released_match,
+                reply.rows,
+            )
+            self._context.notify(client, part)
 
-        def refuse(reason: str, cause: Cause = Cause.OTHER) -> None:
+        def refuse(reason: str, cause: RefusalCause = RefusalCause.OTHER) -> None:
             self._stop(key)
-            self._context.tell(client, Refused(call.request, reason, cause))
+            self._context.notify(client, Refused(call.request, reason, cause))
 
         def give_up() -> None:
             reason = f"the broker of {call.pubend} cannot be reached now; try again later"
-            refuse(reason, Cause.TRY_LATER)
+            refuse(reason, RefusalCause.UNAVAILABLE)
 
         def fault(reason: str) -> None:
             refuse(f"the log of {call.pubend} cannot be read from {call.low} on: {reason}")
 
-        timer = self._context.after(2 * us(ms=self._context.parameters.retry_max_ms), give_up)
-        errand = self._broker.requests.read(
+        timer = self._context.call_later(
+            2 * microseconds(ms=self._context.parameters.retry_max_ms), give_up
+        )
+        pending_request = self._broker.requests.read(
             call.pubend,
             _normal(call.filter),
             max(0, call.low),
             call.high,
-            hold=None,
+            log_hold=None,
             then=read,
             fault=fault,
             bytes_max=call.bytes_max,
             form=call.form,
         )
-        self._reads[key] = (errand, timer)
+        self._reads[key] = (pending_request, timer)
 
     def client_down(self, client: str) -> None:
         """Nobody waits for what a client has asked for."""

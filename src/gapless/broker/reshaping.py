@@ -36,14 +36,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from gapless.core.ids import CellId
-from gapless.core.machine import Relink
-from gapless.messages.records import NeighbourhoodRecord, Record, Store
+from gapless.core.machine import SetPeers
+from gapless.messages.records import NeighbourhoodRecord, PutRecord, Record
 from gapless.overlay.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Reshaping", "newest"]
+__all__ = ["NeighbourhoodChange", "newest"]
 
 
 def newest(configured: Neighbourhood, records: Iterable[Record]) -> Neighbourhood:
@@ -58,12 +58,12 @@ def newest(configured: Neighbourhood, records: Iterable[Record]) -> Neighbourhoo
 def gained(old: Neighbourhood, new: Neighbourhood) -> set[CellId]:
     """Return the neighbours that are new, without those behind which a lost one lies."""
     lost = [cell for cell in old.neighbours if cell not in new.neighbours]
-    ways = [new.way(cell) for cell in lost]
-    instead = {way[0] for way in ways if way}
+    paths = [new.extended_path(cell) for cell in lost]
+    instead = {path[0] for path in paths if path}
     return {cell for cell in new.neighbours if cell not in old.neighbours} - instead
 
 
-class Reshaping:
+class NeighbourhoodChange:
     """Takes the steps of one broker, one after the other."""
 
     def __init__(self, broker: Broker, neighbourhood: Neighbourhood) -> None:
@@ -91,13 +91,13 @@ class Reshaping:
             then()
 
         record = NeighbourhoodRecord(own, neighbourhood.version, neighbourhood.cells)
-        self._broker.context.write((Store(record),), stored)
+        self._broker.context.write((PutRecord(record),), stored)
 
-    def relink(self) -> None:
+    def update_peers(self) -> None:
         """Tell the driver whom to reach."""
         me = self._broker.context.identity.broker
         peers = tuple(each for each in self._present.all_brokers() if each != me)
-        self._broker.context.effects.append(Relink(peers))
+        self._broker.context.effects.append(SetPeers(peers))
 
     def _take(self, new: Neighbourhood, unused: Collection[CellId]) -> None:
         """Let all rooms follow, each when what it asks of others is as it will be."""
@@ -112,8 +112,8 @@ class Reshaping:
             broker.announced(pubend)
         broker.router.reshape(wider=wider)
         broker.sessions.reshape(new)
-        broker.announcements.tell_all()
+        broker.announcements.announce_all()
         broker.tables.find_sources()
         broker.host.session_opened()
-        broker.pubends.review_regimes()
-        self.relink()
+        broker.pubends.update_stream_epochs()
+        self.update_peers()

@@ -9,18 +9,18 @@ from typing import Final
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.core.machine import Context
-from gapless.directory.announcements import Announcements, Known
+from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.feeds.feed import RELAYED, Candidate
 from gapless.messages.overlay import Quality
-from gapless.messages.streams import AttachKind, Piece, Publication
+from gapless.messages.streams import AttachKind, KnowledgeRange, Publication
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import Sessions
-from gapless.propagation import Holdings
+from gapless.overlay.sessions import PeerSessions
+from gapless.propagation import TableStore
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachments import ShapeVersions
-from gapless.stream.epochs import Vector
+from gapless.stream.epochs import StreamVector
 
-__all__ = ["Routing", "rendezvous"]
+__all__ = ["BrokerRouting", "rendezvous"]
 
 _CLASS: Final = CELL_BROKERS_MAX
 """Ranks of one class: as many as a cell has brokers, so that load is shared inside of a class only."""
@@ -38,22 +38,22 @@ def _weight(pubend: PubendId, broker: BrokerId) -> bytes:
     return blake2b(f"{pubend}\0{broker}".encode(), digest_size=8).digest()
 
 
-class Routing:
+class BrokerRouting:
     """Answers the router's questions from the overlay and the tables."""
 
     def __init__(
         self,
         context: Context,
         neighbourhood: Neighbourhood,
-        sessions: Sessions,
+        sessions: PeerSessions,
         announcements: Announcements,
-        holdings: Holdings,
+        table_store: TableStore,
     ) -> None:
         self._identity = context.identity
         self._neighbourhood = neighbourhood
         self._sessions = sessions
         self._announcements = announcements
-        self._holdings = holdings
+        self._table_store = table_store
 
     def reshape(self, neighbourhood: Neighbourhood) -> None:
         """Route in a tree that has changed (R13)."""
@@ -62,16 +62,20 @@ class Routing:
     # --- events ----------------------------------------------------------------------------------
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
+        self,
+        pubend: PubendId,
+        knowledge: KnowledgeRange,
+        vector: StreamVector | None,
+        receiver: Receiver,
     ) -> int | None:
         """Return the tables that decide for a receiver; None if everything passes (R25)."""
-        choose = self._holdings.chooser.choose
-        choice = choose(pubend, vector, piece.control_version, receiver)
+        choose = self._table_store.chooser.choose
+        choice = choose(pubend, vector, knowledge.control_version, receiver)
         return None if choice.tables is None else choice.mask
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return for each publication the tables that want it."""
-        return self._holdings.index.match_batch([each.attributes for each in publications])
+        return self._table_store.index.match_batch([each.attributes for each in publications])
 
     # --- feeds -----------------------------------------------------------------------------------
 
@@ -97,11 +101,11 @@ class Routing:
         found = [
             Candidate(
                 broker,
-                self._class_of(broker, distance) * _CLASS + place,
+                self._class_of(broker, distance) * _CLASS + index,
                 not self._sessions.is_direct(broker),
             )
             for distance, brokers in enumerate(self._nearer(known))
-            for place, broker in enumerate(rendezvous(pubend, brokers))
+            for index, broker in enumerate(rendezvous(pubend, brokers))
             if self._sessions.is_open(broker)
         ]
         return sorted(found, key=lambda candidate: candidate.rank)
@@ -113,13 +117,13 @@ class Routing:
             return False
         return self._neighbourhood.cell_of(feeder) != known.direction
 
-    def _nearer(self, known: Known) -> list[list[BrokerId]]:
+    def _nearer(self, known: KnownPubend) -> list[list[BrokerId]]:
         """Return the brokers of the cells on the path, nearest first; at home only the pubend's."""
         if known.direction is None:
             host = known.properties.broker
             return [] if host == self._identity.broker else [[host]]
-        around = self._neighbourhood
-        return [list(around.brokers(cell)) for cell in known.path if cell in around]
+        neighbourhood = self._neighbourhood
+        return [list(neighbourhood.brokers(cell)) for cell in known.path if cell in neighbourhood]
 
     def _class_of(self, broker: BrokerId, distance: int) -> int:
         """Return R7's class of a broker of the cell at a distance along the path, 0 for the next."""
@@ -135,20 +139,20 @@ class Routing:
         me = self._identity.broker
         peers = rendezvous(pubend, list(self._neighbourhood.peers))
         return [
-            self._peer(broker, place)
-            for place, broker in enumerate(peers)
+            self._peer(broker, index)
+            for index, broker in enumerate(peers)
             if broker == me or self._sessions.is_open(broker)
         ]
 
-    def _peer(self, broker: BrokerId, place: int) -> Candidate:
+    def _peer(self, broker: BrokerId, index: int) -> Candidate:
         relayed = broker != self._identity.broker and not self._sessions.is_direct(broker)
-        return Candidate(broker, place + RELAYED if relayed else place, relayed)
+        return Candidate(broker, index + RELAYED if relayed else index, relayed)
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         """Return what this router is to its feeder."""
         known = self._announcements.get(pubend)
-        at_home = known is not None and known.direction is None
-        return AttachKind.HOME if at_home else AttachKind.CELL
+        in_phb_cell = known is not None and known.direction is None
+        return AttachKind.PHB_CELL if in_phb_cell else AttachKind.CELL
 
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         """Say whether a receiver lies beyond this broker as seen from a pubend (R10)."""
@@ -157,9 +161,9 @@ class Routing:
             return False
         if receiver.kind is AttachKind.LEAF:
             return receiver.name.rpartition("@")[2] == self._identity.cell
-        if receiver.kind is AttachKind.HOME:
-            at_home = known.properties.broker == self._identity.broker
-            return at_home and receiver.name == self._identity.cell
+        if receiver.kind is AttachKind.PHB_CELL:
+            is_phb = known.properties.broker == self._identity.broker
+            return is_phb and receiver.name == self._identity.cell
         towards = self._direction(receiver.name)
         return towards is not None and towards != known.direction
 

@@ -6,26 +6,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import Cause, Refused
+from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.records import Record
 from gapless.messages.staging import (
-    CommitStaged,
-    DropStaged,
-    Stage,
-    Staged,
-    StagedCommitted,
-    StagedDropped,
+    BatchCommitted,
+    BatchDropped,
+    ChunkStaged,
+    CommitBatch,
+    DropBatch,
+    StageChunk,
 )
 from gapless.pubend.pubend import Pubend, PublishRefusedError
-from gapless.pubend.staging import Outcome, Staging
+from gapless.pubend.staging import CommitOutcome, Staging
 
 if TYPE_CHECKING:
     from gapless.broker.entry import Broker
 
-__all__ = ["Stagers"]
+__all__ = ["StagingCalls"]
 
 
-class Stagers:
+class StagingCalls:
     """What writers ask of this broker's pubends."""
 
     def __init__(self, broker: Broker, records: Iterable[Record]) -> None:
@@ -33,48 +33,48 @@ class Stagers:
         self._context = broker.context
         self.staging = Staging(broker.context, broker.sessions.clock_view, records)
 
-    def asked(self, client: str, request: Any) -> bool:
+    def handle(self, client: str, request: Any) -> bool:
         """Take a request of a writer; False for others."""
-        if not isinstance(request, Stage | CommitStaged | DropStaged):
+        if not isinstance(request, StageChunk | CommitBatch | DropBatch):
             return False
         hosted = self._hosted(client, request.request, request.pubend)
         if hosted is not None:
             try:
                 self._do(client, hosted, request)
             except PublishRefusedError as error:
-                self._context.tell(client, Refused(request.request, str(error)))
+                self._context.notify(client, Refused(request.request, str(error)))
         return True
 
     def _hosted(self, client: str, request: int, pubend: PubendId) -> Pubend | None:
         hosted = self._pubends.hosted.get(pubend)
         if hosted is None:
-            self._pubends.refuse_missing(client, request, pubend, Cause.TRY_LATER)
+            self._pubends.refuse_missing(client, request, pubend, RefusalCause.UNAVAILABLE)
             return None
         if not isinstance(hosted, Pubend):
             reason = f"the pubend {pubend} is best effort: it has no log to commit to"
-            self._context.tell(client, Refused(request, reason))
+            self._context.notify(client, Refused(request, reason))
             return None
         return hosted
 
-    def _do(self, client: str, hosted: Pubend, call: Stage | CommitStaged | DropStaged) -> None:
-        tell, number = self._context.tell, call.request
+    def _do(self, client: str, hosted: Pubend, call: StageChunk | CommitBatch | DropBatch) -> None:
+        notify, number = self._context.notify, call.request
 
-        def committed(outcome: Outcome) -> None:
-            tell(client, _answer(number, outcome))
+        def committed(outcome: CommitOutcome) -> None:
+            notify(client, _answer(number, outcome))
 
         match call:
-            case Stage():
-                self.staging.stage(hosted, call, lambda: tell(client, Staged(number)))
-            case CommitStaged():
+            case StageChunk():
+                self.staging.stage(hosted, call, lambda: notify(client, ChunkStaged(number)))
+            case CommitBatch():
                 self.staging.commit(hosted, call, committed)
-            case DropStaged():
-                self.staging.drop(call, lambda: tell(client, StagedDropped(number)))
+            case DropBatch():
+                self.staging.drop(call, lambda: notify(client, BatchDropped(number)))
 
 
-def _answer(request: int, outcome: Outcome) -> StagedCommitted:
+def _answer(request: int, outcome: CommitOutcome) -> BatchCommitted:
     record = outcome.record
     if record is None:
-        return StagedCommitted(request, 0, 0, 0, repeated=True)
-    return StagedCommitted(
+        return BatchCommitted(request, 0, 0, 0, repeated=True)
+    return BatchCommitted(
         request, record.first, record.last, record.events, repeated=outcome.repeated
     )

@@ -117,7 +117,7 @@ async def _measure(
             name = "bench" if durable else None
             async with last.subscribe("n >= 0", durable=name, start="earliest") as subscription:
                 await publisher.publish({"n": 0})
-                await subscription.next_batch(deadline=DRAIN_S)
+                await subscription.next_batch(deadline_s=DRAIN_S)
                 screen.say(f"publishing for {seconds:g} s …")
                 events, taken = await _flood(publisher, subscription, seconds, payload)
                 screen.say("measuring delays …")

@@ -13,43 +13,50 @@ if TYPE_CHECKING:
 
     from gapless.client import Session
     from gapless.core.ids import PubendId
-    from gapless.messages.operating import StrandState, SubscriptionState
+    from gapless.messages.operating import CursorState, SubscriptionState
 
-__all__ = ["DEADLINE_S", "every_pubend", "every_subscription", "run", "talk", "whole_subscription"]
+__all__ = [
+    "DEADLINE_S",
+    "call_broker",
+    "every_pubend",
+    "every_subscription",
+    "run",
+    "whole_subscription",
+]
 
 DEADLINE_S = 10.0
 """How long a call of an operator may take, unless a command says otherwise."""
 
-CONNECT_S = 10.0
+CONNECT_DEADLINE_S = 10.0
 """How long the first connection may take, if a call may take longer."""
 
 T = TypeVar("T")
 
 
-def talk(
-    to: str,
+def call_broker(
+    url: str,
     work: Callable[[Session], Awaitable[T]],
     *,
-    deadline: float = DEADLINE_S,
+    deadline_s: float = DEADLINE_S,
     token_file: Path | None = None,
 ) -> T:
     """Connect to a broker, do some work there, and leave."""
 
-    async def visit() -> T:
+    async def connect_and_call() -> T:
         from gapless.client import connect
 
-        patience = min(deadline, CONNECT_S)
+        connect_deadline_s = min(deadline_s, CONNECT_DEADLINE_S)
         made = connect(
-            to,
+            url,
             name="gapless",
-            deadline=deadline,
-            connect_deadline=patience,
+            deadline_s=deadline_s,
+            connect_deadline_s=connect_deadline_s,
             token_file=token_file,
         )
         async with made as session:
             return await work(session)
 
-    return run(visit())
+    return run(connect_and_call())
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -89,7 +96,7 @@ async def every_subscription(
         for each in answer.entries:
             after = each.name
             try:
-                yield await whole_subscription(session, after) if each.strands_left_out else each
+                yield await whole_subscription(session, after) if each.cursors_omitted else each
             except RefusedError:
                 yield each  # it has ended since
         if not answer.more:
@@ -98,14 +105,14 @@ async def every_subscription(
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
     """Ask for one subscription with all its streams, page by page."""
-    from gapless.messages.operating import ShowSubscription
+    from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None
-    strands: list[StrandState] = []
+    cursors: list[CursorState] = []
     while True:
-        answer = await session.request(ShowSubscription(0, name, after), changes=False)
+        answer = await session.request(GetSubscription(0, name, after), changes=False)
         entry: SubscriptionState = answer.entry
-        strands += entry.strands
-        if not entry.strands_left_out or not entry.strands:
-            return msgspec.structs.replace(entry, strands=tuple(strands), strands_left_out=0)
-        after = entry.strands[-1].pubend
+        cursors += entry.cursors
+        if not entry.cursors_omitted or not entry.cursors:
+            return msgspec.structs.replace(entry, cursors=tuple(cursors), cursors_omitted=0)
+        after = entry.cursors[-1].pubend

@@ -18,8 +18,7 @@ from rich.text import Text
 from gapless import __version__
 from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
-from gapless.packed.scan import Survey
-from gapless.packed.scan import fallback as twin
+from gapless.packed.scan import ColumnScan, fallback
 
 PACKAGES = (
     "numpy",
@@ -66,8 +65,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     executable: str
     platform: str
     kernel: Kernel
-    survey: str
-    """Whether packed events are read by compiled code, or by its twin."""
+    column_scan: str
+    """Whether packed events are read by compiled code, or by its fallback."""
     packages: dict[str, str | None]
     compiler: str | None
     java: str | None
@@ -85,7 +84,7 @@ def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
         executable=sys.executable,
         platform=platform.platform(),
         kernel=Kernel(matching.KERNEL, matching.KERNEL_REASON),
-        survey="twin" if Survey is twin.Survey else "compiled",
+        column_scan="fallback" if ColumnScan is fallback.ColumnScan else "compiled",
         packages={name: installed_version(name) for name in PACKAGES},
         compiler=next((first_line(name, "--version") for name in COMPILERS if find(name)), None),
         java=first_line("java", "-version"),
@@ -112,13 +111,13 @@ def look_at(data: Path) -> DataFacts:
     from gapless.core.errors import StorageError
     from gapless.storage import list_logs
 
-    place = next(each for each in (data, *data.absolute().parents) if each.exists())
-    writable, free = os.access(place, os.W_OK), shutil.disk_usage(place).free
+    nearest = next(each for each in (data, *data.absolute().parents) if each.exists())
+    writable, free = os.access(nearest, os.W_OK), shutil.disk_usage(nearest).free
     logs, problem = None, None
-    if not place.is_dir():
-        problem = f"{place} is no directory"
+    if not nearest.is_dir():
+        problem = f"{nearest} is no directory"
     elif not writable:
-        problem = f"{place} cannot be written to"
+        problem = f"{nearest} cannot be written to"
     elif (data / DATABASE).exists():
         try:
             logs = len(list_logs(data))
@@ -178,7 +177,7 @@ def show(diagnosis: Diagnosis) -> None:
         ("python", f"{diagnosis.python} at {diagnosis.executable}"),
         ("platform", diagnosis.platform),
         ("kernel", f"{diagnosis.kernel.name}: {diagnosis.kernel.reason}"),
-        ("survey", diagnosis.survey),
+        ("column scan", diagnosis.column_scan),
         *diagnosis.packages.items(),
         ("sqlite", diagnosis.sqlite),
         ("C compiler", diagnosis.compiler),
@@ -186,12 +185,12 @@ def show(diagnosis: Diagnosis) -> None:
         ("port", f"{diagnosis.port} {state}"),
     ]
     if diagnosis.data is not None:
-        rows.append(("data", said_of(diagnosis.data)))
+        rows.append(("data", data_text(diagnosis.data)))
     missing = Text("not found", style="dim")
     console().print(facts((name, missing if fact is None else fact) for name, fact in rows))
 
 
-def said_of(data: DataFacts) -> str:
+def data_text(data: DataFacts) -> str:
     """A data directory in a sentence."""
     if data.problem is not None:
         return f"{data.path} cannot be used: {data.problem}"

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, talk, whole_subscription
+from gapless.cli.broker_calls import DEADLINE_S, call_broker, whole_subscription
 from gapless.cli.inspection import connection, lag_of, show_subscriptions
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import (
     console,
     facts,
     listing,
-    moment,
     print_json,
     print_note,
     records,
     span,
+    timestamp,
 )
-from gapless.cli.positions import HELP, read_place
+from gapless.cli.positions import HELP, read_position
 
 if TYPE_CHECKING:
     from gapless.client import Session
@@ -42,14 +42,16 @@ Force = Annotated[
 def _ls(
     context: typer.Context,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """List durable subscriptions."""
     settle(context, as_json=as_json)
-    show_subscriptions(to, durable=True, deadline=deadline, as_json=as_json, token_file=token_file)
+    show_subscriptions(
+        url, durable=True, deadline_s=deadline, as_json=as_json, token_file=token_file
+    )
 
 
 @durable.command("info")
@@ -57,7 +59,7 @@ def _info(
     context: typer.Context,
     name: Name,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -65,10 +67,10 @@ def _info(
     """Show one durable subscription, and how far it is on every stream."""
     settle(context, as_json=as_json)
 
-    state = talk(
-        to,
+    state = call_broker(
+        url,
         lambda session: whole_subscription(session, name),
-        deadline=deadline,
+        deadline_s=deadline,
         token_file=token_file,
     )
     if as_json:
@@ -87,18 +89,18 @@ def _show(state: SubscriptionState) -> None:
         ("ends", f"when nobody has had it for {span(state.expiry_s * 1_000_000)}"),
     ]
     out.print(facts(rows))
-    if state.strands:
+    if state.cursors:
         out.print()
         lines = [
             (
                 str(each.pubend),
-                each.state if each.waiting is None else f"waiting: {each.waiting}",
+                each.state if each.pending_reason is None else f"pending: {each.pending_reason}",
                 str(each.acked),
-                moment(each.acked),
+                timestamp(each.acked),
                 lag_of([each]),
                 f"{each.buffered:,}",
             )
-            for each in state.strands
+            for each in state.cursors
         ]
         columns = ("pubend", "state", "acknowledged", "which was", "lag", "waits for credit")
         out.print(listing(*columns, rows=lines))
@@ -108,10 +110,10 @@ def _show(state: SubscriptionState) -> None:
 def _seek(
     context: typer.Context,
     name: Name,
-    place: Annotated[str, typer.Argument(metavar="PLACE", help=HELP)],
+    position: Annotated[str, typer.Argument(metavar="POSITION", help=HELP)],
     *,
     force: Force = False,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -120,23 +122,23 @@ def _seek(
 
     A position that its client has stored from before the seek does not undo it.
     """
-    from gapless.client.starts import begin_of
+    from gapless.client.starts import start_point_of
 
     settle(context, as_json=as_json)
-    begin = begin_of(read_place(place))
+    start_point = start_point_of(read_position(position))
 
     async def ask(session: Session) -> Any:
         from gapless.messages.operating import SeekDurable
 
-        return await session.request(SeekDurable(0, name, begin, force))
+        return await session.request(SeekDurable(0, name, start_point, force))
 
-    answer = talk(to, ask, deadline=deadline, token_file=token_file)
+    answer = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
     if as_json:
-        waiting = {str(each.pubend): each.reason for each in answer.waiting}
-        print_json({"position": _position(answer.position), "waiting": waiting})
+        pending = {str(each.pubend): each.reason for each in answer.pending}
+        print_json({"position": _position(answer.position), "pending": pending})
         return
     _show_position(f"{name} goes on after", answer.position)
-    for each in answer.waiting:
+    for each in answer.pending:
         print_note(f"warning: {each.pubend}: {each.reason}")
 
 
@@ -146,7 +148,7 @@ def _set_filter(
     name: Name,
     filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="The new filter.")],
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     as_json: AsJson = False,
@@ -159,7 +161,7 @@ def _set_filter(
 
         return await session.request(SetDurableFilter(0, name, filter_text))
 
-    answer = talk(to, ask, deadline=deadline, token_file=token_file)
+    answer = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"position": _position(answer.position)})
     else:
@@ -172,7 +174,7 @@ def _rm(
     name: Name,
     *,
     force: Force = False,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -185,7 +187,7 @@ def _rm(
 
         return await session.request(RemoveDurable(0, name, force))
 
-    talk(to, ask, deadline=deadline, token_file=token_file)
+    call_broker(url, ask, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"removed": name})
     else:

@@ -20,7 +20,7 @@ from gapless.core.errors import UsageError
 EVERYTHING_TEXT = str(EVERYTHING)
 
 
-class Part(msgspec.Struct, frozen=True):
+class ExplainedCondition(msgspec.Struct, frozen=True):
     """One condition of a conjunction, and what the event says of it."""
 
     text: str
@@ -38,7 +38,7 @@ class Explained(msgspec.Struct, frozen=True, omit_defaults=True):
     checked_last: str | None = None
     """What the index cannot say, and is asked only of those that all else has let through."""
     matches: bool | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ExplainedCondition, ...] = ()
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,28 +90,28 @@ def lookup(conjunction: Conjunction) -> tuple[str, str | None]:
     match access.kind:
         case AccessKind.EQUAL:
             values = ", ".join(map(literal_text, access.values))
-            way = f"{access.attribute} equals {values}"
+            found_by = f"{access.attribute} equals {values}"
         case AccessKind.PREFIX:
-            way = f"{access.attribute} begins with {literal_text(access.values[0])}"
+            found_by = f"{access.attribute} begins with {literal_text(access.values[0])}"
         case AccessKind.PRESENT:
-            way = f"{access.attribute} is there"
+            found_by = f"{access.attribute} is there"
         case _:
-            way = "every event looks at it"
-    return way, None if left is None else str(left)
+            found_by = "every event looks at it"
+    return found_by, None if left is None else str(left)
 
 
-def parts(conjunction: Conjunction, event: Attributes) -> Iterator[Part]:
+def parts(conjunction: Conjunction, event: Attributes) -> Iterator[ExplainedCondition]:
     """Every condition of a conjunction by itself."""
     for name, allowed in conjunction.constraints:
         value = event.get(name)
         # Arithmetic needs numbers; the language has no shorter way to say so.
         number = allowed == ANY_NUMBER
         text = f"{name} is a number" if number else str(Conjunction(((name, allowed),)))
-        yield Part(text, name, value, allowed.contains(value))
+        yield ExplainedCondition(text, name, value, allowed.contains(value))
     for term, allowed in conjunction.residuals:
         value = term.value(event)
         text = str(Conjunction((), ((term, allowed),)))
-        yield Part(text, str(term), value, allowed.contains(value))
+        yield ExplainedCondition(text, str(term), value, allowed.contains(value))
 
 
 def run(filter_text: str, event_text: str | None, *, as_json: bool) -> None:
@@ -158,7 +158,7 @@ def verdict(*, holds: bool, yes: str, no: str) -> Text:
     return Text(yes, style="green") if holds else Text(no, style="red")
 
 
-def part_table(conditions: tuple[Part, ...]) -> Table:
+def part_table(conditions: tuple[ExplainedCondition, ...]) -> Table:
     """The conditions of one conjunction, each with what the event has."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(min_width=8, justify="right")

@@ -1,4 +1,4 @@
-"""``gapless status``, ``topo show``, ``subs``, ``partitions``, ``retire``: a broker, from outside."""
+"""``gapless status``, ``topo show``, ``subscriptions``, ``partitions``, ``retire``: a broker, from outside."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, every_pubend, every_subscription, talk
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
+from gapless.cli.broker_calls import DEADLINE_S, call_broker, every_pubend, every_subscription
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import (
     console,
     counted,
     facts,
     listing,
-    moment,
     print_json,
     records,
     size,
     span,
+    timestamp,
 )
 from gapless.core.limits import SHOWN_REASONS_MAX
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gapless.client import Session
     from gapless.messages.clients import PartitionTable
     from gapless.messages.operating import (
-        BrokerShown,
+        BrokerReply,
+        CursorState,
         PeerState,
         PubendState,
-        StrandState,
         SubscriptionState,
-        TopologyShown,
+        TopologyReply,
     )
     from gapless.messages.overlay import Partition
 
@@ -47,7 +47,7 @@ __all__ = [
     "retire",
     "show_subscriptions",
     "status",
-    "subs",
+    "subscriptions",
     "topology",
 ]
 
@@ -57,14 +57,14 @@ __all__ = [
 def status(
     context: typer.Context,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """Show how a broker is: its sessions, its pubends, its subscriptions."""
     settle(context, as_json=as_json)
-    broker, pubends = talk(to, _ask_for_status, deadline=deadline, token_file=token_file)
+    broker, pubends = call_broker(url, _ask_for_status, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({**records(broker), "pubends": records(pubends)})
         return
@@ -74,29 +74,31 @@ def status(
         out.print()
         out.print(_pubend_table(pubends, broker.clock))
     for each in pubends:
-        if each.hosted is not None and each.hosted.damage:
-            out.print(f"\nthe log of {each.pubend} is damaged: {each.hosted.damage}", style="red")
+        if each.hosted is not None and each.hosted.corruption:
+            out.print(
+                f"\nthe log of {each.pubend} is corrupt: {each.hosted.corruption}", style="red"
+            )
 
 
-async def _ask_for_status(session: Session) -> tuple[BrokerShown, list[PubendState]]:
-    from gapless.messages.operating import ShowBroker
+async def _ask_for_status(session: Session) -> tuple[BrokerReply, list[PubendState]]:
+    from gapless.messages.operating import GetBroker
 
-    broker = await session.request(ShowBroker(0), changes=False)
+    broker = await session.request(GetBroker(0), changes=False)
     return broker, [each async for each in every_pubend(session, hosted=True)]
 
 
-def _broker_table(broker: BrokerShown) -> Table:
-    up = [_heard(each) for each in broker.peers if each.open]
+def _broker_table(broker: BrokerReply) -> Table:
+    up = [_peer_text(each) for each in broker.peers if each.open]
     down = [each.broker for each in broker.peers if not each.open]
-    slow = [each.broker for each in broker.peers if each.held_back]
+    slow = [each.broker for each in broker.peers if each.congested]
     connected = f"{broker.connected:,} connected, {broker.durable:,} durable"
     rows = [
         ("broker", f"{broker.broker} in the cell {broker.cell}"),
-        ("life", f"{broker.life} (since {moment(broker.life)})"),
-        ("hears", ", ".join(up) or "nobody"),
-        ("does not hear", ", ".join(down) or "nobody it should"),
-        ("too slow", ", ".join(slow) or "nobody"),
-        ("goes around", _detours(broker)),
+        ("incarnation", f"{broker.incarnation} (since {timestamp(broker.incarnation)})"),
+        ("connected to", ", ".join(up) or "nobody"),
+        ("not connected to", ", ".join(down) or "nobody it should"),
+        ("congested", ", ".join(slow) or "nobody"),
+        ("rerouted", _reroutes(broker)),
         (
             "subscriptions",
             f"{broker.subscriptions:,} ({connected}), {counted(broker.clients, 'client')}",
@@ -109,13 +111,13 @@ def _broker_table(broker: BrokerShown) -> Table:
     return facts(rows)
 
 
-def _streams(broker: BrokerShown) -> str:
+def _streams(broker: BrokerReply) -> str:
     """How many streams there are for subscriptions, and of how many nothing comes."""
-    cut = f", {broker.streams_cut_off:,} cut off: see gapless subs"
+    cut = f", {broker.streams_cut_off:,} cut off: see gapless subscriptions"
     return f"{broker.streams_joined:,} joined" + (cut if broker.streams_cut_off else "")
 
 
-def _detours(broker: BrokerShown) -> str:
+def _reroutes(broker: BrokerReply) -> str:
     """What takes another way than it should, and how many partitions there are."""
     parts = [
         counted(broker.feeds_bypassing, "stream") + " past cells that are not reached",
@@ -128,7 +130,7 @@ def _detours(broker: BrokerShown) -> str:
     return ", ".join(found) or "nothing"
 
 
-def _heard(peer: PeerState) -> str:
+def _peer_text(peer: PeerState) -> str:
     return f"{peer.broker}{_over(peer.via)}"
 
 
@@ -146,13 +148,13 @@ def _pubend_table(pubends: list[PubendState], clock: int) -> Table:
             rows.append((str(each.pubend), kind, "", "", "", "", each.advertisement))
             continue
         behind = span(max(0, clock - hosted.top))
-        members = f"{len(hosted.members) + hosted.members_left_out:,}"
+        members = f"{len(hosted.members) + hosted.members_omitted:,}"
         rows.append(
             (
                 str(each.pubend),
-                "damaged" if hosted.damage else kind,
+                "corrupt" if hosted.corruption else kind,
                 f"{behind} ago",
-                moment(hosted.released),
+                timestamp(hosted.released),
                 size(hosted.log_bytes),
                 members,
                 each.advertisement,
@@ -171,7 +173,7 @@ topology = typer.Typer(help="Show the tree of cells.", no_args_is_help=True)
 def _show_topology(
     context: typer.Context,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -181,25 +183,25 @@ def _show_topology(
     No broker knows the whole tree: it knows the cells within its reach.
     """
     settle(context, as_json=as_json)
-    shown, cells = talk(to, _ask_for_cells, deadline=deadline, token_file=token_file)
+    shown, cells = call_broker(url, _ask_for_cells, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({**records(shown), "cells": records(cells), "more": False})
     else:
         console().print(_tree(shown, cells))
 
 
-async def _ask_for_cells(session: Session) -> tuple[TopologyShown, list[Any]]:
-    from gapless.messages.operating import ShowTopology
+async def _ask_for_cells(session: Session) -> tuple[TopologyReply, list[Any]]:
+    from gapless.messages.operating import GetTopology
 
     cells: list[Any] = []
     while True:
-        shown = await session.request(ShowTopology(0, len(cells)), changes=False)
+        shown = await session.request(GetTopology(0, len(cells)), changes=False)
         cells += shown.cells
         if not shown.more or not shown.cells:
             return shown, cells
 
 
-def _tree(shown: TopologyShown, cells: list[Any]) -> Tree:
+def _tree(shown: TopologyReply, cells: list[Any]) -> Tree:
     """The cells as a tree with the broker's own at the top."""
     from rich.text import Text
     from rich.tree import Tree
@@ -229,28 +231,30 @@ def _tree(shown: TopologyShown, cells: list[Any]) -> Tree:
 # --- subscriptions ------------------------------------------------------------------------------
 
 
-def subs(
+def subscriptions(
     context: typer.Context,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """List the subscriptions of a broker, also those that are not durable."""
     settle(context, as_json=as_json)
-    show_subscriptions(to, durable=False, deadline=deadline, as_json=as_json, token_file=token_file)
+    show_subscriptions(
+        url, durable=False, deadline_s=deadline, as_json=as_json, token_file=token_file
+    )
 
 
 def show_subscriptions(
-    to: str, *, durable: bool, deadline: float, as_json: bool, token_file: Path | None = None
+    url: str, *, durable: bool, deadline_s: float, as_json: bool, token_file: Path | None = None
 ) -> None:
     """Ask for subscriptions and list them."""
 
     async def ask(session: Session) -> list[SubscriptionState]:
         return [each async for each in every_subscription(session, durable=durable)]
 
-    found = talk(to, ask, deadline=deadline, token_file=token_file)
+    found = call_broker(url, ask, deadline_s=deadline_s, token_file=token_file)
     if as_json:
         print_json(records(found))
     else:
@@ -265,16 +269,16 @@ def show_subscriptions(
 def _subscription_table(found: list[SubscriptionState]) -> Table:
     rows = []
     for each in found:
-        waiting = sum(strand.waiting is not None for strand in each.strands)
-        streams = f"{len(each.strands):,}"
+        pending = sum(cursor.pending_reason is not None for cursor in each.cursors)
+        streams = f"{len(each.cursors):,}"
         rows.append(
             (
                 each.name,
                 "durable" if each.durable else "",
                 each.order.name.lower(),
                 connection(each),
-                f"{streams} ({waiting} waiting)" if waiting else streams,
-                lag_of(each.strands),
+                f"{streams} ({pending} pending)" if pending else streams,
+                lag_of(each.cursors),
                 each.filter,
             )
         )
@@ -284,29 +288,29 @@ def _subscription_table(found: list[SubscriptionState]) -> Table:
 
 def _reasons(found: list[SubscriptionState]) -> list[str]:
     """Why nothing can come of some streams, a line each."""
-    strands = ((each.name, strand) for each in found for strand in each.strands)
+    cursors = ((each.name, cursor) for each in found for cursor in each.cursors)
     return [
-        f"{name} waits for {strand.pubend}: {strand.waiting}"
-        for name, strand in strands
-        if strand.waiting is not None
+        f"{name} waits for {cursor.pubend}: {cursor.pending_reason}"
+        for name, cursor in cursors
+        if cursor.pending_reason is not None
     ]
 
 
-def lag_of(strands: Iterable[StrandState]) -> str:
+def lag_of(cursors: Iterable[CursorState]) -> str:
     """How far the slowest of some streams is behind; of one that is cut off that cannot be known here."""
-    begun = [each for each in strands if each.waiting is None or each.acked > 0]
-    if any(each.waiting is not None for each in begun):
+    started = [each for each in cursors if each.pending_reason is None or each.acked > 0]
+    if any(each.pending_reason is not None for each in started):
         return "unknown"
-    if any(each.acked == 0 for each in begun):
+    if any(each.acked == 0 for each in started):
         return "from the beginning"
-    return span(max((each.lag for each in begun), default=0))
+    return span(max((each.lag for each in started), default=0))
 
 
 def connection(state: SubscriptionState) -> str:
     """Who has a subscription, or since when nobody does."""
     if state.client is not None:
         return state.client
-    return f"away since {moment(state.away_since or 0)}"
+    return f"disconnected since {timestamp(state.disconnected_since or 0)}"
 
 
 # --- partitions and brokers that are gone -------------------------------------------------------
@@ -315,7 +319,7 @@ def connection(state: SubscriptionState) -> str:
 def partitions(
     context: typer.Context,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -332,7 +336,7 @@ def partitions(
     async def ask(session: Session) -> Any:
         return await session.request(ListPartitions(0), changes=False)
 
-    table: PartitionTable = talk(to, ask, deadline=deadline, token_file=token_file)
+    table: PartitionTable = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
     since = table.since or (0,) * len(table.entries)  # an older broker does not say
     found = [*zip(table.entries, since, strict=True)]
     if as_json:
@@ -342,7 +346,7 @@ def partitions(
         console().print("no partitions are known to this broker")
     else:
         rows = [
-            (pid_of(each), each.detector, ", ".join(each.cells), moment(at) if at else "")
+            (pid_of(each), each.detector, ", ".join(each.cells), timestamp(at) if at else "")
             for each, at in found
         ]
         columns = ("partition", "seen by", "cells that it cannot reach", "since")
@@ -359,7 +363,7 @@ def retire(
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker that is gone.")],
     *,
     cell: Annotated[str, typer.Option("--cell", help="The cell that it was in.")],
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -369,14 +373,14 @@ def retire(
     What its durable subscribers have not got is lost to them. A broker that is alive is refused, and
     one that the asked broker knows nothing of.
     """
-    from gapless.messages.clients import RetireHost
+    from gapless.messages.clients import RetireBroker
 
     settle(context, as_json=as_json)
 
     async def ask(session: Session) -> Any:
-        return await session.request(RetireHost(0, broker, cell))
+        return await session.request(RetireBroker(0, broker, cell))
 
-    talk(to, ask, deadline=deadline, token_file=token_file)
+    call_broker(url, ask, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"retired": broker, "cell": cell})
     else:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, talk
-from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, To, TokenFile, settle
-from gapless.cli.output import console, listing, moment, print_json, records, size
+from gapless.cli.broker_calls import DEADLINE_S, call_broker
+from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, TokenFile, Url, settle
+from gapless.cli.output import console, listing, print_json, records, size, timestamp
 
 if TYPE_CHECKING:
     from gapless.client import Session
     from gapless.messages.streams import Publication
-    from gapless.storage import LogSummary, Report
+    from gapless.storage import LogSummary, VerificationReport
 
 __all__ = ["event_line", "log"]
 
-EXIT_DAMAGED = 1
+EXIT_CORRUPT = 1
 """The exit code of a check that found damage."""
 
 log = typer.Typer(
@@ -29,7 +29,7 @@ log = typer.Typer(
     no_args_is_help=True,
 )
 
-Pubend = Annotated[str, typer.Argument(metavar="PUBEND", help="The name of the pubend.")]
+PubendArgument = Annotated[str, typer.Argument(metavar="PUBEND", help="The name of the pubend.")]
 Low = Annotated[int, typer.Option("--from", metavar="TICK", help="The first tick.")]
 High = Annotated[int | None, typer.Option("--up-to", metavar="TICK", help="The last tick.")]
 
@@ -70,8 +70,8 @@ def _log_table(found: list[LogSummary]) -> Any:
             f"{each.events:,}",
             f"{each.rows:,}",
             size(each.frame_bytes),
-            moment(each.first or 0) if each.rows else "",
-            moment(each.last or 0) if each.rows else "",
+            timestamp(each.first or 0) if each.rows else "",
+            timestamp(each.last or 0) if each.rows else "",
         )
         for each in found
     ]
@@ -95,14 +95,14 @@ def _verify(
     settle(context, as_json=as_json)
     report = _checked(directory, structure=structure)
     if as_json:
-        print_json({**records(report), "damages": report.damages})
+        print_json({**records(report), "corruptions": report.corruptions})
     else:
         _show_report(report)
-    if report.damages:
-        raise typer.Exit(EXIT_DAMAGED)
+    if report.corruptions:
+        raise typer.Exit(EXIT_CORRUPT)
 
 
-def _checked(directory: Path, *, structure: bool) -> Report:
+def _checked(directory: Path, *, structure: bool) -> VerificationReport:
     """Check a data directory, with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -122,7 +122,7 @@ def _checked(directory: Path, *, structure: bool) -> Report:
         return verify(directory, progress=show, structure=structure)
 
 
-def _show_report(report: Report) -> None:
+def _show_report(report: VerificationReport) -> None:
     from rich.text import Text
 
     out = console()
@@ -132,22 +132,22 @@ def _show_report(report: Report) -> None:
             f"{each.events:,}",
             f"{each.rows:,}",
             size(each.frame_bytes),
-            Text("damaged", style="bold red") if each.damages else Text("sound", style="green"),
+            Text("corrupt", style="bold red") if each.corruptions else Text("valid", style="green"),
         )
         for each in report.logs
     ]
     out.print(listing("pubend", "events", "rows", "size", "state", rows=rows))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
     out.print(Text(f"records: {kinds or 'none'}"))
-    for damage in report.damages:
-        out.print(Text(damage, style="red"))
+    for corruption in report.corruptions:
+        out.print(Text(corruption, style="red"))
 
 
 @log.command("export")
 def _export(
     context: typer.Context,
     directory: DataDirectory,
-    pubend: Pubend,
+    pubend: PubendArgument,
     *,
     low: Low = 0,
     high: High = None,
@@ -166,14 +166,14 @@ def _export(
     from gapless.storage import export, list_logs
 
     settle(context, as_json=as_json)
-    wanted = pubend_id(pubend)
+    pubend_key = pubend_id(pubend)
     known = [str(each.pubend) for each in list_logs(directory)]
     if pubend not in known:
         raise UsageError(f"{directory} has no log of {pubend}; it has {', '.join(known) or 'none'}")
     last = INT_MAX if high is None else high
     target = sys.stdout.buffer if output is None else output.open("wb")
     try:
-        for row in export(directory, wanted, low, last):
+        for row in export(directory, pubend_key, low, last):
             for each in row.publications:
                 if low <= each.tick <= last:
                     target.write(event_line(pubend, each))
@@ -186,12 +186,12 @@ def _export(
 @log.command("read")
 def _read(
     context: typer.Context,
-    pubend: Pubend,
+    pubend: PubendArgument,
     filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="Which events.")] = "TRUE",
     *,
     low: Low = 0,
     high: High = None,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
@@ -208,4 +208,4 @@ def _read(
             sys.stdout.buffer.write(event_line(pubend, each.publication))
         sys.stdout.buffer.flush()
 
-    talk(to, read, deadline=deadline, token_file=token_file)
+    call_broker(url, read, deadline_s=deadline, token_file=token_file)

@@ -29,12 +29,12 @@ import typer.core
 from gapless import __version__
 from gapless.cli import bench, durable, inspection, logs, pub, spark, sub, tokens, tools, up
 from gapless.cli.extensions import add_commands
-from gapless.cli.options import Settings
+from gapless.cli.options import CommandSettings
 from gapless.cli.output import print_error, while_read
 from gapless.core.errors import (
     AuthenticationError,
     ConnectionLostError,
-    DamagedError,
+    CorruptionError,
     DeadlineError,
     GapError,
     GaplessError,
@@ -57,7 +57,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 _EXIT_CODES: tuple[tuple[tuple[type[GaplessError], ...], int], ...] = (
     # the first that fits
-    ((DamagedError, GapError), EXIT_FOUND),
+    ((CorruptionError, GapError), EXIT_FOUND),
     ((StorageError,), EXIT_DISK),
     (
         (
@@ -103,7 +103,7 @@ app.command("pub", rich_help_panel=_CLIENTS)(pub.pub)
 app.command("sub", rich_help_panel=_CLIENTS)(sub.sub)
 app.command("status", rich_help_panel=_OPERATE)(inspection.status)
 app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
-app.command("subs", rich_help_panel=_OPERATE)(inspection.subs)
+app.command("subscriptions", rich_help_panel=_OPERATE)(inspection.subscriptions)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)
 app.command("partitions", rich_help_panel=_OPERATE)(inspection.partitions)
 app.command("retire", rich_help_panel=_OPERATE)(inspection.retire)
@@ -158,7 +158,7 @@ def exit_code(error: GaplessError) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    settings = Settings()
+    settings = CommandSettings()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         app(args=arguments, obj=settings, prog_name="gapless")

@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "DataDirectory", "Deadline", "Settings", "To", "TokenFile", "settle"]
+__all__ = ["AsJson", "CommandSettings", "DataDirectory", "Deadline", "TokenFile", "Url", "settle"]
 
 URL_VARIABLE = "GAPLESS_URL"
 URL_DEFAULT = "gapless://127.0.0.1:7400"
 
 
 @dataclasses.dataclass
-class Settings:
+class CommandSettings:
     """What the options say about the whole run; every command finds it in ``context.obj``."""
 
     debug: bool = False
@@ -27,10 +27,10 @@ class Settings:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-To = Annotated[
+Url = Annotated[
     str,
     typer.Option(
-        "--to",
+        "--url",
         metavar="URL",
         envvar=URL_VARIABLE,
         show_default=URL_DEFAULT,
@@ -60,8 +60,8 @@ DataDirectory = Annotated[
 ]
 
 
-def settle(context: typer.Context, *, as_json: bool) -> Settings:
+def settle(context: typer.Context, *, as_json: bool) -> CommandSettings:
     """Note how results and errors of this run are printed."""
-    settings: Settings = context.obj
+    settings: CommandSettings = context.obj
     settings.as_json = as_json
     return settings

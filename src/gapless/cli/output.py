@@ -85,9 +85,9 @@ def print_note(note: str) -> None:
 def records(value: Any) -> Any:
     """Return structs of messages, which are arrays on the wire, as objects with named fields.
 
-    >>> from gapless.messages.clients import Waiting
+    >>> from gapless.messages.clients import PendingStart
     >>> from gapless.core.ids import PubendId
-    >>> records((Waiting(PubendId("quotes"), "cut off"),))
+    >>> records((PendingStart(PubendId("quotes"), "cut off"),))
     [{'pubend': 'quotes', 'reason': 'cut off', 'after': None}]
     """
     from enum import IntEnum
@@ -149,12 +149,12 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
-def moment(microseconds: int) -> str:
+def timestamp(microseconds: int) -> str:
     """A tick, or another time in microseconds, as people write it.
 
-    >>> moment(1_700_000_000_000_000)
+    >>> timestamp(1_700_000_000_000_000)
     '2023-11-14T22:13:20.000Z'
-    >>> moment(0)
+    >>> timestamp(0)
     'the beginning'
     """
     if microseconds <= 0:

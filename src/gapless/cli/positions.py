@@ -11,7 +11,7 @@ from gapless.core.errors import UsageError, shortened
 if TYPE_CHECKING:
     from gapless.client.starts import Start
 
-__all__ = ["HELP", "read_place"]
+__all__ = ["HELP", "read_position"]
 
 HELP = (
     "latest, earliest, a position such as quotes:1700000000000000 (or as JSON), or a time such as "
@@ -19,12 +19,12 @@ HELP = (
 )
 
 
-def read_place(text: str) -> Start:
+def read_position(text: str) -> Start:
     """Return where to begin.
 
-    >>> read_place("earliest"), read_place("2026-03-01T09:30Z").isoformat()
+    >>> read_position("earliest"), read_position("2026-03-01T09:30Z").isoformat()
     ('earliest', '2026-03-01T09:30:00+00:00')
-    >>> read_place("quotes:17,orders:5")
+    >>> read_position("quotes:17,orders:5")
     Position({'orders': 5, 'quotes': 17})
     """
     from gapless.client import Position
@@ -44,7 +44,7 @@ def read_place(text: str) -> Start:
         return Position.parse(text)
     except ValueError as error:
         raise UsageError(
-            f"{shortened(text)!r} is no place to begin ({error}); it is {HELP}"
+            f"{shortened(text)!r} is no position to start from ({error}); it is {HELP}"
         ) from None
 
 

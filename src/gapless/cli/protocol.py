@@ -21,10 +21,9 @@ import msgspec
 from gapless.cli.output import print_json
 from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.messages import clients, operating, overlay, streams
-from gapless.wire import codec, frames
-from gapless.wire import handshake as greeting
+from gapless.wire import codec, frames, handshake
 
-__all__ = ["Field", "Message", "document", "messages", "run"]
+__all__ = ["Field", "MessageDescription", "document", "messages", "run"]
 
 _HEAD = """\
 # The protocol between clients and brokers
@@ -32,9 +31,9 @@ _HEAD = """\
 Made from the sources by `gapless protocol > docs/protocol.md`; do not edit it.
 
 A connection carries frames: a length of {header} bytes, most significant first, then a body of at most
-{bytes:,} bytes, in [msgpack](https://msgpack.org). The side that dials sends `Introduce`, the other
-answers `Welcome`, or `Goodbye` with the reason why not. After that a client sends requests and hears
-notices. Either side sends `Beat` when it has nothing else to say, and `Goodbye` before it closes.
+{bytes:,} bytes, in [msgpack](https://msgpack.org). The side that dials sends `Connect`, the other
+answers `Connected`, or `Disconnect` with the reason why not. After that a client sends requests and hears
+notices. Either side sends `KeepAlive` when it has nothing else to say, and `Disconnect` before it closes.
 
 A message is an array: its name, then its fields in the order given here. Fields at the end that have
 a default may be left out, and a reader skips those it does not know, so newer and older sides
@@ -58,7 +57,7 @@ class Field(msgspec.Struct, frozen=True):
     about: str
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageDescription(msgspec.Struct, frozen=True):
     """One message, or a part of one."""
 
     name: str
@@ -66,18 +65,18 @@ class Message(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...]
 
 
-def messages(kinds: tuple[Any, ...]) -> list[Message]:
+def messages(kinds: tuple[Any, ...]) -> list[MessageDescription]:
     """Return what there is to say of some structs."""
     return [_message(each) for each in kinds]
 
 
-def _message(kind: Any) -> Message:
+def _message(kind: Any) -> MessageDescription:
     annotations, notes = _declared(inspect.getmodule(kind), kind.__name__)
     fields = tuple(
         Field(each.name, annotations[each.name], _default(each), notes.get(each.name, ""))
         for each in msgspec.structs.fields(kind)
     )
-    return Message(kind.__name__, _flat(inspect.getdoc(kind) or ""), fields)
+    return MessageDescription(kind.__name__, _flat(inspect.getdoc(kind) or ""), fields)
 
 
 @cache
@@ -123,12 +122,12 @@ def _default(field: Any) -> str | None:
 
 
 def _sections() -> Iterator[tuple[str, tuple[Any, ...]]]:
-    aside = {greeting.Beat, greeting.Goodbye}
-    yield "Greeting", (*get_args(greeting.Greeting), greeting.Beat)
+    aside = {handshake.KeepAlive, handshake.Disconnect}
+    yield "Handshake", (*get_args(handshake.Handshake), handshake.KeepAlive)
     for title, union in (("Requests", codec.Request), ("Notices", codec.Notice)):
         yield title, tuple(each for each in get_args(union) if each not in aside)
     parts = (
-        *(clients.Begin, clients.Waiting, streams.Publication, overlay.Partition),
+        *(clients.StartPoint, clients.PendingStart, streams.Publication, overlay.Partition),
         *(each for name in operating.__all__ if _is_part(each := getattr(operating, name))),
     )
     yield "Parts of messages", parts
@@ -139,8 +138,8 @@ def _is_part(kind: Any) -> bool:
 
 
 _ENUMS = (
-    *(greeting.Role, greeting.Farewell, overlay.Quality),
-    *(clients.Order, clients.BeginKind, clients.Cause, streams.ReadForm),
+    *(handshake.Role, handshake.DisconnectReason, overlay.Quality),
+    *(clients.Order, clients.StartKind, clients.RefusalCause, streams.ReadForm),
 )
 
 
@@ -155,7 +154,7 @@ def document() -> str:
     return "\n".join(parts)
 
 
-def _shown(message: Message) -> str:
+def _shown(message: MessageDescription) -> str:
     lines = [f"### `{message.name}`\n", f"{message.about}\n"]
     if message.fields:
         lines += ["| field | type | default | |", "|---|---|---|---|"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import console, counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ CHUNKS_AHEAD: Final = 4
 EXAMPLE: Final = '{"attributes": {"symbol": "IBM", "price": 90.5}, "payload": "text"}'
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An event as a line. What ``gapless sub`` adds to it is taken and not looked at."""
 
     attributes: dict[str, bool | int | float | str] = {}
@@ -48,7 +48,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sequence: int = 0
 
 
-_LINES: Final = msgspec.json.Decoder(Line)
+_LINES: Final = msgspec.json.Decoder(EventLine)
 
 
 def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
@@ -84,7 +84,7 @@ class _Reader:
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[list[bytes] | BaseException | None] = asyncio.Queue()
-        self._room = threading.Semaphore(CHUNKS_AHEAD)
+        self._capacity = threading.Semaphore(CHUNKS_AHEAD)
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
     def _read(self) -> None:
@@ -104,7 +104,7 @@ class _Reader:
             self._hand_over(error)
 
     def _hand_over(self, chunk: list[bytes] | BaseException | None) -> None:
-        self._room.acquire()
+        self._capacity.acquire()
         try:
             self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
         except RuntimeError:
@@ -114,7 +114,7 @@ class _Reader:
         """Yield lines, as many as have come."""
         while True:
             chunk = await self._chunks.get()
-            self._room.release()
+            self._capacity.release()
             if isinstance(chunk, BaseException):
                 raise chunk
             if chunk is None:
@@ -130,12 +130,12 @@ class _Count:
         self.events = 0
         self.position: Position | None = None
 
-    def said(self) -> str:
+    def text(self) -> str:
         """Say it."""
         if self.position is None:
             return "nothing was published"
-        where = f", up to {self.position}" if len(self.position) else ""
-        return f"{counted(self.events, 'event')} published{where}"
+        position = f", up to {self.position}" if len(self.position) else ""
+        return f"{counted(self.events, 'event')} published{position}"
 
 
 def pub(
@@ -159,7 +159,7 @@ def pub(
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="At most so many events a second.")
     ] = None,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     as_json: AsJson = False,
@@ -169,7 +169,7 @@ def pub(
     A line has "attributes", and perhaps a "payload" (text) or a "payload_base64". The lines before
     one that is wrong are published, and the error says how many.
     """
-    from gapless.cli.broker_calls import talk
+    from gapless.cli.broker_calls import call_broker
     from gapless.content.filter import Filter
 
     settle(context, as_json=as_json)
@@ -184,15 +184,15 @@ def pub(
             return made.name
 
     try:
-        name = talk(to, work, deadline=deadline, token_file=token_file)
+        name = call_broker(url, work, deadline_s=deadline, token_file=token_file)
     except BaseException:
-        print_note(count.said())
+        print_note(count.text())
         raise
     if as_json:
         position = dict(count.position or {})
         print_json({"published": count.events, "position": position, "publisher": name})
     else:
-        console().print(count.said())
+        console().print(count.text())
 
 
 async def _publish_all(

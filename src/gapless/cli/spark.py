@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, To, TokenFile, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, TokenFile, Url, settle
 from gapless.cli.output import (
     console,
     counted,
@@ -21,7 +21,7 @@ from gapless.cli.spark_tables import show_archive, show_backtest
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gapless.spark.jobs.archiving import Progress
+    from gapless.spark.jobs.archiving import ArchiveProgress
 
 __all__ = ["spark"]
 
@@ -73,7 +73,7 @@ def _archive(
     context: typer.Context,
     directory: Archive,
     *,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     pubends: Annotated[
         list[str] | None, typer.Option("--pubend", help="Only this one; may be repeated.")
@@ -110,13 +110,13 @@ def _archive(
         raise UsageError(f"--on-release {on_release!r} is neither 'fail' nor 'skip'")
     screen = Console(stderr=True, quiet=as_json)
 
-    def told(done: Progress) -> None:
+    def show_progress(done: ArchiveProgress) -> None:
         screen_line.update(f"{counted(done.events, 'event')} in batch {done.batches:,}")
 
     with session(master, "archive") as made, screen.status("reading") as screen_line:
         found = archive(
             made,
-            to,
+            url,
             directory,
             pubends=pubends or (),
             filter=filter_text,
@@ -131,7 +131,7 @@ def _archive(
             token_file=None if token_file is None else token_file.absolute(),
             compact=compact,
             keep_s=keep * 3_600,
-            watch=told,
+            on_progress=show_progress,
         )
     if as_json:
         print_json(found)

@@ -101,7 +101,7 @@ def _audit(
     """
     from rich.console import Console
 
-    from gapless.spark.jobs.audit_logs import NothingEndedError
+    from gapless.spark.jobs.audit_logs import NoClosedSegmentError
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.backtesting import events_at
     from gapless.spark.jobs.rights import load_rights
@@ -124,16 +124,16 @@ def _audit(
 
         while follow:
             try:
-                _tell_audit(look(), as_json=as_json, in_line=True)
-            except NothingEndedError as nothing:
+                _print_audit(look(), as_json=as_json, in_line=True)
+            except NoClosedSegmentError as nothing:
                 print_note(f"nothing to audit yet: {nothing}")
             time.sleep(every)
         found = look()
-    _tell_audit(found, as_json=as_json, in_line=False)
+    _print_audit(found, as_json=as_json, in_line=False)
     raise typer.Exit(0 if found.is_clean else 1)
 
 
-def _tell_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
+def _print_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
     if not as_json:
         show_audit(found)
         return
@@ -165,10 +165,10 @@ def show_audit(found: AuditReport) -> None:
     cut = [each.name for each in found.logs if not each.is_whole]
     if cut:
         rows.append(("cut", f"older segments are gone: {', '.join(sorted(set(cut)))}"))
-    rows.append(("rights", _said_of_rights(found.rights)))
+    rows.append(("rights", _rights_text(found.rights)))
     out.print(facts(rows))
     names = [
-        "owed",
+        "expected",
         "delivered",
         "lost",
         "duplicates",
@@ -195,17 +195,17 @@ def _number(count: int | None) -> str:
     return "not judged" if count is None else f"{count:,}"
 
 
-def _said_of_rights(found: RightsReport | None) -> str:
+def _rights_text(found: RightsReport | None) -> str:
     if found is None:
         return "not judged: no rules were given"
-    said = (
+    text = (
         f"{counted(found.rules, 'rule')}; unauthorised: publications "
         f"{found.unauthorised_publications:,}, deliveries {found.unauthorised_deliveries:,}, "
         f"readings of logs {found.unauthorised_reads:,}"
     )
     each = ", ".join(row.principal or "without a name" for row in found.principals)
-    said += f" ({each})" if each else ""
-    return said + (f"; {found.unjudged:,} could not be judged" if found.unjudged else "")
+    text += f" ({each})" if each else ""
+    return text + (f"; {found.unjudged:,} could not be judged" if found.unjudged else "")
 
 
 # --- profile ----------------------------------------------------------------------------------------

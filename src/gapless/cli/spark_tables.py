@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gapless.cli.output import console, counted, facts, listing, moment, plain, size, span
+from gapless.cli.output import console, counted, facts, listing, plain, size, span, timestamp
 
 if TYPE_CHECKING:
     from gapless.spark.jobs.archiving import ArchiveReport
@@ -39,8 +39,8 @@ def show_archive(found: ArchiveReport) -> None:
             f"{each.days:,}",
             f"{each.files:,}",
             size(each.bytes),
-            moment(each.first),
-            moment(each.last),
+            timestamp(each.first),
+            timestamp(each.last),
         )
         for each in found.streams
     ]
@@ -75,8 +75,8 @@ def show_backtest(found: Backtest, top: int) -> None:
             f"{each.count:,}",
             f"{each.share:.2%}",
             f"{each.per_second:,.2f}/s" if each.per_second >= 1 else f"{each.per_hour:,.2f}/h",
-            "" if each.first is None else moment(each.first),
-            "" if each.last is None else moment(each.last),
+            "" if each.first is None else timestamp(each.first),
+            "" if each.last is None else timestamp(each.last),
             each.filter,
         )
         for each in most

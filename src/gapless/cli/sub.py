@@ -17,9 +17,9 @@ import msgspec
 import typer
 
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, Deadline, To, TokenFile
+from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url
 from gapless.cli.output import print_note
-from gapless.cli.positions import HELP, read_place
+from gapless.cli.positions import HELP, read_position
 
 if TYPE_CHECKING:
     from gapless.client import Session, Subscription
@@ -30,7 +30,7 @@ __all__ = ["sub"]
 READER_S = 0.2
 """How often to look whether anybody still reads."""
 
-WAITING_S = 2.0
+PENDING_INTERVAL_S = 2.0
 """How often to ask which streams are cut off."""
 
 EXIT_GAP = 1
@@ -53,12 +53,12 @@ def sub(
         str | None,
         typer.Option(metavar="NAME", help="Go on where the subscription of this name was."),
     ] = None,
-    start: Annotated[str, typer.Option(metavar="PLACE", help=HELP)] = "latest",
+    start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
         _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
     ] = _Order.PUBLISHER,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
-    to: To = URL_DEFAULT,
+    url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     _as_json: Annotated[
@@ -70,48 +70,48 @@ def sub(
     A payload that is no text is under payload_base64. A range that a log no longer has is a line
     {"gap": {"pubend": …, "low": …, "high": …}}, and the exit code is 1 in the end.
     """
-    from gapless.cli.broker_calls import talk
+    from gapless.cli.broker_calls import call_broker
 
     context.obj.as_json = _as_json
-    place = read_place(start)
+    position = read_position(start)
     writer = _Writer(sys.stdout.buffer, count)
 
     async def work(session: Session) -> None:
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
-        made = session.subscribe(filter_text, durable=durable, start=place, **options)
+        made = session.subscribe(filter_text, durable=durable, start=position, **options)
         async with made as subscription:
             if subscription.is_new:
                 print_note(f"{durable} is a new subscription, at the broker {session.broker}")
             copying = _copy(subscription, writer, acknowledge=durable is not None)
-            telling = asyncio.ensure_future(_tell_waiting(subscription))
+            reporting = asyncio.ensure_future(_report_pending(subscription))
             try:
                 await _while_read(copying, sys.stdout)
             finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
+                reporting.cancel()
+                await asyncio.gather(reporting, return_exceptions=True)
 
-    talk(to, work, deadline=deadline, token_file=token_file)
+    call_broker(url, work, deadline_s=deadline, token_file=token_file)
     if writer.gaps:
         raise typer.Exit(EXIT_GAP)
 
 
-async def _tell_waiting(subscription: Subscription) -> None:
+async def _report_pending(subscription: Subscription) -> None:
     """Say of which pubends nothing can come and why, as it begins and as it is over."""
     from gapless.core.errors import GaplessError
 
-    told: dict[str, str] = {}
-    waiting = subscription.waiting
+    reported: dict[str, str] = {}
+    pending = subscription.pending
     is_alone = False
     while True:
-        for pubend in told.keys() - waiting.keys():
+        for pubend in reported.keys() - pending.keys():
             print_note(f"{pubend} goes on")
-        for pubend, reason in waiting.items():
-            if told.get(pubend) != reason:
+        for pubend, reason in pending.items():
+            if reported.get(pubend) != reason:
                 print_note(f"waiting for {pubend}: {reason}")
-        told = dict(waiting)
-        await asyncio.sleep(WAITING_S)
+        reported = dict(pending)
+        await asyncio.sleep(PENDING_INTERVAL_S)
         try:
-            waiting = await subscription.ask_waiting(deadline=WAITING_S)
+            pending = await subscription.fetch_pending(deadline_s=PENDING_INTERVAL_S)
         except GaplessError as error:  # whoever awaits events is told what comes of it
             if not is_alone:
                 print_note(f"no broker answers: {error}")

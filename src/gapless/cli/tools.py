@@ -22,10 +22,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Show what this installation is made of, and whether a broker could run here."""
-    from gapless.cli import doctor as room
+    from gapless.cli import doctor as command
 
     settle(context, as_json=as_json)
-    room.run(data=data, port=port, as_json=as_json)
+    command.run(data=data, port=port, as_json=as_json)
 
 
 def explain(
@@ -42,15 +42,15 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Show what a filter means, how it is looked up, and whether and why an event matches it."""
-    from gapless.cli import explain as room
+    from gapless.cli import explain as command
 
     settle(context, as_json=as_json)
-    room.run(filter_text, event, as_json=as_json)
+    command.run(filter_text, event, as_json=as_json)
 
 
 def protocol(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Print every message between clients and brokers, as docs/protocol.md has them."""
-    from gapless.cli import protocol as room
+    from gapless.cli import protocol as command
 
     settle(context, as_json=as_json)
-    room.run(as_json=as_json)
+    command.run(as_json=as_json)

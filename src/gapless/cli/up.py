@@ -16,7 +16,7 @@ from gapless.cli.output import console, listing, print_json_line, print_note
 from gapless.core.limits import DELTA_MAX
 
 if TYPE_CHECKING:
-    from gapless.runtime.supervisor import Happening, Supervisor
+    from gapless.runtime.supervisor import ProcessEvent, Supervisor
 
 __all__ = ["broker", "up"]
 
@@ -81,7 +81,7 @@ def up(
     settle(context, as_json=as_json)
     overlay = overlay_of(topology, delta=delta)
     with _kept_in(data) as directory:
-        watch = _Watch(as_json=as_json)
+        reporter = _OverlayReporter(as_json=as_json)
         supervisor = Supervisor(
             overlay,
             directory,
@@ -89,10 +89,10 @@ def up(
             audit=None if audit is None else AuditOptions.of(audit),
             tokens=tokens,
             restart=restart,
-            on_event=watch.happened,
+            on_event=reporter.process_changed,
         )
-        run_loop(supervise(supervisor, ready=watch.ready))
-        watch.stopped()
+        run_loop(supervise(supervisor, ready=reporter.ready))
+        reporter.stopped()
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def _kept_in(data: Path | None) -> Iterator[Path]:
         yield Path(directory)
 
 
-class _Watch:
+class _OverlayReporter:
     """Says what happens to an overlay."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -137,27 +137,27 @@ class _Watch:
         out.print(f"\ndata in {supervisor.data}; Ctrl-C stops all")
         sys.stdout.flush()
 
-    def happened(self, happening: Happening) -> None:
+    def process_changed(self, event: ProcessEvent) -> None:
         """Something happened to a broker; until all are ready only trouble is said."""
-        from gapless.runtime.supervisor import Stage
+        from gapless.runtime.supervisor import ProcessStage
 
         if self._supervisor is None:
             return
-        broker = self._supervisor[happening.broker]
+        broker = self._supervisor[event.broker]
         if self._as_json:
             line = {
-                "broker": happening.broker,
-                "stage": happening.stage.value,
+                "broker": event.broker,
+                "stage": event.stage.value,
                 "pid": broker.pid,
                 "metrics": broker.metrics_url,
-                "detail": happening.detail,
+                "detail": event.detail,
             }
             with contextlib.suppress(BrokenPipeError):  # nobody listens; the overlay goes on
                 print_json_line(line)
-        elif happening.stage is not Stage.STARTING:
+        elif event.stage is not ProcessStage.STARTING:
             metrics = f"metrics {broker.metrics_url}" if broker.metrics_url else ""
-            said = (happening.broker, happening.stage.value, happening.detail, metrics)
-            print_note(" ".join(filter(None, said)))
+            parts = (event.broker, event.stage.value, event.detail, metrics)
+            print_note(" ".join(filter(None, parts)))
 
     def stopped(self) -> None:
         """All brokers have stopped."""

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A :class:`Session` has one :class:`Link` or more; a link keeps a connection to a broker and makes it
+A :class:`Session` has one :class:`ReconnectingLink` or more; a link keeps a connection to a broker and makes it
 again when it is lost. Publishers and subscriptions use a link and know what to ask again over a new
 connection: a publisher opens its name and sends what was not answered under the same sequences, a
 subscription goes on from what it has received. Nobody else resends anything. All of it runs in the
@@ -16,7 +16,7 @@ Invariants
 - An event has one sequence from its first sending on, whatever happens to connections.
 - What was received is never behind what was handed out, nor that behind what is acknowledged.
 - The events that wait in a subscription, and those it has given credit for, are not more than its
-  ``prefetch``; those in a publisher are not more than its ``inflight``.
+  ``prefetch``; those in a publisher are not more than its ``in_flight_max``.
 - Every call ends: with an answer, a typed error, or its deadline. After a deadline it is known
   whether the call was sent; if it was, its outcome is not known, and the error says so.
 - What is cancelled leaves nothing behind: no task, no timer, no answer that nobody takes.
@@ -26,14 +26,14 @@ What is where
 -------------
 - :mod:`.session`: ``connect`` and what a session offers
 - :mod:`.publisher`, :mod:`.outbox`, :mod:`.batches`: events on their way to a pubend
-- :mod:`.stager`: events that a commit publishes all at once
+- :mod:`.staged_writer`: events that a commit publishes all at once
 - :mod:`.subscription`, :mod:`.inbox`, :mod:`.prefetch`: events on their way to the program
 - :mod:`.settings`: what a subscription is asked for
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and where to begin
 - :mod:`.link`, :mod:`.connection`, :mod:`.addresses`, :mod:`.options`: brokers and patience
 - :mod:`.credentials`: who the client is, to brokers that ask
 - :mod:`.event`, :mod:`.position`: what the program holds in its hands
-- :mod:`.sync`, :mod:`.portal`: the same for programs without an event loop
+- :mod:`.sync`, :mod:`.loop_thread`: the same for programs without an event loop
 """
 
 from gapless.client.event import Event
@@ -41,19 +41,19 @@ from gapless.client.options import Backoff
 from gapless.client.position import Position
 from gapless.client.publisher import Publisher
 from gapless.client.session import Session, connect
-from gapless.client.staged_writer import Committed, StagedPart, Stager
+from gapless.client.staged_writer import CommitResult, StagedPart, StagedWriter
 from gapless.client.subscription import Subscription
 from gapless.client.sync import SyncPublisher, SyncSession, SyncSubscription, connect_sync
 
 __all__ = [
     "Backoff",
-    "Committed",
+    "CommitResult",
     "Event",
     "Position",
     "Publisher",
     "Session",
     "StagedPart",
-    "Stager",
+    "StagedWriter",
     "Subscription",
     "SyncPublisher",
     "SyncSession",

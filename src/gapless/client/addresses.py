@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 from gapless.core.errors import AddressError
 
-__all__ = ["DEFAULT_PORT", "Address", "parse_addresses"]
+__all__ = ["DEFAULT_PORT", "BrokerAddress", "parse_addresses"]
 
 DEFAULT_PORT: Final = 7400
 _SCHEME: Final = "gapless://"
 _PORT_MAX: Final = 65_535
 
 
-class Address(NamedTuple):
+class BrokerAddress(NamedTuple):
     """Where one broker listens."""
 
     host: str
@@ -34,7 +34,7 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def parse_addresses(where: str | Iterable[str]) -> tuple[Address, ...]:
+def parse_addresses(servers: str | Iterable[str]) -> tuple[BrokerAddress, ...]:
     """Return the addresses that a URL, or each of several URLs, names; the first is preferred.
 
     >>> [*map(str, parse_addresses("gapless://b1,b2:7500,[::1]/"))]
@@ -44,36 +44,36 @@ def parse_addresses(where: str | Iterable[str]) -> tuple[Address, ...]:
     >>> parse_addresses("gapless://b1,gapless://b2")[1].host
     'b2'
     """
-    urls = [where] if isinstance(where, str) else [*where]
+    urls = [servers] if isinstance(servers, str) else [*servers]
     found = tuple(address for url in urls for address in _of_url(url))
     if not found:
         raise AddressError("no address of a broker was given")
     return tuple(dict.fromkeys(found))
 
 
-def _of_url(url: str) -> list[Address]:
+def _of_url(url: str) -> list[BrokerAddress]:
     if not str(url).startswith(_SCHEME):
         raise AddressError(f"{url!r} is no address; write gapless://host:port")
-    places = [place.removeprefix(_SCHEME).removesuffix("/") for place in url.split(",")]
-    if any(mark in place for place in places for mark in "/?#@"):
+    parts = [part.removeprefix(_SCHEME).removesuffix("/") for part in url.split(",")]
+    if any(character in part for part in parts for character in "/?#@"):
         raise AddressError(f"{url!r}: after the hosts and ports nothing may follow")
-    return [_of_place(place, url) for place in places]
+    return [_of_host_port(part, url) for part in parts]
 
 
-def _of_place(place: str, url: str) -> Address:
-    if place.startswith("["):
-        host, closed, rest = place[1:].partition("]")
+def _of_host_port(text: str, url: str) -> BrokerAddress:
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
             raise AddressError(f"{url!r}: write an IPv6 address as [::1]:{DEFAULT_PORT}")
         port = rest[1:]
         has_port = bool(rest)
     else:
-        host, colon, port = place.partition(":")
+        host, colon, port = text.partition(":")
         has_port = bool(colon)
     if not host or host.strip() != host:
-        raise AddressError(f"{url!r}: {place!r} has no host")
+        raise AddressError(f"{url!r}: {text!r} has no host")
     if not has_port:
-        return Address(host, DEFAULT_PORT)
+        return BrokerAddress(host, DEFAULT_PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
         raise AddressError(f"{url!r}: {port!r} is no port")
-    return Address(host, int(port))
+    return BrokerAddress(host, int(port))

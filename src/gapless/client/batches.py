@@ -19,7 +19,7 @@ from gapless.content.values import Attributes, Value, check_attributes, check_va
 from gapless.core.errors import AttributeValueError, GaplessError, UsageError
 from gapless.core.ticks import Tick
 
-__all__ = ["Batch", "Receipt", "Waiter", "encoded", "encoded_plain"]
+__all__ = ["PublishBatch", "Receipt", "Waiter", "encoded", "encoded_plain"]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _PLAIN = frozenset({bool, int, float, str})
@@ -83,12 +83,12 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
 class Waiter(NamedTuple):
     """Somebody who waits for one event."""
 
-    place: int
+    event_index: int
     future: asyncio.Future[Position]
     expires: float | None
 
 
-class Batch:
+class PublishBatch:
     """Events that are sent and answered together."""
 
     __slots__ = (
@@ -98,10 +98,10 @@ class Batch:
         "events",
         "first",
         "future",
-        "places",
         "receipts",
         "request",
         "sendings",
+        "sent_indices",
         "ticks",
         "waiters",
     )
@@ -120,7 +120,7 @@ class Batch:
         """The sequence of the first event; 0 until it is sent first."""
         self.sendings = 0
         """How often it was sent."""
-        self.places: list[int] | None = None
+        self.sent_indices: list[int] | None = None
         """For each event its place among those that were sent; None if none was taken out."""
         self.ticks: tuple[Tick, ...] | None = None
         self.error: GaplessError | None = None
@@ -174,10 +174,10 @@ class Batch:
     def seal(self, request: int, first: int) -> None:
         """Give its sequences; from now on it stays as it is."""
         if None in self.events:
-            self.places, place = [], 0
+            self.sent_indices, sent_index = [], 0
             for event in self.events:
-                self.places.append(-1 if event is None else place)
-                place += event is not None
+                self.sent_indices.append(-1 if event is None else sent_index)
+                sent_index += event is not None
         self.request, self.first = request, first
 
     def wire_events(self) -> Any:
@@ -212,8 +212,8 @@ class Batch:
 
     def _position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
         assert self.ticks is not None
-        place = index if self.places is None else self.places[index]
-        return Position({pubend: self.ticks[place]}) if is_logged else Position()
+        sent_index = index if self.sent_indices is None else self.sent_indices[index]
+        return Position({pubend: self.ticks[sent_index]}) if is_logged else Position()
 
     def position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
         """Return where an event is, once that is known; raise if it is nowhere."""
@@ -237,7 +237,7 @@ class Receipt:
 
     __slots__ = ("_batch", "_index", "_is_logged", "_is_seen", "_pubend")
 
-    def __init__(self, batch: Batch, index: int, pubend: str, *, is_logged: bool) -> None:
+    def __init__(self, batch: PublishBatch, index: int, pubend: str, *, is_logged: bool) -> None:
         self._batch = batch
         self._index = index
         self._pubend = pubend

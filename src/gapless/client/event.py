@@ -13,10 +13,10 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Publication
 
-__all__ = ["Event", "Run"]
+__all__ = ["Event", "EventRun"]
 
 
-class Run:
+class EventRun:
     """What events have in common that came in a row from one pubend.
 
     It keeps where the subscription stood before, so that the position after any of them can be made
@@ -49,7 +49,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     """
 
     publication: Publication
-    run: Run
+    run: EventRun
 
     @property
     def attributes(self) -> dict[str, Value]:
@@ -109,4 +109,4 @@ def _restored(
 ) -> Event:
     """Return a pickled event."""
     ticks = dict(Position(before).as_tuple())
-    return Event(Publication(*parts), Run(pubend_id(pubend), ticks, is_logged=is_logged))
+    return Event(Publication(*parts), EventRun(pubend_id(pubend), ticks, is_logged=is_logged))

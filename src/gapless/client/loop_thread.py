@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from gapless.core.errors import ClosedError
 
-__all__ = ["Portal"]
+__all__ = ["EventLoopThread"]
 
 T = TypeVar("T")
 
 
-class Portal:
+class EventLoopThread:
     """Runs coroutines in one background thread; any thread may ask for that.
 
     The thread does not keep the program alive. Who is interrupted while it waits, as by Ctrl-C,

@@ -12,13 +12,13 @@ from gapless.audit.options import AuditOptions
 from gapless.client.credentials import Credentials
 from gapless.core.errors import UsageError
 
-__all__ = ["DEADLINE_S", "FLEE_AFTER_S", "Backoff", "Options", "Unset", "chosen"]
+__all__ = ["DEADLINE_S", "FAILOVER_AFTER_S", "Backoff", "SessionOptions", "Unset", "chosen"]
 
 DEADLINE_S: Final = 30.0
 """How long a call may take, unless the session or the call says otherwise."""
 
 
-FLEE_AFTER_S: Final = 5.0
+FAILOVER_AFTER_S: Final = 5.0
 """How long a durable subscription waits for its broker: a restart is over by then, a death is not."""
 
 
@@ -26,9 +26,9 @@ class Unset(msgspec.Struct, frozen=True):
     """Stands for a deadline that was not given: the session's holds. None means none at all."""
 
 
-def chosen(deadline: float | Unset | None, default: float | None) -> float | None:
+def chosen(deadline_s: float | Unset | None, default: float | None) -> float | None:
     """Return the deadline of a call in seconds, None if it has none."""
-    found = default if isinstance(deadline, Unset) else deadline
+    found = default if isinstance(deadline_s, Unset) else deadline_s
     try:
         is_wrong = found is not None and not found > 0
     except TypeError:  # it is no number
@@ -61,16 +61,16 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             bound = min(2 * bound, self.longest_s)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all of a session."""
 
     name: str = ""
     """What people may call the client; it stands in the broker's lists."""
-    deadline: float | None = DEADLINE_S
-    connect_deadline: float | None = 10.0
+    deadline_s: float | None = DEADLINE_S
+    connect_deadline_s: float | None = 10.0
     """How long the first connection may take; later ones are tried for ever."""
     backoff: Backoff = Backoff()
-    flee_after: float | None = FLEE_AFTER_S
+    failover_after_s: float | None = FAILOVER_AFTER_S
     """How long the broker of a durable subscription may be out of reach before that goes on at another;
     None: it waits for its broker."""
     audit: AuditOptions | None = None

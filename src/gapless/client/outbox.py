@@ -23,27 +23,27 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.client.batches import Batch
-from gapless.client.link import Link, refusal
+from gapless.client.batches import PublishBatch
+from gapless.client.link import ReconnectingLink, refusal
 from gapless.core.errors import (
+    FencedError,
     GaplessError,
     OutcomeUnknownError,
     ProtocolError,
-    TakenOverError,
 )
 from gapless.core.ids import PubendId
 from gapless.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_EVENTS_MAX,
+    IN_FLIGHT_BYTES_MAX,
     SMALL_BATCHES_MAX,
-    UNDER_WAY_BYTES_MAX,
 )
 from gapless.messages.clients import (
-    Cause,
     OpenPublisher,
     Publish,
     Published,
     PublisherOpened,
+    RefusalCause,
     Refused,
 )
 
@@ -60,9 +60,9 @@ class Outbox:
     """Events of one publisher that are not answered, and its session at the broker."""
 
     def __init__(self, publisher: str, *, guaranteed: bool, on_end: Callable[[], None]) -> None:
-        self.queue: deque[Batch] = deque()
+        self.queue: deque[PublishBatch] = deque()
         """Not sent on this connection, oldest first; only the last may be open."""
-        self.sent: deque[Batch] = deque()
+        self.sent: deque[PublishBatch] = deque()
         """Sent on this connection and not answered, oldest first."""
         self.held = 0
         """Events in both."""
@@ -70,7 +70,7 @@ class Outbox:
         """The longest event that fits into a frame of this broker."""
         self.error: GaplessError | None = None
         """Why it is over, if it is."""
-        self.link: Link | None = None
+        self.link: ReconnectingLink | None = None
         self.pubend = PubendId("")
         self.audit: ClientAudit | None = None
         """Who writes down what was published."""
@@ -87,7 +87,7 @@ class Outbox:
         """Openings whose connection was lost before the answer: one may still fence us off."""
         self._is_pumping = False
         self._changed: asyncio.Future[None] | None = None
-        self._failed: list[Batch] = []
+        self._failed: list[PublishBatch] = []
         """Those with receipts at which perhaps nobody has looked."""
 
     # --- the beginning and the end -------------------------------------------------------------
@@ -97,7 +97,7 @@ class Outbox:
         """Whether the broker has opened the publisher on this connection."""
         return self._number is not None
 
-    def open_over(self, link: Link, pubend: PubendId) -> None:
+    def open_over(self, link: ReconnectingLink, pubend: PubendId) -> None:
         """Publish to a pubend over a link, whenever it is up."""
         self.link = link
         self.pubend = pubend
@@ -139,7 +139,7 @@ class Outbox:
 
     # --- coming in -----------------------------------------------------------------------------
 
-    def add(self, event: bytes) -> tuple[Batch, int]:
+    def add(self, event: bytes) -> tuple[PublishBatch, int]:
         """Add an event; return its batch, and its index there."""
         batch = self._batch_for(1, len(event))
         index = batch.add(event)
@@ -150,7 +150,7 @@ class Outbox:
             self._pump()  # it is alone
         return batch, index
 
-    def add_all(self, events: list[bytes]) -> tuple[Batch, range]:
+    def add_all(self, events: list[bytes]) -> tuple[PublishBatch, range]:
         """Add events, all to one batch; return it, and their indices there."""
         size = sum(map(len, events))
         batch = self._batch_for(len(events), size)
@@ -159,13 +159,13 @@ class Outbox:
         self._pump_soon()
         return batch, indices
 
-    def take_out(self, batch: Batch, index: int) -> bool:
+    def take_out(self, batch: PublishBatch, index: int) -> bool:
         """Do not publish an event, if it was not sent yet; say whether that is so."""
         is_out = batch.take_out(index)
         self.held -= is_out
         return is_out
 
-    def _batch_for(self, count: int, size: int) -> Batch:
+    def _batch_for(self, count: int, size: int) -> PublishBatch:
         """Return the batch that events are added to: the last one if they fit, or a new one."""
         self.check()
         if self.queue:
@@ -173,7 +173,7 @@ class Outbox:
             fits = batch.bytes + size <= self.batch_bytes
             if fits and batch.first == 0 and len(batch.events) + count <= BATCH_EVENTS_MAX:
                 return batch
-        batch = Batch()
+        batch = PublishBatch()
         self.queue.append(batch)
         return batch
 
@@ -206,7 +206,7 @@ class Outbox:
 
             if self.sent and (
                 len(self.sent) >= self._window
-                or self._sent_bytes + batch.bytes > UNDER_WAY_BYTES_MAX
+                or self._sent_bytes + batch.bytes > IN_FLIGHT_BYTES_MAX
             ):
                 return
             self.queue.popleft()
@@ -215,7 +215,7 @@ class Outbox:
             else:
                 batch.succeed((), str(self.pubend), is_logged=False)
 
-    def _seal(self, batch: Batch) -> bool:
+    def _seal(self, batch: PublishBatch) -> bool:
         """Give a batch its sequences, unless it is better to let it grow."""
         is_last = len(self.queue) == 1
         if len(self.sent) >= self._window:
@@ -231,7 +231,7 @@ class Outbox:
         self._sequence += batch.count
         return True
 
-    def _send(self, batch: Batch) -> None:
+    def _send(self, batch: PublishBatch) -> None:
         assert self.link is not None
         assert self._number is not None
         batch.sendings += 1
@@ -245,13 +245,13 @@ class Outbox:
             batch.first,
             batch.wire_events(),
         )
-        self.link.ask(request, lambda notice: self._answered(batch, notice))
+        self.link.request(request, lambda notice: self._answered(batch, notice))
 
-    def _answered(self, batch: Batch, notice: Any) -> None:
+    def _answered(self, batch: PublishBatch, notice: Any) -> None:
         if isinstance(notice, Refused):
             self._refused(batch, notice)
             return
-        answer: Published = Link.expect(notice, Published)
+        answer: Published = ReconnectingLink.expect(notice, Published)
         if len(answer.ticks) != batch.count:
             raise ProtocolError(f"{batch.count} events got {len(answer.ticks)} ticks")
         if self.audit is not None and self._guaranteed:
@@ -261,13 +261,13 @@ class Outbox:
         self.wake()
         self._pump()
 
-    def _finish(self, batch: Batch) -> None:
+    def _finish(self, batch: PublishBatch) -> None:
         self.sent.remove(batch)
         self._sent_bytes -= batch.bytes
         self.held -= batch.count
 
-    def _refused(self, batch: Batch, notice: Refused) -> None:
-        if notice.cause in {Cause.NOT_OPEN, Cause.TAKEN_OVER}:
+    def _refused(self, batch: PublishBatch, notice: Refused) -> None:
+        if notice.cause in {RefusalCause.NOT_OPEN, RefusalCause.FENCED}:
             self._fenced(notice)
             return
         self._finish(batch)
@@ -275,7 +275,7 @@ class Outbox:
         self.wake()
         self._pump()
 
-    def _fail(self, batch: Batch, error: GaplessError) -> None:
+    def _fail(self, batch: PublishBatch, error: GaplessError) -> None:
         if batch.receipts:
             self._failed.append(batch)
         batch.fail(error)
@@ -285,8 +285,8 @@ class Outbox:
     def link_up(self) -> None:
         """Open the publisher on the new connection."""
         assert self.link is not None
-        assert self.link.welcome is not None
-        self.event_bytes_max = max(1, self.link.welcome.frame_bytes_max - FRAME_OVERHEAD)
+        assert self.link.handshake is not None
+        self.event_bytes_max = max(1, self.link.handshake.frame_bytes_max - FRAME_OVERHEAD)
         self._open()
 
     def link_down(self) -> None:
@@ -320,17 +320,17 @@ class Outbox:
         assert self.link is not None
         self._number = None
         request = OpenPublisher(self.link.numbers.next(), self.pubend, self._publisher)
-        self.link.ask(request, self._opened)
+        self.link.request(request, self._opened)
 
     def _opened(self, notice: Any) -> None:
         if isinstance(notice, Refused):
             self.end(refusal(notice))
             return
-        answer: PublisherOpened = Link.expect(notice, PublisherOpened)
+        answer: PublisherOpened = ReconnectingLink.expect(notice, PublisherOpened)
         expected = self._last_number + 1 + self._lost_openings
         pending = any(batch.was_sent for batch in self.queue)
         if self._last_number and pending and self._guaranteed and answer.session > expected:
-            self.end(_taken_over(self._publisher))
+            self.end(_fenced_by_other(self._publisher))
             return
         self._number = self._last_number = answer.session
         self._window = max(1, answer.window)
@@ -344,10 +344,10 @@ class Outbox:
         """The session is over: forgotten, or by another publisher, or by an old opening of ours."""
         if self._number is None:
             return  # it is being opened again already
-        if notice.cause is Cause.NOT_OPEN:
+        if notice.cause is RefusalCause.NOT_OPEN:
             self._last_number = 0  # it begins anew, with a number of any size
         elif not self._lost_openings:
-            error = TakenOverError(notice.reason)
+            error = FencedError(notice.reason)
             for batch in self.sent:
                 if batch.sendings == 1:
                     self._fail(batch, error)  # sent only in a session that was over
@@ -357,14 +357,14 @@ class Outbox:
         self._open()
 
 
-def _outcome(batch: Batch, error: GaplessError) -> GaplessError:
+def _outcome(batch: PublishBatch, error: GaplessError) -> GaplessError:
     """Return what to say of a batch when its publisher ends."""
     if not batch.was_sent or isinstance(error, OutcomeUnknownError):
         return error
     return OutcomeUnknownError(f"sent and not answered when the publisher ended: {error}")
 
 
-def _taken_over(name: str) -> TakenOverError:
-    return TakenOverError(
+def _fenced_by_other(name: str) -> FencedError:
+    return FencedError(
         f"another publisher has opened the name {name!r}: give each publisher a name of its own"
     )

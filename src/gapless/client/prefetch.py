@@ -16,26 +16,26 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import repeat
 from typing import TypeAlias
 
-from gapless.client.event import Event, Run
+from gapless.client.event import Event, EventRun
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Publication
 
-__all__ = ["Item", "Lost", "Prefetch"]
+__all__ = ["Item", "Prefetch", "PrefetchedGap"]
 
 
-class Lost:
+class PrefetchedGap:
     """A gap among events."""
 
     __slots__ = ("high", "low", "run")
 
-    def __init__(self, low: Tick, high: Tick, run: Run) -> None:
+    def __init__(self, low: Tick, high: Tick, run: EventRun) -> None:
         self.low = low
         self.high = high
         self.run = run
 
 
-Item: TypeAlias = Event | Lost
+Item: TypeAlias = Event | PrefetchedGap
 
 
 class Prefetch:
@@ -51,19 +51,21 @@ class Prefetch:
         """What was handed out last."""
         self.free = bound
         """How many more than the broker has credit for could wait here."""
-        self.losses = 0
+        self.gaps = 0
         """How many gaps are in the queue."""
         self.repeated = 0
         """How many events came twice and were dropped."""
         self.last: tuple[Tick, PubendId] | None = None
         """The last event that was received; in total order nothing comes below it."""
-        self.watch: Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None] | None = None
+        self.on_received: (
+            Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None] | None
+        ) = None
         """Who is told what came and had not come before, of streams that have a log."""
-        self._run: Run | None = None
+        self._run: EventRun | None = None
 
     # --- places --------------------------------------------------------------------------------
 
-    def begin(self, pubend: PubendId, tick: Tick) -> None:
+    def start(self, pubend: PubendId, tick: Tick) -> None:
         """A stream begins after a tick, or goes on there; never back."""
         known = self.received.get(pubend)
         if known is None or tick > known:
@@ -85,25 +87,25 @@ class Prefetch:
             found.update(item.run.after(tick))
         return found
 
-    def place(self, sought: Mapping[PubendId, Tick]) -> None:
+    def reposition(self, position: Mapping[PubendId, Tick]) -> None:
         """Go on elsewhere on some streams; what waits of the others is kept."""
         here = self.handed()
-        kept = [each for each in self.queue if each.run.pubend not in sought]
+        kept = [each for each in self.queue if each.run.pubend not in position]
         reached = self.received
         self.free += sum(isinstance(each, Event) for each in self.queue)
         self.queue.clear()
-        self.losses = 0
+        self.gaps = 0
         self.at = self._run = self.last = None
-        self.received = {**here, **sought}
+        self.received = {**here, **position}
         self.starts = dict(self.received)
         for item in kept:
             if isinstance(item, Event):
                 self.free -= 1
                 self._put(item.run.pubend, (item.publication,))
             else:
-                self.lose(item.run.pubend, item.low, item.high)
+                self.add_gap(item.run.pubend, item.low, item.high)
         for pubend, tick in reached.items():
-            if pubend not in sought:
+            if pubend not in position:
                 self.received[pubend] = max(tick, self.received.get(pubend, 0))
 
     # --- coming in -----------------------------------------------------------------------------
@@ -115,45 +117,45 @@ class Prefetch:
             for pubend, publications in runs
             if publications
         ]
-        if self.watch is not None:
+        if self.on_received is not None:
             logged = [(pubend, run) for pubend, run in fresh if run and pubend in self.received]
             if logged:
-                self.watch(logged)
+                self.on_received(logged)
 
     def _put(
         self, pubend: PubendId, publications: tuple[Publication, ...]
     ) -> tuple[Publication, ...]:
         """Take a run; return what of it had not come before."""
-        cursor = self.received.get(pubend)
-        if cursor is not None and publications[0].tick <= cursor:
-            fresh = tuple(each for each in publications if each.tick > cursor)
+        received = self.received.get(pubend)
+        if received is not None and publications[0].tick <= received:
+            fresh = tuple(each for each in publications if each.tick > received)
             self.repeated += len(publications) - len(fresh)
             self.free += len(publications) - len(fresh)
             if not fresh:
                 return ()
             publications = fresh
-        run = self._run_of(pubend, is_logged=cursor is not None)
+        run = self._run_of(pubend, is_logged=received is not None)
         self.queue.extend(map(Event, publications, repeat(run)))
-        if cursor is not None:
+        if received is not None:
             tick = self.received[pubend] = publications[-1].tick
             self.last = (tick, pubend)
         return publications
 
-    def _run_of(self, pubend: PubendId, *, is_logged: bool) -> Run:
+    def _run_of(self, pubend: PubendId, *, is_logged: bool) -> EventRun:
         """Return what the next events of a pubend have in common; the same while others rest."""
         run = self._run
         if run is None or run.pubend != pubend:
             # a pubend whose start was never told is of best effort: its ticks are no places
-            run = self._run = Run(pubend, dict(self.received), is_logged=is_logged)
+            run = self._run = EventRun(pubend, dict(self.received), is_logged=is_logged)
         return run
 
-    def lose(self, pubend: PubendId, low: Tick, high: Tick) -> None:
+    def add_gap(self, pubend: PubendId, low: Tick, high: Tick) -> None:
         """Take a gap."""
-        self.begin(pubend, low - 1)
+        self.start(pubend, low - 1)
         if high <= self.received[pubend]:
             return
-        self.queue.append(Lost(low, high, self._run_of(pubend, is_logged=True)))
-        self.losses += 1
+        self.queue.append(PrefetchedGap(low, high, self._run_of(pubend, is_logged=True)))
+        self.gaps += 1
         self.received[pubend] = high
 
     # --- going out -----------------------------------------------------------------------------
@@ -161,21 +163,21 @@ class Prefetch:
     def pop(self) -> Item:
         """Hand the next one out."""
         item = self.at = self.queue.popleft()
-        if type(item) is Lost:
-            self.losses -= 1
+        if type(item) is PrefetchedGap:
+            self.gaps -= 1
         else:
             self.free += 1
         return item
 
-    def pop_many(self, most: int) -> list[Event]:
+    def pop_many(self, events_max: int) -> list[Event]:
         """Hand out events that are not behind a gap."""
         queue = self.queue
         found: list[Event] = []
-        if not self.losses and len(queue) <= most:
+        if not self.gaps and len(queue) <= events_max:
             found.extend(queue)  # type: ignore[arg-type]  # there is no gap among them
             queue.clear()
         else:
-            while queue and len(found) < most and isinstance(head := queue[0], Event):
+            while queue and len(found) < events_max and isinstance(head := queue[0], Event):
                 found.append(head)
                 queue.popleft()
         if found:
@@ -187,7 +189,7 @@ class Prefetch:
         """Hand nothing out any more; where the application is stays as it is."""
         self.received = self.handed()
         self.queue.clear()
-        self.losses = 0
+        self.gaps = 0
 
     def grant(self) -> int:
         """Return how much credit is to be given now: all that is free."""
@@ -196,8 +198,8 @@ class Prefetch:
 
     def disconnected(self) -> None:
         """No broker has credit any more."""
-        waiting = len(self.queue) - self.losses
-        self.free = self.bound - waiting
+        queued = len(self.queue) - self.gaps
+        self.free = self.bound - queued
 
     def level_of(self, pubend: PubendId) -> Tick:
         """Return up to where a stream was looked at before the last event, in total order: by tick, then by name."""
@@ -207,18 +209,18 @@ class Prefetch:
         return last if pubend <= of else last - 1
 
     def resume_from(
-        self, waiting: dict[PubendId, Tick], passed_by: Collection[PubendId] = (), *, merged: bool
+        self, pending: dict[PubendId, Tick], excluded: Collection[PubendId] = (), *, merged: bool
     ) -> dict[PubendId, Tick]:
         """Return after which ticks to go on, also of streams that wait for their beginning.
 
         If the streams are merged, all are as far as the last: in total order everything below the last
         event was looked at on all streams, by the filter of that time. What another filter would find
-        there is not asked for. But those that were ``passed_by`` are where they stood.
+        there is not asked for. But those that were ``excluded`` are where they stood.
         """
-        places = {**waiting, **self.received}
+        position = {**pending, **self.received}
         if not merged:
-            return places
+            return position
         return {
-            pubend: tick if pubend in passed_by else max(tick, self.level_of(pubend))
-            for pubend, tick in places.items()
+            pubend: tick if pubend in excluded else max(tick, self.level_of(pubend))
+            for pubend, tick in position.items()
         }

@@ -15,8 +15,8 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from gapless.client.batches import Batch, Receipt, Waiter, encoded, encoded_plain
-from gapless.client.link import Link
+from gapless.client.batches import PublishBatch, Receipt, Waiter, encoded, encoded_plain
+from gapless.client.link import ReconnectingLink
 from gapless.client.options import Unset, chosen
 from gapless.client.outbox import Outbox
 from gapless.client.position import Position
@@ -42,7 +42,7 @@ __all__ = ["EventLike", "Publisher", "pair"]
 EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 """An event to publish: attributes, or attributes and payload."""
 
-_Parts: TypeAlias = dict[Batch, list[range]]
+_Parts: TypeAlias = dict[PublishBatch, list[range]]
 """Where the events of one call are: in each batch the places that are its own, and no other's."""
 
 
@@ -57,10 +57,10 @@ class Publisher:
         name: str,
         advertisement: str | Filter,
         guaranteed: bool,
-        inflight: int,
-        deadline: float | None,
+        in_flight_max: int,
+        deadline_s: float | None,
     ) -> None:
-        if inflight < 1:
+        if in_flight_max < 1:
             raise UsageError("at least one event must be allowed to be in flight")
         self.name = name
         self.pubend = pubend
@@ -70,8 +70,8 @@ class Publisher:
             Filter(advertisement) if isinstance(advertisement, str) else advertisement
         )
         self._is_free = self._advertisement == EVERYTHING
-        self._inflight_max = inflight
-        self._deadline = deadline
+        self._in_flight_max = in_flight_max
+        self._deadline_s = deadline_s
         self._outbox = Outbox(name, guaranteed=guaranteed, on_end=self._ended)
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
@@ -86,17 +86,17 @@ class Publisher:
             raise ClosedError("a publisher is opened once; ask the session for another")
         quality = Quality.GUARANTEED if self.guaranteed else Quality.BEST_EFFORT
         call = OpenPubend(0, self.pubend, str(self._advertisement), quality)
-        link, opened = await self._session.call_at_home(call, self._deadline)
+        link, opened = await self._session.call_at_phb(call, self._deadline_s)
         self.pubend = str(opened.pubend)
         outbox.audit = self._session.audit
         outbox.open_over(link, opened.pubend)
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self._deadline_s):
                 while not outbox.is_open:
                     outbox.check()
                     await outbox.change()
         except TimeoutError:
-            error = link.late("OpenPublisher", self._deadline, sent=False)
+            error = link.late("OpenPublisher", self._deadline_s, sent=False)
             outbox.end(error)
             raise error from None
         except BaseException:
@@ -117,10 +117,10 @@ class Publisher:
         else:
             self._outbox.end(OutcomeUnknownError("the publisher was left before an answer came"))
 
-    async def close(self, *, deadline: float | Unset | None = Unset()) -> None:  # noqa: B008
+    async def close(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
         """Publish what waits, then end; raise if something may not be published."""
         try:
-            await self.flush(deadline=deadline)
+            await self.flush(deadline_s=deadline_s)
         finally:
             left = self._outbox.held
             self._outbox.end(
@@ -140,7 +140,7 @@ class Publisher:
         attributes: Mapping[str, Value],
         payload: bytes = b"",
         *,
-        deadline: float | Unset | None = Unset(),  # noqa: B008
+        deadline_s: float | Unset | None = Unset(),  # noqa: B008
     ) -> Position:
         """Publish an event; return its position when it is on disk.
 
@@ -149,11 +149,11 @@ class Publisher:
         A publisher of best effort returns an empty position when the broker has sent the event out.
         """
         event = self._encoded(attributes, payload)
-        seconds = chosen(deadline, self._deadline)
+        seconds = chosen(deadline_s, self._deadline_s)
         loop = asyncio.get_running_loop()
         expires = None if seconds is None else loop.time() + seconds
-        if self._outbox.held >= self._inflight_max:
-            await self._room(seconds)
+        if self._outbox.held >= self._in_flight_max:
+            await self._wait_for_capacity(seconds)
         batch, index = self._outbox.add(event)
         future: asyncio.Future[Position] = loop.create_future()
         batch.waiters.append(Waiter(index, future, expires))
@@ -171,15 +171,15 @@ class Publisher:
         attributes: Mapping[str, Value],
         payload: bytes = b"",
         *,
-        deadline: float | Unset | None = Unset(),  # noqa: B008
+        deadline_s: float | Unset | None = Unset(),  # noqa: B008
     ) -> Receipt:
         """Let an event be published, and do not wait for the answer; wait only for room.
 
         The receipt can be awaited for the position. What fails also shows in :meth:`flush`.
         """
         event = self._encoded(attributes, payload)
-        if self._outbox.held >= self._inflight_max:
-            await self._room(chosen(deadline, self._deadline))
+        if self._outbox.held >= self._in_flight_max:
+            await self._wait_for_capacity(chosen(deadline_s, self._deadline_s))
         batch, index = self._outbox.add(event)
         batch.receipts += 1
         return Receipt(batch, index, self.pubend, is_logged=self.guaranteed)
@@ -188,14 +188,14 @@ class Publisher:
         self,
         events: Iterable[EventLike],
         *,
-        deadline: float | Unset | None = Unset(),  # noqa: B008
+        deadline_s: float | Unset | None = Unset(),  # noqa: B008
     ) -> Position:
         """Publish events in order; return the position of the last when all are on disk.
 
         An event is a mapping of attributes, or a pair of attributes and payload. If one of them
         cannot be an event, those before it are published and the error is raised.
         """
-        seconds = chosen(deadline, self._deadline)
+        seconds = chosen(deadline_s, self._deadline_s)
         parts: _Parts = {}
         wrong: GaplessError | None = None
         try:
@@ -223,10 +223,10 @@ class Publisher:
         """Add events to batches, and note which part of each batch they are."""
         source = iter(events)
         while True:
-            while self._outbox.held >= self._inflight_max:
+            while self._outbox.held >= self._in_flight_max:
                 await self._outbox.change()
-            room = min(self._inflight_max - self._outbox.held, BATCH_EVENTS_MAX)
-            chunk = [*islice(source, room)]
+            capacity = min(self._in_flight_max - self._outbox.held, BATCH_EVENTS_MAX)
+            chunk = [*islice(source, capacity)]
             if not chunk:
                 return
             plain = encoded_plain(chunk) if self._is_free else None
@@ -260,13 +260,13 @@ class Publisher:
         return left
 
     @property
-    def _opened_link(self) -> Link:
+    def _opened_link(self) -> ReconnectingLink:
         assert self._outbox.link is not None
         return self._outbox.link
 
-    async def flush(self, *, deadline: float | Unset | None = Unset()) -> None:  # noqa: B008
+    async def flush(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
         """Wait until everything is answered; raise the first error that a receipt hides."""
-        seconds = chosen(deadline, self._deadline)
+        seconds = chosen(deadline_s, self._deadline_s)
         try:
             async with asyncio.timeout(seconds):
                 while self._outbox.held:
@@ -282,7 +282,7 @@ class Publisher:
         """How many events were given to the publisher and are not answered."""
         return self._outbox.held
 
-    def _late(self, batches: list[Batch], seconds: float | None) -> GaplessError:
+    def _late(self, batches: list[PublishBatch], seconds: float | None) -> GaplessError:
         left = [batch for batch in batches if not batch.is_done]
         count = sum(batch.count for batch in left)
         link = self._opened_link
@@ -311,10 +311,10 @@ class Publisher:
 
     # --- waiting -------------------------------------------------------------------------------
 
-    async def _room(self, seconds: float | None) -> None:
+    async def _wait_for_capacity(self, seconds: float | None) -> None:
         try:
             async with asyncio.timeout(seconds):
-                while self._outbox.held >= self._inflight_max:
+                while self._outbox.held >= self._in_flight_max:
                     await self._outbox.change()
         except TimeoutError:
             raise DeadlineError(

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from gapless.client.event import Event, Run
-from gapless.client.link import Link
+from gapless.client.event import Event, EventRun
+from gapless.client.link import ReconnectingLink
 from gapless.core.errors import DeadlineError, GapError, UnavailableError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
@@ -28,49 +28,49 @@ PAUSE_S: Final = 0.05
 
 
 async def read_log(
-    link: Link,
+    link: ReconnectingLink,
     pubend: PubendId,
-    wanted: str,
+    filter: str,
     low: Tick | None,
     high: Tick | None,
-    deadline: float | None,
+    deadline_s: float | None,
 ) -> AsyncIterator[Event]:
     """Give what matches between two ticks, as far as the log goes when the reading begins.
 
     The deadline is for each part. From a ``low`` that is given the log must be there: what it has
     lost is a GapError. Without one, the reading begins with the oldest that there is.
     """
-    begin, end = 1 if low is None else max(1, low), FOREVER if high is None else high
-    run = Run(pubend, {}, is_logged=True)
+    start, end = 1 if low is None else max(1, low), FOREVER if high is None else high
+    run = EventRun(pubend, {}, is_logged=True)
     is_first = True
-    while begin <= end:
-        request = ReadLog(0, pubend, wanted, begin, end, _PART_BYTES, ReadForm.ROWS)
-        part = await _part(link, request, deadline)
-        if part.released >= begin and (low is not None or not is_first):
-            raise GapError(str(pubend), begin, min(part.released, end))
+    while start <= end:
+        request = ReadLog(0, pubend, filter, start, end, _PART_BYTES, ReadForm.ROWS)
+        part = await _part(link, request, deadline_s)
+        if part.released >= start and (low is not None or not is_first):
+            raise GapError(str(pubend), start, min(part.released, end))
         for publication in part.publications or unpack(part.rows):
             yield Event(publication, run)
         if is_first:
             end = min(end, part.top)
         is_first = False
-        if part.done < begin <= end:
+        if part.done < start <= end:
             await asyncio.sleep(PAUSE_S)
-        begin = max(begin, part.done + 1)
+        start = max(start, part.done + 1)
 
 
-async def _part(link: Link, request: ReadLog, deadline: float | None) -> ReadPart:
+async def _part(link: ReconnectingLink, request: ReadLog, deadline_s: float | None) -> ReadPart:
     """Ask for a part, again if the pubend cannot be reached now, until the deadline."""
     try:
-        async with asyncio.timeout(deadline):
+        async with asyncio.timeout(deadline_s):
             while True:
                 try:
                     answer = await link.call(request, None, changes=False)
                 except UnavailableError:
                     await asyncio.sleep(PAUSE_S)
                 else:
-                    part: ReadPart = Link.expect(answer, ReadPart)
+                    part: ReadPart = ReconnectingLink.expect(answer, ReadPart)
                     return part
     except TimeoutError:
         raise DeadlineError(
-            f"the log of {request.pubend} did not answer within {deadline:g} s"
+            f"the log of {request.pubend} did not answer within {deadline_s:g} s"
         ) from None

@@ -19,27 +19,40 @@ from uuid import uuid4
 
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
-from gapless.client.addresses import Address, parse_addresses
+from gapless.client.addresses import BrokerAddress, parse_addresses
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
-from gapless.client.link import Link, Numbers
-from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, Unset, chosen
+from gapless.client.link import ReconnectingLink, RequestNumbers
+from gapless.client.options import (
+    DEADLINE_S,
+    FAILOVER_AFTER_S,
+    Backoff,
+    SessionOptions,
+    Unset,
+    chosen,
+)
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
-from gapless.client.staged_writer import Committed, StagedPart, Stager, commit_staged, drop_staged
-from gapless.client.starts import Start, begin_of
-from gapless.client.subscription import Acknowledge, OnGap, Settings, Subscription
+from gapless.client.staged_writer import (
+    CommitResult,
+    StagedPart,
+    StagedWriter,
+    commit_staged,
+    drop_staged,
+)
+from gapless.client.starts import Start, start_point_of
+from gapless.client.subscription import Acknowledge, OnGap, Subscription, SubscriptionOptions
 from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
-    ElsewhereError,
     GaplessError,
     UsageError,
+    WrongBrokerError,
 )
-from gapless.core.limits import INFLIGHT_MAX
+from gapless.core.limits import IN_FLIGHT_EVENTS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     ListPartitions,
@@ -60,23 +73,23 @@ _UNSET = Unset()
 
 
 def connect(
-    where: str | Iterable[str],
+    servers: str | Iterable[str],
     *,
     name: str = "",
-    deadline: float | None = DEADLINE_S,
-    connect_deadline: float | None = 10.0,
+    deadline_s: float | None = DEADLINE_S,
+    connect_deadline_s: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
-    flee_after: float | None = FLEE_AFTER_S,
+    failover_after_s: float | None = FAILOVER_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
 
-    ``deadline`` is how many seconds a call may take that gives none of its own; None is for ever.
-    ``connect_deadline`` is for the first connection. One that is lost later is made again, with
+    ``deadline_s`` is how many seconds a call may take that gives none of its own; None is for ever.
+    ``connect_deadline_s`` is for the first connection. One that is lost later is made again, with
     growing waits (``backoff``), for as long as the session lasts. If several brokers are named, a durable
-    subscription whose broker is out of reach for ``flee_after`` seconds goes on at another, from what was
+    subscription whose broker is out of reach for ``failover_after_s`` seconds goes on at another, from what was
     received; with None it waits. With ``audit``, a directory, what is
     published and received is written down there (:mod:`gapless.audit`). ``token``, or the file that has it,
     is for brokers that ask who a client is; without them GAPLESS_TOKEN or GAPLESS_TOKEN_FILE is taken from
@@ -85,7 +98,10 @@ def connect(
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
     >>> async def example() -> None:
-    ...     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+    ...     async with (
+    ...         Overlay(on_disk=False) as overlay,
+    ...         gapless.connect(overlay.url()) as session,
+    ...     ):
     ...         async with session.publisher("quotes") as publisher:
     ...             async with session.subscribe("price > 90") as events:
     ...                 await publisher.publish({"symbol": "IBM", "price": 80})
@@ -99,16 +115,16 @@ def connect(
     {'symbol': 'IBM', 'price': 95} True
     True
     """
-    addresses = parse_addresses(where)
-    chosen(deadline, None)
-    chosen(connect_deadline, None)
+    addresses = parse_addresses(servers)
+    chosen(deadline_s, None)
+    chosen(connect_deadline_s, None)
     called = name or f"client-{uuid4().hex[:12]}"
-    options = Options(
+    options = SessionOptions(
         name=called,
-        deadline=deadline,
-        connect_deadline=connect_deadline,
+        deadline_s=deadline_s,
+        connect_deadline_s=connect_deadline_s,
         backoff=backoff,
-        flee_after=chosen(flee_after, None),
+        failover_after_s=chosen(failover_after_s, None),
         audit=None if audit is None else AuditOptions.of(audit),
         audit_name=name or "client",
         credentials=Credentials.of(token, token_file),
@@ -119,22 +135,22 @@ def connect(
 class Session:
     """A program's connection to brokers, made again whenever it is lost. See :func:`connect`."""
 
-    def __init__(self, addresses: tuple[Address, ...], options: Options) -> None:
+    def __init__(self, addresses: tuple[BrokerAddress, ...], options: SessionOptions) -> None:
         self._addresses = addresses
         self._options = options
-        self._numbers = Numbers()
+        self._numbers = RequestNumbers()
         self._token = uuid4().hex[:12]
         self._count = 0
-        self._homes: dict[str, Link] = {}
+        self._pinned_links: dict[str, ReconnectingLink] = {}
         """Links that stay with a broker, by its name."""
-        self._shelters: dict[str, Link] = {}
+        self._failover_links: dict[str, ReconnectingLink] = {}
         """Links of durable subscriptions, by the broker they began with, which they may flee from."""
         self._open: dict[Publisher | Subscription, None] = {}
-        self._is_begun = False
+        self._is_opened = False
         self._is_over = False
         self.audit: ClientAudit | None = None
         """Writes down what is published and received, if that is wanted and the session is open."""
-        self.main = Link(addresses, options, self._numbers)
+        self.main = ReconnectingLink(addresses, options, self._numbers)
         """The link of everything that may be at any broker."""
 
     # --- beginning and ending ------------------------------------------------------------------
@@ -158,22 +174,22 @@ class Session:
         """
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
-        if self._is_begun:
+        if self._is_opened:
             raise UsageError("the session was opened already")
         self._options.credentials.check()
-        self._is_begun = True
+        self._is_opened = True
         if self._options.audit is not None:
             self.audit = ClientAudit.shared(self._options.audit, self._options.audit_name)
         self.main.start()
-        deadline = self._options.connect_deadline
+        deadline_s = self._options.connect_deadline_s
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(deadline_s):
                 await self.main.up()
         except TimeoutError:
             trouble = self.main.trouble
             await self.close()
             raise ConnectionLostError(
-                f"no broker greeted within {deadline:g} s: {trouble}"
+                f"no broker greeted within {deadline_s:g} s: {trouble}"
             ) from None
         except BaseException:
             await self.close()
@@ -189,7 +205,7 @@ class Session:
                 await each.close(done=False)
         error = ClosedError("the session was closed")
         try:
-            for link in (self.main, *self._homes.values(), *self._shelters.values()):
+            for link in (self.main, *self._pinned_links.values(), *self._failover_links.values()):
                 await link.close(error)
         finally:
             if self.audit is not None:
@@ -206,7 +222,7 @@ class Session:
     @property
     def broker(self) -> str | None:
         """The broker that the session is connected to now, if it is."""
-        return None if self.main.welcome is None else self.main.welcome.broker
+        return None if self.main.handshake is None else self.main.handshake.broker
 
     @property
     def has_one_address(self) -> bool:
@@ -219,103 +235,111 @@ class Session:
 
     def _check_open(self) -> None:
         self._check()
-        if not self._is_begun:
+        if not self._is_opened:
             raise ClosedError("the session is not open; use it with 'async with'")
 
     # --- links ---------------------------------------------------------------------------------
 
-    async def link_for(self, *, durable: bool) -> Link:
+    async def link_for(self, *, durable: bool) -> ReconnectingLink:
         """Return the link of a subscription."""
         self._check_open()
         if not durable or self.has_one_address:
             return self.main
-        if self._options.flee_after is None:
-            return await self._pinned()
-        welcome = await self.main.up()
+        if self._options.failover_after_s is None:
+            return await self._current_pinned_link()
+        handshake = await self.main.up()
         assert self.main.address is not None
-        return self._shelter(welcome.broker, self.main.address, self._options.flee_after)
+        return self._failover_link(
+            handshake.broker, self.main.address, self._options.failover_after_s
+        )
 
-    async def _pinned(self) -> Link:
+    async def _current_pinned_link(self) -> ReconnectingLink:
         """Return a link that stays with the broker that the session is connected to now."""
         self._check_open()
         if self.has_one_address:
             return self.main
-        welcome = await self.main.up()
+        handshake = await self.main.up()
         assert self.main.address is not None
-        return self._home(welcome.broker, self.main.address)
+        return self._pinned_link(handshake.broker, self.main.address)
 
-    def _shelter(self, broker: str, address: Address, flee_after: float) -> Link:
+    def _failover_link(
+        self, broker: str, address: BrokerAddress, failover_after_s: float
+    ) -> ReconnectingLink:
         """Return a link that stays with one broker for as long as that is to be hoped for."""
-        link = self._shelters.get(broker)
+        link = self._failover_links.get(broker)
         if link is None:
             others = [each for each in self._addresses if each != address]
             addresses = (address, *others)
-            link = Link(addresses, self._options, self._numbers, flee_after=flee_after)
+            link = ReconnectingLink(
+                addresses, self._options, self._numbers, failover_after_s=failover_after_s
+            )
             link.address = address
-            self._shelters[broker] = link
+            self._failover_links[broker] = link
             link.start()
         return link
 
-    def _home(self, broker: str, address: Address) -> Link:
+    def _pinned_link(self, broker: str, address: BrokerAddress) -> ReconnectingLink:
         """Return the link to one broker, which stays with it."""
-        link = self._homes.get(broker)
+        link = self._pinned_links.get(broker)
         if link is None:
-            link = Link((address,), self._options, self._numbers, broker=broker)
-            self._homes[broker] = link
+            link = ReconnectingLink((address,), self._options, self._numbers, broker=broker)
+            self._pinned_links[broker] = link
             link.start()
         return link
 
-    async def call_at_home(self, request: Any, deadline: float | None) -> tuple[Link, Any]:
+    async def call_at_phb(
+        self, request: Any, deadline_s: float | None
+    ) -> tuple[ReconnectingLink, Any]:
         """Ask the broker that has what is asked for; return the link to it, and the answer."""
         self._check_open()
         if self.has_one_address:
-            return self.main, await self.main.call(request, deadline)
+            return self.main, await self.main.call(request, deadline_s)
         now = asyncio.get_running_loop().time
-        end = None if deadline is None else now() + deadline
-        home, asked = "", set[str]()
+        end = None if deadline_s is None else now() + deadline_s
+        phb, tried = "", set[str]()
         try:
             async with asyncio.timeout_at(end):
-                link = await self._pinned()
+                link = await self._current_pinned_link()
             while True:
                 try:  # the call knows best whether it was sent when its time is over
                     return link, await link.call(request, end and max(0.0, end - now()))
-                except ElsewhereError as error:
-                    home = error.broker
-                    if home in asked:
+                except WrongBrokerError as error:
+                    phb = error.broker
+                    if phb in tried:
                         raise
-                    asked.add(home)
+                    tried.add(phb)
                     async with asyncio.timeout_at(end):
                         link = await self._find(error)
         except DeadlineError:
             raise
         except TimeoutError:
-            if home and home not in self._homes:
+            if phb and phb not in self._pinned_links:
                 raise DeadlineError(
-                    f"{type(request).__name__} was not done within {deadline:g} s: "
-                    f"the broker {home} has it, and cannot be reached"
+                    f"{type(request).__name__} was not done within {deadline_s:g} s: "
+                    f"the broker {phb} has it, and cannot be reached"
                 ) from None
-            raise self.main.late(type(request).__name__, deadline, sent=False) from None
+            raise self.main.late(type(request).__name__, deadline_s, sent=False) from None
 
-    async def _find(self, elsewhere: ElsewhereError) -> Link:
+    async def _find(self, error: WrongBrokerError) -> ReconnectingLink:
         """Return a link to the broker that a refusal names, if one of the addresses is its.
 
         While some address does not answer it may be that one's: it is waited for.
         """
-        found = self._homes.get(elsewhere.broker)
+        found = self._pinned_links.get(error.broker)
         if found is not None:
             return found
         waits = self._options.backoff.waits(Random(self._options.seed))  # noqa: S311
         while True:
             names = [await self._name_at(address) for address in self._addresses]
-            if elsewhere.broker in names:
-                return self._home(elsewhere.broker, self._addresses[names.index(elsewhere.broker)])
+            if error.broker in names:
+                return self._pinned_link(error.broker, self._addresses[names.index(error.broker)])
             if None not in names:
-                raise elsewhere
+                raise error
             await asyncio.sleep(next(waits))
 
-    async def _name_at(self, address: Address) -> str | None:
+    async def _name_at(self, address: BrokerAddress) -> str | None:
         """Return which broker is at an address; None if none greets soon."""
-        link = Link((address,), self._options, self._numbers)
+        link = ReconnectingLink((address,), self._options, self._numbers)
         link.start()
         try:
             async with asyncio.timeout(1.0):
@@ -334,8 +358,8 @@ class Session:
         name: str = "",
         advertisement: str | Filter = "TRUE",
         guaranteed: bool = True,
-        inflight: int = INFLIGHT_MAX,
-        deadline: float | Unset | None = _UNSET,
+        in_flight_max: int = IN_FLIGHT_EVENTS_MAX,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> Publisher:
         """Return a publisher to a pubend, to be entered; the pubend is made if there is none.
 
@@ -351,13 +375,13 @@ class Session:
             name=name or f"{self._options.name}-{self._token}-{self._next()}",
             advertisement=advertisement,
             guaranteed=guaranteed,
-            inflight=inflight,
-            deadline=chosen(deadline, self._options.deadline),
+            in_flight_max=in_flight_max,
+            deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
     def subscribe(
         self,
-        wanted: str | Filter = "",
+        filter: str | Filter = "",
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -366,7 +390,7 @@ class Session:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> Subscription:
         """Return a subscription to all events that match a filter, to be entered and iterated.
 
@@ -382,22 +406,22 @@ class Session:
             raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
         if durable is not None and not (durable and isinstance(durable, str)):
             raise UsageError("a durable subscription needs a name")
-        settings = Settings(
+        settings = SubscriptionOptions(
             durable=durable is not None,
-            begin=begin_of(start),
+            start=start_point_of(start),
             order=_ORDERS[order],
             prefetch=prefetch,
             ack=ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
-            deadline=chosen(deadline, self._options.deadline),
+            deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
         name = durable or f"{self._options.name}-{self._token}-{self._next()}"
-        return Subscription(self, name, wanted, settings)
+        return Subscription(self, name, filter, settings)
 
     # --- staging -------------------------------------------------------------------------------
 
-    def stager(
+    def staged_writer(
         self,
         pubend: str,
         *,
@@ -405,8 +429,8 @@ class Session:
         batch: int,
         partition: int = 0,
         advertisement: str | Filter = "TRUE",
-        deadline: float | Unset | None = _UNSET,
-    ) -> Stager:
+        deadline_s: float | Unset | None = _UNSET,
+    ) -> StagedWriter:
         """Return what stages one attempt of a partition, to be entered; the pubend is made if need be.
 
         For programs whose tasks may fail or run twice: what is staged is published when
@@ -414,44 +438,46 @@ class Session:
         them in that order; its events have it as their publisher.
         """
         self._check()
-        return Stager(
+        return StagedWriter(
             self,
             pubend,
             writer=writer,
             batch=batch,
             partition=partition,
             advertisement=advertisement,
-            deadline=chosen(deadline, self._options.deadline),
+            deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
     async def commit_staged(
-        self, parts: Iterable[StagedPart], *, deadline: float | Unset | None = _UNSET
-    ) -> Committed:
+        self, parts: Iterable[StagedPart], *, deadline_s: float | Unset | None = _UNSET
+    ) -> CommitResult:
         """Publish a batch whole: one part of each partition, in their order. Asked twice, done once.
 
         Raises :class:`RefusedError` if something of it is not staged any more: then nothing was done,
         and the batch has to be staged again. After :class:`OutcomeUnknownError`, ask again.
         """
         self._check_open()
-        return await commit_staged(self, parts, chosen(deadline, self._options.deadline))
+        return await commit_staged(self, parts, chosen(deadline_s, self._options.deadline_s))
 
     async def drop_staged(
-        self, pubend: str, writer: str, batch: int, *, deadline: float | Unset | None = _UNSET
+        self, pubend: str, writer: str, batch: int, *, deadline_s: float | Unset | None = _UNSET
     ) -> None:
         """Have the broker forget what is staged of a batch; it would do so by itself in time."""
         self._check_open()
-        seconds = chosen(deadline, self._options.deadline)
+        seconds = chosen(deadline_s, self._options.deadline_s)
         await drop_staged(self, pubend, writer, batch, seconds)
 
     def _next(self) -> int:
         self._count += 1
         return self._count
 
-    async def unsubscribe(self, durable: str, *, deadline: float | Unset | None = _UNSET) -> None:
+    async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription of the broker that this session is connected to."""
-        link = await self._pinned()
-        answer = await link.call(Unsubscribe(0, durable), chosen(deadline, self._options.deadline))
-        Link.expect(answer, Unsubscribed)
+        link = await self._current_pinned_link()
+        answer = await link.call(
+            Unsubscribe(0, durable), chosen(deadline_s, self._options.deadline_s)
+        )
+        ReconnectingLink.expect(answer, Unsubscribed)
 
     # --- reading and asking ----------------------------------------------------------------------
 
@@ -460,9 +486,9 @@ class Session:
         pubend: str,
         low: Tick | None = None,
         high: Tick | None = None,
-        wanted: str | Filter = "",
+        filter: str | Filter = "",
         *,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> AsyncIterator[Event]:
         """Give what matches a filter between two ticks of a pubend's log, and then end.
 
@@ -470,21 +496,23 @@ class Session:
         reading begins. The deadline is for each part of the answer.
         """
         self._check_open()
-        text = str(wanted if isinstance(wanted, Filter) else Filter(wanted))
-        seconds = chosen(deadline, self._options.deadline)
+        text = str(filter if isinstance(filter, Filter) else Filter(filter))
+        seconds = chosen(deadline_s, self._options.deadline_s)
         parts = read_log(self.main, pubend_id(pubend), text, low, high, seconds)
         async with aclosing(parts) as events:  # type: ignore[type-var]  # it is a generator
             async for event in events:
                 yield event
 
-    async def partitions(self, *, deadline: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
+    async def partitions(
+        self, *, deadline_s: float | Unset | None = _UNSET
+    ) -> tuple[Partition, ...]:
         """Return which cells cannot be reached, as far as the broker has heard."""
-        answer = await self.request(ListPartitions(0), deadline=deadline, changes=False)
-        table: PartitionTable = Link.expect(answer, PartitionTable)
+        answer = await self.request(ListPartitions(0), deadline_s=deadline_s, changes=False)
+        table: PartitionTable = ReconnectingLink.expect(answer, PartitionTable)
         return table.entries
 
     async def request(
-        self, message: Any, *, deadline: float | Unset | None = _UNSET, changes: bool = True
+        self, message: Any, *, deadline_s: float | Unset | None = _UNSET, changes: bool = True
     ) -> Any:
         """Send any request of :mod:`gapless.messages.clients` and return the answer.
 
@@ -492,5 +520,5 @@ class Session:
         answer comes in time, that is an OutcomeUnknownError, else a DeadlineError.
         """
         self._check_open()
-        seconds = chosen(deadline, self._options.deadline)
+        seconds = chosen(deadline_s, self._options.deadline_s)
         return await self.main.call(message, seconds, changes=changes)

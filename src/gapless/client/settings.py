@@ -6,30 +6,30 @@ from typing import Literal
 
 from gapless.core.errors import UsageError
 from gapless.core.limits import OPTION_MAX
-from gapless.messages.clients import Begin, Order
+from gapless.messages.clients import Order, StartPoint
 
-__all__ = ["Acknowledge", "OnGap", "Settings"]
+__all__ = ["Acknowledge", "OnGap", "SubscriptionOptions"]
 
 Acknowledge = Literal["auto", "manual"]
 OnGap = Literal["raise", "report"]
 
 
-class Settings:
+class SubscriptionOptions:
     """What a subscription was asked for, beside its filter."""
 
-    __slots__ = ("ack", "begin", "deadline", "durable", "expiry_s", "on_gap", "order", "prefetch")
+    __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start")
 
     def __init__(
         self,
         *,
         durable: bool,
-        begin: Begin,
+        start: StartPoint,
         order: Order,
         prefetch: int,
         ack: Acknowledge,
         on_gap: OnGap,
         expiry_s: int,
-        deadline: float | None,
+        deadline_s: float | None,
     ) -> None:
         _check_number("prefetch", prefetch)
         _check_number("expiry_s", expiry_s)
@@ -38,13 +38,13 @@ class Settings:
         if on_gap not in {"raise", "report"}:
             raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
         self.durable = durable
-        self.begin = begin
+        self.start = start
         self.order = order
         self.prefetch = prefetch
         self.ack = ack
         self.on_gap = on_gap
         self.expiry_s = expiry_s
-        self.deadline = deadline
+        self.deadline_s = deadline_s
 
 
 def _check_number(name: str, value: object) -> None:

@@ -1,6 +1,6 @@
 """Staging: events that a broker keeps until a commit publishes all of them at once.
 
-For programs whose tasks may fail or run twice. Every attempt of a task has a :class:`Stager`, which
+For programs whose tasks may fail or run twice. Every attempt of a task has a :class:`StagedWriter`, which
 sends what it is given in chunks and, when all are on the broker's disk, returns a :class:`StagedPart`.
 Somebody who knows which attempts count gathers one part of each partition and commits them.
 
@@ -20,33 +20,33 @@ from uuid import uuid4
 import msgspec
 
 from gapless.client.batches import encoded, encoded_plain
-from gapless.client.link import Link
+from gapless.client.link import ReconnectingLink
 from gapless.client.outbox import FRAME_OVERHEAD
 from gapless.client.position import Position, pubend_id
 from gapless.client.publisher import EventLike, pair
 from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
-    ElsewhereError,
     UnavailableError,
     UsageError,
+    WrongBrokerError,
 )
 from gapless.core.ids import PubendId
-from gapless.core.limits import CHUNK_BYTES_MAX, CHUNK_EVENTS_MAX, CHUNKS_UNDER_WAY_MAX
+from gapless.core.limits import CHUNK_BYTES_MAX, CHUNK_EVENTS_MAX, IN_FLIGHT_CHUNKS_MAX
 from gapless.messages.clients import OpenPubend
 from gapless.messages.staging import (
-    CommitStaged,
-    DropStaged,
-    Stage,
-    Staged,
-    StagedCommitted,
-    StagedDropped,
+    BatchCommitted,
+    BatchDropped,
+    ChunkStaged,
+    CommitBatch,
+    DropBatch,
+    StageChunk,
 )
 
 if TYPE_CHECKING:
     from gapless.client.session import Session
 
-__all__ = ["Committed", "StagedPart", "Stager", "commit_staged", "drop_staged"]
+__all__ = ["CommitResult", "StagedPart", "StagedWriter", "commit_staged", "drop_staged"]
 
 PAUSE_S: Final = 0.1
 """Between two tries while the pubend's broker cannot be reached."""
@@ -64,7 +64,7 @@ class StagedPart(msgspec.Struct, frozen=True):
     events: int
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """What came of a commit."""
 
     position: Position
@@ -74,8 +74,8 @@ class Committed(msgspec.Struct, frozen=True):
     """Whether this batch was committed before, and nothing was done now."""
 
 
-class Stager:
-    """Stages one attempt of a partition. Made by :meth:`Session.stager`; use it with ``async with``."""
+class StagedWriter:
+    """Stages one attempt of a partition. Made by :meth:`Session.staged_writer`; use it with ``async with``."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Stager:
         batch: int,
         partition: int,
         advertisement: str | Filter,
-        deadline: float | None,
+        deadline_s: float | None,
     ) -> None:
         self.attempt = uuid4().hex
         """A name that no other attempt has, also not one of the same task before a restart."""
@@ -98,8 +98,8 @@ class Stager:
         self._advertisement = str(
             Filter(advertisement) if isinstance(advertisement, str) else advertisement
         )
-        self._deadline = deadline
-        self._link: Link | None = None
+        self._deadline_s = deadline_s
+        self._link: ReconnectingLink | None = None
         self._id = PubendId("")
         self._chunk_bytes = CHUNK_BYTES_MAX
         self._event_bytes_max = 0
@@ -107,7 +107,7 @@ class Stager:
         self._bytes = 0
         self._chunks = 0
         self._count = 0
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -116,10 +116,10 @@ class Stager:
     async def open(self) -> None:
         """Make or find the pubend."""
         call = OpenPubend(0, self._pubend, self._advertisement)
-        self._link, opened = await at_home(self._session, call, self._deadline)
+        self._link, opened = await call_phb(self._session, call, self._deadline_s)
         self._id = opened.pubend
-        welcome = await self._link.up()
-        self._event_bytes_max = max(1, welcome.frame_bytes_max - FRAME_OVERHEAD)
+        handshake = await self._link.up()
+        self._event_bytes_max = max(1, handshake.frame_bytes_max - FRAME_OVERHEAD)
         self._chunk_bytes = min(CHUNK_BYTES_MAX, self._event_bytes_max)
 
     async def __aexit__(
@@ -132,7 +132,7 @@ class Stager:
 
     async def close(self) -> None:
         """Stop sending; what is staged and not finished is never committed."""
-        left, self._under_way = self._under_way, set()
+        left, self._in_flight = self._in_flight, set()
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -150,7 +150,7 @@ class Stager:
         """Wait until everything is on the broker's disk; return what a commit has to name."""
         if self._events:
             await self._send()
-        while self._under_way:
+        while self._in_flight:
             await self._some_done()
         return StagedPart(
             str(self._id),
@@ -176,33 +176,35 @@ class Stager:
 
     async def _send(self) -> None:
         """Let a chunk be under way, when there is room."""
-        while len(self._under_way) >= CHUNKS_UNDER_WAY_MAX:
+        while len(self._in_flight) >= IN_FLIGHT_CHUNKS_MAX:
             await self._some_done()
         events: Any = tuple(map(msgspec.Raw, self._events))
-        place = (self._batch, self._partition, self.attempt, self._chunks)
-        request = Stage(0, self._id, self._writer, *place, events)
+        chunk_id = (self._batch, self._partition, self.attempt, self._chunks)
+        request = StageChunk(0, self._id, self._writer, *chunk_id, events)
         self._count += len(self._events)
         self._chunks += 1
         self._events, self._bytes = [], 0
-        self._under_way.add(asyncio.ensure_future(self._staged(request)))
+        self._in_flight.add(asyncio.ensure_future(self._staged(request)))
 
-    async def _staged(self, request: Stage) -> None:
+    async def _staged(self, request: StageChunk) -> None:
         if self._link is None:
-            raise ClosedError("open the stager with 'async with' first")
+            raise ClosedError("open the staged writer with 'async with' first")
         # to be asked twice does no harm, so a late answer is no unknown outcome
-        Link.expect(await self._link.call(request, self._deadline, changes=False), Staged)
+        ReconnectingLink.expect(
+            await self._link.call(request, self._deadline_s, changes=False), ChunkStaged
+        )
 
     async def _some_done(self) -> None:
-        done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
-        self._under_way -= done
+        done, _ = await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
+        self._in_flight -= done
         wrong = [error for task in done if (error := task.exception()) is not None]
         if wrong:
             raise wrong[0]  # the others are most likely the same, and are looked at too
 
 
 async def commit_staged(
-    session: Session, parts: Iterable[StagedPart], deadline: float | None
-) -> Committed:
+    session: Session, parts: Iterable[StagedPart], deadline_s: float | None
+) -> CommitResult:
     """Publish what the parts name, whole and once, in the order of their partitions."""
     chosen = sorted(parts, key=lambda part: part.partition)
     names = {(part.pubend, part.writer, part.batch) for part in chosen}
@@ -211,36 +213,38 @@ async def commit_staged(
     ((pubend, writer, batch),) = names
     named = tuple((part.partition, part.attempt, part.chunks) for part in chosen if part.chunks)
     if not named:
-        return Committed(Position(), 0, repeated=False)
-    call = CommitStaged(0, pubend_id(pubend), writer, batch, named)
-    _, answer = await at_home(session, call, deadline)
-    told: StagedCommitted = Link.expect(answer, StagedCommitted)
-    position = Position({pubend: told.last}) if told.last else Position()
-    return Committed(position, told.events, told.repeated)
+        return CommitResult(Position(), 0, repeated=False)
+    call = CommitBatch(0, pubend_id(pubend), writer, batch, named)
+    _, answer = await call_phb(session, call, deadline_s)
+    committed: BatchCommitted = ReconnectingLink.expect(answer, BatchCommitted)
+    position = Position({pubend: committed.last}) if committed.last else Position()
+    return CommitResult(position, committed.events, committed.repeated)
 
 
 async def drop_staged(
-    session: Session, pubend: str, writer: str, batch: int, deadline: float | None
+    session: Session, pubend: str, writer: str, batch: int, deadline_s: float | None
 ) -> None:
     """Have a broker forget what is staged of a batch."""
-    call = DropStaged(0, pubend_id(pubend), writer, batch)
-    _, answer = await at_home(session, call, deadline)
-    Link.expect(answer, StagedDropped)
+    call = DropBatch(0, pubend_id(pubend), writer, batch)
+    _, answer = await call_phb(session, call, deadline_s)
+    ReconnectingLink.expect(answer, BatchDropped)
 
 
-async def at_home(session: Session, request: Any, deadline: float | None) -> tuple[Link, Any]:
+async def call_phb(
+    session: Session, request: Any, deadline_s: float | None
+) -> tuple[ReconnectingLink, Any]:
     """Ask the broker that has the pubend, and wait for it while it is away.
 
     Only what may be asked twice is asked so.
     """
-    late: UnavailableError | ElsewhereError | None = None
+    late: UnavailableError | WrongBrokerError | None = None
     try:
-        async with asyncio.timeout(deadline):
+        async with asyncio.timeout(deadline_s):
             while True:
                 try:
-                    return await session.call_at_home(request, None)
-                except (UnavailableError, ElsewhereError) as error:
-                    if isinstance(error, ElsewhereError) and session.has_one_address:
+                    return await session.call_at_phb(request, None)
+                except (UnavailableError, WrongBrokerError) as error:
+                    if isinstance(error, WrongBrokerError) and session.has_one_address:
                         raise  # there is nobody else to ask
                     late = error
                     await asyncio.sleep(PAUSE_S)
@@ -248,4 +252,4 @@ async def at_home(session: Session, request: Any, deadline: float | None) -> tup
         if late is not None:
             raise late from None
         sent = not isinstance(request, OpenPubend)
-        raise session.main.late(type(request).__name__, deadline, sent=sent) from None
+        raise session.main.late(type(request).__name__, deadline_s, sent=sent) from None

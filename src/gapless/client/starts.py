@@ -9,24 +9,24 @@ from typing import Literal, TypeAlias
 from gapless.client.position import Position
 from gapless.core.errors import UsageError
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind
+from gapless.messages.clients import StartKind, StartPoint
 
-__all__ = ["Start", "begin_of"]
+__all__ = ["Start", "start_point_of"]
 
 Start: TypeAlias = Literal["latest", "earliest"] | Mapping[str, Tick] | datetime
 """A word, a position, or a time with its zone."""
 
 
-def begin_of(start: Start) -> Begin:
+def start_point_of(start: Start) -> StartPoint:
     """Return where to begin, as it travels."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise UsageError(f"{start} has no time zone; write datetime.now(timezone.utc)")
-        return Begin(BeginKind.TIME, clock=round(start.timestamp() * 1_000_000))
+        return StartPoint(StartKind.TIME, clock=round(start.timestamp() * 1_000_000))
     if isinstance(start, Mapping):
-        return Begin(BeginKind.POSITION, Position(start).as_tuple())
+        return StartPoint(StartKind.POSITION, Position(start).as_tuple())
     if start == "latest":
-        return Begin()
+        return StartPoint()
     if start == "earliest":
-        return Begin(BeginKind.EARLIEST)
+        return StartPoint(StartKind.EARLIEST)
     raise UsageError(f"start is 'latest', 'earliest', a position or a datetime, not {start!r}")

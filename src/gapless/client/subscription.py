@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from gapless.client.event import Event
 from gapless.client.inbox import Inbox
-from gapless.client.link import Link
+from gapless.client.link import ReconnectingLink
 from gapless.client.options import Unset, chosen
 from gapless.client.position import Position
-from gapless.client.prefetch import Item, Lost
-from gapless.client.settings import Acknowledge, OnGap, Settings
-from gapless.client.starts import Start, begin_of
+from gapless.client.prefetch import Item, PrefetchedGap
+from gapless.client.settings import Acknowledge, OnGap, SubscriptionOptions
+from gapless.client.starts import Start, start_point_of
 from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
@@ -35,21 +35,21 @@ from gapless.core.errors import (
 from gapless.core.ids import PubendId
 from gapless.core.limits import GAPS_KEPT
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     FilterSet,
     Seek,
     SetFilter,
+    StartKind,
+    StartPoint,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
 )
-from gapless.messages.operating import ShowSubscription, SubscriptionShown
+from gapless.messages.operating import GetSubscription, SubscriptionReply
 
 if TYPE_CHECKING:
     from gapless.client.session import Session
 
-__all__ = ["Acknowledge", "OnGap", "Settings", "Subscription"]
+__all__ = ["Acknowledge", "OnGap", "Subscription", "SubscriptionOptions"]
 
 ACK_S: Final = 0.2
 """How long what is done may wait for its acknowledgement, so that one message speaks for many."""
@@ -65,16 +65,16 @@ class Subscription:
     """
 
     def __init__(
-        self, session: Session, name: str, wanted: str | Filter, settings: Settings
+        self, session: Session, name: str, filter: str | Filter, settings: SubscriptionOptions
     ) -> None:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """Gaps that were met, if they are reported and not raised."""
-        self.switched: Position | None = None
+        self.filter_changed_at: Position | None = None
         """Of a durable one: from where on the filter that it was opened with surely governs."""
         self._session = session
         self._settings = settings
-        self._inbox = Inbox(name, _text_of(wanted), settings, on_end=self._ended)
+        self._inbox = Inbox(name, _text_of(filter), settings, on_end=self._ended)
         self._prefetch = self._inbox.prefetch
         self._done: Item | None = None
         self._auto = settings.durable and settings.ack == "auto"
@@ -88,9 +88,9 @@ class Subscription:
         inbox = self._inbox
         if inbox.link is not None or inbox.is_over:
             raise ClosedError("a subscription is opened once; ask the session for another")
-        deadline, wanted = self._settings.deadline, inbox.text
+        deadline_s, filter_text = self._settings.deadline_s, inbox.text
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(deadline_s):
                 if self._session.audit is not None:
                     inbox.write_to(self._session.audit)
                 inbox.open_over(await self._session.link_for(durable=self._settings.durable))
@@ -99,7 +99,7 @@ class Subscription:
                     await inbox.arrival()
         except TimeoutError:
             link = self._inbox.link or self._session.main
-            error = link.late("Subscribe", deadline, sent=False)
+            error = link.late("Subscribe", deadline_s, sent=False)
             self._leave(error)
             raise error from None
         except BaseException:
@@ -109,7 +109,7 @@ class Subscription:
         if self._settings.durable:
             # it may be there already, with another filter
             try:
-                self.switched = await self._change_filter(wanted, deadline)
+                self.filter_changed_at = await self._change_filter(filter_text, deadline_s)
             except BaseException:
                 self._leave(ClosedError("the subscription was not opened"))
                 raise
@@ -142,17 +142,17 @@ class Subscription:
         link = self._inbox.link
         if not (self.is_over or self._settings.durable or link is None):
             number = link.numbers.next()
-            link.ask(Unsubscribe(number, self.name), _ignore)
+            link.request(Unsubscribe(number, self.name), _ignore)
         self._inbox.end(error)
 
-    async def unsubscribe(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> None:
+    async def unsubscribe(self, *, deadline_s: float | Unset | None = _NO_DEADLINE) -> None:
         """End it for good, also at the broker and on its disk."""
         link = self._opened()
-        seconds = chosen(deadline, self._settings.deadline)
+        seconds = chosen(deadline_s, self._settings.deadline_s)
         link.remove(self._inbox)
         try:
-            answer = await link.call(Unsubscribe(0, self.name, self._inbox.home), seconds)
-            Link.expect(answer, Unsubscribed)
+            answer = await link.call(Unsubscribe(0, self.name, self._inbox.hosting), seconds)
+            ReconnectingLink.expect(answer, Unsubscribed)
         except GaplessError as error:
             self._inbox.end(error)
             raise
@@ -179,33 +179,35 @@ class Subscription:
         return self._inbox.is_new
 
     @property
-    def waiting(self) -> dict[str, str]:
+    def pending(self) -> dict[str, str]:
         """Pubends of which nothing can come now, and why: it has not started there yet, or the log
         is damaged there.
         """
-        return self._inbox.waiting
+        return self._inbox.pending
 
-    async def ask_waiting(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> dict[str, str]:
+    async def fetch_pending(
+        self, *, deadline_s: float | Unset | None = _NO_DEADLINE
+    ) -> dict[str, str]:
         """Ask the broker of which pubends nothing can come now, and why.
 
-        Beside what ``waiting`` tells, these are streams that had begun and are cut off: no broker on
+        Beside what ``pending`` tells, these are streams that had begun and are cut off: no broker on
         the way to their pubend can be reached. Nothing of them is lost; they go on when it can.
         """
-        link, seconds = self._opened(), chosen(deadline, self._settings.deadline)
+        link, seconds = self._opened(), chosen(deadline_s, self._settings.deadline_s)
         found: dict[str, str] = {}
         after: PubendId | None = None
         while True:
-            call = ShowSubscription(0, self.name, after)
+            call = GetSubscription(0, self.name, after)
             answer = await link.call(call, seconds, changes=False)
-            shown = Link.expect(answer, SubscriptionShown).entry
-            for strand in shown.strands:
-                after = strand.pubend
-                if strand.waiting is not None:
-                    found[str(after)] = strand.waiting
-            if not (shown.strands and shown.strands_left_out):
+            shown = ReconnectingLink.expect(answer, SubscriptionReply).entry
+            for cursor in shown.cursors:
+                after = cursor.pubend
+                if cursor.pending_reason is not None:
+                    found[str(after)] = cursor.pending_reason
+            if not (shown.cursors and shown.cursors_omitted):
                 return found
 
-    def _opened(self) -> Link:
+    def _opened(self) -> ReconnectingLink:
         self._inbox.check()
         if self._inbox.link is None:
             raise ClosedError("open the subscription with 'async with' first")
@@ -231,12 +233,12 @@ class Subscription:
                 inbox.give_credit()
             if type(item) is Event:
                 return item
-            assert isinstance(item, Lost)
-            self._meet(item)
+            assert isinstance(item, PrefetchedGap)
+            self._report_gap(item)
 
-    async def get(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> Event:
+    async def get(self, *, deadline_s: float | Unset | None = _NO_DEADLINE) -> Event:
         """Return the next event, or raise DeadlineError if none comes in time."""
-        seconds = chosen(deadline, self._settings.deadline)
+        seconds = chosen(deadline_s, self._settings.deadline_s)
         try:
             async with asyncio.timeout(seconds):
                 return await self.__anext__()
@@ -246,48 +248,48 @@ class Subscription:
             raise ClosedError("the subscription is closed") from None
 
     async def next_batch(
-        self, most: int | None = None, *, deadline: float | Unset | None = None
+        self, events_max: int | None = None, *, deadline_s: float | Unset | None = None
     ) -> list[Event]:
         """Return all events that are there, at least one; those of the batch before are done.
 
         A gap ends a batch: it is raised, or reported, by the call after. The list is empty when the
         subscription is closed.
         """
-        if most is not None and most < 1:
-            raise UsageError(f"a batch has at least one event; {most} cannot be the most")
-        most = self._prefetch.bound if most is None else most
-        seconds = chosen(deadline, self._settings.deadline)
+        if events_max is not None and events_max < 1:
+            raise UsageError(f"a batch has at least one event; {events_max} cannot be the most")
+        events_max = self._prefetch.bound if events_max is None else events_max
+        seconds = chosen(deadline_s, self._settings.deadline_s)
         if self._auto:
             self._note_done()
         try:
             if seconds is None:
-                return await self._batch(most)
+                return await self._batch(events_max)
             async with asyncio.timeout(seconds):
-                return await self._batch(most)
+                return await self._batch(events_max)
         except TimeoutError:
             raise DeadlineError(f"no event came within {seconds:g} s") from None
         except StopAsyncIteration:
             return []
 
-    async def _batch(self, most: int) -> list[Event]:
+    async def _batch(self, events_max: int) -> list[Event]:
         inbox, prefetch = self._inbox, self._prefetch
         while True:
-            found = prefetch.pop_many(most)
+            found = prefetch.pop_many(events_max)
             if found:
                 inbox.give_credit()
                 return found
             if prefetch.queue:
-                lost = prefetch.pop()
-                assert isinstance(lost, Lost)
-                self._meet(lost)
+                gap = prefetch.pop()
+                assert isinstance(gap, PrefetchedGap)
+                self._report_gap(gap)
             elif inbox.error is not None:
                 self._stop(inbox.error)
             else:
                 await inbox.arrival()
 
-    async def batches(self, most: int | None = None) -> AsyncIterator[list[Event]]:
+    async def batches(self, events_max: int | None = None) -> AsyncIterator[list[Event]]:
         """Give all events that are there, again and again, as lists of at most so many."""
-        while batch := await self.next_batch(most):
+        while batch := await self.next_batch(events_max):
             yield batch
 
     def _stop(self, error: GaplessError) -> None:
@@ -296,8 +298,8 @@ class Subscription:
             raise StopAsyncIteration
         raise error
 
-    def _meet(self, lost: Lost) -> None:
-        error = GapError(lost.run.name, lost.low, lost.high)
+    def _report_gap(self, gap: PrefetchedGap) -> None:
+        error = GapError(gap.run.name, gap.low, gap.high)
         if self._settings.on_gap == "raise":
             raise error
         self.gaps.append(error)
@@ -351,7 +353,7 @@ class Subscription:
         return Filter(self._inbox.text)
 
     async def set_filter(
-        self, wanted: str | Filter, *, deadline: float | Unset | None = _NO_DEADLINE
+        self, filter: str | Filter, *, deadline_s: float | Unset | None = _NO_DEADLINE
     ) -> Position:
         """Change the filter; return the position of the change.
 
@@ -360,8 +362,8 @@ class Subscription:
         filter may have begun before the position.
         """
         self._opened()
-        text = _text_of(wanted)
-        return await self._change_filter(text, chosen(deadline, self._settings.deadline))
+        text = _text_of(filter)
+        return await self._change_filter(text, chosen(deadline_s, self._settings.deadline_s))
 
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
         link, inbox = self._opened(), self._inbox
@@ -376,45 +378,45 @@ class Subscription:
                 raise
             finally:
                 inbox.is_changing = False
-            done = Link.expect(answer, FilterSet)
+            done = ReconnectingLink.expect(answer, FilterSet)
             if text != before:
-                inbox.keep_beginnings({*done.waiting, *dict(done.position)})
-            inbox.switched(text, done.position, done.owed)
+                inbox.keep_starts({*done.pending, *dict(done.position)})
+            inbox.filter_changed(text, done.position, done.start_guarantees)
             return Position.of(dict(done.position))
 
     async def seek(
-        self, start: Start, *, deadline: float | Unset | None = _NO_DEADLINE
+        self, start: Start, *, deadline_s: float | Unset | None = _NO_DEADLINE
     ) -> Position:
         """Go on from another place; return it. What waits to be handed out is dropped.
 
         Streams that a position does not name go on where they are.
         """
-        return await self.seek_and(start, deadline, _nothing)
+        return await self.seek_then(start, deadline_s, _nothing)
 
-    async def seek_and(
-        self, start: Start, deadline: float | Unset | None, then: Callable[[], None]
+    async def seek_then(
+        self, start: Start, deadline_s: float | Unset | None, then: Callable[[], None]
     ) -> Position:
         """Seek, and do something in the very moment from which on events are of the new place."""
         link = self._opened()
-        begin = begin_of(start)
-        kind = begin.kind
-        if kind is BeginKind.POSITION:
-            ticks = {**self._prefetch.handed(), **dict(begin.position)}
-            begin = Begin(kind, tuple(ticks.items()))
+        start_point = start_point_of(start)
+        kind = start_point.kind
+        if kind is StartKind.POSITION:
+            ticks = {**self._prefetch.handed(), **dict(start_point.position)}
+            start_point = StartPoint(kind, tuple(ticks.items()))
 
-        def sought(notice: Any) -> None:
+        def repositioned(notice: Any) -> None:
             self._done = None
-            self._inbox.sought(Link.expect(notice, Subscribed).position, kind)
+            self._inbox.repositioned(ReconnectingLink.expect(notice, Subscribed).position, kind)
             then()
 
-        seconds = chosen(deadline, self._settings.deadline)
-        answer = await link.call(Seek(0, self.name, begin), seconds, then=sought)
+        seconds = chosen(deadline_s, self._settings.deadline_s)
+        answer = await link.call(Seek(0, self.name, start_point), seconds, then=repositioned)
         return Position.of(dict(answer.position))
 
 
-def _text_of(wanted: str | Filter) -> str:
+def _text_of(filter: str | Filter) -> str:
     """Return the text of a filter, if it is one."""
-    return str(wanted) if isinstance(wanted, Filter) else str(Filter(wanted))
+    return str(filter) if isinstance(filter, Filter) else str(Filter(filter))
 
 
 def _ignore(notice: Any) -> None:

@@ -20,17 +20,17 @@ from typing import Any, Literal, Self
 from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
 from gapless.client.event import Event
-from gapless.client.loop_thread import Portal
-from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Unset
+from gapless.client.loop_thread import EventLoopThread
+from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, Backoff, Unset
 from gapless.client.position import Position
 from gapless.client.publisher import EventLike, Publisher
 from gapless.client.session import EXPIRY_S, Session, connect
-from gapless.client.starts import Start, begin_of
+from gapless.client.starts import Start, start_point_of
 from gapless.client.subscription import ACK_S, Acknowledge, OnGap, Subscription
 from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.errors import ClosedError, GapError, GaplessError, UsageError
-from gapless.core.limits import FETCHED_MAX, INFLIGHT_MAX
+from gapless.core.limits import FETCHED_MAX, IN_FLIGHT_EVENTS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition
 
@@ -40,13 +40,13 @@ _UNSET = Unset()
 
 
 def connect_sync(
-    where: str | Iterable[str],
+    servers: str | Iterable[str],
     *,
     name: str = "",
-    deadline: float | None = DEADLINE_S,
-    connect_deadline: float | None = 10.0,
+    deadline_s: float | None = DEADLINE_S,
+    connect_deadline_s: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
-    flee_after: float | None = FLEE_AFTER_S,
+    failover_after_s: float | None = FAILOVER_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
@@ -61,16 +61,16 @@ def connect_sync(
     ...     session.publisher("quotes") as publisher,
     ... ):
     ...     position = publisher.publish_many({"n": n} for n in range(3))
-    ...     [event.attributes["n"] for event in session.read("quotes", wanted="n > 0")]
+    ...     [event.attributes["n"] for event in session.read("quotes", filter="n > 0")]
     [1, 2]
     """
     session = connect(
-        where,
+        servers,
         name=name,
-        deadline=deadline,
-        connect_deadline=connect_deadline,
+        deadline_s=deadline_s,
+        connect_deadline_s=connect_deadline_s,
         backoff=backoff,
-        flee_after=flee_after,
+        failover_after_s=failover_after_s,
         audit=audit,
         token=token,
         token_file=token_file,
@@ -83,7 +83,7 @@ class SyncSession:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._portal: Portal | None = None
+        self._loop_thread: EventLoopThread | None = None
 
     def __enter__(self) -> Self:
         self.open()
@@ -99,31 +99,31 @@ class SyncSession:
 
     def open(self) -> None:
         """Connect; raise ConnectionLostError if no broker greets in time."""
-        if self._portal is not None:
+        if self._loop_thread is not None:
             raise UsageError("the session was opened already")
-        portal = self._portal = Portal()
+        loop_thread = self._loop_thread = EventLoopThread()
         try:
-            portal.run(self._session.open())
+            loop_thread.run(self._session.open())
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End everything."""
-        portal = self._portal
-        if portal is not None:
-            self._portal = None
+        loop_thread = self._loop_thread
+        if loop_thread is not None:
+            self._loop_thread = None
             try:
-                portal.run(self._session.close())
+                loop_thread.run(self._session.close())
             finally:
-                portal.stop()
+                loop_thread.stop()
 
     @property
-    def portal(self) -> Portal:
+    def loop_thread(self) -> EventLoopThread:
         """Where the session runs."""
-        if self._portal is None:
+        if self._loop_thread is None:
             raise ClosedError("the session is not open; use it with 'with'")
-        return self._portal
+        return self._loop_thread
 
     @property
     def broker(self) -> str | None:
@@ -137,8 +137,8 @@ class SyncSession:
         name: str = "",
         advertisement: str | Filter = "TRUE",
         guaranteed: bool = True,
-        inflight: int = INFLIGHT_MAX,
-        deadline: float | Unset | None = _UNSET,
+        in_flight_max: int = IN_FLIGHT_EVENTS_MAX,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> SyncPublisher:
         """Return a publisher, to be entered. See :meth:`Session.publisher`."""
         made = self._session.publisher(
@@ -146,14 +146,14 @@ class SyncSession:
             name=name,
             advertisement=advertisement,
             guaranteed=guaranteed,
-            inflight=inflight,
-            deadline=deadline,
+            in_flight_max=in_flight_max,
+            deadline_s=deadline_s,
         )
-        return SyncPublisher(self.portal, made)
+        return SyncPublisher(self.loop_thread, made)
 
     def subscribe(
         self,
-        wanted: str | Filter = "",
+        filter: str | Filter = "",
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -162,11 +162,11 @@ class SyncSession:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> SyncSubscription:
         """Return a subscription, to be entered and iterated. See :meth:`Session.subscribe`."""
         made = self._session.subscribe(
-            wanted,
+            filter,
             durable=durable,
             start=start,
             order=order,
@@ -174,43 +174,45 @@ class SyncSession:
             ack="manual" if ack == "auto" else ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
-            deadline=deadline,
+            deadline_s=deadline_s,
         )
-        return SyncSubscription(self.portal, made, auto=durable is not None and ack == "auto")
+        return SyncSubscription(self.loop_thread, made, auto=durable is not None and ack == "auto")
 
     def read(
         self,
         pubend: str,
         low: Tick | None = None,
         high: Tick | None = None,
-        wanted: str | Filter = "",
+        filter: str | Filter = "",
         *,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> Iterator[Event]:
         """Give what matches between two ticks of a log. See :meth:`Session.read`."""
-        events = self._session.read(pubend, low, high, wanted, deadline=deadline)
-        portal = self.portal
+        events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
+        loop_thread = self.loop_thread
         problem: BaseException | None = None
         while problem is None:
-            found, problem = portal.run(_some(events))
+            found, problem = loop_thread.run(_some(events))
             yield from found
             if not found and problem is None:
                 return
         raise problem
 
-    def partitions(self, *, deadline: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
+    def partitions(self, *, deadline_s: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
         """Return which cells cannot be reached, as far as the broker has heard."""
-        return self.portal.run(self._session.partitions(deadline=deadline))
+        return self.loop_thread.run(self._session.partitions(deadline_s=deadline_s))
 
-    def unsubscribe(self, durable: str, *, deadline: float | Unset | None = _UNSET) -> None:
+    def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription."""
-        self.portal.run(self._session.unsubscribe(durable, deadline=deadline))
+        self.loop_thread.run(self._session.unsubscribe(durable, deadline_s=deadline_s))
 
     def request(
-        self, message: Any, *, deadline: float | Unset | None = _UNSET, changes: bool = True
+        self, message: Any, *, deadline_s: float | Unset | None = _UNSET, changes: bool = True
     ) -> Any:
         """Send any request and return its answer. See :meth:`Session.request`."""
-        return self.portal.run(self._session.request(message, deadline=deadline, changes=changes))
+        return self.loop_thread.run(
+            self._session.request(message, deadline_s=deadline_s, changes=changes)
+        )
 
 
 async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError | None]:
@@ -229,10 +231,10 @@ async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError
 class SyncReceipt:
     """Stands for an event that was given to a publisher."""
 
-    __slots__ = ("_portal", "_receipt")
+    __slots__ = ("_loop_thread", "_receipt")
 
-    def __init__(self, portal: Portal, receipt: Receipt) -> None:
-        self._portal = portal
+    def __init__(self, loop_thread: EventLoopThread, receipt: Receipt) -> None:
+        self._loop_thread = loop_thread
         self._receipt = receipt
 
     @property
@@ -246,18 +248,18 @@ class SyncReceipt:
         async def wait() -> Position:
             return await self._receipt
 
-        return self._portal.run(wait())
+        return self._loop_thread.run(wait())
 
 
 class SyncPublisher:
     """A :class:`~gapless.client.Publisher` whose calls wait."""
 
-    def __init__(self, portal: Portal, publisher: Publisher) -> None:
-        self._portal = portal
+    def __init__(self, loop_thread: EventLoopThread, publisher: Publisher) -> None:
+        self._loop_thread = loop_thread
         self._publisher = publisher
 
     def __enter__(self) -> Self:
-        self._portal.run(self._publisher.__aenter__())
+        self._loop_thread.run(self._publisher.__aenter__())
         return self
 
     def __exit__(
@@ -266,7 +268,7 @@ class SyncPublisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._portal.run(self._publisher.__aexit__(kind, error, trace))
+        self._loop_thread.run(self._publisher.__aexit__(kind, error, trace))
 
     @property
     def name(self) -> str:
@@ -288,13 +290,15 @@ class SyncPublisher:
         attributes: Mapping[str, Value],
         payload: bytes = b"",
         *,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> Position:
         """Publish an event; return its position when it is on disk."""
-        return self._portal.run(self._publisher.publish(attributes, payload, deadline=deadline))
+        return self._loop_thread.run(
+            self._publisher.publish(attributes, payload, deadline_s=deadline_s)
+        )
 
     def publish_many(
-        self, events: Iterable[EventLike], *, deadline: float | Unset | None = _UNSET
+        self, events: Iterable[EventLike], *, deadline_s: float | Unset | None = _UNSET
     ) -> Position:
         """Publish events in order; return the position of the last when all are on disk.
 
@@ -303,9 +307,11 @@ class SyncPublisher:
         """
         position = Position()
         source = iter(events)
-        most = INFLIGHT_MAX
-        while part := list(itertools.islice(source, most)):
-            position |= self._portal.run(self._publisher.publish_many(part, deadline=deadline))
+        events_max = IN_FLIGHT_EVENTS_MAX
+        while part := list(itertools.islice(source, events_max)):
+            position |= self._loop_thread.run(
+                self._publisher.publish_many(part, deadline_s=deadline_s)
+            )
         return position
 
     def send(
@@ -313,19 +319,19 @@ class SyncPublisher:
         attributes: Mapping[str, Value],
         payload: bytes = b"",
         *,
-        deadline: float | Unset | None = _UNSET,
+        deadline_s: float | Unset | None = _UNSET,
     ) -> SyncReceipt:
         """Let an event be published, and wait only for room."""
-        work = self._publisher.send(attributes, payload, deadline=deadline)
-        return SyncReceipt(self._portal, self._portal.run(work))
+        work = self._publisher.send(attributes, payload, deadline_s=deadline_s)
+        return SyncReceipt(self._loop_thread, self._loop_thread.run(work))
 
-    def flush(self, *, deadline: float | Unset | None = _UNSET) -> None:
+    def flush(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """Wait until everything is answered; raise the first error that a receipt hides."""
-        self._portal.run(self._publisher.flush(deadline=deadline))
+        self._loop_thread.run(self._publisher.flush(deadline_s=deadline_s))
 
-    def close(self, *, deadline: float | Unset | None = _UNSET) -> None:
+    def close(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """Publish what waits, then end."""
-        self._portal.run(self._publisher.close(deadline=deadline))
+        self._loop_thread.run(self._publisher.close(deadline_s=deadline_s))
 
 
 class SyncSubscription:
@@ -336,8 +342,10 @@ class SyncSubscription:
     the filter or close while one waits for an event.
     """
 
-    def __init__(self, portal: Portal, subscription: Subscription, *, auto: bool) -> None:
-        self._portal = portal
+    def __init__(
+        self, loop_thread: EventLoopThread, subscription: Subscription, *, auto: bool
+    ) -> None:
+        self._loop_thread = loop_thread
         self._subscription = subscription
         self._auto = auto
         self._ready: deque[Event] = deque()
@@ -354,7 +362,7 @@ class SyncSubscription:
         """Held while an event is handed out, and while the place changes. Not while one waits."""
 
     def __enter__(self) -> Self:
-        self._portal.run(self._subscription.__aenter__())
+        self._loop_thread.run(self._subscription.__aenter__())
         return self
 
     def __exit__(
@@ -369,10 +377,10 @@ class SyncSubscription:
         """Stop; what was handed out counts as ``done``, where that is automatic."""
         with contextlib.suppress(ClosedError):  # the session is closed, and this with it
             if done and self._auto and self._last is not None:
-                self._portal.run(_acknowledged(self._subscription, self._last))
+                self._loop_thread.run(_acknowledged(self._subscription, self._last))
             if self._coming is not None:
                 self._coming.cancel()
-            self._portal.run(self._subscription.close(done=False))
+            self._loop_thread.run(self._subscription.close(done=False))
 
     # --- events --------------------------------------------------------------------------------
 
@@ -385,14 +393,14 @@ class SyncSubscription:
             raise StopIteration
         return event
 
-    def get(self, *, deadline: float | Unset | None = _UNSET) -> Event:
+    def get(self, *, deadline_s: float | Unset | None = _UNSET) -> Event:
         """Return the next event, or raise DeadlineError if none comes in time."""
-        event = self._next(deadline)
+        event = self._next(deadline_s)
         if event is None:
             raise ClosedError("the subscription is closed")
         return event
 
-    def _next(self, deadline: float | Unset | None) -> Event | None:
+    def _next(self, deadline_s: float | Unset | None) -> Event | None:
         with self._taking:
             while True:
                 with self._lock:
@@ -401,7 +409,9 @@ class SyncSubscription:
                     coming = self._coming
                     if coming is None:
                         done = self._last if self._auto else None
-                        coming = self._coming = self._portal.start(self._fetch(done, deadline))
+                        coming = self._coming = self._loop_thread.start(
+                            self._fetch(done, deadline_s)
+                        )
                 if not self._wait_for(coming):
                     return None
 
@@ -417,13 +427,13 @@ class SyncSubscription:
         if now - self._acked_at >= ACK_S:
             self._acked_at = now
             with contextlib.suppress(ClosedError):  # then there is nobody to tell
-                self._portal.start(_acknowledged(self._subscription, done))
+                self._loop_thread.start(_acknowledged(self._subscription, done))
 
-    async def _fetch(self, done: Event | None, deadline: float | Unset | None) -> bool:
+    async def _fetch(self, done: Event | None, deadline_s: float | Unset | None) -> bool:
         """Bring the next events over; those up to ``done`` are done. False: there are no more."""
         if done is not None:
             await _acknowledged(self._subscription, done)
-        found = await self._subscription.next_batch(FETCHED_MAX, deadline=deadline)
+        found = await self._subscription.next_batch(FETCHED_MAX, deadline_s=deadline_s)
         self._ready.extend(found)
         return bool(found)
 
@@ -441,14 +451,14 @@ class SyncSubscription:
         """Where the application is: everything up to here was handed out."""
         if self._coming is not None:
             with contextlib.suppress(ClosedError):
-                return self._portal.run(self._find_place())
-        return self._place()
+                return self._loop_thread.run(self._find_position())
+        return self._position_now()
 
-    async def _find_place(self) -> Position:
+    async def _find_position(self) -> Position:
         """Return where the application is, with nothing on its way from one thread to the other."""
-        return self._place()
+        return self._position_now()
 
-    def _place(self) -> Position:
+    def _position_now(self) -> Position:
         if self._ready:
             return self._subscription.position_after(self._last)
         return self._subscription.position
@@ -464,13 +474,13 @@ class SyncSubscription:
         return self._subscription.is_new
 
     @property
-    def waiting(self) -> dict[str, str]:
+    def pending(self) -> dict[str, str]:
         """Pubends of which nothing can come now, and why."""
-        return dict(self._subscription.waiting)
+        return dict(self._subscription.pending)
 
-    def ask_waiting(self, *, deadline: float | Unset | None = _UNSET) -> dict[str, str]:
+    def fetch_pending(self, *, deadline_s: float | Unset | None = _UNSET) -> dict[str, str]:
         """Ask the broker of which pubends nothing can come now, and why; also those cut off."""
-        return self._portal.run(self._subscription.ask_waiting(deadline=deadline))
+        return self._loop_thread.run(self._subscription.fetch_pending(deadline_s=deadline_s))
 
     @property
     def filter(self) -> Filter:
@@ -481,33 +491,33 @@ class SyncSubscription:
 
     def ack(self, done: Event | Position | None = None) -> None:
         """Say that the application needs no more what is up to an event or a position."""
-        self._portal.run(self._subscription.ack(self.position if done is None else done))
+        self._loop_thread.run(self._subscription.ack(self.position if done is None else done))
 
     def set_filter(
-        self, wanted: str | Filter, *, deadline: float | Unset | None = _UNSET
+        self, filter: str | Filter, *, deadline_s: float | Unset | None = _UNSET
     ) -> Position:
         """Change the filter; return the position of the change."""
-        return self._portal.run(self._subscription.set_filter(wanted, deadline=deadline))
+        return self._loop_thread.run(self._subscription.set_filter(filter, deadline_s=deadline_s))
 
-    def seek(self, start: Start, *, deadline: float | Unset | None = _UNSET) -> Position:
+    def seek(self, start: Start, *, deadline_s: float | Unset | None = _UNSET) -> Position:
         """Go on from another place; return it. What waits to be handed out is dropped."""
-        begin_of(start)
+        start_point_of(start)
         with self._lock:
-            return self._portal.run(self._move(start, deadline))
+            return self._loop_thread.run(self._move(start, deadline_s))
 
-    async def _move(self, start: Start, deadline: float | Unset | None) -> Position:
+    async def _move(self, start: Start, deadline_s: float | Unset | None) -> Position:
         if isinstance(start, Mapping):
-            start = Position({**self._place(), **start})
-        return await self._subscription.seek_and(start, deadline, self._forget)
+            start = Position({**self._position_now(), **start})
+        return await self._subscription.seek_then(start, deadline_s, self._forget)
 
     def _forget(self) -> None:
         """Drop what was fetched: it is of the place that was left."""
         self._ready.clear()
         self._last = None
 
-    def unsubscribe(self, *, deadline: float | Unset | None = _UNSET) -> None:
+    def unsubscribe(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End it for good, also at the broker and on its disk."""
-        self._portal.run(self._subscription.unsubscribe(deadline=deadline))
+        self._loop_thread.run(self._subscription.unsubscribe(deadline_s=deadline_s))
 
 
 async def _acknowledged(subscription: Subscription, done: Event) -> None:

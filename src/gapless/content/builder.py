@@ -13,8 +13,8 @@ from typing import Final, NoReturn, TypeAlias
 
 from gapless.content.condition import (
     Condition,
-    Misuse,
     Operand,
+    OperandError,
     among,
     arithmetic,
     as_condition,
@@ -293,12 +293,12 @@ def _compared(operator: str, left: Expression, right: _Operable) -> Filter:
 def _computed(operator: str, left: _Operable, right: _Operable) -> Expression:
     try:
         return Expression(arithmetic(operator, _operand(left), _operand(right)))
-    except Misuse as misuse:
+    except OperandError as misuse:
         raise FilterError(misuse.problem) from None
 
 
 def _filter(make: Callable[[], Condition]) -> Filter:
     try:
         return Filter.of_condition(make())
-    except Misuse as misuse:
+    except OperandError as misuse:
         raise FilterError(misuse.problem) from None

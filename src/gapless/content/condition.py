@@ -58,12 +58,12 @@ __all__ = [
     "OUTCOMES",
     "AllOf",
     "AnyOf",
+    "AttributeCondition",
     "Condition",
-    "Misuse",
+    "ConstantCondition",
     "Not",
     "Operand",
-    "Test",
-    "Verdict",
+    "OperandError",
     "all_of",
     "among",
     "any_of",
@@ -85,7 +85,7 @@ __all__ = [
 ]
 
 
-class Misuse(Exception):  # noqa: N818 - never seen outside: the parser and the builder reword it
+class OperandError(Exception):
     """Two things were put together that cannot be; ``operand`` counts from 0 which is at fault."""
 
     def __init__(self, problem: str, operand: int = 0) -> None:
@@ -101,7 +101,7 @@ class Operand(msgspec.Struct, frozen=True):
     operators: int = 0
 
 
-class Test(msgspec.Struct, frozen=True):
+class AttributeCondition(msgspec.Struct, frozen=True):
     """A condition on one attribute (its name) or one term."""
 
     __test__: ClassVar[bool] = False  # not one of pytest's
@@ -112,7 +112,7 @@ class Test(msgspec.Struct, frozen=True):
     within: ValueSet
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ConstantCondition(msgspec.Struct, frozen=True):
     """A condition that depends on nothing; None is *unknown*."""
 
     depth: ClassVar[int] = 0
@@ -141,9 +141,9 @@ class AnyOf(msgspec.Struct, frozen=True):
     depth: int
 
 
-Condition: TypeAlias = Test | Verdict | Not | AllOf | AnyOf
+Condition: TypeAlias = AttributeCondition | ConstantCondition | Not | AllOf | AnyOf
 
-NEVER_KNOWN: Final = Verdict(None)
+NEVER_KNOWN: Final = ConstantCondition(None)
 
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -256,7 +256,9 @@ def positive(operand: Operand) -> Operand:
 def _check_number(operand: Operand, place: int) -> None:
     if isinstance(operand.term, Constant) and isinstance(operand.term.literal, bool | str):
         kind = "a string" if isinstance(operand.term.literal, str) else "a truth value"
-        raise Misuse(f"arithmetic needs numbers; {shortened(str(operand.term))} is {kind}", place)
+        raise OperandError(
+            f"arithmetic needs numbers; {shortened(str(operand.term))} is {kind}", place
+        )
 
 
 def _folded(term: Arithmetic | Negative) -> Operand:
@@ -281,10 +283,10 @@ def as_condition(operand: Operand) -> Condition:
     """Read a value as a condition: an attribute means ``attribute = TRUE``."""
     term = operand.term
     if isinstance(term, Attribute):
-        return Test(term.name, TRUE_ONLY, ALL_BOOLS)
+        return AttributeCondition(term.name, TRUE_ONLY, ALL_BOOLS)
     if isinstance(term, Constant) and isinstance(term.literal, bool):
-        return Verdict(term.literal)
-    raise Misuse("this is a value, not a condition; compare it with something")
+        return ConstantCondition(term.literal)
+    raise OperandError("this is a value, not a condition; compare it with something")
 
 
 def compare(operator: str, left: Operand, right: Operand) -> Condition:
@@ -293,7 +295,7 @@ def compare(operator: str, left: Operand, right: Operand) -> Condition:
     if operator not in ("=", "<>"):
         for place, term in enumerate((first, second)):
             if isinstance(term, Constant) and isinstance(term.literal, bool):
-                raise Misuse("TRUE and FALSE compare only with = and <>", place)
+                raise OperandError("TRUE and FALSE compare only with = and <>", place)
     if first is None or second is None:
         return NEVER_KNOWN
     if isinstance(second, Constant):
@@ -312,14 +314,16 @@ def between(operand: Operand, low: Operand, high: Operand) -> Condition:
         least, most = low.term.literal, high.term.literal
         if _are_numbers((least, most)) and isinstance(term, Attribute | Arithmetic | Negative):
             subject = term.name if isinstance(term, Attribute) else term
-            return Test(subject, numbers(closed(canonical(least), canonical(most))), ANY_NUMBER)
+            return AttributeCondition(
+                subject, numbers(closed(canonical(least), canonical(most))), ANY_NUMBER
+            )
         if isinstance(least, str) and isinstance(most, str) and isinstance(term, Attribute):
-            return Test(term.name, ValueSet(EMPTY, closed(least, most)), ANY_TEXT)
+            return AttributeCondition(term.name, ValueSet(EMPTY, closed(least, most)), ANY_TEXT)
     above = compare(">=", operand, low)
     try:
         below = compare("<=", operand, high)
-    except Misuse as misuse:  # its second operand is our third
-        raise Misuse(misuse.problem, 2 * misuse.operand) from None
+    except OperandError as misuse:  # its second operand is our third
+        raise OperandError(misuse.problem, 2 * misuse.operand) from None
     return all_of((above, below))
 
 
@@ -335,34 +339,34 @@ def among(operand: Operand, values: Sequence[Value]) -> Condition:
     if isinstance(term, Attribute):
         families = [family for family in (ANY_NUMBER, ANY_TEXT, ALL_BOOLS) if _meets(holds, family)]
         # Against several families one comparison is always unknown, so it is never false.
-        return Test(term.name, holds, families[0] if len(families) == 1 else holds)
+        return AttributeCondition(term.name, holds, families[0] if len(families) == 1 else holds)
     for place, value in enumerate(values):
         if isinstance(value, bool | str):
-            raise Misuse(_unlike(value), place + 1)
-    return Test(term, holds, ANY_NUMBER)
+            raise OperandError(_unlike(value), place + 1)
+    return AttributeCondition(term, holds, ANY_NUMBER)
 
 
 def like(operand: Operand, pattern: Pattern) -> Condition:
     """Say that an attribute is a text that fits a pattern."""
     if not isinstance(operand.term, Attribute):
-        raise Misuse("LIKE needs the name of an attribute on its left")
+        raise OperandError("LIKE needs the name of an attribute on its left")
     if len(pattern) > FILTER_PATTERN_MAX and pattern.is_searched:
         raise FilterLimitError(
             f"a LIKE pattern has {len(pattern):,} characters; shorten it",
             "FILTER_PATTERN_MAX",
             FILTER_PATTERN_MAX,
         )
-    return Test(operand.term.name, texts_like(pattern, wanted=True), ANY_TEXT)
+    return AttributeCondition(operand.term.name, texts_like(pattern, wanted=True), ANY_TEXT)
 
 
 def is_null(operand: Operand, *, wanted: bool) -> Condition:
     """Say that an attribute is missing (or, not ``wanted``, that it is there)."""
     if not isinstance(operand.term, Attribute):
-        raise Misuse("IS NULL needs the name of an attribute on its left")
-    return Test(operand.term.name, MISSING if wanted else PRESENT, ANY)
+        raise OperandError("IS NULL needs the name of an attribute on its left")
+    return AttributeCondition(operand.term.name, MISSING if wanted else PRESENT, ANY)
 
 
-def refuted(test: Test) -> ValueSet:
+def refuted(test: AttributeCondition) -> ValueSet:
     """Return where a test is false."""
     holds, within = test.holds, test.within
     if holds.patterns:
@@ -377,19 +381,19 @@ def refuted(test: Test) -> ValueSet:
     )
 
 
-def number_test(name: str, operator: str, value: Number) -> Test:
+def number_test(name: str, operator: str, value: Number) -> AttributeCondition:
     """Compare an attribute with a number."""
-    return Test(name, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
+    return AttributeCondition(name, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
 
 
-def text_test(name: str, operator: str, value: str) -> Test:
+def text_test(name: str, operator: str, value: str) -> AttributeCondition:
     """Compare an attribute with a text."""
-    return Test(name, ValueSet(EMPTY, _text_half_line(operator, value)), ANY_TEXT)
+    return AttributeCondition(name, ValueSet(EMPTY, _text_half_line(operator, value)), ANY_TEXT)
 
 
-def range_test(name: str, low: Number, high: Number) -> Test:
+def range_test(name: str, low: Number, high: Number) -> AttributeCondition:
     """Say that an attribute is a number between two."""
-    return Test(name, numbers(closed(canonical(low), canonical(high))), ANY_NUMBER)
+    return AttributeCondition(name, numbers(closed(canonical(low), canonical(high))), ANY_NUMBER)
 
 
 def closed(low: Value, high: Value) -> Spans:
@@ -430,20 +434,20 @@ def _compare_constant(operator: str, term: Term, value: Value, place: int) -> Co
     if isinstance(term, Attribute):
         if isinstance(value, bool):
             holds = TRUE_ONLY if value is (operator == "=") else FALSE_ONLY
-            return Test(term.name, holds, ALL_BOOLS)
+            return AttributeCondition(term.name, holds, ALL_BOOLS)
         if isinstance(value, str):
             return text_test(term.name, operator, value)
         return number_test(term.name, operator, value)
     if isinstance(value, bool | str):
-        raise Misuse(_unlike(value), place)
-    return Test(term, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
+        raise OperandError(_unlike(value), place)
+    return AttributeCondition(term, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
 
 
-def _compare_constants(operator: str, left: Constant, right: Constant) -> Verdict:
+def _compare_constants(operator: str, left: Constant, right: Constant) -> ConstantCondition:
     outcome = Comparison(left, right).value({})
     if outcome is None:
         return NEVER_KNOWN
-    return Verdict(OUTCOMES[operator].contains(outcome))
+    return ConstantCondition(OUTCOMES[operator].contains(outcome))
 
 
 def _compare_terms(operator: str, left: Term, right: Term) -> Condition:
@@ -452,21 +456,27 @@ def _compare_terms(operator: str, left: Term, right: Term) -> Condition:
         return _compare_same(operator, left)
     if str(left) > str(right):
         left, right, operator = right, left, _MIRRORED[operator]
-    return Test(Comparison(left, right), OUTCOMES[operator], within)
+    return AttributeCondition(Comparison(left, right), OUTCOMES[operator], within)
 
 
 def _compare_same(operator: str, term: Term) -> Condition:
     """Compare a term with itself: equal wherever it is known."""
     if isinstance(term, Attribute):
         known = ValueSet(ALL_NUMBERS, ALL_TEXTS, ALL_BOOLS.bools if operator in ("=", "<>") else 0)
-        return Test(term.name, known if "=" in operator else NOTHING, known)
-    return Test(term, ANY_NUMBER if "=" in operator else NOTHING, ANY_NUMBER)
+        return AttributeCondition(term.name, known if "=" in operator else NOTHING, known)
+    return AttributeCondition(term, ANY_NUMBER if "=" in operator else NOTHING, ANY_NUMBER)
 
 
-def _first_true(verdicts: Iterable[Verdict]) -> Verdict:
+def _first_true(verdicts: Iterable[ConstantCondition]) -> ConstantCondition:
     """Join verdicts by OR."""
     truths = {verdict.truth for verdict in verdicts}
-    return Verdict(True) if True in truths else NEVER_KNOWN if None in truths else Verdict(False)
+    return (
+        ConstantCondition(True)
+        if True in truths
+        else NEVER_KNOWN
+        if None in truths
+        else ConstantCondition(False)
+    )
 
 
 def _are_numbers(values: Iterable[Value]) -> bool:

@@ -20,7 +20,7 @@ from gapless.content.scales import INTERVALS_MAX, Scale
 from gapless.content.text import conjunction_text
 from gapless.content.valueset import ValueSet
 from gapless.content.widening import (
-    Entry,
+    ChainEntry,
     Merger,
     Subject,
     common_patterns,
@@ -89,10 +89,10 @@ def _united(conjunctions: Iterable[Conjunction]) -> Iterator[Conjunction]:
             yield from map(rebuilt, _united_lines([entries(one) for one in alike]))
 
 
-def _united_lines(lines: list[tuple[Entry, ...]]) -> list[tuple[Entry, ...]]:
+def _united_lines(lines: list[tuple[ChainEntry, ...]]) -> list[tuple[ChainEntry, ...]]:
     """Unite lines of the same subjects, subject by subject."""
     for place, (subject, _) in enumerate(lines[0]):
-        by_rest: dict[tuple[Entry, ...], list[ValueSet]] = {}
+        by_rest: dict[tuple[ChainEntry, ...], list[ValueSet]] = {}
         for line in lines:
             by_rest.setdefault(line[:place] + line[place + 1 :], []).append(line[place][1])
         lines = [

@@ -18,7 +18,15 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from gapless.content.condition import AllOf, AnyOf, Condition, Not, Test, Verdict, refuted
+from gapless.content.condition import (
+    AllOf,
+    AnyOf,
+    AttributeCondition,
+    Condition,
+    ConstantCondition,
+    Not,
+    refuted,
+)
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import Term
 from gapless.content.text import conjunction_text
@@ -36,9 +44,9 @@ __all__ = ["disjoined", "normalise"]
 Subject: TypeAlias = str | Term
 Entries: TypeAlias = tuple[tuple[Subject, ValueSet], ...]
 Normal: TypeAlias = tuple[Conjunction, ...]
-Wish: TypeAlias = tuple[Condition, bool]
+Requirement: TypeAlias = tuple[Condition, bool]
 """A condition, and whether it shall come out true or false."""
-TestWish: TypeAlias = tuple[Test, bool]
+AttributeRequirement: TypeAlias = tuple[AttributeCondition, bool]
 
 
 def normalise(condition: Condition) -> Normal:
@@ -73,12 +81,12 @@ class _Steps:
 def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
     while type(condition) is Not:
         condition, wanted = condition.operand, not wanted
-    if type(condition) is Verdict:
+    if type(condition) is ConstantCondition:
         return (EVERYTHING,) if condition.truth is wanted else ()
-    if type(condition) is Test:
+    if type(condition) is AttributeCondition:
         found = _join(((condition, wanted),), steps)
         return () if found is None else _within_limits((found,))
-    assert not isinstance(condition, Test | Verdict | Not)
+    assert not isinstance(condition, AttributeCondition | ConstantCondition | Not)
     is_product = (type(condition) is AllOf) is wanted
     tests, others = _parts(condition, wanted)
     parts = []
@@ -93,33 +101,35 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
     return _simplify([*_alternatives(tests, steps), *chain.from_iterable(parts)], steps)
 
 
-def _parts(condition: AllOf | AnyOf, wanted: bool) -> tuple[list[TestWish], list[Wish]]:
+def _parts(
+    condition: AllOf | AnyOf, wanted: bool
+) -> tuple[list[AttributeRequirement], list[Requirement]]:
     """Return the tests and the other parts of an AND or OR, each with what shall come of it.
 
     An AND inside an AND (and an OR, or a negated AND, inside an OR) is one with it, so that the
     normal form does not depend on where parentheses stand.
     """
     is_product = (type(condition) is AllOf) is wanted
-    tests: list[TestWish] = []
-    others: list[Wish] = []
-    waiting: list[Wish] = [(part, wanted) for part in reversed(condition.parts)]
+    tests: list[AttributeRequirement] = []
+    others: list[Requirement] = []
+    waiting: list[Requirement] = [(part, wanted) for part in reversed(condition.parts)]
     while waiting:
-        part, wish = waiting.pop()
+        part, required = waiting.pop()
         while type(part) is Not:
-            part, wish = part.operand, not wish
-        if type(part) is Test:
-            tests.append((part, wish))
-        elif isinstance(part, AllOf | AnyOf) and ((type(part) is AllOf) is wish) is is_product:
-            waiting.extend((inner, wish) for inner in reversed(part.parts))
+            part, required = part.operand, not required
+        if type(part) is AttributeCondition:
+            tests.append((part, required))
+        elif isinstance(part, AllOf | AnyOf) and ((type(part) is AllOf) is required) is is_product:
+            waiting.extend((inner, required) for inner in reversed(part.parts))
         else:
-            others.append((part, wish))
+            others.append((part, required))
     return tests, others
 
 
 # --- AND ----------------------------------------------------------------------------------------
 
 
-def _join(tests: Iterable[TestWish], steps: _Steps) -> Conjunction | None:
+def _join(tests: Iterable[AttributeRequirement], steps: _Steps) -> Conjunction | None:
     """Return the conjunction of tests that shall all come out as wished; None if none can be."""
     constraints: list[tuple[str, ValueSet]] = []
     residuals: list[tuple[Term, ValueSet]] = []
@@ -161,7 +171,7 @@ def _multiply(left: Normal, right: Normal, steps: _Steps) -> Normal:
 # --- OR -----------------------------------------------------------------------------------------
 
 
-def _alternatives(tests: Iterable[TestWish], steps: _Steps) -> list[Conjunction]:
+def _alternatives(tests: Iterable[AttributeRequirement], steps: _Steps) -> list[Conjunction]:
     """Return tests of which one shall come out as wished, those of one subject united."""
     by_subject: dict[Subject, list[ValueSet]] = {}
     for test, wanted in tests:

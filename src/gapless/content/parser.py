@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import Final, NoReturn, TypeAlias
 
 from gapless.content.condition import (
+    AttributeCondition,
     Condition,
-    Misuse,
+    ConstantCondition,
     Operand,
-    Test,
-    Verdict,
+    OperandError,
     all_of,
     among,
     any_of,
@@ -85,7 +85,7 @@ class _Parser:
     def parse(self) -> Condition:
         tokens = self._tokens
         if tokens[0][0] == END:
-            return Verdict(True)
+            return ConstantCondition(True)
         found = self._conditions()
         if tokens[self._at][0] != END:
             self._refuse_rest(found)
@@ -109,7 +109,9 @@ class _Parser:
                 parts = []
             self._at = start = self._at + 1
             found = self._comparison()
-            parts.append(found if type(found) is Test else self._condition(found, start))
+            parts.append(
+                found if type(found) is AttributeCondition else self._condition(found, start)
+            )
             kind = tokens[self._at][0]
         alternatives.append(all_of(parts))
         return any_of(alternatives)
@@ -152,7 +154,7 @@ class _Parser:
             condition = self._likeness(value, start)
         return condition if wanted else negated(condition)
 
-    def _plain_test(self, start: int) -> Test | None:
+    def _plain_test(self, start: int) -> AttributeCondition | None:
         """Read ``name operator literal`` or ``name BETWEEN number AND number``, if it is one.
 
         These are nearly all that filters are made of; the general way reads them too, slower.
@@ -193,7 +195,7 @@ class _Parser:
         right = self._value(self._operand(f"a value after '{operator}'"), right_start, operator)
         try:
             condition = compare(operator, left, right)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, (start, right_start)[misuse.operand])
         if self._tokens[self._at][0] == COMPARE:
             self._fail_at("comparisons do not chain; join two of them with AND", self._at)
@@ -216,7 +218,7 @@ class _Parser:
         self._at += 1
         try:
             return is_null(value, wanted=wanted)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, start)
 
     def _range(self, value: Operand, start: int) -> Condition:
@@ -228,7 +230,7 @@ class _Parser:
         high = self._value(self._operand("the upper end of BETWEEN"), high_start, "BETWEEN")
         try:
             return between(value, low, high)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, (start, low_start, high_start)[misuse.operand])
 
     def _membership(self, value: Operand, start: int) -> Condition:
@@ -249,7 +251,7 @@ class _Parser:
         self._at += 1
         try:
             return among(value, values)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, starts[misuse.operand])
 
     def _likeness(self, value: Operand, start: int) -> Condition:
@@ -273,7 +275,7 @@ class _Parser:
             self._fail_at(str(error), pattern_start)
         try:
             return like(value, pattern)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, start)
 
     # --- values ---
@@ -305,7 +307,7 @@ class _Parser:
         second = self._value(right, right_start, operator)
         try:
             values.append((arithmetic(operator, first, second), left_start))
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, (left_start, right_start)[misuse.operand])
 
     def _single(self, expected: str) -> _Found:
@@ -346,7 +348,7 @@ class _Parser:
         self._depth -= 1
         try:
             return negative(operand) if sign == "-" else positive(operand)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, start + 1)
 
     def _literal(self) -> Value:
@@ -380,7 +382,7 @@ class _Parser:
             return found
         try:
             return as_condition(found)
-        except Misuse as misuse:
+        except OperandError as misuse:
             self._fail_at(misuse.problem, start)
 
     def _value(self, found: _Found, start: int, operator: str) -> Operand:

@@ -27,7 +27,7 @@ from gapless.content.scales import Ranks, Scale
 from gapless.content.valueset import ValueSet
 
 __all__ = [
-    "Entry",
+    "ChainEntry",
     "Merger",
     "Patterns",
     "Subject",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Subject: TypeAlias = str | Term
-Entry: TypeAlias = tuple[Subject, ValueSet]
+ChainEntry: TypeAlias = tuple[Subject, ValueSet]
 Patterns: TypeAlias = tuple[tuple[Pattern, bool], ...]
 
 _PATTERN_WIDTH: Final = 0.25
@@ -48,12 +48,12 @@ _ABSORB_FACTOR: Final = 0.5
 """What wide ones cover is looked for again when so much of the conjunctions is left."""
 
 
-def entries(conjunction: Conjunction) -> tuple[Entry, ...]:
+def entries(conjunction: Conjunction) -> tuple[ChainEntry, ...]:
     """Return what a conjunction asks of its attributes and derived terms."""
     return (*conjunction.constraints, *conjunction.residuals)
 
 
-def rebuilt(parts: Iterable[Entry]) -> Conjunction:
+def rebuilt(parts: Iterable[ChainEntry]) -> Conjunction:
     """Return the conjunction of what is asked, which can be met."""
     parts = tuple(parts)
     found = Conjunction.of(
@@ -82,7 +82,7 @@ def with_patterns(one: ValueSet, patterns: Patterns) -> ValueSet:
     return ValueSet(texts=one.texts, patterns=patterns) if patterns else one
 
 
-class _Part(NamedTuple):
+class _ConjunctionPart(NamedTuple):
     """What a conjunction asks of one subject."""
 
     ranks: Ranks
@@ -90,12 +90,12 @@ class _Part(NamedTuple):
     width: float
 
 
-class _Item(NamedTuple):
+class _MergeItem(NamedTuple):
     """A conjunction at work; subjects are known by their number."""
 
     number: int
     conjunction: Conjunction
-    parts: dict[int, _Part]
+    parts: dict[int, _ConjunctionPart]
     width: float
 
 
@@ -178,7 +178,7 @@ class Merger:
 
     # --- items ---------------------------------------------------------------------------------
 
-    def _item(self, conjunction: Conjunction) -> _Item:
+    def _item(self, conjunction: Conjunction) -> _MergeItem:
         parts = {}
         for subject, allowed in entries(conjunction):
             number = self._numbers[subject]
@@ -186,17 +186,17 @@ class Merger:
             parts[number] = self._part(number, ranks, allowed.patterns)
         return self._numbered(conjunction, parts)
 
-    def _numbered(self, conjunction: Conjunction, parts: dict[int, _Part]) -> _Item:
+    def _numbered(self, conjunction: Conjunction, parts: dict[int, _ConjunctionPart]) -> _MergeItem:
         self._made += 1
-        return _Item(
+        return _MergeItem(
             self._made, conjunction, parts, math.prod(part.width for part in parts.values())
         )
 
-    def _part(self, subject: int, ranks: Ranks, patterns: Patterns) -> _Part:
+    def _part(self, subject: int, ranks: Ranks, patterns: Patterns) -> _ConjunctionPart:
         width = self._scales[subject].width(ranks)
-        return _Part(ranks, patterns, width * _PATTERN_WIDTH ** len(patterns))
+        return _ConjunctionPart(ranks, patterns, width * _PATTERN_WIDTH ** len(patterns))
 
-    def _joined(self, left: _Item, right: _Item) -> dict[int, _Part]:
+    def _joined(self, left: _MergeItem, right: _MergeItem) -> dict[int, _ConjunctionPart]:
         """Return the parts of the merged conjunction."""
         few, many = sorted((left.parts, right.parts), key=len)
         result = {}
@@ -209,7 +209,7 @@ class Merger:
             result[subject] = self._part(subject, ranks, patterns)
         return result
 
-    def _joint_width(self, left: _Item, right: _Item) -> float:
+    def _joint_width(self, left: _MergeItem, right: _MergeItem) -> float:
         """Return the width that the merged conjunction would have."""
         few, many = left.parts, right.parts
         if len(few) > len(many):
@@ -224,7 +224,7 @@ class Merger:
                 width *= _PATTERN_WIDTH ** len(common_patterns(ours.patterns, theirs.patterns))
         return width
 
-    def _merge(self, left: _Item, right: _Item) -> Conjunction:
+    def _merge(self, left: _MergeItem, right: _MergeItem) -> Conjunction:
         """Replace two items by one that covers both."""
         parts = self._joined(left, right)
         conjunction = rebuilt(
@@ -277,7 +277,7 @@ class Merger:
         for left, right in pairwise(numbers):
             self._look(left, right)
 
-    def _orders(self, item: _Item) -> Iterator[tuple[int, ...]]:
+    def _orders(self, item: _MergeItem) -> Iterator[tuple[int, ...]]:
         """Return the chains of subjects for an item: each subject, after an equality if any."""
         anchors = [
             (part.width, subject)
@@ -293,12 +293,12 @@ class Merger:
         if not others:
             yield (anchor,)
 
-    def _unlink(self, item: _Item) -> None:
+    def _unlink(self, item: _MergeItem) -> None:
         for chain in self._chains.pop(item.number):
             if (met := chain.remove(item.number)) is not None:
                 self._look(*met)
 
-    def _succeed(self, old: _Item, new: _Item) -> None:
+    def _succeed(self, old: _MergeItem, new: _MergeItem) -> None:
         """Give a merged item the places of one of its parts, where it still belongs."""
         self._chains[new.number] = kept = []
         for chain in self._chains.pop(old.number):
@@ -321,7 +321,7 @@ class Merger:
         heappush(self._pairs, (widening, *pair))
 
 
-def _by_shape(item: _Item, turn: int) -> list[tuple[int, int]]:
+def _by_shape(item: _MergeItem, turn: int) -> list[tuple[int, int]]:
     """Return a key that puts items with the same first (or last) subjects side by side."""
     ordered = sorted(item.parts.items(), reverse=turn < 0)
     return [(turn * subject, part.ranks[0] + part.ranks[-1]) for subject, part in ordered]

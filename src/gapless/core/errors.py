@@ -10,14 +10,14 @@
     ├── OutcomeUnknownError       it was sent and not answered: perhaps it was done
     ├── GapError                  a log has lost events; has .pubend, .low, .high
     ├── RefusedError              the broker says no, and why
-    │   ├── ElsewhereError        another broker has it; has .broker
-    │   ├── TakenOverError        a newer connection has it
-    │   ├── TooSlowError          too much waited for a subscription that is not durable
+    │   ├── WrongBrokerError      another broker has it; has .broker
+    │   ├── FencedError           a newer connection has it
+    │   ├── SlowConsumerError     too much waited for a subscription that is not durable
     │   └── UnavailableError      not now; try again later
     ├── StorageError              a data directory cannot be used, or a write to it failed
     │   ├── DiskFullError         no space is left; what was acknowledged is safe
-    │   ├── DamagedError          what was read is not what was written
-    │   ├── InUseError            another process uses it; has .holder
+    │   ├── CorruptionError       what was read is not what was written
+    │   ├── DirectoryLockedError  another process uses it; has .holder
     │   └── NewerFormatError      a newer program wrote it
     └── UsageError                the caller asked for something that cannot be
         ├── ClosedError           (also a RuntimeError) it was closed before
@@ -43,28 +43,28 @@ __all__ = [
     "AuthenticationError",
     "ClosedError",
     "ConnectionLostError",
-    "DamagedError",
+    "CorruptionError",
     "DeadlineError",
+    "DirectoryLockedError",
     "DiskFullError",
-    "ElsewhereError",
+    "FencedError",
     "FilterError",
     "FilterLimitError",
     "FilterSyntaxError",
     "FilterTypeError",
     "GapError",
     "GaplessError",
-    "InUseError",
     "IndexBusyError",
     "NewerFormatError",
     "OutcomeUnknownError",
     "PositionError",
     "ProtocolError",
     "RefusedError",
+    "SlowConsumerError",
     "StorageError",
-    "TakenOverError",
-    "TooSlowError",
     "UnavailableError",
     "UsageError",
+    "WrongBrokerError",
     "shortened",
 ]
 
@@ -126,7 +126,7 @@ class RefusedError(GaplessError):
     """The broker refused a request; nothing of it was done."""
 
 
-class ElsewhereError(RefusedError):
+class WrongBrokerError(RefusedError):
     """Another broker has what was asked for; ``broker`` names it."""
 
     def __init__(self, reason: str, broker: str = "") -> None:
@@ -134,11 +134,11 @@ class ElsewhereError(RefusedError):
         super().__init__(reason)
 
 
-class TakenOverError(RefusedError):
+class FencedError(RefusedError):
     """A newer connection has taken a durable subscription or the name of a publisher over."""
 
 
-class TooSlowError(RefusedError):
+class SlowConsumerError(RefusedError):
     """A subscription that is not durable fell behind and did not catch up: read faster, or be durable.
 
     Nothing is lost while the log has it: subscribe again with ``start=events.position``.
@@ -242,7 +242,7 @@ class DiskFullError(StorageError):
     """No space is left. What was acknowledged is safe; with space again the broker can start."""
 
 
-class DamagedError(StorageError):
+class CorruptionError(StorageError):
     """What was read is not what was written. Nothing was deleted or repaired."""
 
 
@@ -250,7 +250,7 @@ class NewerFormatError(StorageError):
     """A newer program wrote the data directory, in a format that this one does not know."""
 
 
-class InUseError(StorageError):
+class DirectoryLockedError(StorageError):
     """Another process uses the data directory; ``holder`` is its process id, as it wrote it."""
 
     def __init__(self, directory: str, holder: str) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 __all__ = [
-    "ORIGIN",
+    "VIRTUAL_TIME_ZERO",
     "BrokerId",
     "CellId",
-    "Entry",
-    "Join",
+    "MembershipId",
     "PubendId",
     "ShbId",
+    "VectorEntry",
     "VirtualTime",
 ]
 
@@ -50,18 +50,18 @@ class PubendId(NamedTuple):
 class VirtualTime(NamedTuple):
     """A moment of one subscriber host: its life, and how often it changed its table in it (VT 4)."""
 
-    life: int
+    incarnation: int
     counter: int
 
     def __str__(self) -> str:
-        return f"{self.life}:{self.counter}"
+        return f"{self.incarnation}:{self.counter}"
 
 
-ORIGIN = VirtualTime(0, 0)
+VIRTUAL_TIME_ZERO = VirtualTime(0, 0)
 """Before every virtual time that a broker can have."""
 
 
-class Entry(NamedTuple):
+class VectorEntry(NamedTuple):
     """What a table says of one subscriber host: up to when, restricted by which control version."""
 
     time: VirtualTime
@@ -69,8 +69,8 @@ class Entry(NamedTuple):
     retired: bool = False
 
 
-class Join(NamedTuple):
+class MembershipId(NamedTuple):
     """One stay of a subscriber host with a pubend; a later stay is greater."""
 
-    life: int
+    incarnation: int
     counter: int

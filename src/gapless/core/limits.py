@@ -94,14 +94,14 @@ better feeders from worse by how far they are."""
 RENEWALS_MISSED_MAX: Final = 4
 """So many times ``partition_renew_ms`` a partition is believed without being renewed."""
 
-PLACE_NAME_BYTES_MAX: Final = 255
+BROKER_NAME_BYTES_MAX: Final = 255
 """Bytes of the name of a broker or a cell in an overlay's file: a broker's directory is named so, and no
 file system in use takes more."""
 
 CELL_BROKERS_MAX: Final = 50
 """Brokers in a cell. Each has a session with all others around; load is shared among them by rank."""
 
-NAMES_ASKED_MAX: Final = 10_000
+NAME_QUERIES_MAX: Final = 10_000
 """Names of new pubends that a broker asks for, or was asked for, at once. Each is there for a moment;
 who asks for more at once is told to try later."""
 
@@ -113,7 +113,7 @@ RELAY_PROBES_MAX: Final = 4_096
 """So many pairs of brokers are remembered whose probe was passed on; one too many is passed on again,
 which its hops end."""
 
-MOVES_MAX: Final = 65_536
+HOSTING_BROKERS_MAX: Final = 65_536
 """So many moves are remembered. An old home that hears of none keeps logs for nobody until its
 subscription expires, and costs no more than that."""
 
@@ -129,33 +129,33 @@ that it had."""
 
 # --- streams ----------------------------------------------------------------------------------------
 
-ANSWER_FRAMES_MAX: Final = 4
+NACK_REPLY_FRAMES_MAX: Final = 4
 """An answer to a nack is not much larger than so many full frames: a link that is busy with one for
 longer than a session bears seems dead. What is left is asked for again."""
 
 JOIN_PUBLICATIONS_MAX: Final = 32
 """Publications of a piece that was joined of pieces with publications. Bounds what is copied."""
 
-MEASURED_BYTES_MAX: Final = 12_582_912
+ENCODING_CACHE_BYTES_MAX: Final = 12_582_912
 """Publications whose sizes, and what was written of which, are remembered: those between publisher, disk
 and receivers, of a few publishers at full speed."""
 
 ADVERTISEMENTS_KEPT: Final = 8
 """Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
 
-OWED_MOMENTS_MAX: Final = 8
+START_GUARANTEE_TIMES_MAX: Final = 8
 """Homes by whose moments a durable subscription is owed a younger pubend. Beyond, the first and the last ones
 stay: the first had it for longest, and the last are those that a pubend has surely heard of."""
 
-OWED_PUBENDS_MAX: Final = 4_096
+START_GUARANTEE_PUBENDS_MAX: Final = 4_096
 """Pubends for which a durable subscription is owed something else than for all others, as its client brings it along.
 They are in every record of it that is saved. A home that would tell more tells of these alone, and names no moments
 for all others: they begin with what comes."""
 
-HOSTS_ASKED_MAX: Final = 64
+FORMER_HOSTS_PER_READ_MAX: Final = 64
 """Former homes of subscriptions that a pubend is asked about at once; of more it is asked again."""
 
-EARLY_TIMES_MAX: Final = 8
+KNOWN_HOST_TIMES_MAX: Final = 8
 """Moments that are noted of one host that was known before a pubend was made. Beyond, the two nearest
 become one: some subscriptions then begin a little earlier than they could ask for."""
 
@@ -171,11 +171,11 @@ stream, the second in every event, the third is part of keys on several disks.""
 
 # --- publishers and writers -------------------------------------------------------------------------
 
-LOOKUP_WAITING_MAX: Final = 1_024
+LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight; who has is
 told to send again later."""
 
-LOOKUP_FOUND_MAX: Final = 4_096
+LOOKUP_SEQUENCES_MAX: Final = 4_096
 """Sequences that one reading of the log looks for, if one batch does not need more. What lies above is
 looked up by another reading."""
 
@@ -188,7 +188,7 @@ READS_MAX: Final = 1_024
 """Reads of one pubend under way at once. Each may bring a chunk of the log into memory; who is turned
 away asks again."""
 
-READ_PIECES_MAX: Final = 1_000
+READ_RANGES_MAX: Final = 1_000
 """Pieces of one answer to a read. Silence has no bytes, but a piece for every regime that began in
 it."""
 
@@ -199,11 +199,11 @@ parsed again."""
 READER_FILTERS_KEPT: Final = 256
 """Filters of readers of which the normal form is kept. Who reads a log repeats his with every part."""
 
-SIEVE_NAMES_MAX: Final = 64
+COLUMN_FILTER_ATTRIBUTES_MAX: Final = 64
 """Attributes of a reader's filter that are looked at in packed rows, each among those of every
 publication. Of a filter with more none is: every publication is unpacked and asked."""
 
-RELEASED_HOLDS_KEPT: Final = 4_096
+RELEASED_LOG_HOLDS_KEPT: Final = 4_096
 """Holds that are remembered as released. A copy comes late by seconds; in these not more end."""
 
 REQUEST_HOPS_MAX: Final = 128
@@ -221,10 +221,10 @@ SHOWN_ENTRIES_MAX: Final = 256
 SHOWN_PEERS_MAX: Final = 1_024
 """Peers in one answer; those of the nearest cells come first."""
 
-SHOWN_STRANDS_MAX: Final = 256
+SHOWN_CURSORS_MAX: Final = 256
 """Streams of one subscription in one answer."""
 
-SHOWN_STRANDS_LISTED_MAX: Final = 16
+SHOWN_CURSORS_LISTED_MAX: Final = 16
 """Streams of each subscription in a list; who wants to see all asks for that subscription."""
 
 SHOWN_MEMBERS_MAX: Final = 64
@@ -287,22 +287,22 @@ PART_BYTES: Final = 4_194_304
 PACKET_BYTES_MAX: Final = 268_435_456
 """Bytes of a packet in parts: several times what a broker keeps to answer from."""
 
-LOG_BYTES_LEAST: Final = 4_096
+LOG_FILE_BYTES_MIN: Final = 4_096
 """The least bound of a file that a broker's words are written to: less would be a file a line."""
 
-LOG_FILES_MOST: Final = 1_000
+LOG_FILES_MAX: Final = 1_000
 """Full files of a broker's words that are kept, at most. With a new one each is renamed."""
 
 HTTP_REQUEST_BYTES_MAX: Final = 8_192
 """Bytes of a request for metrics; a browser's is below 2,000."""
 
-BEATS_MISSED_MAX: Final = 4
-"""After so many beats without a sign of it a client is given up."""
+KEEPALIVES_MISSED_MAX: Final = 4
+"""After so many keepalive times without a sign of it a client, or by a client its broker, is given up."""
 
 GENERATED_CELLS_MAX: Final = 1_000
 """Cells, and brokers, of a generated overlay: more processes than a computer should be asked for."""
 
-AUDIT_GATHERED_MAX: Final = 20_000
+AUDIT_PENDING_RECORDS_MAX: Final = 20_000
 """Records of the audit log that wait at most; then who adds one writes them. A record may hold a batch
 of events."""
 
@@ -334,13 +334,13 @@ SMALL_BATCHES_MAX: Final = 4
 """When so many batches are under way, the next one is sent when it is worth a frame or one of them is
 answered. So a lone event is not held back, and under load frames are full."""
 
-UNDER_WAY_BYTES_MAX: Final = 8_388_608
+IN_FLIGHT_BYTES_MAX: Final = 8_388_608
 """More than this a publisher does not send before something is answered."""
 
 READ_BYTES_MAX: Final = 262_144
 """What a connection reads at once."""
 
-INFLIGHT_MAX: Final = 12_000
+IN_FLIGHT_EVENTS_MAX: Final = 12_000
 """Events that may wait in a publisher, by default, whole batches of them; ``send`` waits when there are more."""
 
 CHUNK_BYTES_MAX: Final = 262_144
@@ -349,7 +349,7 @@ CHUNK_BYTES_MAX: Final = 262_144
 CHUNK_EVENTS_MAX: Final = 1_000
 """The same for events of a chunk."""
 
-CHUNKS_UNDER_WAY_MAX: Final = 8
+IN_FLIGHT_CHUNKS_MAX: Final = 8
 """So many chunks may be unanswered; who adds more waits."""
 
 GAPS_KEPT: Final = 1_000

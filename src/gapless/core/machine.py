@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,29 +24,28 @@ from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.parameters import Parameters
 
 __all__ = [
-    "Asked",
     "ClientDown",
-    "ClientFree",
+    "ClientDrained",
     "ClientFull",
+    "ClientRequest",
     "ClientUp",
     "Context",
-    "Dismiss",
+    "DisconnectClient",
     "Effect",
-    "Event",
     "Fetch",
     "Fetched",
     "Identity",
     "LinkDown",
-    "LinkFree",
+    "LinkDrained",
     "LinkFull",
     "LinkUp",
-    "Moment",
+    "MachineEvent",
+    "Notify",
     "Received",
-    "Relink",
-    "Room",
     "Send",
+    "SetPeers",
+    "StepTime",
     "Stopping",
-    "Tell",
     "Timer",
     "Write",
     "Written",
@@ -57,7 +56,7 @@ _TIMERS_CROWDED = 1_024
 """Timers from which on cancelled ones are looked for."""
 
 
-class Moment(NamedTuple):
+class StepTime(NamedTuple):
     """When a step happens, in microseconds: a clock that never goes back, and the wall clock."""
 
     now: int
@@ -69,7 +68,7 @@ class Identity(NamedTuple):
 
     broker: BrokerId
     cell: CellId
-    life: int
+    incarnation: int
 
     @property
     def shb(self) -> ShbId:
@@ -98,7 +97,7 @@ class LinkFull(msgspec.Struct, frozen=True):
     peer: BrokerId
 
 
-class LinkFree(msgspec.Struct, frozen=True):
+class LinkDrained(msgspec.Struct, frozen=True):
     """What waited to be sent to a peer is mostly sent."""
 
     peer: BrokerId
@@ -129,13 +128,13 @@ class ClientFull(msgspec.Struct, frozen=True):
     client: str
 
 
-class ClientFree(msgspec.Struct, frozen=True):
+class ClientDrained(msgspec.Struct, frozen=True):
     """What waited to be read by a client is mostly read."""
 
     client: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """A client asks for something."""
 
     client: str
@@ -149,31 +148,31 @@ class Stopping(msgspec.Struct, frozen=True):
 class Written(msgspec.Struct, frozen=True):
     """A write is on disk. Writes become durable, and are reported, in the order of asking."""
 
-    ticket: int
+    write_id: int
 
 
 class Fetched(msgspec.Struct, frozen=True):
     """Rows of a log that were asked for, lowest first."""
 
-    ticket: int
+    fetch_id: int
     rows: tuple[Any, ...]
-    damaged: str | None = None
+    corruption: str | None = None
     """Which row could not be read, and why; then ``rows`` are those before it."""
     complete: bool = True
     """Whether these are all rows of the range; else there may be more above the last."""
 
 
-Event: TypeAlias = (
+MachineEvent: TypeAlias = (
     LinkUp
     | LinkDown
     | LinkFull
-    | LinkFree
+    | LinkDrained
     | Received
     | ClientUp
     | ClientDown
     | ClientFull
-    | ClientFree
-    | Asked
+    | ClientDrained
+    | ClientRequest
     | Stopping
     | Written
     | Fetched
@@ -192,14 +191,14 @@ class Send(msgspec.Struct, frozen=True):
     packet: Any
 
 
-class Tell(msgspec.Struct, frozen=True):
+class Notify(msgspec.Struct, frozen=True):
     """Tell a client something."""
 
     client: str
     notice: Any
 
 
-class Dismiss(msgspec.Struct, frozen=True):
+class DisconnectClient(msgspec.Struct, frozen=True):
     """Disconnect a client, with a reason it can read."""
 
     client: str
@@ -209,14 +208,14 @@ class Dismiss(msgspec.Struct, frozen=True):
 class Write(msgspec.Struct, frozen=True):
     """Make changes durable, all or none, and say so by :class:`Written`."""
 
-    ticket: int
+    write_id: int
     changes: tuple[Any, ...]
 
 
 class Fetch(msgspec.Struct, frozen=True):
     """Read rows of a pubend's log between two ticks, at most so many bytes."""
 
-    ticket: int
+    fetch_id: int
     pubend: Any
     low: int
     high: int
@@ -225,13 +224,13 @@ class Fetch(msgspec.Struct, frozen=True):
     """Whether publications stay as they were written: nobody here has to look into all of them."""
 
 
-class Relink(msgspec.Struct, frozen=True):
+class SetPeers(msgspec.Struct, frozen=True):
     """Have links with these brokers and no others: the neighbourhood is not as configured (R13)."""
 
     peers: tuple[BrokerId, ...]
 
 
-Effect: TypeAlias = Send | Tell | Dismiss | Write | Fetch | Relink
+Effect: TypeAlias = Send | Notify | DisconnectClient | Write | Fetch | SetPeers
 
 
 class Timer:
@@ -257,40 +256,40 @@ class Context:
         self.now = 0
         self.clock = 0
         self.effects: list[Effect] = []
-        self.marks: dict[str, int] = {}
+        self.coverage_marks: dict[str, int] = {}
         """Rare branches that were taken, counted (the simulator reports those that never are)."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._crowded = _TIMERS_CROWDED
         self._order = 0
-        self._ticket = 0
+        self._last_id = 0
         self._waiting: dict[int, Callable[..., None]] = {}
         self._outbox: dict[BrokerId, list[Any]] = {}
 
     # --- effects -----------------------------------------------------------------------------
 
-    def post(self, peer: BrokerId, message: Any) -> None:
+    def send(self, peer: BrokerId, message: Any) -> None:
         """Send a message to a peer; what one step posts travels in one packet."""
         self._outbox.setdefault(peer, []).append(message)
 
-    def take_posted(self) -> list[tuple[BrokerId, list[Any]]]:
+    def take_messages(self) -> list[tuple[BrokerId, list[Any]]]:
         """Return what was posted since the last call, by peer."""
-        posted = list(self._outbox.items())
+        messages = list(self._outbox.items())
         self._outbox = {}
-        return posted
+        return messages
 
-    def take_posted_to(self, peer: BrokerId) -> list[Any]:
+    def take_messages_to(self, peer: BrokerId) -> list[Any]:
         """Return what was posted to one peer since the last call."""
         return self._outbox.pop(peer, [])
 
-    def tell(self, client: str, notice: Any) -> None:
+    def notify(self, client: str, notice: Any) -> None:
         """Tell a client something."""
-        self.effects.append(Tell(client, notice))
+        self.effects.append(Notify(client, notice))
 
     def write(self, changes: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Make changes durable and then go on."""
-        self._ticket += 1
-        self._waiting[self._ticket] = then
-        self.effects.append(Write(self._ticket, changes))
+        self._last_id += 1
+        self._waiting[self._last_id] = then
+        self.effects.append(Write(self._last_id, changes))
 
     def fetch(
         self,
@@ -303,17 +302,17 @@ class Context:
         packed: bool = False,
     ) -> None:
         """Read a log and go on with its rows."""
-        self._ticket += 1
-        self._waiting[self._ticket] = then
-        self.effects.append(Fetch(self._ticket, pubend, low, high, bytes_max, packed))
+        self._last_id += 1
+        self._waiting[self._last_id] = then
+        self.effects.append(Fetch(self._last_id, pubend, low, high, bytes_max, packed))
 
     def mark(self, branch: str) -> None:
         """Note that a rare branch was taken."""
-        self.marks[branch] = self.marks.get(branch, 0) + 1
+        self.coverage_marks[branch] = self.coverage_marks.get(branch, 0) + 1
 
     # --- time --------------------------------------------------------------------------------
 
-    def after(self, delay_us: int, action: Callable[[], None]) -> Timer:
+    def call_later(self, delay_us: int, action: Callable[[], None]) -> Timer:
         """Call back after a delay."""
         assert delay_us > 0, "a call without delay could come back for ever"
         timer = Timer(self.now + delay_us, action)
@@ -344,21 +343,7 @@ class Context:
 
     def resume(self, event: Written | Fetched) -> None:
         """Go on with what waited for a write or a fetch."""
-        then = self._waiting.pop(event.ticket)
         if isinstance(event, Fetched):
-            then(event)
+            self._waiting.pop(event.fetch_id)(event)
         else:
-            then()
-
-
-class Room(Protocol):
-    """What every room of the broker answers to."""
-
-    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """A session with a peer has begun."""
-
-    def session_closed(self, peer: BrokerId) -> None:
-        """The session with a peer is over; all that belonged to it is gone (R2)."""
-
-    def received(self, peer: BrokerId, message: Any) -> bool:
-        """Take a message; False if it is not this room's."""
+            self._waiting.pop(event.write_id)()

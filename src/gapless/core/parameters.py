@@ -11,7 +11,7 @@ import msgspec
 from gapless.core.errors import UsageError
 from gapless.core.limits import DELTA_MAX
 
-__all__ = ["DEFAULTS", "Parameters", "us"]
+__all__ = ["DEFAULTS", "Parameters", "microseconds"]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     delta: int = 1
     """How many unreachable cells in a row are bypassed."""
     heartbeat_ms: int = 250
-    session_dead_ms: int = 1_500
+    session_timeout_ms: int = 1_500
     ordered_sessions: bool = True
     """Whether links keep the order; then a gap in a session's numbers ends the session."""
     relay_hops_max: int = 3
@@ -29,7 +29,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     partition_renew_ms: int = 30_000
     """How often a broker says again which partitions it sees; not heard of for four times as long, they
     are taken to be over."""
-    naming_ms: int = 3_000
+    name_query_timeout_ms: int = 3_000
     """How long a broker waits for all others to say that the name of a new pubend is free."""
 
     # feeds
@@ -38,7 +38,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     retry_max_ms: int = 5_000
     attach_refresh_ms: int = 2_000
     attach_expiry_ms: int = 6_000
-    prefer_stable_ms: int = 5_000
+    feed_switch_delay_ms: int = 5_000
     attachments_max: int = 20_000
 
     # silence and curiosity
@@ -66,41 +66,41 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes_max: int = 8_388_608
 
     # connections
-    client_beat_ms: int = 5_000
+    keepalive_ms: int = 5_000
     """Broker and client say something at least so often; after four such times one is given up."""
     connections_max: int = 10_000
-    greeting_ms: int = 5_000
+    handshake_timeout_ms: int = 5_000
     """How long the other side of a new connection may take to introduce itself."""
-    link_silent_ms: int = 15_000
+    link_idle_timeout_ms: int = 15_000
     """A link on which nothing came for so long is closed and dialled anew."""
     redial_ms: int = 50
     redial_max_ms: int = 1_000
     """The longest wait before a peer is dialled again: a peer that restarts is back as soon as one
-    that only fell silent would have been given up (``session_dead_ms``)."""
-    unwritten_bytes_max: int = 33_554_432
+    that only fell silent would have been given up (``session_timeout_ms``)."""
+    pending_write_bytes_max: int = 33_554_432
     """While more waits for the disk, nothing more is read from those who publish."""
-    stop_ms: int = 5_000
+    shutdown_timeout_ms: int = 5_000
     """How long a broker that stops waits for its disk and for what is being sent."""
 
     # propagation
     change_batch_ms: int = 10
     table_flush_ms: int = 5
     delta_log_max: int = 256
-    legacy_ttl_s: int = 1_800
+    stale_table_ttl_s: int = 1_800
     table_conjunctions_max: int = 20_000
-    regime_interval_ms: int = 20
-    regimes_kept: int = 16
+    stream_epoch_interval_ms: int = 20
+    stream_epochs_kept: int = 16
 
     # acknowledgement and membership
     ack_ms: int = 500
-    ack_memory_ms: int = 2_000
+    ack_report_ttl_ms: int = 2_000
     ack_groups: int = 8
     sets_per_session_max: int = 256
-    park_after_s: int = 120
-    expire_after_s: int = 604_800
+    inactive_after_s: int = 120
+    member_expiry_s: int = 604_800
     member_grace_s: int = 30
-    left_memory_s: int = 60
-    hold_ttl_s: int = 600
+    ended_membership_ttl_s: int = 60
+    log_hold_ttl_s: int = 600
 
     # subscriptions and replay
     read_chunk_bytes: int = 262_144
@@ -108,16 +108,16 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """What a client that reads a log of this broker may ask for at once."""
     reads_per_shb_max: int = 16
     join_window_ms: int = 200
-    join_hold: int = 1_000
-    filter_wait_s: int = 10
+    join_buffer_events_max: int = 1_000
+    filter_change_timeout_s: int = 10
     segments_max: int = 8
-    linger_s: int = 30
+    interest_grace_s: int = 30
     prefetch_max: int = 10_000
     """Events that may always wait in memory for a subscription."""
     backlog_bytes: int = 67_108_864
     """What may wait beyond that, for all subscriptions together; one that lets more wait reads the
     log."""
-    slow_after_s: int = 30
+    slow_consumer_timeout_s: int = 30
     """A subscription that is not durable and fell behind ends if it is still behind after so long."""
     progress_ms: int = 30_000
     """How often a client is told how far streams are of which nothing comes for it."""
@@ -150,21 +150,45 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
 
     @property
-    def reach(self) -> int:
+    def neighbourhood_radius(self) -> int:
         """How far a broker's neighbourhood goes: one cell more than may fail (Δ = δ + 1)."""
         return self.delta + 1
 
 
 _RELATIONS = (
-    ("4 heartbeat_ms", "session_dead_ms", "one lost heartbeat must not end a session"),
-    ("3 ack_ms", "ack_memory_ms", "a report must be repeated before it is forgotten"),
-    ("ack_memory_ms", "left_memory_s", "an old report must not bring back a host that left"),
-    ("session_dead_ms", "attach_expiry_ms", "an attachment must outlive the session's last sign"),
-    ("attach_expiry_ms", "park_after_s", "a host must not be parked while it is still attached"),
-    ("park_after_s", "legacy_ttl_s", "old tables must last until those they speak for are parked"),
+    ("4 heartbeat_ms", "session_timeout_ms", "one lost heartbeat must not end a session"),
+    ("3 ack_ms", "ack_report_ttl_ms", "a report must be repeated before it is forgotten"),
+    (
+        "ack_report_ttl_ms",
+        "ended_membership_ttl_s",
+        "an old report must not bring back a host that left",
+    ),
+    (
+        "session_timeout_ms",
+        "attach_expiry_ms",
+        "an attachment must outlive the session's last sign",
+    ),
+    (
+        "attach_expiry_ms",
+        "inactive_after_s",
+        "a member must not become inactive while it is still attached",
+    ),
+    (
+        "inactive_after_s",
+        "stale_table_ttl_s",
+        "stale tables must last until the members they speak for are inactive",
+    ),
     ("silence_ms", "dct_ms", "a silent stream must not look dead"),
-    ("session_dead_ms", "link_silent_ms", "a session must die before its link is given up"),
-    ("regime_interval_ms", "silence_ms", "a new regime must not wait for the next silence"),
+    (
+        "session_timeout_ms",
+        "link_idle_timeout_ms",
+        "a session must die before its link is given up",
+    ),
+    (
+        "stream_epoch_interval_ms",
+        "silence_ms",
+        "a new stream epoch must not wait for the next silence",
+    ),
 )
 
 
@@ -176,10 +200,10 @@ def _value(parameters: Parameters, name: str) -> float:
     return int(factor or 1) * value * scale
 
 
-def us(*, ms: float = 0, s: float = 0) -> int:
+def microseconds(*, ms: float = 0, s: float = 0) -> int:
     """Return a time in microseconds.
 
-    >>> us(ms=5), us(s=2)
+    >>> microseconds(ms=5), microseconds(s=2)
     (5000, 2000000)
     """
     return round(ms * 1_000 + s * 1_000_000)

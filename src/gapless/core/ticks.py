@@ -60,8 +60,8 @@ class RangeSet:
         return bool(self._lows)
 
     def __contains__(self, tick: Tick) -> bool:
-        place = bisect_right(self._lows, tick) - 1
-        return place >= 0 and tick <= self._highs[place]
+        index = bisect_right(self._lows, tick) - 1
+        return index >= 0 and tick <= self._highs[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeSet):
@@ -112,8 +112,8 @@ class RangeSet:
         first = bisect_left(self._highs, low)
         last = bisect_right(self._lows, high)
         return [
-            TickRange(max(low, self._lows[place]), min(high, self._highs[place]))
-            for place in range(first, last)
+            TickRange(max(low, self._lows[index]), min(high, self._highs[index]))
+            for index in range(first, last)
         ]
 
     def gaps(self, low: Tick, high: Tick) -> list[TickRange]:

@@ -17,18 +17,18 @@ import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Announce, PubendProperties
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.sessions import PeerSessions
 
-__all__ = ["UNCONFIRMED", "Announcements", "Known"]
+__all__ = ["UNCONFIRMED", "Announcements", "KnownPubend"]
 
 UNCONFIRMED: Final = 0
 """The shape version with which a way is told that is not confirmed: less than that of any cell."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownPubend(msgspec.Struct, frozen=True):
     """A pubend as this broker knows it."""
 
     version: int
@@ -36,7 +36,7 @@ class Known(msgspec.Struct, frozen=True):
     path: tuple[CellId, ...]
     """The next cells on the way, nearest first, at most Δ + 1; empty in the home cell."""
     tombstone: bool = False
-    teller: CellId | None = None
+    source: CellId | None = None
     """The cell that it was heard from; None for a pubend of this broker."""
     shape_version: int = 1
     """Of that cell, when it was heard."""
@@ -50,17 +50,21 @@ class Known(msgspec.Struct, frozen=True):
 class Announcements:
     """All pubends that this broker has heard of."""
 
-    def __init__(self, context: Context, neighbourhood: Neighbourhood, sessions: Sessions) -> None:
+    def __init__(
+        self, context: Context, neighbourhood: Neighbourhood, sessions: PeerSessions
+    ) -> None:
         self._context = context
         self._neighbourhood = neighbourhood
         self._sessions = sessions
-        self._known: dict[PubendId, Known] = {}
+        self._known: dict[PubendId, KnownPubend] = {}
         if not context.parameters.ordered_sessions:
-            context.after(us(ms=context.parameters.attach_refresh_ms), self._repeat)
+            context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._repeat)
 
     def _repeat(self) -> None:
         """Say everything again: where links lose messages, news may have been lost (R1)."""
-        self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._repeat)
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_refresh_ms), self._repeat
+        )
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
             if cell is not None:
@@ -75,7 +79,7 @@ class Announcements:
         self._neighbourhood = neighbourhood
         changed = []
         for pubend, known in [*self._known.items()]:
-            path = self._way(known.path)
+            path = self._current_path(known.path)
             if path is None:
                 self._context.mark("pubend lies behind no edge")
                 del self._known[pubend]
@@ -85,21 +89,21 @@ class Announcements:
                 changed.append(pubend)
         return changed
 
-    def _way(self, path: tuple[CellId, ...]) -> tuple[CellId, ...] | None:
+    def _current_path(self, path: tuple[CellId, ...]) -> tuple[CellId, ...] | None:
         """Return where a path leads now: as far as cells are known, then on as before."""
-        for place in reversed(range(len(path))):
-            way = self._neighbourhood.way(path[place])
-            if way is not None:
-                whole = (*way, *path[place + 1 :])
-                return whole[: self._context.parameters.reach + 1]
+        for index in reversed(range(len(path))):
+            prefix = self._neighbourhood.extended_path(path[index])
+            if prefix is not None:
+                whole = (*prefix, *path[index + 1 :])
+                return whole[: self._context.parameters.neighbourhood_radius + 1]
         return None if path else path
 
-    def tell_all(self) -> None:
+    def announce_all(self) -> None:
         """Say again where all pubends lie: what was told in an older shape is not confirmed."""
         for pubend, known in self._known.items():
-            self._tell(pubend, known)
+            self._announce(pubend, known)
 
-    def get(self, pubend: PubendId) -> Known | None:
+    def get(self, pubend: PubendId) -> KnownPubend | None:
         """Return what is known of a pubend; None if nothing is, or if it is gone."""
         known = self._known.get(pubend)
         return None if known is None or known.tombstone else known
@@ -108,7 +112,7 @@ class Announcements:
         """Return the pubends there are, in the order of their names."""
         return sorted(pubend for pubend, known in self._known.items() if not known.tombstone)
 
-    def namesakes(self, name: str) -> list[PubendId]:
+    def pubends_named(self, name: str) -> list[PubendId]:
         """Return the pubends there are of one name."""
         return [
             pubend
@@ -125,13 +129,13 @@ class Announcements:
         tombstone: bool = False,
     ) -> None:
         """Announce a pubend of this broker, or its end."""
-        self._store(pubend, Known(version, properties, (), tombstone))
+        self._store(pubend, KnownPubend(version, properties, (), tombstone))
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """Tell a peer of every pubend that does not lie in its direction (R2)."""
         for pubend, known in self._known.items():
             if self._concerns(cell, known):
-                self._context.post(peer, self._message(pubend, known, cell))
+                self._context.send(peer, self._message(pubend, known, cell))
 
     def received(self, cell: CellId, announce: Announce) -> bool:
         """Take an announcement from a broker of a cell; say whether it was news."""
@@ -141,9 +145,9 @@ class Announcements:
         if own in path or len(set(path)) < len(path):
             self._context.mark("announcement went in a circle")
             return False
-        path = path[: self._context.parameters.reach + 1]
+        path = path[: self._context.parameters.neighbourhood_radius + 1]
         held = self._known.get(announce.pubend)
-        news = Known(
+        update = KnownPubend(
             announce.version,
             announce.properties,
             path,
@@ -151,70 +155,70 @@ class Announcements:
             cell,
             announce.shape_version,
         )
-        if held is not None and not self._is_news(held, news):
-            self._confirm(announce.pubend, held, news)
+        if held is not None and not self._is_update(held, update):
+            self._confirm(announce.pubend, held, update)
             return False
-        self._store(announce.pubend, news)
+        self._store(announce.pubend, update)
         if announce.tombstone:
-            self._context.after(
-                us(s=self._context.parameters.tombstone_ttl_s),
+            self._context.call_later(
+                microseconds(s=self._context.parameters.tombstone_ttl_s),
                 lambda: self._bury(announce.pubend, announce.version),
             )
         return True
 
-    def _is_news(self, held: Known, news: Known) -> bool:
+    def _is_update(self, held: KnownPubend, update: KnownPubend) -> bool:
         """Say whether something was not known: a version, or the way, if that is to be believed.
 
         Another direction is believed only from those who told the present one, or if that is not
         confirmed: else a broker that has not heard of a change would lead all others astray.
         """
-        if held.version != news.version:
-            return held.version < news.version
-        if held.path == news.path or held.teller is None:
+        if held.version != update.version:
+            return held.version < update.version
+        if held.path == update.path or held.source is None:
             return False
-        believed = held.direction == news.direction or held.teller == news.teller
-        return believed or (self._is_confirmed(news) and not self._is_confirmed(held))
+        believed = held.direction == update.direction or held.source == update.source
+        return believed or (self._is_confirmed(update) and not self._is_confirmed(held))
 
-    def _confirm(self, pubend: PubendId, held: Known, news: Known) -> None:
+    def _confirm(self, pubend: PubendId, held: KnownPubend, update: KnownPubend) -> None:
         """Note that what is known was told again, in a newer shape; if that confirms it, say so."""
-        if (held.version, held.path) != (news.version, news.path) or held.teller is None:
+        if (held.version, held.path) != (update.version, update.path) or held.source is None:
             return
-        confirms = self._is_confirmed(news) and not self._is_confirmed(held)
-        if confirms or (held.teller == news.teller and held.shape_version < news.shape_version):
-            self._known[pubend] = news
+        confirms = self._is_confirmed(update) and not self._is_confirmed(held)
+        if confirms or (held.source == update.source and held.shape_version < update.shape_version):
+            self._known[pubend] = update
         if confirms:
-            self._tell(pubend, news)
+            self._announce(pubend, update)
 
-    def _is_confirmed(self, known: Known) -> bool:
-        around, teller = self._neighbourhood, known.teller
-        return teller is None or (
-            teller in around and known.shape_version >= around.shape_version(teller)
+    def _is_confirmed(self, known: KnownPubend) -> bool:
+        neighbourhood, source = self._neighbourhood, known.source
+        return source is None or (
+            source in neighbourhood and known.shape_version >= neighbourhood.shape_version(source)
         )
 
-    def _store(self, pubend: PubendId, known: Known) -> None:
+    def _store(self, pubend: PubendId, known: KnownPubend) -> None:
         self._known[pubend] = known
-        self._tell(pubend, known)
+        self._announce(pubend, known)
 
-    def _tell(self, pubend: PubendId, known: Known) -> None:
+    def _announce(self, pubend: PubendId, known: KnownPubend) -> None:
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
             if cell is not None and self._concerns(cell, known):
-                self._context.post(peer, self._message(pubend, known, cell))
+                self._context.send(peer, self._message(pubend, known, cell))
 
-    def _concerns(self, cell: CellId, known: Known) -> bool:
+    def _concerns(self, cell: CellId, known: KnownPubend) -> bool:
         """Say whether brokers of the cell should hear of a pubend from here."""
         return cell == self._context.identity.cell or (
             self._neighbourhood.direction(cell) != known.direction
         )
 
-    def _message(self, pubend: PubendId, known: Known, cell: CellId) -> Announce:
+    def _message(self, pubend: PubendId, known: KnownPubend, cell: CellId) -> Announce:
         own = self._context.identity.cell
         path = known.path if cell == own else (own, *known.path)
         return Announce(
             pubend,
             known.version,
             known.properties,
-            path[: self._context.parameters.reach + 1],
+            path[: self._context.parameters.neighbourhood_radius + 1],
             known.tombstone,
             self._neighbourhood.shape_version(own) if self._is_confirmed(known) else UNCONFIRMED,
         )

@@ -23,11 +23,11 @@ from typing import Final, NamedTuple, Protocol
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
 from gapless.core.machine import Context, Timer
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed
+from gapless.messages.streams import Attach, Attached, AttachKind, Detach, FeedUnavailable
 
-__all__ = ["RELAYED", "Candidate", "Feed", "Receiver", "is_leaf_number", "scope_of"]
+__all__ = ["RELAYED", "Candidate", "Feed", "FeedListener", "is_leaf_number", "scope_of"]
 
 _NUMBERS_PER_SCOPE: Final = 2**32
 """Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
@@ -46,16 +46,16 @@ class Candidate(NamedTuple):
     """Whether what it sends comes over relays."""
 
 
-class Receiver(Protocol):
+class FeedListener(Protocol):
     """Who is fed."""
 
-    def fed(self, at: Tick) -> None:
+    def feed_found(self, at: Tick) -> None:
         """There is a new feeder; it sends every tick above ``at``."""
 
-    def fed_up_to(self, at: Tick) -> None:
+    def feed_sent_up_to(self, at: Tick) -> None:
         """The feeder has sent everything up to ``at``."""
 
-    def unfed(self) -> None:
+    def feed_lost(self) -> None:
         """There is no feeder."""
 
 
@@ -92,7 +92,7 @@ class Feed:
         pubend: PubendId,
         kind: AttachKind,
         receiver_name: str,
-        receiver: Receiver,
+        listener: FeedListener,
         candidates: Callable[[], list[Candidate]],
         *,
         eager: bool = False,
@@ -101,12 +101,12 @@ class Feed:
     ) -> None:
         self._context = context
         self._shape_versions = shape_versions
-        self._way: tuple[tuple[CellId, int], ...] = ()
+        self._shapes_sent: tuple[tuple[CellId, int], ...] = ()
         """The shapes of the cells between, as the last one was told who was asked."""
         self._pubend = pubend
         self._kind = kind
         self._name = receiver_name
-        self._receiver = receiver
+        self._listener = listener
         self._candidates = candidates
         self._count = scope * _NUMBERS_PER_SCOPE
         self._oldest = self._count
@@ -117,19 +117,19 @@ class Feed:
         self._current: Candidate | None = None
         self._trial: _Trial | None = None
         self._untried: list[Candidate] = []
-        self._pause_us = us(ms=context.parameters.retry_ms)
+        self._pause_us = microseconds(ms=context.parameters.retry_ms)
         self._retry: Timer | None = None
         self._progress = context.now
         self._better_since: dict[BrokerId, int] = {}
-        self._said_relayed: dict[BrokerId, int] = {}
+        self._relayed_until: dict[BrokerId, int] = {}
         """Until when it is believed of a broker that it is fed over relays."""
         self._leaving = False
         """Whether any other feeder is better than the present one, which says nothing."""
         self._closed = False
         self.eager = eager
         self.relayed = False
-        self._begin()
-        context.after(us(ms=context.parameters.attach_refresh_ms), self._refresh)
+        self._start()
+        context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._refresh)
 
     @property
     def feeder(self) -> BrokerId | None:
@@ -137,14 +137,14 @@ class Feed:
         return None if self._current is None else self._current.broker
 
     @property
-    def has_its_way(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the feeder is one that would be asked now, for the shape that it was told (R13)."""
         current = self._current
         return (
             current is not None
             and self._trial is None
             and any(each.broker == current.broker for each in self._candidates())
-            and self._way == self._shape_versions(current.broker)
+            and self._shapes_sent == self._shape_versions(current.broker)
         )
 
     def note_progress(self) -> None:
@@ -161,23 +161,23 @@ class Feed:
     def renew(self, scope: int) -> None:
         """Ask anew and with new numbers, perhaps of a new scope: the way is another now (R13)."""
         for broker, number in self._open_ends():
-            self._context.post(broker, Detach(self._pubend, number))
+            self._context.send(broker, Detach(self._pubend, number))
         self._stop_trial()
         self._numbers.clear()
         self._better_since.clear()
         self._count = max(self._count, scope * _NUMBERS_PER_SCOPE)
         self._oldest = self._count + 2
-        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
         if self._current is not None:
             self._lose()
         else:
-            self._begin()
+            self._start()
 
     def close(self) -> None:
         """End the feed."""
         self._closed = True
         for broker, number in self._open_ends():
-            self._context.post(broker, Detach(self._pubend, number))
+            self._context.send(broker, Detach(self._pubend, number))
         self._stop_trial()
         self._current = None
 
@@ -187,16 +187,16 @@ class Feed:
         """A broker says that it feeds us."""
         trial = self._trial
         if message.number < self._oldest:
-            self._context.post(peer, Detach(self._pubend, message.number))
+            self._context.send(peer, Detach(self._pubend, message.number))
             return
-        self._note_way(peer, relayed=message.relayed)
+        self._note_relayed(peer, relayed=message.relayed)
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
             self._answered(trial.candidate, message)
         elif peer == self.feeder:
             # a feeder has one attachment of a receiver, the last that was asked for
             self._number = max(self._number, message.number)
             self.relayed = message.relayed or self._find(peer).relayed
-            self._receiver.fed_up_to(message.at)
+            self._listener.feed_sent_up_to(message.sent_up_to)
         elif self._current is None and not self._closed:
             self._context.mark("attached late")
             self._switch(self._find(peer), message)
@@ -217,16 +217,16 @@ class Feed:
 
     def _decline(self, peer: BrokerId, message: Attached) -> None:
         self._numbers.pop(peer, None)
-        self._context.post(peer, Detach(self._pubend, message.number))
+        self._context.send(peer, Detach(self._pubend, message.number))
 
-    def _note_way(self, peer: BrokerId, *, relayed: bool) -> None:
+    def _note_relayed(self, peer: BrokerId, *, relayed: bool) -> None:
         if relayed:
-            trusted = us(ms=4 * self._context.parameters.prefer_stable_ms)
-            self._said_relayed[peer] = self._context.now + trusted
+            trusted = microseconds(ms=4 * self._context.parameters.feed_switch_delay_ms)
+            self._relayed_until[peer] = self._context.now + trusted
         else:
-            self._said_relayed.pop(peer, None)
+            self._relayed_until.pop(peer, None)
 
-    def unfed(self, peer: BrokerId, message: Unfed) -> None:
+    def feed_unavailable(self, peer: BrokerId, message: FeedUnavailable) -> None:
         """A broker says that it cannot feed us."""
         trial = self._trial
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
@@ -237,9 +237,9 @@ class Feed:
 
     def session_opened(self) -> None:
         """Somebody can be asked who could not before."""
-        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
         if self._current is None and self._trial is None:
-            self._begin()
+            self._start()
 
     def session_closed(self, peer: BrokerId) -> None:
         """A broker cannot be reached any more."""
@@ -253,7 +253,7 @@ class Feed:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -270,8 +270,8 @@ class Feed:
             return
         candidate = self._untried.pop(0)
         number = self._number_for(candidate.broker)
-        timer = self._context.after(
-            us(ms=self._context.parameters.attach_timeout_ms), self._give_up_trial
+        timer = self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_timeout_ms), self._give_up_trial
         )
         self._trial = _Trial(candidate, number, timer)
         self._ask(candidate.broker, number)
@@ -288,9 +288,9 @@ class Feed:
         return self._numbers[broker]
 
     def _ask(self, broker: BrokerId, number: int) -> None:
-        self._way = self._shape_versions(broker)
-        attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._way)
-        self._context.post(broker, attach)
+        self._shapes_sent = self._shape_versions(broker)
+        attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._shapes_sent)
+        self._context.send(broker, attach)
 
     def _give_up_trial(self) -> None:
         self._stop_trial()
@@ -303,8 +303,8 @@ class Feed:
 
     def _retry_later(self) -> None:
         if self._retry is None or self._retry.action is None:
-            self._retry = self._context.after(self._pause_us, self._begin)
-            longest = us(ms=self._context.parameters.retry_max_ms)
+            self._retry = self._context.call_later(self._pause_us, self._start)
+            longest = microseconds(ms=self._context.parameters.retry_max_ms)
             self._pause_us = min(2 * self._pause_us, longest)
 
     # --- having and losing -------------------------------------------------------------------
@@ -317,26 +317,28 @@ class Feed:
         self._leaving = False
         self._current, self._number = candidate, message.number
         self.relayed = message.relayed or candidate.relayed
-        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
         self._progress = self._context.now
         if old is not None and old != candidate.broker:
             self._context.mark("feed moved")
             self._numbers.pop(old, None)
-            self._context.post(old, Detach(self._pubend, old_number))
-        self._receiver.fed(message.at)
+            self._context.send(old, Detach(self._pubend, old_number))
+        self._listener.feed_found(message.sent_up_to)
 
     def _lose(self) -> None:
         self._current = None
-        self._receiver.unfed()
-        self._begin()
+        self._listener.feed_lost()
+        self._start()
 
     def _refresh(self) -> None:
         if self._closed:
             return
-        self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._refresh)
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_refresh_ms), self._refresh
+        )
         if self._current is None:
             return
-        if self._context.now - self._progress > us(ms=self._context.parameters.dct_ms):
+        if self._context.now - self._progress > microseconds(ms=self._context.parameters.dct_ms):
             self._leave_silent_feeder()
         else:
             self._ask(self._current.broker, self._number)
@@ -362,7 +364,7 @@ class Feed:
             each.broker: self._better_since.get(each.broker, self._context.now) for each in better
         }
         self._better_since = since
-        stable = self._context.now - us(ms=self._context.parameters.prefer_stable_ms)
+        stable = self._context.now - microseconds(ms=self._context.parameters.feed_switch_delay_ms)
         ready = [each for each in better if since[each.broker] <= stable]
         if ready:
             self._untried = ready[:1]
@@ -371,12 +373,12 @@ class Feed:
     def _ranked(self) -> list[Candidate]:
         """Return the candidates, best first; worse are those known to be fed over relays."""
         now = self._context.now
-        self._said_relayed = {
-            broker: until for broker, until in self._said_relayed.items() if until > now
+        self._relayed_until = {
+            broker: until for broker, until in self._relayed_until.items() if until > now
         }
         found = [
             each._replace(rank=each.rank + RELAYED)
-            if each.rank < RELAYED and each.broker in self._said_relayed
+            if each.rank < RELAYED and each.broker in self._relayed_until
             else each
             for each in self._candidates()
         ]

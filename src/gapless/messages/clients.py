@@ -20,24 +20,21 @@ from gapless.messages.streams import Publication, ReadForm
 
 __all__ = [
     "Ack",
-    "Begin",
-    "BeginKind",
-    "Cause",
+    "BrokerRetired",
     "Credit",
     "Delivery",
-    "Ended",
+    "FilterChanged",
     "FilterSet",
     "Gap",
-    "Governed",
-    "Home",
-    "HostRetired",
+    "HostTime",
+    "HostingReference",
     "ListPartitions",
-    "Moment",
     "OpenPubend",
     "OpenPublisher",
     "Order",
-    "Owed",
     "PartitionTable",
+    "PastFilter",
+    "PendingStart",
     "PositionTuple",
     "Progress",
     "PubendOpened",
@@ -46,18 +43,21 @@ __all__ = [
     "PublisherOpened",
     "ReadLog",
     "ReadPart",
+    "RefusalCause",
     "Refused",
-    "RetireHost",
+    "RetireBroker",
     "Seek",
     "SetFilter",
     "Stalled",
-    "Started",
+    "StartGuarantees",
+    "StartKind",
+    "StartPoint",
     "Subscribe",
     "Subscribed",
-    "Switched",
+    "SubscriptionEnded",
+    "SubscriptionStarted",
     "Unsubscribe",
     "Unsubscribed",
-    "Waiting",
 ]
 
 PositionTuple = tuple[tuple[PubendId, Tick], ...]
@@ -67,20 +67,20 @@ PositionTuple = tuple[tuple[PubendId, Tick], ...]
 # --- refusing and ending -----------------------------------------------------------------------
 
 
-class Cause(IntEnum):
+class RefusalCause(IntEnum):
     """What a client's program can do about a refusal or an end; the reason is for people."""
 
     OTHER = 0
     """Nothing but to read the reason."""
     NOT_OPEN = 1
     """The publisher is not open here, or no more: open it to go on."""
-    ELSEWHERE = 2
+    WRONG_BROKER = 2
     """Another broker has what is asked for; the refusal names it."""
-    TAKEN_OVER = 3
+    FENCED = 3
     """A newer connection has the subscription, or the name of the publisher."""
-    TRY_LATER = 4
+    UNAVAILABLE = 4
     """Something is not in reach or not through yet."""
-    TOO_SLOW = 5
+    SLOW_CONSUMER = 5
     """Too much waited for the subscription: read faster, or be durable."""
 
 
@@ -149,7 +149,7 @@ class Order(IntEnum):
     TOTAL = 1
 
 
-class BeginKind(IntEnum):
+class StartKind(IntEnum):
     """Where a subscription begins."""
 
     LATEST = 0
@@ -158,72 +158,72 @@ class BeginKind(IntEnum):
     TIME = 3
 
 
-class Begin(msgspec.Struct, frozen=True, array_like=True):
+class StartPoint(msgspec.Struct, frozen=True, array_like=True):
     """Where a subscription begins; ``clock`` is in microseconds."""
 
-    kind: BeginKind = BeginKind.LATEST
+    kind: StartKind = StartKind.LATEST
     position: PositionTuple = ()
     clock: int = 0
-    others: BeginKind = BeginKind.LATEST
+    unnamed: StartKind = StartKind.LATEST
     """Of a position: how it begins on streams of which that names no place."""
     merged: Tick | None = None
     """Of a position in total order: the tick of the last event that came. A stream in which nothing comes may be
     farther, and one that was passed by is not as far. None: as far as the position is."""
-    passed: tuple[PubendId, ...] = ()
+    excluded: tuple[PubendId, ...] = ()
     """Of the same: streams that the others went on without, and of which the gap was not told yet."""
 
-    def on(self, pubend: PubendId) -> BeginKind:
+    def on(self, pubend: PubendId) -> StartKind:
         """Say how it begins on one stream."""
-        if self.kind is not BeginKind.POSITION:
+        if self.kind is not StartKind.POSITION:
             return self.kind
-        return self.kind if any(each == pubend for each, _ in self.position) else self.others
+        return self.kind if any(each == pubend for each, _ in self.position) else self.unnamed
 
-    def elsewhere(self) -> Begin:
+    def for_unnamed(self) -> StartPoint:
         """Return how it begins on streams of which it names no place."""
-        kind = self.others if self.kind is BeginKind.POSITION else self.kind
-        return Begin(kind, clock=self.clock)
+        kind = self.unnamed if self.kind is StartKind.POSITION else self.kind
+        return StartPoint(kind, clock=self.clock)
 
 
-class Home(msgspec.Struct, frozen=True, array_like=True):
+class HostingReference(msgspec.Struct, frozen=True, array_like=True):
     """Where a durable subscription lives; its client shows it at another broker if it has to (MV-13)."""
 
-    birth: str
+    incarnation_key: str
     """Which subscription: names may be used twice, this is not."""
     epoch: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
     """How often it has moved, or may have. The next one can be written too."""
     broker: BrokerId
 
-    def after_a_flight(self) -> Home:
+    def next_epoch(self) -> HostingReference:
         """Return what a client shows from now on that has asked another broker, answered or not.
 
         Whoever made the subscription for it then, and was left, is not to win over its home later:
         that has gone on, perhaps with another filter.
         """
-        return Home(self.birth, self.epoch + 1, self.broker)
+        return HostingReference(self.incarnation_key, self.epoch + 1, self.broker)
 
 
-class Governed(msgspec.Struct, frozen=True, array_like=True):
+class PastFilter(msgspec.Struct, frozen=True, array_like=True):
     """A filter that another one has followed, and up to where it governs each pubend (R47)."""
 
     filter: str
     ends: PositionTuple
 
 
-class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HostTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A moment of a subscriber host, by its virtual time: brokers know since when its news is there."""
 
     host: ShbId
     time: VirtualTime
 
 
-class Owed(msgspec.Struct, frozen=True, array_like=True):
+class StartGuarantees(msgspec.Struct, frozen=True, array_like=True):
     """Since when a durable subscription is owed pubends of which its client has no place (R46)."""
 
-    since: tuple[Moment, ...]
+    default: tuple[HostTime, ...]
     """When its homes had it, with the filter that its client was told of last, the oldest first. It is owed
     what was published where one of them was known by then. None: every pubend that is not named begins with what
     comes."""
-    others: tuple[tuple[PubendId, tuple[Moment, ...]], ...] = ()
+    by_pubend: tuple[tuple[PubendId, tuple[HostTime, ...]], ...] = ()
     """Pubends for which that does not hold, as its home has heard of them, each with its own moments. None:
     the pubend was there before, so it begins with what comes."""
 
@@ -235,25 +235,25 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     filter: str
     durable: bool = False
-    begin: Begin = Begin()
+    start: StartPoint = StartPoint()
     order: Order = Order.PUBLISHER
     credit: int = 0
     """How many events the client takes before it gives more credit."""
     expiry_s: int = 604_800
-    seeks: int = 0
-    """What the client was told last by ``Subscribed.seeks``: positions from before an operator's
+    seek_count: int = 0
+    """What the client was told last by ``Subscribed.seek_count``: positions from before an operator's
     seek do not count."""
-    home: Home | None = None
-    """Where a durable one lives, as far as its client knows; elsewhere it goes on from ``begin``."""
+    hosting: HostingReference | None = None
+    """Where a durable one lives, as far as its client knows; elsewhere it goes on from ``start``."""
     acked: PositionTuple = ()
     """Of one with a home: what its client has acknowledged, above which a new home keeps the logs."""
-    earlier: tuple[Governed, ...] = ()
+    past_filters: tuple[PastFilter, ...] = ()
     """Of one with a home: the filters before this one that govern some of what is not acknowledged."""
-    owed: Owed | None = None
+    start_guarantees: StartGuarantees | None = None
     """Of one with a home: what it was told last of what it is owed."""
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
+class PendingStart(msgspec.Struct, frozen=True, array_like=True):
     """A pubend on which a subscription has not started yet, and why."""
 
     pubend: PubendId
@@ -267,24 +267,24 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     position: PositionTuple
-    waiting: tuple[Waiting, ...] = ()
-    seeks: int = 0
+    pending: tuple[PendingStart, ...] = ()
+    seek_count: int = 0
     """How often an operator has moved it; a client says so when it comes back with a position."""
-    home: Home | None = None
+    hosting: HostingReference | None = None
     """Of a durable one: where it lives from now on."""
     filter: str = ""
     """Of a durable one: its filter, which may be another than was asked with."""
-    earlier: tuple[Governed, ...] = ()
+    past_filters: tuple[PastFilter, ...] = ()
     """Of a durable one: the filters before that, which its client takes along if it has to flee."""
-    begin: Begin = Begin()
+    start: StartPoint = StartPoint()
     """Of a durable one: how it begins on streams of which it has no place, for the same."""
-    owed: Owed | None = None
+    start_guarantees: StartGuarantees | None = None
     """Of a durable one: since when it is owed such streams if it begins with the latest, for the same."""
     is_new: bool = False
     """Of a durable one: whether nobody was told of it before; else it goes on."""
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class SubscriptionStarted(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A subscription has started on a pubend that it waited for."""
 
     subscription: str
@@ -301,7 +301,7 @@ class Stalled(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     pubend: PubendId
     reason: str
-    passed: bool = False
+    excluded: bool = False
     """In total order: the others go on without it, as its broker was retired. Should it be back, what lies between
     is a gap."""
 
@@ -342,13 +342,13 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
     high: Tick
 
 
-class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class SubscriptionEnded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """This connection has the subscription no more; nothing more comes of it here."""
 
     subscription: str
     reason: str
-    cause: Cause = Cause.TAKEN_OVER
-    home: Home | None = None
+    cause: RefusalCause = RefusalCause.FENCED
+    hosting: HostingReference | None = None
     """Of a durable one that has moved on: what its client shows from now on."""
 
 
@@ -379,19 +379,19 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     position: PositionTuple
-    waiting: tuple[PubendId, ...] = ()
+    pending: tuple[PubendId, ...] = ()
     """Streams that have no place yet and still begin with the oldest, by the new filter."""
-    owed: Owed | None = None
+    start_guarantees: StartGuarantees | None = None
     """Of a durable one: since when it is owed streams of which it has no place, by the new filter."""
 
 
-class Switched(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class FilterChanged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """An operator has changed the filter of a subscription: the new one governs after a position."""
 
     subscription: str
     filter: str
     position: PositionTuple
-    owed: Owed | None = None
+    start_guarantees: StartGuarantees | None = None
     """Since when it is owed streams of which it has no place, by the new filter."""
 
 
@@ -400,7 +400,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     subscription: str
-    begin: Begin
+    start: StartPoint
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -408,7 +408,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     subscription: str
-    home: Home | None = None
+    hosting: HostingReference | None = None
     """Of a durable one: where it lives, as far as its client knows; it ends there too (MV-14)."""
 
 
@@ -450,7 +450,7 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
 # --- operating ----------------------------------------------------------------------------------
 
 
-class RetireHost(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A broker will never return: nobody has to keep anything for its subscribers (R26)."""
 
     request: int
@@ -458,7 +458,7 @@ class RetireHost(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cell: str
 
 
-class HostRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """All brokers in reach are told, and the others will be."""
 
     request: int
@@ -484,8 +484,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     reason: str
-    cause: Cause = Cause.OTHER
+    cause: RefusalCause = RefusalCause.OTHER
     broker: str = ""
     """Which broker has it, if it is elsewhere."""
-    home: Home | None = None
+    hosting: HostingReference | None = None
     """Of a durable subscription that has moved on: what its client shows from now on."""

@@ -12,15 +12,15 @@ __all__ = ["Superseded"]
 class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A durable subscription lives here since a move; older homes let it go (MV-14). Flooded."""
 
-    birth: str
+    incarnation_key: str
     """Which subscription: names may be used twice, this is not."""
     epoch: int
     """How often it had moved when it came here."""
-    home: BrokerId
-    told: int = 0
+    broker: BrokerId
+    sent_at: int = 0
     """By the home's clock when it has said so last: it says so again and again, and others forget."""
 
     @property
     def rank(self) -> tuple[int, BrokerId]:
         """What wins: the later move; of two that no move tells apart, one, the same everywhere."""
-        return self.epoch, self.home
+        return self.epoch, self.broker

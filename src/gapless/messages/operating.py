@@ -13,13 +13,17 @@ import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, Order, PositionTuple, Waiting
+from gapless.messages.clients import Order, PendingStart, PositionTuple, StartPoint
 from gapless.messages.overlay import Quality
 
 __all__ = [
-    "BrokerShown",
+    "BrokerReply",
     "CellState",
-    "DurableSought",
+    "CursorState",
+    "DurableSeekDone",
+    "GetBroker",
+    "GetSubscription",
+    "GetTopology",
     "HostedState",
     "ListPubends",
     "ListSubscriptions",
@@ -30,21 +34,17 @@ __all__ = [
     "RemoveDurable",
     "SeekDurable",
     "SetDurableFilter",
-    "ShowBroker",
-    "ShowSubscription",
-    "ShowTopology",
-    "StrandState",
     "SubscriptionList",
-    "SubscriptionShown",
+    "SubscriptionReply",
     "SubscriptionState",
-    "TopologyShown",
+    "TopologyReply",
 ]
 
 
 # --- the broker ---------------------------------------------------------------------------------
 
 
-class ShowBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class GetBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How is this broker?"""
 
     request: int
@@ -57,26 +57,26 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
     cell: CellId
     open: bool
     """Whether there is a session with it."""
-    life: int = 0
+    incarnation: int = 0
     """The peer's, while there is a session."""
-    held_back: bool = False
+    congested: bool = False
     """Whether more waits to be sent to it than a queue takes, so that it is sent less."""
     via: tuple[BrokerId, ...] = ()
     """Over which brokers the session goes, while the link to it is cut."""
 
 
-class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How this broker is."""
 
     request: int
     broker: BrokerId
     cell: CellId
-    life: int
+    incarnation: int
     clock: int
     """Its wall clock, in microseconds."""
     peers: tuple[PeerState, ...]
     """Nearest cells first."""
-    peers_left_out: int
+    peers_omitted: int
     pubends_hosted: int
     pubends_known: int
     streams_joined: int
@@ -89,7 +89,7 @@ class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What the logs of all its pubends hold."""
     cache_bytes: int
     """What its router keeps of streams to answer from."""
-    marks: tuple[tuple[str, int], ...] = ()
+    coverage_marks: tuple[tuple[str, int], ...] = ()
     """How often rare branches were taken in this life."""
     sessions_relayed: int = 0
     """With how many peers it talks over others, because the link to them is cut."""
@@ -106,7 +106,7 @@ class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
 # --- the tree -----------------------------------------------------------------------------------
 
 
-class ShowTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What does this broker know of the tree?"""
 
     request: int
@@ -128,7 +128,7 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
     """Those that are reached over other brokers, and over which: the links to them are cut."""
 
 
-class TopologyShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The cells within reach of this broker's own, nearest first."""
 
     request: int
@@ -156,10 +156,10 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     """A subscriber host for which a log is kept."""
 
     shb: ShbId
-    floor: Tick
+    ack_floor: Tick
     """It needs nothing more up to here."""
     durable: bool
-    parked: bool
+    inactive: bool
 
 
 class HostedState(msgspec.Struct, frozen=True, array_like=True):
@@ -170,13 +170,13 @@ class HostedState(msgspec.Struct, frozen=True, array_like=True):
     released: Tick
     """What is not above this is no longer in the log."""
     log_bytes: int
-    regime: int
+    stream_epoch: int
     members: tuple[MemberState, ...]
     """Those that keep most of the log first."""
-    members_left_out: int
-    kept_from: Tick | None
+    members_omitted: int
+    retained_from: Tick | None
     """What lies above this is kept for members and for reads; None if nobody needs anything."""
-    damage: str | None = None
+    corruption: str | None = None
     """Which row of the log could not be read."""
 
 
@@ -217,7 +217,7 @@ class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Only those that are durable."""
 
 
-class ShowSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How is one subscription?"""
 
     request: int
@@ -226,12 +226,12 @@ class ShowSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Show its streams after this one."""
 
 
-class StrandState(msgspec.Struct, frozen=True, array_like=True):
+class CursorState(msgspec.Struct, frozen=True, array_like=True):
     """A subscription on one pubend."""
 
     pubend: PubendId
     state: str
-    frontier: Tick
+    buffered_up_to: Tick
     """Up to where it has everything."""
     acked: Tick
     """Up to where its client needs nothing more."""
@@ -242,7 +242,7 @@ class StrandState(msgspec.Struct, frozen=True, array_like=True):
     durable, else what it has."""
     buffered: int
     """How many events wait for its client's credit."""
-    waiting: str | None = None
+    pending_reason: str | None = None
     """Why it has not begun, or cannot go on, if that is so."""
 
 
@@ -255,14 +255,14 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     order: Order
     client: str | None
     """The connection that has it; None while nobody does."""
-    away_since: int | None
+    disconnected_since: int | None
     """By the broker's wall clock, in microseconds; None while it is connected."""
     expiry_s: int
     changing: bool
     """Whether a new filter is on its way and has not taken over everywhere."""
     credit: int
-    strands: tuple[StrandState, ...]
-    strands_left_out: int = 0
+    cursors: tuple[CursorState, ...]
+    cursors_omitted: int = 0
 
 
 class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -273,8 +273,8 @@ class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     more: bool = False
 
 
-class SubscriptionShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """One subscription; ``strands_left_out`` says how many of its streams are still to be shown."""
+class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One subscription; ``cursors_omitted`` says how many of its streams are still to be shown."""
 
     request: int
     entry: SubscriptionState
@@ -288,17 +288,17 @@ class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     subscription: str
-    begin: Begin
+    start: StartPoint
     force: bool = False
     """Also if it is connected: then its client is told that it ended, and may subscribe again."""
 
 
-class DurableSought(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """It goes on after this position when its client comes; that is on disk."""
 
     request: int
     position: PositionTuple
-    waiting: tuple[Waiting, ...] = ()
+    pending: tuple[PendingStart, ...] = ()
     """Pubends that have not confirmed that they keep their log from there on, or did not move."""
 
 

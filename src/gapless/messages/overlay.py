@@ -15,12 +15,13 @@ __all__ = [
     "CellInfo",
     "Heartbeat",
     "Hello",
-    "NameAnswer",
-    "NameAsk",
-    "NameVerdict",
+    "NameQuery",
+    "NameReply",
+    "NameStatus",
     "Packet",
     "Partition",
     "PartitionInfo",
+    "PeerSessionId",
     "PubendProperties",
     "Quality",
     "RelayBroken",
@@ -28,7 +29,6 @@ __all__ = [
     "RelayProbe",
     "Relayed",
     "Retire",
-    "SessionId",
     "TableState",
 ]
 
@@ -50,10 +50,10 @@ class CellInfo(msgspec.Struct, frozen=True, array_like=True):
     """Counts the changes of ``neighbours``; 1 in a cell that was never reshaped."""
 
 
-class SessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+class PeerSessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
     """One end of a session: the broker's life, and its how-manieth session with that peer."""
 
-    life: int
+    incarnation: int
     number: int
 
 
@@ -62,8 +62,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     broker: BrokerId
     cell: CellId
-    own: SessionId
-    heard: SessionId | None
+    own: PeerSessionId
+    received: PeerSessionId | None
     """The peer's end, if a Hello of it was heard: then the session is open."""
     protocol: int
     topology_version: int
@@ -73,8 +73,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What one step of a broker has to say to a peer, inside their session (R1)."""
 
-    sender: SessionId
-    receiver: SessionId
+    sender: PeerSessionId
+    receiver: PeerSessionId
     sequence: int
     messages: tuple[Any, ...]
 
@@ -101,16 +101,16 @@ class RelayProbe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Looks for a way to a broker that cannot be reached over a link (R3)."""
 
     target: BrokerId
-    number: SessionId
+    number: PeerSessionId
     """The origin's life, and its how-manieth probe in that."""
-    path: tuple[BrokerId, ...]
+    route: tuple[BrokerId, ...]
     """Who has sent it on, the origin first."""
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Carries a packet of a session over other brokers, which only pass it on (R3)."""
 
-    path: tuple[BrokerId, ...]
+    route: tuple[BrokerId, ...]
     """The whole way, both ends included."""
     index: int
     """The place on it of who receives this."""
@@ -176,7 +176,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A partition has formed or healed; for people, no rule reads it (R12)."""
 
     partition: Partition
-    life: int
+    incarnation: int
     """The detector's: counters begin anew in the next, and its partitions are over."""
     formed: bool
     hops_left: int
@@ -185,7 +185,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How often it was told before: a detector that lives tells it again and again."""
 
 
-class NameVerdict(IntEnum):
+class NameStatus(IntEnum):
     """What brokers say of a name that another wants to give to a new pubend."""
 
     FREE = 0
@@ -196,12 +196,12 @@ class NameVerdict(IntEnum):
     """Somebody here or beyond did not answer."""
 
 
-class NameAsk(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A broker wants to make a pubend: is its name free? Asked on from cell to cell (R4)."""
 
     name: str
-    asker: BrokerId
-    life: int
+    requester: BrokerId
+    incarnation: int
     """The asker's."""
     number: int
     """The asker's how-manieth question in its life."""
@@ -209,15 +209,15 @@ class NameAsk(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[BrokerId, int, int]:
         """What tells it from all other questions."""
-        return self.asker, self.life, self.number
+        return self.requester, self.incarnation, self.number
 
 
-class NameAnswer(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class NameReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What is known of a name, here and beyond."""
 
     key: tuple[BrokerId, int, int]
     """Of the question."""
-    verdict: NameVerdict
+    status: NameStatus
     broker: BrokerId = ""
     """Who has the name, if it is taken."""
 
@@ -228,23 +228,23 @@ class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
     broker: BrokerId
     cell: CellId
     version: int
-    back: Tick = 0
+    returned_at: Tick = 0
     """Not 0: it has returned after all, as it says itself, which ends the retirement of that version. None of its
     pubends had a tick above this then."""
-    bare: bool = False
+    without_pubends: bool = False
     """Whether it has returned without any pubend: what it had is lost with its disk."""
-    has: tuple[PubendId, ...] | None = None
+    pubends: tuple[PubendId, ...] | None = None
     """All pubends that it has returned with: any other that it had is lost. None if there are too many to name."""
 
     @property
     def is_back(self) -> bool:
         """Whether it has returned after all."""
-        return self.back > 0
+        return self.returned_at > 0
 
-    def names(self, pubend: PubendId) -> bool:
+    def returned_with(self, pubend: PubendId) -> bool:
         """Say whether it surely has a pubend."""
-        return self.has is not None and pubend in self.has
+        return self.pubends is not None and pubend in self.pubends
 
-    def lacks(self, pubend: PubendId) -> bool:
+    def returned_without(self, pubend: PubendId) -> bool:
         """Say whether it has returned without a pubend that it had."""
-        return self.bare or (self.has is not None and pubend not in self.has)
+        return self.without_pubends or (self.pubends is not None and pubend not in self.pubends)

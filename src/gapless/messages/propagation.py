@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.ids import BrokerId, Entry, PubendId, ShbId
+from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
 
-__all__ = ["TableDelta", "TableFull", "TableId", "TableStop", "TableWant"]
+__all__ = ["TableDelta", "TableFull", "TableId", "TableRequest", "TableStop"]
 
 
 class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whose table, of which life, for which direction: a neighbour cell, or a leaf ``broker@cell``."""
 
     broker: BrokerId
-    life: int
+    incarnation: int
     direction: str
     shape_version: int = 1
     """Of the broker's cell: what lies in a direction is another set after a reshape (R13)."""
 
 
-class TableWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Send me your table for my direction, from the version on that I have."""
 
     direction: str
@@ -42,7 +42,7 @@ class TableFull(msgspec.Struct, frozen=True, array_like=True, tag=True):
     parts: int
     conjunctions: tuple[str, ...]
     """Canonical texts: one conjunction each."""
-    entries: tuple[tuple[ShbId, Entry], ...]
+    entries: tuple[tuple[ShbId, VectorEntry], ...]
     known: tuple[tuple[PubendId, int], ...]
     """The pubends, at their announcement versions, for which the table is complete."""
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
@@ -58,10 +58,10 @@ class TableDelta(msgspec.Struct, frozen=True, array_like=True, tag=True):
     version: int
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    entries: tuple[tuple[ShbId, Entry], ...]
-    forgotten: tuple[ShbId, ...]
+    entries: tuple[tuple[ShbId, VectorEntry], ...]
+    removed_hosts: tuple[ShbId, ...]
     known: tuple[tuple[PubendId, int], ...]
-    unknown: tuple[PubendId, ...]
+    removed_pubends: tuple[PubendId, ...]
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
     """The whole set of each pubend whose set changed; an empty one takes the pubend out."""
     digest: int

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.ids import BrokerId, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Member, Piece, ReadForm
+from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 
-__all__ = ["Done", "HoldId", "Leave", "Read", "ReadReply", "ReleaseHold"]
+__all__ = ["LeavePubend", "LogHoldId", "Read", "ReadReply", "ReleaseLogHold", "RequestDone"]
 
 
-class HoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Who keeps part of a log: a subscription of a subscriber host (R49).
 
     The host never uses a name twice, so a late release cannot end a newer hold.
@@ -29,20 +29,20 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     pubend: PubendId
     request: int
-    asker: BrokerId
+    requester: BrokerId
     route: tuple[BrokerId, ...]
     filter: str
     low: Tick
     high: Tick
-    hold: HoldId | None
+    log_hold: LogHoldId | None
     bytes_max: int
-    hold_tick: Tick = 0
+    log_hold_tick: Tick = 0
     """The log is held above this tick."""
-    newcomer: Member | None = None
+    joining_member: Member | None = None
     """A host that comes to the pubend, and asks since when it was known there (R46)."""
     form: ReadForm = ReadForm.EVENTS
     """An older broker knows but one, and answers with pieces."""
-    hosts: tuple[ShbId, ...] = ()
+    former_hosts: tuple[ShbId, ...] = ()
     """Other hosts that the newcomer asks the same of: subscriptions have fled from them to it (MV-13)."""
 
 
@@ -52,17 +52,17 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     request: int
     route: tuple[BrokerId, ...]
-    pieces: tuple[Piece, ...]
+    ranges: tuple[KnowledgeRange, ...]
     done: Tick
     top: Tick
     released: Tick
-    gone: Tick
+    last_released_match: Tick
     """Up to here events that match may be gone; from there to ``released`` there were none."""
     fault: str = ""
     """Why nothing can be read at the lowest tick that was asked for; then ``done`` is below it."""
     known: tuple[tuple[VirtualTime, Tick], ...] = ()
     """Up to which virtual time the news of the newcomer was there, each with the tick from which on."""
-    kept: Tick = 0
+    retained_above: Tick = 0
     """Above this tick the log is kept for the newcomer, if anything was known of it."""
     rows: tuple[bytes, ...] = ()
     """In place of pieces, if another form was asked for."""
@@ -70,28 +70,28 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What was known of the other hosts that were asked of, as far as it was."""
 
 
-class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ReleaseLogHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The part of the log that was held may go (R49)."""
 
     pubend: PubendId
     request: int
-    asker: BrokerId
+    requester: BrokerId
     route: tuple[BrokerId, ...]
-    hold: HoldId
+    log_hold: LogHoldId
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class LeavePubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A subscriber host's stay with a pubend ends (R43, R55)."""
 
     pubend: PubendId
     request: int
-    asker: BrokerId
+    requester: BrokerId
     route: tuple[BrokerId, ...]
     shb: ShbId
-    join: Join
+    membership: MembershipId
 
 
-class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class RequestDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """It is done, and on disk."""
 
     pubend: PubendId

@@ -10,48 +10,56 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.ids import BrokerId, CellId, Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import (
+    BrokerId,
+    CellId,
+    MembershipId,
+    PubendId,
+    ShbId,
+    VectorEntry,
+    VirtualTime,
+)
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, Moment, Order, PositionTuple
+from gapless.messages.clients import HostTime, Order, PositionTuple, StartPoint
 from gapless.messages.overlay import CellInfo, PubendProperties
-from gapless.messages.pubend_requests import HoldId
+from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.streams import Publication
 
 __all__ = [
-    "Append",
-    "AppendPacked",
-    "Change",
+    "AppendPackedRow",
+    "AppendRow",
     "CommitRecord",
-    "DriftRecord",
-    "EarlyHostRecord",
-    "Erase",
-    "HoldRecord",
-    "HomeRecord",
-    "JoinRecord",
-    "LeftRecord",
-    "LifeRecord",
+    "ConfigurationRecord",
+    "DeleteRecord",
+    "EndedMembershipRecord",
+    "FilterSegmentRecord",
+    "IncarnationRecord",
+    "JoinedPubendRecord",
+    "KnownHostRecord",
+    "LogHoldRecord",
     "LogRow",
     "MemberRecord",
+    "MergeExclusionRecord",
     "NeighbourhoodRecord",
     "PackedRow",
-    "PlaceRecord",
+    "PubendLocationRecord",
     "PubendRecord",
     "PublisherRecord",
+    "PutRecord",
     "Record",
-    "RegimeRecord",
     "RetirementRecord",
-    "SegmentRecord",
     "StagedRecord",
-    "Store",
+    "StorageChange",
+    "StreamEpochRecord",
     "SubscriptionRecord",
-    "Trim",
+    "TrimLog",
 ]
 
 
-class LifeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class IncarnationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The broker's life: grows with every start, whatever the clock says (A9)."""
 
-    life: int
+    incarnation: int
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -59,7 +67,7 @@ class LifeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("life",)
 
 
-class HomeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Whose data this is, and in which tree it was made, as configured at the first start."""
 
     broker: BrokerId
@@ -100,13 +108,13 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Silence may have been told up to here: no event may come below it after a crash (R29)."""
     released: Tick
     """What is not above this is no longer in the log (R56)."""
-    log_marks: tuple[tuple[Tick, int], ...] = ()
+    log_size_marks: tuple[tuple[Tick, int], ...] = ()
     """How many bytes were ever logged up to some ticks, lowest first (R58)."""
-    gone: Tick = 0
+    last_released_event: Tick = 0
     """The last tick that may have held an event and is released; what is above it was silence."""
     last_event: Tick = 0
     """Not below the last event of every publisher that was forgotten."""
-    formerly: tuple[tuple[Tick, str], ...] = ()
+    past_advertisements: tuple[tuple[Tick, str], ...] = ()
     """Narrower advertisements, oldest first, each with a tick up to which no wider one was used."""
 
     @property
@@ -115,14 +123,14 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("pubend", str(self.pubend))
 
 
-class RegimeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StreamEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A regime of a hosted pubend: its number means this vector for ever (R31)."""
 
     pubend: PubendId
     number: int
     start: Tick
     announcement_version: int
-    entries: tuple[tuple[ShbId, Entry], ...]
+    entries: tuple[tuple[ShbId, VectorEntry], ...]
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -135,11 +143,11 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     pubend: PubendId
     shb: ShbId
-    join: Join
+    membership: MembershipId
     time: VirtualTime
     durable: bool
-    parked: bool
-    floor: Tick
+    inactive: bool
+    ack_floor: Tick
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -152,14 +160,14 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("member", str(pubend), str(shb))
 
 
-class LeftRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class EndedMembershipRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A stay of a subscriber host with a hosted pubend that has ended: what is still on its way of it
     does not count (R55).
     """
 
     pubend: PubendId
     shb: ShbId
-    join: Join
+    membership: MembershipId
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -172,21 +180,21 @@ class LeftRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("left", str(pubend), str(shb))
 
 
-class HoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class LogHoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Part of a log that a catch-up still needs (R49)."""
 
     pubend: PubendId
-    hold: HoldId
+    log_hold: LogHoldId
     tick: Tick
     refreshed: int
 
     @property
     def key(self) -> tuple[str, ...]:
         """One a subscription."""
-        return ("hold", str(self.pubend), str(self.hold.shb), self.hold.subscription)
+        return ("hold", str(self.pubend), str(self.log_hold.shb), self.log_hold.subscription)
 
 
-class EarlyHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class KnownHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What was known of a subscriber host before it came to a hosted pubend, and since when (R46)."""
 
     pubend: PubendId
@@ -259,11 +267,11 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("commit", str(self.pubend), self.writer)
 
 
-class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class JoinedPubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """This broker's stay with a pubend, as a host of subscribers (R43)."""
 
     pubend: PubendId
-    join: Join
+    membership: MembershipId
     abandoned: bool = False
     """Whether the pubend's broker was retired, and nobody has fed this one since (R26)."""
 
@@ -273,12 +281,12 @@ class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("join", str(self.pubend))
 
 
-class PlaceRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class PubendLocationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Another broker has a pubend, as this one has heard: so none of that name is made here."""
 
     pubend: PubendId
     broker: BrokerId
-    left: bool = False
+    host_retired: bool = False
     """Whether that broker was retired: the name is free, and nobody waits for the pubend."""
     lost: bool = False
     """Whether that broker was back without it: so it stays, until somebody feeds it."""
@@ -294,17 +302,17 @@ class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     shb: ShbId
     version: int
-    back: Tick
+    returned_at: Tick
     """0: it is retired. Else none of its pubends had a tick above this when it was back."""
-    bare: bool = False
+    without_pubends: bool = False
     """Whether it was back without any pubend."""
-    heard: int = 0
+    heard_at: int = 0
     """When this broker heard of it, by the clocks around it; 0 if that was not noted."""
     late: bool = False
     """Whether it was too old by then to count."""
-    back_before: Tick = 0
-    """What ``back`` was before; 0 if it was not back before."""
-    has: tuple[PubendId, ...] | None = None
+    previously_returned_at: Tick = 0
+    """What ``returned_at`` was before; 0 if it was not back before."""
+    pubends: tuple[PubendId, ...] | None = None
     """The pubends that it was back with, as it has named them."""
 
     @property
@@ -318,26 +326,26 @@ class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("retirement", str(shb))
 
 
-class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
+class FilterSegmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """A filter of a durable subscription, and up to where it governs each pubend (R47)."""
 
     filter: str
     time: VirtualTime
     """Its virtual start time when it was made: a stream that has reached it owes it events."""
     ends: PositionTuple
-    since: tuple[Moment, ...] = ()
+    since: tuple[HostTime, ...] = ()
     """When other hosts had it, before the subscription came here (R46)."""
 
 
-class DriftRecord(msgspec.Struct, frozen=True, array_like=True):
+class MergeExclusionRecord(msgspec.Struct, frozen=True, array_like=True):
     """A pubend without which the others go on in total order, as its broker was retired (R26, R51)."""
 
     pubend: PubendId
-    stood_at: Tick
+    excluded_after: Tick
     """Up to where the subscription had taken everything of it."""
     merged: Tick
     """What was merged then; 0 if its client may have been given something since."""
-    passed: Tick
+    skipped_up_to: Tick
     """0 while they go on without it. Then: what it has above where it stood and up to here comes too late."""
 
 
@@ -345,45 +353,45 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """A durable subscription: what it asks for and how far its client has acknowledged (R50)."""
 
     subscription: str
-    segments: tuple[SegmentRecord, ...]
+    segments: tuple[FilterSegmentRecord, ...]
     """Oldest first; the last one governs wherever no other does."""
     acked: PositionTuple
-    base: PositionTuple
+    started_after: PositionTuple
     """After which tick it began on each pubend; on disk before its client is told."""
     order: Order
-    begin: Begin
+    start: StartPoint
     """Where it begins on pubends that it has not begun on."""
-    holds: tuple[tuple[PubendId, str], ...]
+    log_holds: tuple[tuple[PubendId, str], ...]
     """The names under which logs are held for it, of each pubend the newest last (R49)."""
     expiry_s: int
     """It ends when its client was away for so long, counted anew when its broker restarts."""
     merged: Tick = 0
     """In total order: the tick of the last event that its client was sent."""
-    untold: tuple[PubendId, ...] = ()
+    unconfirmed_starts: tuple[PubendId, ...] = ()
     """Pubends on which it began while its client was away, and of which that has not heard."""
-    seeks: int = 0
+    seek_count: int = 0
     """How often an operator has moved it."""
-    sought: tuple[tuple[PubendId, int], ...] = ()
+    unconfirmed_seeks: tuple[tuple[PubendId, int], ...] = ()
     """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
-    oldest: tuple[PubendId, ...] = ()
+    from_earliest: tuple[PubendId, ...] = ()
     """Pubends on which it goes on with the oldest that the log has, which is not known yet."""
-    birth: str = ""
+    incarnation_key: str = ""
     """Which subscription it is, wherever it moves."""
     epoch: int = 0
     """How often it has moved."""
-    early: tuple[tuple[PubendId, VirtualTime], ...] = ()
+    host_guarantees: tuple[tuple[PubendId, VirtualTime], ...] = ()
     """Pubends that were made later than it and that it has not begun on, each with the virtual time of the
     filter that its client knew of when its host heard of the pubend (R46)."""
-    told: tuple[str, VirtualTime] | None = None
+    confirmed_filter: tuple[str, VirtualTime] | None = None
     """What its client was told of its filter, and since when that was wanted, if it is not the newest."""
-    told_since: tuple[Moment, ...] = ()
+    confirmed_filter_times: tuple[HostTime, ...] = ()
     """Of the same filter: when other hosts had it."""
-    owed: tuple[tuple[PubendId, tuple[Moment, ...]], ...] = ()
+    former_host_guarantees: tuple[tuple[PubendId, tuple[HostTime, ...]], ...] = ()
     """Pubends that it has not begun on and is owed by moments of other hosts too, or not at all (R46)."""
-    drifts: tuple[DriftRecord, ...] = ()
+    merge_exclusions: tuple[MergeExclusionRecord, ...] = ()
     """In total order: pubends without which the others go on, or went on."""
-    told_before: tuple[str, VirtualTime, tuple[Moment, ...]] | None = None
-    """What its client knew when an earlier life joined pubends that were not heard of since, if it is not ``told``."""
+    previous_confirmed_filter: tuple[str, VirtualTime, tuple[HostTime, ...]] | None = None
+    """What its client knew when an earlier life joined pubends that were not heard of since, if it is not ``confirmed_filter``."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -397,20 +405,20 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
 
 
 Record: TypeAlias = (
-    LifeRecord
-    | HomeRecord
+    IncarnationRecord
+    | ConfigurationRecord
     | NeighbourhoodRecord
     | PubendRecord
-    | RegimeRecord
+    | StreamEpochRecord
     | MemberRecord
-    | HoldRecord
-    | EarlyHostRecord
-    | LeftRecord
+    | LogHoldRecord
+    | KnownHostRecord
+    | EndedMembershipRecord
     | PublisherRecord
     | StagedRecord
     | CommitRecord
-    | JoinRecord
-    | PlaceRecord
+    | JoinedPubendRecord
+    | PubendLocationRecord
     | RetirementRecord
     | SubscriptionRecord
 )
@@ -422,7 +430,7 @@ class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     first: Tick
     last: Tick
-    regime: int
+    stream_epoch: int
     control_version: int
     clock: int
     publications: tuple[Publication, ...]
@@ -436,33 +444,33 @@ class PackedRow(msgspec.Struct, frozen=True):
     publications: bytes | memoryview
 
 
-class Store(msgspec.Struct, frozen=True):
+class PutRecord(msgspec.Struct, frozen=True):
     """Write a record over the one with its key."""
 
     record: Record
 
 
-class Erase(msgspec.Struct, frozen=True):
+class DeleteRecord(msgspec.Struct, frozen=True):
     """Take the record with a key away."""
 
     key: tuple[str, ...]
 
 
-class Append(msgspec.Struct, frozen=True):
+class AppendRow(msgspec.Struct, frozen=True):
     """Add a row at the end of a pubend's log."""
 
     row: LogRow
-    pack: bytes = b""
+    packed_events: bytes = b""
     """Its publications as they are written, if whoever appends them knows that already."""
 
 
-class AppendPacked(msgspec.Struct, frozen=True):
+class AppendPackedRow(msgspec.Struct, frozen=True):
     """Add a row whose publications are packed already; their ticks follow each other without a gap."""
 
     pubend: PubendId
     first: Tick
     last: Tick
-    regime: int
+    stream_epoch: int
     clock: int
     publications: bytes
 
@@ -472,11 +480,11 @@ class AppendPacked(msgspec.Struct, frozen=True):
         return self.last - self.first + 1
 
 
-class Trim(msgspec.Struct, frozen=True):
+class TrimLog(msgspec.Struct, frozen=True):
     """Take the rows away that end at or below a tick."""
 
     pubend: PubendId
     up_to: Tick
 
 
-Change: TypeAlias = Store | Erase | Append | AppendPacked | Trim
+StorageChange: TypeAlias = PutRecord | DeleteRecord | AppendRow | AppendPackedRow | TrimLog

@@ -17,14 +17,14 @@ from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.ticks import Tick
 
 __all__ = [
-    "CommitStaged",
+    "BatchCommitted",
+    "BatchDropped",
+    "ChunkStaged",
+    "CommitBatch",
     "Count",
-    "DropStaged",
+    "DropBatch",
     "PartTuple",
-    "Stage",
-    "Staged",
-    "StagedCommitted",
-    "StagedDropped",
+    "StageChunk",
 ]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
@@ -34,7 +34,7 @@ PartTuple: TypeAlias = tuple[Count, str, Count]
 """A part of a commit: a partition, the attempt of it that counts, and how many chunks that has."""
 
 
-class Stage(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StageChunk(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Keep a chunk of events until it is committed, dropped or too old; asked twice, kept once.
 
     A chunk of a batch that is committed already is not kept: nothing can come of it.
@@ -55,13 +55,13 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, tag=True):
     events: tuple[tuple[dict[str, Value], bytes], ...]
 
 
-class Staged(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ChunkStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The chunk is on disk."""
 
     request: int
 
 
-class CommitStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class CommitBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Publish what these attempts have staged, all of it in one step; forget the rest of the batch."""
 
     request: int
@@ -72,7 +72,7 @@ class CommitStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """In this order they are published. A partition has one attempt."""
 
 
-class StagedCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class BatchCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The batch is in the log, whole, from the first of these ticks to the last."""
 
     request: int
@@ -84,7 +84,7 @@ class StagedCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
     before the last one the ticks are no longer known, and are 0."""
 
 
-class DropStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class DropBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Forget what is staged of a batch."""
 
     request: int
@@ -93,7 +93,7 @@ class DropStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     batch: Count
 
 
-class StagedDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class BatchDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Nothing is staged of that batch, also not on disk."""
 
     request: int

@@ -12,32 +12,32 @@ from typing import TypeAlias
 import msgspec
 
 from gapless.content.values import Value
-from gapless.core.ids import CellId, Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick, TickRange
 
 __all__ = [
     "AckExpected",
-    "Advance",
+    "AckReport",
+    "AdvanceRequest",
     "Attach",
     "AttachKind",
     "Attached",
+    "DefineMemberSet",
     "Detach",
     "Events",
-    "Frame",
+    "FeedUnavailable",
+    "FeedUnavailableReason",
+    "ForgetMemberSet",
+    "KnowledgeRange",
     "Member",
     "Nack",
-    "Piece",
     "Publication",
     "ReadForm",
-    "Regime",
-    "RegimeWant",
     "Released",
-    "Report",
-    "SetDefine",
-    "SetForget",
-    "Silence",
-    "Unfed",
-    "UnfedReason",
+    "StreamData",
+    "StreamEpoch",
+    "StreamEpochRequest",
+    "StreamSilence",
     "Unreadable",
 ]
 
@@ -56,7 +56,7 @@ Events: TypeAlias = tuple[tuple[dict[str, Value], bytes], ...]
 """A batch as a client sends it: attributes and payload of each event."""
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True):
+class KnowledgeRange(msgspec.Struct, frozen=True, array_like=True):
     """In the ticks from low to high exactly the publications are D, all others are F.
 
     All its ticks have one regime and one control version, so it may be cut anywhere.
@@ -64,7 +64,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
     low: Tick
     high: Tick
-    regime: int
+    stream_epoch: int
     control_version: int
     publications: tuple[Publication, ...] = ()
 
@@ -85,7 +85,7 @@ class AttachKind(IntEnum):
 
     LEAF = 0
     CELL = 1
-    HOME = 2
+    PHB_CELL = 2
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -102,31 +102,31 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """You get every tick above ``at`` (R10)."""
+    """You get every tick above ``sent_up_to`` (R10)."""
 
     pubend: PubendId
     number: int
-    at: Tick
+    sent_up_to: Tick
     relayed: bool = False
 
 
-class UnfedReason(IntEnum):
+class FeedUnavailableReason(IntEnum):
     """Why a broker does not feed another (R10)."""
 
     NO_FEED = 0
     NOT_NEARER = 1
     LIMIT = 2
     UNKNOWN_PUBEND = 3
-    SHAPE = 4
+    SHAPE_MISMATCH = 4
     """The two know different shapes of the cells between them (R13)."""
 
 
-class Unfed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """I cannot feed you now; you are kept as waiting unless you are not farther than I am."""
 
     pubend: PubendId
     number: int
-    reason: UnfedReason
+    reason: FeedUnavailableReason
 
 
 class Detach(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -136,22 +136,22 @@ class Detach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: int
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StreamData(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Knowledge with data; ``first`` unless it answers a nack (R35, R36)."""
 
     pubend: PubendId
     number: int
-    piece: Piece
+    knowledge: KnowledgeRange
     first: bool = True
 
 
-class Silence(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StreamSilence(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Knowledge without data, of many pubends at once: (pubend, attach number, piece, first)."""
 
-    pieces: tuple[tuple[PubendId, int, Piece, bool], ...]
+    ranges: tuple[tuple[PubendId, int, KnowledgeRange, bool], ...]
 
 
-class Regime(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StreamEpoch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What a regime number of a pubend means: from which tick on, which vector it serves (R31)."""
 
     pubend: PubendId
@@ -160,11 +160,11 @@ class Regime(msgspec.Struct, frozen=True, array_like=True, tag=True):
     announcement_version: int
     base: int | None
     """The regime that ``entries`` changes, or None if they are all."""
-    entries: tuple[tuple[ShbId, Entry], ...]
+    entries: tuple[tuple[ShbId, VectorEntry], ...]
     forgotten: tuple[ShbId, ...] = ()
 
 
-class RegimeWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class StreamEpochRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Tell me this regime."""
 
     pubend: PubendId
@@ -198,27 +198,27 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A subscriber host as a report names it."""
 
     shb: ShbId
-    join: Join
+    membership: MembershipId
     durable: bool
     """Whether it has durable subscriptions there; for people, no rule reads it (R55)."""
     time: VirtualTime
     """Its virtual time: if no table brings that to the pubend, the report does (R31)."""
 
 
-class SetDefine(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Names a set of members within this session."""
 
     number: int
     members: tuple[Member, ...]
 
 
-class SetForget(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ForgetMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The set's number will be used for another."""
 
     number: int
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Every member of the set wants these pubends and no longer needs ticks up to these (R52)."""
 
     set_number: int
@@ -234,7 +234,7 @@ class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The log is over its limit: let lagging subscriptions go (R58)."""
 
 
-class Advance(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class AdvanceRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Somebody waits in total order: promise silence up to this tick (R51)."""
 
     pubend: PubendId

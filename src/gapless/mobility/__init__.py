@@ -7,7 +7,7 @@ token from there: which subscription it is, and how often it has moved. If the h
 client goes to any other broker with token, filters, its own position, and what it has acknowledged. That
 broker makes the subscription anew from the position, with the next *epoch*, durable before it is told;
 what lies between is read from the logs (R48), which are kept from what is acknowledged on. Then it lets
-all brokers know (:mod:`.homes`), again and again, and whoever has the subscription with a lesser epoch
+all brokers know (:mod:`.hosting`), again and again, and whoever has the subscription with a lesser epoch
 drops it. Every attempt of a client counts as an epoch, so that a broker it has left does not win over its
 home. The token names who has answered last: only that broker may go on with what it has, everywhere else
 what the client brings counts.
@@ -27,6 +27,6 @@ which its broker does not know gets a new subscription there: looking for homes 
 nor is the move as a transaction (TM 4).
 """
 
-from gapless.mobility.hosting import Homes
+from gapless.mobility.hosting import HostingBrokers
 
-__all__ = ["Homes"]
+__all__ = ["HostingBrokers"]

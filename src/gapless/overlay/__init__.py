@@ -5,7 +5,7 @@ Theory of operation
 Cells form a tree; each broker knows the part of it within Δ (:mod:`.neighbourhood`). With every
 broker in that part it tries to have a session (:mod:`.sessions`, each one a :mod:`.session`): over the
 link between them, or, while that is cut, over other brokers (:mod:`.relays`). Over sessions pubends are
-announced (:mod:`.announcements`): a broker learns that a pubend exists, in which direction it
+announced (:mod:`gapless.directory.announcements`): a broker learns that a pubend exists, in which direction it
 lies, and through which cells, so that it can ask a feeder nearer to the pubend for its stream.
 Brokers that will never return are told around too (:mod:`.retirements`), and when one is back after all.
 When the tree changes, all of them follow in one step (R13; :mod:`gapless.broker.reshaping`).

@@ -116,9 +116,9 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return the path to a cell; None if it is not in the neighbourhood."""
         return self._paths.get(cell)
 
-    def way(self, cell: CellId) -> tuple[CellId, ...] | None:
+    def extended_path(self, cell: CellId) -> tuple[CellId, ...] | None:
         """Return the path to a cell, also to one just outside that a cell inside has an edge to."""
-        return self._ways.get(cell)
+        return self._extended_paths.get(cell)
 
     def shape_version(self, cell: CellId) -> int:
         """Return how often a cell has had other neighbours; 1 if never, or if it is not known."""
@@ -147,7 +147,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return how many edges away a cell is."""
         return len(self._paths[cell])
 
-    def lies_beyond(self, cell: CellId, other: CellId) -> bool:
+    def is_beyond(self, cell: CellId, other: CellId) -> bool:
         """Say whether ``cell`` is reached through ``other`` (or is it)."""
         return other == self.own or other in self._paths.get(cell, ())
 
@@ -169,16 +169,16 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return paths
 
     @cached_property
-    def _ways(self) -> dict[CellId, tuple[CellId, ...]]:
-        ways = dict(self._paths)
+    def _extended_paths(self) -> dict[CellId, tuple[CellId, ...]]:
+        paths = dict(self._paths)
         for cell in self.cells:
             for neighbour in cell.neighbours:
-                ways.setdefault(neighbour, (*self._paths[cell.name], neighbour))
-        return ways
+                paths.setdefault(neighbour, (*self._paths[cell.name], neighbour))
+        return paths
 
 
 def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
-    homes: dict[BrokerId, CellId] = {}
+    cell_by_broker: dict[BrokerId, CellId] = {}
     for cell, names in brokers.items():
         for name in (cell, *names):
             if not name or "@" in name:
@@ -190,6 +190,8 @@ def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
                 f"the cell {cell} has {len(names)} brokers, and may have {CELL_BROKERS_MAX}: make it two"
             )
         for name in names:
-            if name in homes:
-                raise UsageError(f"the broker {name} stands in {homes[name]} and in {cell}")
-            homes[name] = cell
+            if name in cell_by_broker:
+                raise UsageError(
+                    f"the broker {name} stands in {cell_by_broker[name]} and in {cell}"
+                )
+            cell_by_broker[name] = cell

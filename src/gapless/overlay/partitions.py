@@ -28,42 +28,44 @@ import msgspec
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import PARTITIONS_MAX, RENEWALS_MISSED_MAX
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Partition, PartitionInfo
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.sessions import PeerSessions
 
 __all__ = ["Partitions"]
 
 _Key = tuple[BrokerId, int, int]
 
 
-class _News(NamedTuple):
+class _PartitionState(NamedTuple):
     """The last that is known of a partition."""
 
     info: PartitionInfo
     since: int
     """When it formed or healed, as far as is known here."""
-    heard: int
+    heard_at: int
     """When it was told last."""
 
 
 class Partitions:
     """The partitions that this broker has found, and those that it has heard of."""
 
-    def __init__(self, context: Context, neighbourhood: Neighbourhood, sessions: Sessions) -> None:
+    def __init__(
+        self, context: Context, neighbourhood: Neighbourhood, sessions: PeerSessions
+    ) -> None:
         self._context = context
         self._neighbourhood = neighbourhood
         self._sessions = sessions
         self._me = context.identity.broker
-        self._news: dict[_Key, _News] = {}
+        self._states: dict[_Key, _PartitionState] = {}
         """By partition, oldest first."""
         self._counter = 0
         self._expected: set[CellId] = set()
         """The cells that were reached in this life, or should have been by now."""
         self._expect_all_later()
-        self._renew_us = us(ms=context.parameters.partition_renew_ms)
-        context.after(self._renew_us, self._renew)
+        self._renew_us = microseconds(ms=context.parameters.partition_renew_ms)
+        context.call_later(self._renew_us, self._renew)
 
     def reshape(self, neighbourhood: Neighbourhood) -> None:
         """Forget cells that are no longer around: who was left is not lost (R13)."""
@@ -85,11 +87,11 @@ class Partitions:
         formed = [(each.info.partition, each.since) for each in self._known() if each.info.formed]
         return sorted(formed, key=lambda each: each[0].detector != self._me)
 
-    def cutting(self, cell: CellId) -> list[Partition]:
+    def partitions_before(self, cell: CellId) -> list[Partition]:
         """Return the partitions that name a cell on the way to this one, or this one."""
         known = cell in self._neighbourhood
-        way = set(self._neighbourhood.path(cell) if known else (cell,))
-        return [each for each in self.table() if not way.isdisjoint(each.cells)]
+        path = set(self._neighbourhood.path(cell) if known else (cell,))
+        return [each for each in self.table() if not path.isdisjoint(each.cells)]
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -101,12 +103,12 @@ class Partitions:
                 if cell in info.partition.cells:
                     self._heal(info, peer)
             self._name_what_is_cut(peer)  # of a healed one, some cells may still be away
-        life = self._sessions.life_of(peer)
+        incarnation = self._sessions.incarnation_of(peer)
         for info, _, _ in self._known():
-            if info.formed and info.partition.detector == peer and info.life < life:
+            if info.formed and info.partition.detector == peer and info.incarnation < incarnation:
                 self._heal(info, peer)  # its detector has begun anew and forgotten it
         for info, _, _ in self._known():
-            self._tell(peer, cell, info)
+            self._send(peer, cell, info)
 
     def session_closed(self, peer: BrokerId, cell: CellId) -> None:
         """A session is over; if it was the last one to its cell, that is a partition."""
@@ -121,7 +123,7 @@ class Partitions:
         cell = self._neighbourhood.cell_of(peer)
         if cell is None or message.partition.detector == self._me:
             return False
-        held = self._news.get(_key(message))
+        held = self._states.get(_key(message))
         if held is not None and _rank(message) <= _rank(held.info):
             return False
         self._store(message, peer, sideways=cell != self._context.identity.cell)
@@ -131,24 +133,26 @@ class Partitions:
 
     def _own(self) -> list[PartitionInfo]:
         """Return the news of partitions that this broker has found and that have not healed."""
-        return [each.info for each in self._news.values() if self._is_own(each.info)]
+        return [each.info for each in self._states.values() if self._is_own(each.info)]
 
     def _is_own(self, info: PartitionInfo) -> bool:
         return info.formed and info.partition.detector == self._me
 
     def _expect_all_later(self) -> None:
         """Give brokers that have just come time to be reached, or to be given up."""
-        patience = us(ms=2 * self._context.parameters.session_dead_ms)
-        self._context.after(patience, self._expect_all)
+        patience = microseconds(ms=2 * self._context.parameters.session_timeout_ms)
+        self._context.call_later(patience, self._expect_all)
 
     def _expect_all(self) -> None:
-        around = self._neighbourhood
-        self._expected.update(info.name for info in around.cells if info.name != around.own)
+        neighbourhood = self._neighbourhood
+        self._expected.update(
+            info.name for info in neighbourhood.cells if info.name != neighbourhood.own
+        )
         self._name_what_is_cut(None)
 
     def _renew(self) -> None:
         """Tell again what this broker sees; who has told of others and is dead does not."""
-        self._context.after(self._renew_us, self._renew)
+        self._context.call_later(self._renew_us, self._renew)
         hops = 2 * self._context.parameters.delta
         for info in self._own():
             renewal = info.renewal + 1
@@ -163,8 +167,8 @@ class Partitions:
                 self._counter += 1
                 partition = Partition(self._me, self._counter, tuple(self._from(cell)))
                 hops = 2 * self._context.parameters.delta
-                life = self._context.identity.life
-                self._store(PartitionInfo(partition, life, True, hops), source)
+                incarnation = self._context.identity.incarnation
+                self._store(PartitionInfo(partition, incarnation, True, hops), source)
 
     def _from(self, cell: CellId) -> Iterator[CellId]:
         """Yield a cell and those beyond it, on every branch up to the first that is reached."""
@@ -194,51 +198,51 @@ class Partitions:
         So every circle crosses an edge, and the hops end it.
         """
         key, now = _key(info), self._context.now
-        held = self._news.get(key)
+        held = self._states.get(key)
         if held is not None and held.info.formed == info.formed:
-            self._news[key] = _News(info, held.since, now)
+            self._states[key] = _PartitionState(info, held.since, now)
         else:
-            self._news.pop(key, None)  # the newest stands last
-            self._news[key] = _News(info, now, now)
+            self._states.pop(key, None)  # the newest stands last
+            self._states[key] = _PartitionState(info, now, now)
         self._shrink()
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
             if cell is None or peer == source:
                 continue
             if sideways or cell != self._context.identity.cell:
-                self._tell(peer, cell, info)
+                self._send(peer, cell, info)
 
-    def _tell(self, peer: BrokerId, cell: CellId, info: PartitionInfo) -> None:
+    def _send(self, peer: BrokerId, cell: CellId, info: PartitionInfo) -> None:
         """Tell a peer, if it is near enough and does not know better itself."""
         left = info.hops_left - self._neighbourhood.distance(cell)
         if left >= 0 and peer != info.partition.detector:
-            self._context.post(peer, msgspec.structs.replace(info, hops_left=left))
+            self._context.send(peer, msgspec.structs.replace(info, hops_left=left))
 
-    def _known(self) -> list[_News]:
+    def _known(self) -> list[_PartitionState]:
         """Return all news, oldest first, after forgetting what is too old.
 
         What is not renewed is over, and remembered as that: somebody else may still tell of it.
         """
         now = self._context.now
-        oldest = now - us(s=self._context.parameters.tombstone_ttl_s)
-        unheard = now - RENEWALS_MISSED_MAX * self._renew_us
-        for key, (info, since, heard) in [*self._news.items()]:
+        oldest = now - microseconds(s=self._context.parameters.tombstone_ttl_s)
+        oldest_renewal = now - RENEWALS_MISSED_MAX * self._renew_us
+        for key, (info, since, heard_at) in [*self._states.items()]:
             if self._is_own(info):
                 continue
             if since <= oldest:
-                del self._news[key]
-            elif info.formed and heard <= unheard:
+                del self._states[key]
+            elif info.formed and heard_at <= oldest_renewal:
                 over = msgspec.structs.replace(info, formed=False)
-                self._news[key] = _News(over, now, now)
-        return [*self._news.values()]
+                self._states[key] = _PartitionState(over, now, now)
+        return [*self._states.values()]
 
     def _shrink(self) -> None:
         """Drop the oldest news, but not what this broker still has to heal."""
-        surplus = len(self._news) - PARTITIONS_MAX
-        others = [key for key, (info, _, _) in self._news.items() if not self._is_own(info)]
+        surplus = len(self._states) - PARTITIONS_MAX
+        others = [key for key, (info, _, _) in self._states.items() if not self._is_own(info)]
         for key in others[: max(0, surplus)]:
             self._context.mark("partition forgotten")
-            del self._news[key]
+            del self._states[key]
 
 
 def _rank(info: PartitionInfo) -> tuple[int, bool, int]:
@@ -250,4 +254,4 @@ def _rank(info: PartitionInfo) -> tuple[int, bool, int]:
 
 
 def _key(info: PartitionInfo) -> _Key:
-    return info.partition.detector, info.life, info.partition.counter
+    return info.partition.detector, info.incarnation, info.partition.counter

@@ -31,28 +31,28 @@ from typing import NamedTuple
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.limits import RETIREMENTS_MAX, RETURNED_PUBENDS_MAX
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Retire
-from gapless.messages.records import Erase, Record, RetirementRecord, Store
-from gapless.overlay.sessions import Sessions
+from gapless.messages.records import DeleteRecord, PutRecord, Record, RetirementRecord
+from gapless.overlay.sessions import PeerSessions
 
 __all__ = ["Retirements"]
 
 
-def _nobody_told(shb: ShbId) -> None:
+def _ignore_change(shb: ShbId) -> None:
     """Nobody acts on it."""
     del shb
 
 
-class _Said(NamedTuple):
+class _RetirementState(NamedTuple):
     """What was said last of a broker, and when that was heard here, by the neighbours' clocks."""
 
     message: Retire
-    heard: int
+    heard_at: int
     is_late: bool
     """Whether it was too old by then to count."""
-    back_before: Tick
+    previously_returned_at: Tick
     """What the broker had said when it was back before; 0 if it was not."""
 
 
@@ -67,9 +67,9 @@ class Retirements:
     def __init__(
         self,
         context: Context,
-        sessions: Sessions,
+        sessions: PeerSessions,
         records: Iterable[Record] = (),
-        changed: Callable[[ShbId], None] = _nobody_told,
+        changed: Callable[[ShbId], None] = _ignore_change,
         last_tick: Callable[[], Tick] = lambda: 0,
         pubends: Callable[[], Collection[PubendId]] = tuple,
     ) -> None:
@@ -78,63 +78,75 @@ class Retirements:
         self._changed = changed
         self._last_tick = last_tick
         self._pubends = pubends
-        self._said: dict[ShbId, _Said] = {}
+        self._states: dict[ShbId, _RetirementState] = {}
         """What was said last of each broker."""
-        self._fresh: set[ShbId] = set()
+        self._recent: set[ShbId] = set()
         for record in records:
             if isinstance(record, RetirementRecord):
                 shb = record.shb
                 message = Retire(
-                    shb.broker, shb.cell, record.version, record.back, record.bare, record.has
+                    shb.broker,
+                    shb.cell,
+                    record.version,
+                    record.returned_at,
+                    record.without_pubends,
+                    record.pubends,
                 )
-                heard = record.heard or record.version
-                self._remember(_Said(message, heard, record.late, record.back_before))
+                heard_at = record.heard_at or record.version
+                self._remember(
+                    _RetirementState(message, heard_at, record.late, record.previously_returned_at)
+                )
 
     def __contains__(self, shb: ShbId) -> bool:
-        said = self._said.get(shb)
-        return said is not None and not said.message.is_back and not said.is_late
+        state = self._states.get(shb)
+        return state is not None and not state.message.is_back and not state.is_late
 
-    def is_fresh(self, shb: ShbId) -> bool:
+    def is_recent(self, shb: ShbId) -> bool:
         """Say whether a broker was retired not long ago: logs and names are given up by that only."""
-        return shb in self._fresh
+        return shb in self._recent
 
     def has(self, broker: BrokerId) -> bool:
         """Say whether a broker will not return, whatever its cell."""
-        return any(shb.broker == broker and shb in self for shb in self._said)
+        return any(shb.broker == broker and shb in self for shb in self._states)
 
     def is_back(self, shb: ShbId) -> bool:
         """Say whether a broker was retired and has returned after all."""
-        said = self._said.get(shb)
-        return said is not None and said.message.is_back
+        state = self._states.get(shb)
+        return state is not None and state.message.is_back
 
-    def lacks(self, shb: ShbId, pubend: PubendId) -> bool:
+    def returned_without(self, shb: ShbId, pubend: PubendId) -> bool:
         """Say whether a broker has returned without a pubend that it had."""
-        said = self._said.get(shb)
-        return said is not None and said.message.is_back and said.message.lacks(pubend)
+        state = self._states.get(shb)
+        return (
+            state is not None and state.message.is_back and state.message.returned_without(pubend)
+        )
 
-    def brings(self, shb: ShbId, pubend: PubendId) -> bool:
+    def returned_with(self, shb: ShbId, pubend: PubendId) -> bool:
         """Say whether a broker has returned and has named a pubend that it has."""
-        said = self._said.get(shb)
-        return said is not None and said.message.is_back and said.message.names(pubend)
+        state = self._states.get(shb)
+        return state is not None and state.message.is_back and state.message.returned_with(pubend)
 
-    def back_at(self, broker: BrokerId) -> Tick:
+    def returned_at(self, broker: BrokerId) -> Tick:
         """Return above which tick nobody has gone on without a broker that was retired; 0 if it was not."""
-        said = (each for shb, each in self._said.items() if shb.broker == broker)
-        return max((max(each.message.back, each.back_before) for each in said), default=0)
+        states = (each for shb, each in self._states.items() if shb.broker == broker)
+        return max(
+            (max(each.message.returned_at, each.previously_returned_at) for each in states),
+            default=0,
+        )
 
     def all(self) -> list[ShbId]:
         """Return all who will not return."""
-        return [shb for shb in self._said if shb in self]
+        return [shb for shb in self._states if shb in self]
 
     def returned(self) -> list[ShbId]:
         """Return all who were retired and are back."""
-        return [shb for shb in self._said if self.is_back(shb)]
+        return [shb for shb in self._states if self.is_back(shb)]
 
     def retire(self, shb: ShbId) -> None:
         """Tell everybody that a host will not return."""
-        said = self._said.get(shb)
-        least = self._oldest()[1].message.version if said is None and self._is_full else 0
-        before = least if said is None else said.message.version
+        state = self._states.get(shb)
+        least = self._oldest()[1].message.version if state is None and self._is_full else 0
+        before = least if state is None else state.message.version
         version = max(self._sessions.clock_view(), before + 1)
         self._take(Retire(shb.broker, shb.cell, version), None)
 
@@ -144,103 +156,110 @@ class Retirements:
         if shb == self._context.identity.shb and not message.is_back:
             self._contradict(peer, message)
             return
-        said = self._said.get(shb)
-        if said is not None and _rank(said.message) >= _rank(message):
+        state = self._states.get(shb)
+        if state is not None and _rank(state.message) >= _rank(message):
             return
-        if said is None and self._is_full and _rank(message) <= _rank(self._oldest()[1].message):
+        if state is None and self._is_full and _rank(message) <= _rank(self._oldest()[1].message):
             self._context.mark("retirement beyond the limit")
             return
         self._take(message, peer)
 
     def session_opened(self, peer: BrokerId) -> None:
         """Tell a peer what it may have missed."""
-        for said in self._said.values():
-            self._context.post(peer, said.message)
+        for state in self._states.values():
+            self._context.send(peer, state.message)
 
     def _contradict(self, peer: BrokerId, message: Retire) -> None:
         """This broker is taken for one that never returns: it is back."""
         self._context.mark("retired by mistake")
         shb = self._context.identity.shb
-        said = self._said.get(shb)
-        if said is not None and said.message.version >= message.version:
-            self._context.post(peer, said.message)
+        state = self._states.get(shb)
+        if state is not None and state.message.version >= message.version:
+            self._context.send(peer, state.message)
         else:
-            back = max(self._sessions.clock_view(), self._last_tick(), 1)
+            returned_at = max(self._sessions.clock_view(), self._last_tick(), 1)
             all_here = tuple(sorted(self._pubends()))
-            has = all_here if len(all_here) <= RETURNED_PUBENDS_MAX else None
-            bare = not all_here
-            self._take(Retire(shb.broker, shb.cell, message.version, back, bare, has), None)
+            pubends = all_here if len(all_here) <= RETURNED_PUBENDS_MAX else None
+            without_pubends = not all_here
+            self._take(
+                Retire(
+                    shb.broker, shb.cell, message.version, returned_at, without_pubends, pubends
+                ),
+                None,
+            )
 
     def _take(self, message: Retire, source: BrokerId | None) -> None:
         """Pass on what was said; let it count at once, or, that somebody is back, when it is on disk."""
         shb = ShbId(message.broker, message.cell)
-        before = (shb in self, self.is_fresh(shb))
-        changes: list[Store | Erase] = []
-        if shb not in self._said and self._is_full:
+        before = (shb in self, self.is_recent(shb))
+        changes: list[PutRecord | DeleteRecord] = []
+        if shb not in self._states and self._is_full:
             changes.append(self._forget_oldest())
-        heard = self._sessions.clock_view()
-        is_old = self._left_us(message.version, heard) <= 0
+        heard_at = self._sessions.clock_view()
+        is_old = self._left_us(message.version, heard_at) <= 0
         is_late = is_old and not message.is_back and shb not in self  # what counts, counts on
-        back_before = self.back_at(shb.broker)
-        self._remember(_Said(message, heard, is_late, back_before))
+        previously_returned_at = self.returned_at(shb.broker)
+        self._remember(_RetirementState(message, heard_at, is_late, previously_returned_at))
         for peer in self._sessions.open_peers():
             if peer != source:
-                self._context.post(peer, message)
+                self._context.send(peer, message)
         record = RetirementRecord(
             shb,
             message.version,
-            message.back,
-            message.bare,
-            heard,
+            message.returned_at,
+            message.without_pubends,
+            heard_at,
             is_late,
-            back_before,
-            message.has,
+            previously_returned_at,
+            message.pubends,
         )
-        changes.append(Store(record))
+        changes.append(PutRecord(record))
         if message.is_back:
             self._context.write(tuple(changes), lambda: self._changed(shb))
         else:
             self._context.write(tuple(changes), _nothing)
-            if before != (shb in self, self.is_fresh(shb)):
+            if before != (shb in self, self.is_recent(shb)):
                 self._changed(shb)
 
-    def _remember(self, said: _Said) -> None:
-        shb = ShbId(said.message.broker, said.message.cell)
-        self._said[shb] = said
-        self._fresh.discard(shb)
-        left_us = self._left_us(min(said.message.version, said.heard), self._sessions.clock_view())
+    def _remember(self, state: _RetirementState) -> None:
+        shb = ShbId(state.message.broker, state.message.cell)
+        self._states[shb] = state
+        self._recent.discard(shb)
+        left_us = self._left_us(
+            min(state.message.version, state.heard_at), self._sessions.clock_view()
+        )
         if shb in self and left_us > 0:
-            self._fresh.add(shb)
-            self._context.after(left_us, lambda: self._grow_old(shb, said))
+            self._recent.add(shb)
+            self._context.call_later(left_us, lambda: self._grow_old(shb, state))
 
     def _left_us(self, since: int, clock: int) -> int:
         """Return for how long a retirement is fresh; whoever said it may have a wrong clock."""
-        ttl = us(s=self._context.parameters.tombstone_ttl_s)
+        ttl = microseconds(s=self._context.parameters.tombstone_ttl_s)
         return min(ttl, since + ttl - clock)
 
-    def _grow_old(self, shb: ShbId, said: _Said) -> None:
-        if self._said.get(shb) is said:
-            self._fresh.discard(shb)
+    def _grow_old(self, shb: ShbId, state: _RetirementState) -> None:
+        if self._states.get(shb) is state:
+            self._recent.discard(shb)
             self._changed(shb)
 
     # --- the limit -----------------------------------------------------------------------------
 
     @property
     def _is_full(self) -> bool:
-        return len(self._said) - (self._context.identity.shb in self._said) >= RETIREMENTS_MAX
+        return len(self._states) - (self._context.identity.shb in self._states) >= RETIREMENTS_MAX
 
-    def _oldest(self) -> tuple[ShbId, _Said]:
+    def _oldest(self) -> tuple[ShbId, _RetirementState]:
         """Return what was said first; that this broker itself is back has to be said for ever."""
-        others = (each for each in self._said.items() if each[0] != self._context.identity.shb)
+        others = (each for each in self._states.items() if each[0] != self._context.identity.shb)
         return min(others, key=lambda each: _rank(each[1].message))
 
-    def _forget_oldest(self) -> Erase:
+    def _forget_oldest(self) -> DeleteRecord:
         self._context.mark("retirement beyond the limit")
         shb, _ = self._oldest()
-        del self._said[shb]
-        self._fresh.discard(shb)
+        del self._states[shb]
+        self._recent.discard(shb)
         self._changed(shb)
-        return Erase(RetirementRecord.key_of(shb))
+        return DeleteRecord(RetirementRecord.key_of(shb))
 
 
 def _rank(message: Retire) -> tuple[int, bool]:

@@ -27,59 +27,58 @@ from typing import Any, Final, Protocol
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context
-from gapless.core.parameters import us
-from gapless.messages.overlay import Heartbeat, Hello, Packet, SessionId, TableState
+from gapless.core.parameters import microseconds
+from gapless.messages.overlay import Heartbeat, Hello, Packet, PeerSessionId, TableState
 
-__all__ = ["PROTOCOL", "Owner", "Session", "State"]
+__all__ = ["PROTOCOL", "PeerSession", "PeerSessionOwner", "PeerSessionState"]
 
 PROTOCOL: Final = 1
 """The version of the messages between brokers; both ends of a session must have the same."""
 
 
-class State(Enum):
+class PeerSessionState(Enum):
     """Where a session stands."""
 
     CLOSED = "closed"
-    GREETING = "greeting"
+    OPENING = "opening"
     OPEN = "open"
 
 
-class Owner(Protocol):
+class PeerSessionOwner(Protocol):
     """Who hears of a session and of what it brings."""
 
     topology_version: int
     """Of the neighbourhood, for the peer to see."""
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: PeerSession) -> None:
         """A session has begun."""
 
-    def closed(self, session: Session) -> None:
+    def closed(self, session: PeerSession) -> None:
         """A session is over."""
 
-    def heard(self, session: Session, heartbeat: Heartbeat) -> None:
+    def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
         """A heartbeat came over an open session."""
 
-    def brought(self, session: Session, message: Any) -> None:
+    def message_received(self, session: PeerSession, message: Any) -> None:
         """Another message came over an open session."""
 
 
-class Session:
+class PeerSession:
     """One session, seen from this end."""
 
     __slots__ = (
-        "_beat",
-        "_beat_times",
         "_context",
         "_dead_us",
         "_echo_time",
         "_expected",
-        "_heard_beat",
-        "_heard_time",
+        "_heartbeat_times",
+        "_heartbeats_sent",
+        "_last_heartbeat",
+        "_last_heartbeat_at",
         "_numbers",
         "_owner",
         "_send",
         "_sent",
-        "begun_at",
         "cell",
         "clock_offset",
         "full_until",
@@ -87,6 +86,7 @@ class Session:
         "opened_at",
         "peer",
         "route",
+        "started_at",
         "state",
         "theirs",
     )
@@ -94,11 +94,11 @@ class Session:
     def __init__(
         self,
         context: Context,
-        owner: Owner,
+        owner: PeerSessionOwner,
         peer: BrokerId,
         cell: CellId,
         numbers: Iterator[int],
-        send: Callable[[Session, Any], None],
+        send: Callable[[PeerSession, Any], None],
         route: tuple[BrokerId, ...] = (),
     ) -> None:
         self._context = context
@@ -109,23 +109,23 @@ class Session:
         self.cell = cell
         self.route = route
         """All brokers on the way, both ends included; empty over the link between them."""
-        self.state = State.CLOSED
-        self.mine = SessionId(0, 0)
-        self.theirs: SessionId | None = None
-        self.begun_at = 0
+        self.state = PeerSessionState.CLOSED
+        self.mine = PeerSessionId(0, 0)
+        self.theirs: PeerSessionId | None = None
+        self.started_at = 0
         self.opened_at = 0
         self.clock_offset: int | None = None
         """The peer's wall clock less our clock that never goes back, once it was heard."""
         self.full_until = 0
         """A relay on the way is full, as far as is known; until then that is believed."""
-        self._dead_us = us(ms=context.parameters.session_dead_ms)
+        self._dead_us = microseconds(ms=context.parameters.session_timeout_ms)
         self._sent = 0
         self._expected = 1
-        self._beat = 0
-        self._beat_times: dict[int, int] = {}
+        self._heartbeats_sent = 0
+        self._heartbeat_times: dict[int, int] = {}
         """When heartbeats were sent whose echo has not come yet."""
-        self._heard_beat = 0
-        self._heard_time = 0
+        self._last_heartbeat = 0
+        self._last_heartbeat_at = 0
         self._echo_time = 0
 
     @property
@@ -136,41 +136,41 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether messages to the peer go out now."""
-        return self.state is State.OPEN
+        return self.state is PeerSessionState.OPEN
 
     # --- opening and closing -----------------------------------------------------------------
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin anew, with a new number, and say so."""
         self._close()
-        self.state = State.GREETING
-        self.begun_at = self._context.now
-        self.mine = SessionId(self._context.identity.life, next(self._numbers))
+        self.state = PeerSessionState.OPENING
+        self.started_at = self._context.now
+        self.mine = PeerSessionId(self._context.identity.incarnation, next(self._numbers))
         self._sent, self._expected = 0, 1
-        self._beat, self._heard_beat = 0, 0
-        self._beat_times.clear()
+        self._heartbeats_sent, self._last_heartbeat = 0, 0
+        self._heartbeat_times.clear()
         self.clock_offset = None
-        self._say_hello()
+        self._send_hello()
 
     def end(self) -> None:
         """Be over until there is a way to the peer again."""
         self._close()
-        self.state = State.CLOSED
+        self.state = PeerSessionState.CLOSED
 
-    def _say_hello(self) -> None:
+    def _send_hello(self) -> None:
         identity = self._context.identity
         ends = (self.mine, self.theirs)
         version = self._owner.topology_version
         self._send(self, Hello(identity.broker, identity.cell, *ends, PROTOCOL, version))
 
     def _open(self) -> None:
-        self.state = State.OPEN
-        self._heard_time = self._echo_time = self.opened_at = self._context.now
+        self.state = PeerSessionState.OPEN
+        self._last_heartbeat_at = self._echo_time = self.opened_at = self._context.now
         self._owner.opened(self)
 
     def _close(self) -> None:
-        if self.state is State.OPEN:
-            self.state = State.GREETING
+        if self.state is PeerSessionState.OPEN:
+            self.state = PeerSessionState.OPENING
             self._owner.closed(self)
 
     def _restart(self, why: str) -> None:
@@ -178,7 +178,7 @@ class Session:
         if self.route:
             self.end()  # there may be a better way now; who began it looks for one
         else:
-            self.begin()
+            self.start()
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -195,28 +195,28 @@ class Session:
             return
         if self.theirs is not None and hello.own < self.theirs:
             return  # of an older session or life
-        if self.state is State.CLOSED:
+        if self.state is PeerSessionState.CLOSED:
             self.theirs = hello.own
-            self.begin()
+            self.start()
         elif hello.own != self.theirs:
-            begins_anew = self.state is State.OPEN
+            peer_restarted = self.state is PeerSessionState.OPEN
             self.theirs = hello.own
-            if begins_anew:  # so our end must too: the peer forgot what we told it
-                self.begin()
+            if peer_restarted:  # so our end must too: the peer forgot what we told it
+                self.start()
             else:
-                self._say_hello()
-        elif hello.heard != self.mine:
-            self._say_hello()
-        if hello.heard == self.mine and self.state is State.GREETING:
+                self._send_hello()
+        elif hello.received != self.mine:
+            self._send_hello()
+        if hello.received == self.mine and self.state is PeerSessionState.OPENING:
             self._open()
-            self._say_hello()
+            self._send_hello()
 
     def _packet(self, packet: Packet) -> None:
         fits = packet.sender == self.theirs and packet.receiver == self.mine
-        if self.state is State.CLOSED or not fits:
+        if self.state is PeerSessionState.CLOSED or not fits:
             self._context.mark("packet of another session")
             return
-        if self.state is State.GREETING:
+        if self.state is PeerSessionState.OPENING:
             self._open()  # it names our end, so the peer has heard us
         if self._context.parameters.ordered_sessions:
             if packet.sequence != self._expected:
@@ -226,11 +226,11 @@ class Session:
         session = self.mine
         for message in packet.messages:
             if isinstance(message, Heartbeat):
-                self._heard(message)
-                self._owner.heard(self, message)
+                self._heartbeat_received(message)
+                self._owner.heartbeat_received(self, message)
             else:
-                self._owner.brought(self, message)
-            if self.mine != session or self.state is not State.OPEN:
+                self._owner.message_received(self, message)
+            if self.mine != session or self.state is not PeerSessionState.OPEN:
                 return  # a message ended the session; the rest belongs to the dead one
 
     # --- what goes ---------------------------------------------------------------------------
@@ -245,28 +245,28 @@ class Session:
 
     def is_alive(self) -> bool:
         """Say hello again, or end a session that is dead; say whether it is open after that."""
-        if self.state is State.GREETING:
-            self._say_hello()
-        elif self.state is State.OPEN:
-            last = min(self._heard_time, self._echo_time)
+        if self.state is PeerSessionState.OPENING:
+            self._send_hello()
+        elif self.state is PeerSessionState.OPEN:
+            last = min(self._last_heartbeat_at, self._echo_time)
             if self._context.now - last > self._dead_us:
                 self._restart("session died")
-        return self.state is State.OPEN
+        return self.state is PeerSessionState.OPEN
 
     def heartbeat(self, tables: tuple[TableState, ...]) -> Heartbeat:
         """Return the next sign of life."""
-        self._beat += 1
-        self._beat_times[self._beat] = self._context.now
-        return Heartbeat(self._beat, self._heard_beat, self._context.clock, tables)
+        self._heartbeats_sent += 1
+        self._heartbeat_times[self._heartbeats_sent] = self._context.now
+        return Heartbeat(self._heartbeats_sent, self._last_heartbeat, self._context.clock, tables)
 
-    def _heard(self, heartbeat: Heartbeat) -> None:
-        if heartbeat.sequence > self._heard_beat:
-            self._heard_beat = heartbeat.sequence
-            self._heard_time = self._context.now
+    def _heartbeat_received(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.sequence > self._last_heartbeat:
+            self._last_heartbeat = heartbeat.sequence
+            self._last_heartbeat_at = self._context.now
             self.clock_offset = heartbeat.clock - self._context.now
-        sent = self._beat_times.get(heartbeat.echo)
+        sent = self._heartbeat_times.get(heartbeat.echo)
         if sent is not None:
             # as old as the heartbeat it answers: a late echo is no sign of life now
             self._echo_time = max(self._echo_time, sent)
-            for beat in [beat for beat in self._beat_times if beat <= heartbeat.echo]:
-                del self._beat_times[beat]
+            for sequence in [each for each in self._heartbeat_times if each <= heartbeat.echo]:
+                del self._heartbeat_times[sequence]

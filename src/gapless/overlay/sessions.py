@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context, Send
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.messages.overlay import (
     Heartbeat,
     Hello,
@@ -38,12 +38,12 @@ from gapless.messages.overlay import (
 )
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.relays import Relays
-from gapless.overlay.session import PROTOCOL, Session, State
+from gapless.overlay.session import PROTOCOL, PeerSession, PeerSessionState
 
-__all__ = ["PROTOCOL", "Listener", "Sessions", "State"]
+__all__ = ["PROTOCOL", "PeerSessionListener", "PeerSessionState", "PeerSessions"]
 
 
-class Listener(Protocol):
+class PeerSessionListener(Protocol):
     """Who hears of sessions and of what they bring."""
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
@@ -52,10 +52,10 @@ class Listener(Protocol):
     def session_closed(self, peer: BrokerId) -> None:
         """A session is over."""
 
-    def way_full(self, peer: BrokerId) -> None:
+    def peer_congested(self, peer: BrokerId) -> None:
         """Too much waits on the way to the peer of an open session (R40)."""
 
-    def way_free(self, peer: BrokerId) -> None:
+    def peer_drained(self, peer: BrokerId) -> None:
         """There is room on the way to a peer again, or another way, or none."""
 
     def received(self, peer: BrokerId, message: Any) -> None:
@@ -64,7 +64,7 @@ class Listener(Protocol):
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return which tables this broker sends to the peer, for the heartbeat (R19)."""
 
-    def tables_heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+    def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         """The peer says which tables it sends here, so that lost changes are noticed (R19)."""
 
 
@@ -73,19 +73,21 @@ class _Peer:
 
     __slots__ = ("active", "direct", "full", "relayed", "unreached_since")
 
-    def __init__(self, direct: Session, now: int) -> None:
+    def __init__(self, direct: PeerSession, now: int) -> None:
         self.direct = direct
-        self.relayed: Session | None = None
-        self.active: Session | None = None
+        self.relayed: PeerSession | None = None
+        self.active: PeerSession | None = None
         self.full = False
         """Whether the rooms were told that the way is full."""
         self.unreached_since = now
 
 
-class Sessions:
+class PeerSessions:
     """All sessions of a broker with its neighbourhood."""
 
-    def __init__(self, context: Context, neighbourhood: Neighbourhood, listener: Listener) -> None:
+    def __init__(
+        self, context: Context, neighbourhood: Neighbourhood, listener: PeerSessionListener
+    ) -> None:
         self._context = context
         self._listener = listener
         self._me = context.identity.broker
@@ -95,29 +97,29 @@ class Sessions:
         self.topology_version = 0
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
-        self._beat_us = us(ms=context.parameters.heartbeat_ms)
-        self._stable_us = us(ms=context.parameters.prefer_stable_ms)
-        context.after(self._beat_us, self._tick)
+        self._heartbeat_us = microseconds(ms=context.parameters.heartbeat_ms)
+        self._stable_us = microseconds(ms=context.parameters.feed_switch_delay_ms)
+        context.call_later(self._heartbeat_us, self._tick)
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
         """Have a place for every broker of the neighbourhood, nearest cells first."""
         self.topology_version = neighbourhood.version
         self._peers = {
-            broker: self._peers.get(broker) or self._newcomer(broker, neighbourhood)
+            broker: self._peers.get(broker) or self._new_peer(broker, neighbourhood)
             for broker in neighbourhood.all_brokers()
             if broker != self._me
         }
 
-    def _newcomer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> _Peer:
+    def _new_peer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> _Peer:
         cell = neighbourhood.cell_of(broker) or ""
         return _Peer(self._make(broker, cell, ()), self._context.now)
 
-    def _make(self, broker: BrokerId, cell: CellId, route: tuple[BrokerId, ...]) -> Session:
+    def _make(self, broker: BrokerId, cell: CellId, route: tuple[BrokerId, ...]) -> PeerSession:
         numbers = self._numbers.setdefault(broker, itertools.count(1))
         send = self._relays.send if route else self._send
-        return Session(self._context, self, broker, cell, numbers, send, route)
+        return PeerSession(self._context, self, broker, cell, numbers, send, route)
 
-    def _send(self, session: Session, packet: Any) -> None:
+    def _send(self, session: PeerSession, packet: Any) -> None:
         self._context.effects.append(Send(session.peer, packet))
 
     def reshape(self, neighbourhood: Neighbourhood) -> None:
@@ -125,9 +127,9 @@ class Sessions:
 
         Who is new is greeted when its link is up; until then its greetings are a stranger's.
         """
-        around = set(neighbourhood.all_brokers())
+        brokers = set(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
-            if peer not in around:
+            if peer not in brokers:
                 self.end_relayed(peer)
                 held.direct.end()
         self._review_full()
@@ -150,12 +152,12 @@ class Sessions:
         held = self._peers.get(peer)
         return () if held is None or held.active is None else held.active.route[1:-1]
 
-    def life_of(self, peer: BrokerId) -> int:
+    def incarnation_of(self, peer: BrokerId) -> int:
         """Return the life of the peer of an open session."""
         active = self._peers[peer].active
         assert active is not None, f"there is no session with {peer}"
         assert active.theirs is not None
-        return active.theirs.life
+        return active.theirs.incarnation
 
     def open_peers(self) -> list[BrokerId]:
         """Return the peers with an open session, nearest cells first."""
@@ -205,7 +207,7 @@ class Sessions:
         self._relays.full.discard(peer)
         held = self._peers.get(peer)
         if held is not None:
-            held.direct.begin()
+            held.direct.start()
         self._review_full()
 
     def link_down(self, peer: BrokerId) -> None:
@@ -220,23 +222,25 @@ class Sessions:
         """Take what came over a link: a packet, or a Hello outside of any session."""
         held = self._peers.get(peer)
         if held is None:
-            self._context.mark("packet from a stranger")
+            self._context.mark("packet from an unknown broker")
         else:
             held.direct.received(packet)
 
     def flush(self) -> None:
         """Send what the rooms posted in this step, one packet a peer; without session it is lost."""
-        while posted := self._context.take_posted():  # a relayed packet is posted to its first hop
+        while (
+            posted := self._context.take_messages()
+        ):  # a relayed packet is posted to its first hop
             for peer, messages in posted:
                 held = self._peers.get(peer)
                 if held is None or held.active is None:
-                    self._context.mark("posted without a session")
+                    self._context.mark("sent without a session")
                 else:
                     held.active.send(messages)
 
     # --- one session -------------------------------------------------------------------------
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: PeerSession) -> None:
         """A session has begun: take it, unless there is one already."""
         held = self._peers[session.peer]
         if held.active is None:
@@ -244,7 +248,7 @@ class Sessions:
         else:
             session.send((session.heartbeat(()),))
 
-    def closed(self, session: Session) -> None:
+    def closed(self, session: PeerSession) -> None:
         """A session is over; if there is another way, that is taken."""
         held = self._peers[session.peer]
         if held.active is not session:
@@ -252,13 +256,13 @@ class Sessions:
         self._deactivate(held, session.peer)
         held.unreached_since = self._context.now
         self._review_full()
-        self._end_ways_over(session.peer)
+        self._end_relayed_over(session.peer)
         for other in (held.direct, held.relayed):
             if other is not None and other is not session and other.is_open:
                 self._activate(held, other)
                 return
 
-    def _activate(self, held: _Peer, session: Session) -> None:
+    def _activate(self, held: _Peer, session: PeerSession) -> None:
         """Let the rooms talk over a session; what they knew of another one is over."""
         if held.active is not None:
             self._deactivate(held, session.peer)
@@ -266,22 +270,22 @@ class Sessions:
         if session is held.direct:
             held.relayed = None
         self._review_full()
-        self._beat(session)
-        self._relays.hurry()
+        self._send_heartbeat(session)
+        self._relays.probe_now()
         self._listener.session_opened(session.peer, session.cell)
 
     def _deactivate(self, held: _Peer, peer: BrokerId) -> None:
         """Let the rooms know that a session is over; what they posted in this step dies with it (R2)."""
         held.active = None
-        self._context.take_posted_to(peer)
+        self._context.take_messages_to(peer)
         self._listener.session_closed(peer)
 
-    def heard(self, session: Session, heartbeat: Heartbeat) -> None:
+    def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
         """A peer says which tables it sends."""
         if self._peers[session.peer].active is session:
-            self._listener.tables_heard(session.peer, heartbeat.tables)
+            self._listener.table_states_received(session.peer, heartbeat.tables)
 
-    def brought(self, session: Session, message: Any) -> None:
+    def message_received(self, session: PeerSession, message: Any) -> None:
         """Pass on a message; by whichever way the peer talks, this end talks too."""
         held = self._peers[session.peer]
         if held.active is not session:
@@ -293,13 +297,13 @@ class Sessions:
         else:
             self._listener.received(session.peer, message)
 
-    def _follow(self, held: _Peer, session: Session) -> None:
+    def _follow(self, held: _Peer, session: PeerSession) -> None:
         """Take the way that the peer has taken: what it says there it will not say again (R2)."""
         if session is held.direct:
             self._activate(held, session)
         else:
-            self._context.mark("link is gone at the other end")
-            held.direct.begin()  # which ends it, so that the other way is taken
+            self._context.mark("link is down at the other end")
+            held.direct.start()  # which ends it, so that the other way is taken
             assert held.active is session
 
     # --- ways with too much on them (R40) --------------------------------------------------------
@@ -310,32 +314,32 @@ class Sessions:
             full = held.active is not None and self._is_full(held.active)
             if full != held.full:
                 held.full = full
-                (self._listener.way_full if full else self._listener.way_free)(peer)
+                (self._listener.peer_congested if full else self._listener.peer_drained)(peer)
 
-    def _is_full(self, session: Session) -> bool:
+    def _is_full(self, session: PeerSession) -> bool:
         is_crowded = session.full_until > self._context.now
         return is_crowded or session.first_hop in self._relays.full
 
     # --- ways over relays (R3) ---------------------------------------------------------------
 
-    def begin_relayed(self, route: tuple[BrokerId, ...]) -> None:
+    def start_relayed(self, route: tuple[BrokerId, ...]) -> None:
         """Begin a session with the broker at the end of a way, in place of one by another way."""
         held = self._peers.get(route[-1])
         if held is None:
-            self._context.mark("relayed from a stranger")
+            self._context.mark("relayed from an unknown broker")
             return
         self.end_relayed(route[-1])
         held.relayed = self._make(route[-1], held.direct.cell, route)
-        held.relayed.begin()
+        held.relayed.start()
 
     def end_relayed(self, peer: BrokerId) -> None:
         """Talk to a peer over relays no more."""
         held = self._peers.get(peer)
         if held is not None and held.relayed is not None:
-            gone, held.relayed = held.relayed, None
-            gone.end()
+            session, held.relayed = held.relayed, None
+            session.end()
 
-    def _end_ways_over(self, hop: BrokerId) -> None:
+    def _end_relayed_over(self, hop: BrokerId) -> None:
         """Give up the ways whose first hop is gone."""
         for peer, held in self._peers.items():
             if held.relayed is not None and held.relayed.first_hop == hop:
@@ -347,20 +351,20 @@ class Sessions:
             route = packet.route
         held = self._peers.get(route[-1]) if route else None
         if held is None:
-            self._context.mark("relayed from a stranger")
+            self._context.mark("relayed from an unknown broker")
             return
         awaited = held.active is None and held.relayed is None and self._me < route[-1]
         if awaited and isinstance(packet, Hello):
-            self.begin_relayed(route)  # the answer to a probe
+            self.start_relayed(route)  # the answer to a probe
         session = held.relayed
         if session is None or session.route != route:
-            self._context.mark("relayed by no way of ours")
+            self._context.mark("relayed by an unknown route")
         elif isinstance(packet, RelayBroken):
             self._context.mark("relay broke")
             self.end_relayed(route[-1])
         elif isinstance(packet, RelayFull):
             # not for long: it is said again while it is so, and that it is over nobody says
-            session.full_until = self._context.now + self._beat_us
+            session.full_until = self._context.now + self._heartbeat_us
             self._review_full()
         else:
             session.received(packet)
@@ -368,36 +372,36 @@ class Sessions:
     # --- signs of life -----------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self._context.after(self._beat_us, self._tick)
+        self._context.call_later(self._heartbeat_us, self._tick)
         for held in list(self._peers.values()):
             self._keep(held, held.direct)
             if held.relayed is not None:
                 self._keep_relayed(held, held.relayed)
         self._review_full()
-        self._relays.seek()
+        self._relays.send_probes()
 
-    def _keep(self, held: _Peer, session: Session) -> None:
+    def _keep(self, held: _Peer, session: PeerSession) -> None:
         if not session.is_alive():
             return
         stable = self._context.now - session.opened_at >= self._stable_us
         if stable and session is held.direct and held.active is not session:
             self._activate(held, session)
         else:
-            self._beat(session)
+            self._send_heartbeat(session)
 
-    def _keep_relayed(self, held: _Peer, session: Session) -> None:
+    def _keep_relayed(self, held: _Peer, session: PeerSession) -> None:
         """Keep a session over relays alive; give up one that died, or that does not come about."""
-        waited = self._context.now - session.begun_at
-        late = waited > us(ms=self._context.parameters.session_dead_ms)
-        if session.state is State.CLOSED or (late and not session.is_open):
+        waited = self._context.now - session.started_at
+        late = waited > microseconds(ms=self._context.parameters.session_timeout_ms)
+        if session.state is PeerSessionState.CLOSED or (late and not session.is_open):
             held.relayed = None
         else:
             self._keep(held, session)
 
-    def _beat(self, session: Session) -> None:
+    def _send_heartbeat(self, session: PeerSession) -> None:
         """Send a sign of life, together with what the rooms say if they talk over this session."""
         peer = session.peer
         if self._peers[peer].active is session:
-            self._context.post(peer, session.heartbeat(self._listener.table_states(peer)))
+            self._context.send(peer, session.heartbeat(self._listener.table_states(peer)))
         else:
             session.send((session.heartbeat(()),))

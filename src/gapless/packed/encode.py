@@ -15,10 +15,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gapless.core.limits import MEASURED_BYTES_MAX
-from gapless.messages.streams import Piece, Publication
+from gapless.core.limits import ENCODING_CACHE_BYTES_MAX
+from gapless.messages.streams import KnowledgeRange, Publication
 
-__all__ = ["PUBLICATION_BYTES", "as_written", "content_bytes", "written", "written_bytes"]
+__all__ = [
+    "PUBLICATION_BYTES",
+    "cached_encoding",
+    "content_bytes",
+    "encode_publications",
+    "encoded_bytes",
+]
 
 PUBLICATION_BYTES: Final = 256
 """What a publication takes beside its payload and texts."""
@@ -26,31 +32,31 @@ PUBLICATION_BYTES: Final = 256
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def written_bytes(publications: tuple[Publication, ...]) -> int:
+def encoded_bytes(publications: tuple[Publication, ...]) -> int:
     """Return how many bytes publications take when they are written.
 
     Without the head of the array, so that the sizes of parts add up to that of the whole.
     """
-    known = _packs.measure(publications)
+    known = _encodings.measure(publications)
     return len(_body(publications)) if known is None else known
 
 
-def written(publications: tuple[Publication, ...]) -> bytes:
+def encode_publications(publications: tuple[Publication, ...]) -> bytes:
     """Return publications as they are written; nobody has to measure or to encode them after that."""
-    pack = _encode(publications)
-    _contents.note(publications, len(pack) - _head_bytes(len(publications)))
-    _packs.note(publications, pack)
-    return pack
+    packed = _encode(publications)
+    _contents.note(publications, len(packed) - _head_bytes(len(publications)))
+    _encodings.note(publications, packed)
+    return packed
 
 
-def as_written(publications: Sequence[Publication]) -> bytes | None:
+def cached_encoding(publications: Sequence[Publication]) -> bytes | None:
     """Return publications as they would be written if there is a whole pack among them, else None."""
-    return _packs.put_together(publications)
+    return _encodings.put_together(publications)
 
 
-def content_bytes(piece: Piece) -> int:
+def content_bytes(knowledge: KnowledgeRange) -> int:
     """Return how many bytes the publications of a piece take when they are written."""
-    return _contents.measure(piece.publications)
+    return _contents.measure(knowledge.publications)
 
 
 def _held_bytes(publications: tuple[Publication, ...], size: int) -> int:
@@ -87,7 +93,7 @@ class _Contents:
         known = self._known.get(id(publications))
         if known is not None:
             return known[1]
-        size = written_bytes(publications)
+        size = encoded_bytes(publications)
         self.note(publications, size)
         return size
 
@@ -97,31 +103,31 @@ class _Contents:
             return
         self._known[id(publications)] = (publications, size)
         self._held += _held_bytes(publications, size)
-        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
+        while self._held > ENCODING_CACHE_BYTES_MAX and len(self._known) > 1:
             self._held -= _held_bytes(*self._known.popitem(last=False)[1])
 
 
-class _Pack(NamedTuple):
+class _PackedEvents(NamedTuple):
     publications: tuple[Publication, ...]
     body: memoryview
     """The pack without its head."""
 
 
-class _Packs:
+class _EncodingCache:
     """What was written last, by the identity of its first publication, which it holds."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, _Pack] = OrderedDict()
+        self._known: OrderedDict[int, _PackedEvents] = OrderedDict()
         self._held = 0
 
-    def note(self, publications: tuple[Publication, ...], pack: bytes) -> None:
+    def note(self, publications: tuple[Publication, ...], packed: bytes) -> None:
         """Remember a pack; one publication alone is encoded as fast as it is found."""
         if len(publications) < 2 or id(publications[0]) in self._known:
             return
-        body = memoryview(pack)[_head_bytes(len(publications)) :]
-        self._known[id(publications[0])] = _Pack(publications, body)
+        body = memoryview(packed)[_head_bytes(len(publications)) :]
+        self._known[id(publications[0])] = _PackedEvents(publications, body)
         self._held += _held_bytes(publications, len(body))
-        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
+        while self._held > ENCODING_CACHE_BYTES_MAX and len(self._known) > 1:
             old = self._known.popitem(last=False)[1]
             self._held -= _held_bytes(old.publications, len(old.body))
 
@@ -137,34 +143,36 @@ class _Packs:
 
     def _parts(self, run: Sequence[Publication]) -> list[bytes | memoryview] | None:
         """Return a run as parts: packs that it has whole, and what is between them; None if it has none."""
-        place = self._first(run)
-        if place is None:
+        index = self._first(run)
+        if index is None:
             return None
-        parts: list[bytes | memoryview] = [_body(run[:place])]
-        while pack := self._whole(run, place):
-            parts.append(pack.body)
-            place += len(pack.publications)
-        parts.append(_body(run[place:]))
+        parts: list[bytes | memoryview] = [_body(run[:index])]
+        while packed := self._whole(run, index):
+            parts.append(packed.body)
+            index += len(packed.publications)
+        parts.append(_body(run[index:]))
         return parts
 
     def _first(self, run: Sequence[Publication]) -> int | None:
         """Return where the first whole pack of a run begins; not looked for in runs that leave much out."""
         if len(run) > 1 and run[1].tick == run[0].tick + 1:
             known = self._known
-            for place, publication in enumerate(run):
+            for index, publication in enumerate(run):
                 if id(publication) in known:
-                    return place if self._whole(run, place) else None
+                    return index if self._whole(run, index) else None
         return None
 
-    def _whole(self, run: Sequence[Publication], place: int) -> _Pack | None:
+    def _whole(self, run: Sequence[Publication], index: int) -> _PackedEvents | None:
         """Return the pack that is whole in a run from a place on."""
-        pack = self._known.get(id(run[place])) if place < len(run) else None
-        if pack is None:
+        packed = self._known.get(id(run[index])) if index < len(run) else None
+        if packed is None:
             return None
-        part = run[place : place + len(pack.publications)]
-        is_whole = len(part) == len(pack.publications) and all(map(is_, part, pack.publications))
-        return pack if is_whole else None
+        part = run[index : index + len(packed.publications)]
+        is_whole = len(part) == len(packed.publications) and all(
+            map(is_, part, packed.publications)
+        )
+        return packed if is_whole else None
 
 
 _contents: Final = _Contents()
-_packs: Final = _Packs()
+_encodings: Final = _EncodingCache()

@@ -1,7 +1,7 @@
 """Parts of a log that stay as they were written: cut, filtered and counted without being decoded.
 
 A *pack* is an array of publications in msgpack, as a row of the log has it. Whoever reads everything
-gets packs as they are. Where a filter chooses, a sieve (:mod:`.survey`) lets fall what cannot match and
+gets packs as they are. Where a filter chooses, a column filter (:mod:`.scan`) lets fall what cannot match and
 passes what does; only what is in doubt is decoded and asked. What is chosen is copied.
 """
 
@@ -17,20 +17,20 @@ import numpy as np
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.values import Value
 from gapless.core.ticks import Tick
-from gapless.messages.records import AppendPacked, LogRow, PackedRow
+from gapless.messages.records import AppendPackedRow, LogRow, PackedRow
 from gapless.messages.streams import Publication
-from gapless.packed.scan import Pack, Sieve, Survey
+from gapless.packed.scan import ColumnFilter, ColumnScan, PackedEvents
 
 __all__ = [
-    "BarePublication",
-    "Picked",
-    "Picker",
+    "FilteredRows",
+    "PackedFilter",
+    "PublicationHeader",
     "pack",
     "packed",
     "packed_ticks",
     "ticks_of",
     "unpack",
-    "unpack_bare",
+    "unpack_headers",
     "unpack_row",
     "unpack_ticks",
 ]
@@ -51,7 +51,7 @@ class _Bare(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, Value]
 
 
-class BarePublication(msgspec.Struct, array_like=True, gc=False):
+class PublicationHeader(msgspec.Struct, array_like=True, gc=False):
     """A publication without its payload, whose attributes are passed on as they are."""
 
     tick: Tick
@@ -65,7 +65,7 @@ _publications: Final = msgspec.msgpack.Decoder(tuple[Publication, ...]).decode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _timed: Final = msgspec.msgpack.Decoder(list[_Timed]).decode
 _bare: Final = msgspec.msgpack.Decoder(list[_Bare]).decode
-_bare_raw: Final = msgspec.msgpack.Decoder(list[BarePublication]).decode
+_headers: Final = msgspec.msgpack.Decoder(list[PublicationHeader]).decode
 _ticks: Final = msgspec.msgpack.Decoder(list[Tick]).decode
 
 
@@ -74,7 +74,7 @@ def pack(publications: Iterable[Publication]) -> bytes:
     return _encode(tuple(publications))
 
 
-def unpack(rows: Iterable[Pack]) -> list[Publication]:
+def unpack(rows: Iterable[PackedEvents]) -> list[Publication]:
     """Return the publications of packs."""
     found: list[Publication] = []
     for row in rows:
@@ -82,9 +82,9 @@ def unpack(rows: Iterable[Pack]) -> list[Publication]:
     return found
 
 
-def unpack_bare(row: bytes) -> list[BarePublication]:
+def unpack_headers(row: bytes) -> list[PublicationHeader]:
     """Return the publications of a pack without what takes long to unpack."""
-    return _bare_raw(row)
+    return _headers(row)
 
 
 def packed(row: LogRow) -> PackedRow:
@@ -92,20 +92,20 @@ def packed(row: LogRow) -> PackedRow:
     return PackedRow(row.first, row.last, pack(row.publications))
 
 
-def unpack_row(packed: AppendPacked) -> LogRow:
+def unpack_row(packed: AppendPackedRow) -> LogRow:
     """Return a row that is to be appended with its publications unpacked."""
     publications = _publications(packed.publications)
     return LogRow(
-        packed.pubend, packed.first, packed.last, packed.regime, 0, packed.clock, publications
+        packed.pubend, packed.first, packed.last, packed.stream_epoch, 0, packed.clock, publications
     )
 
 
-def ticks_of(row: Pack) -> list[Tick]:
+def ticks_of(row: PackedEvents) -> list[Tick]:
     """Return the ticks of a pack."""
     return [each.tick for each in _timed(row)]
 
 
-def packed_ticks(rows: Iterable[Pack]) -> tuple[bytes, ...]:
+def packed_ticks(rows: Iterable[PackedEvents]) -> tuple[bytes, ...]:
     """Return the ticks of packs, packed."""
     found = [tick for row in rows for tick in ticks_of(row)]
     return (_encode(found),) if found else ()
@@ -116,7 +116,7 @@ def unpack_ticks(rows: Iterable[bytes]) -> list[Tick]:
     return [tick for row in rows for tick in _ticks(row)]
 
 
-class Picked(NamedTuple):
+class FilteredRows(NamedTuple):
     """What was chosen of some rows, and up to which tick that is all there is."""
 
     rows: tuple[bytes, ...]
@@ -124,67 +124,69 @@ class Picked(NamedTuple):
     done: Tick
 
 
-class Picker:
+class PackedFilter:
     """Chooses by one filter."""
 
     def __init__(self, wanted: Filter) -> None:
         self._takes_all = wanted == EVERYTHING
         self._wanted = wanted
-        self._sieve = Sieve(wanted)
+        self._column_filter = ColumnFilter(wanted)
 
-    def pick(self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int) -> Picked:
+    def pick(
+        self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int
+    ) -> FilteredRows:
         """Return what matches between two ticks.
 
         It ends before what comes after too many bytes, that match or not; so at least one publication
         is looked at, and of a row that is larger than an answer may be only a part.
         """
-        packs: list[Pack] = []
+        packed_rows: list[PackedEvents] = []
         room = bytes_max
         for row in rows:
             if row.last < low or row.first > high:
                 continue
-            pack = row.publications
+            packed = row.publications
             if row.first < low or row.last > high:
-                pack = _cut(pack, low, high)
-            if len(pack) > room:
-                pack, high = _shortened(pack, high, room)
-            room -= len(pack)
-            if pack:
-                packs.append(pack)
-        chosen = tuple(packs) if self._takes_all else self._matching(packs)
-        return Picked(cast("tuple[bytes, ...]", chosen), high)
+                packed = _cut(packed, low, high)
+            if len(packed) > room:
+                packed, high = _shortened(packed, high, room)
+            room -= len(packed)
+            if packed:
+                packed_rows.append(packed)
+        chosen = tuple(packed_rows) if self._takes_all else self._matching(packed_rows)
+        return FilteredRows(cast("tuple[bytes, ...]", chosen), high)
 
-    def _matching(self, packs: Sequence[Pack]) -> tuple[bytes, ...]:
+    def _matching(self, packed_rows: Sequence[PackedEvents]) -> tuple[bytes, ...]:
         """Return what matches, in one pack, if anything does."""
         if not self._wanted.conjunctions:
             return ()  # who plans asks how far an answer goes, and wants nothing of it
-        survey = Survey(packs, self._sieve.names)
-        places, is_sure = self._sieve.left(survey)
-        doubtful = places[~is_sure]
+        column_scan = ColumnScan(packed_rows, self._column_filter.names)
+        indexes, is_sure = self._column_filter.left(column_scan)
+        doubtful = indexes[~is_sure]
         if len(doubtful):
-            asked = _bare(survey.part(doubtful))
+            asked = _bare(column_scan.part(doubtful))
             kept = [self._wanted.matches(each.attributes) for each in asked]
-            places = np.sort(np.concatenate((places[is_sure], doubtful[kept])))
-        return (survey.part(places),) if len(places) else ()
+            indexes = np.sort(np.concatenate((indexes[is_sure], doubtful[kept])))
+        return (column_scan.part(indexes),) if len(indexes) else ()
 
 
-def _part(pack: Pack, places: Sequence[int]) -> bytes:
+def _part(packed: PackedEvents, indexes: Sequence[int]) -> bytes:
     """Return the publications of a pack that stand at some places; nothing if there are none."""
-    if not places:
+    if not indexes:
         return b""
-    raws = _raws(pack)
-    return _encode([raws[place] for place in places])
+    raws = _raws(packed)
+    return _encode([raws[index] for index in indexes])
 
 
-def _cut(pack: Pack, low: Tick, high: Tick) -> bytes:
-    ticks = ticks_of(pack)
-    return _part(pack, range(bisect_left(ticks, low), bisect_right(ticks, high)))
+def _cut(packed: PackedEvents, low: Tick, high: Tick) -> bytes:
+    ticks = ticks_of(packed)
+    return _part(packed, range(bisect_left(ticks, low), bisect_right(ticks, high)))
 
 
-def _shortened(pack: Pack, high: Tick, room: int) -> tuple[Pack, Tick]:
+def _shortened(packed: PackedEvents, high: Tick, room: int) -> tuple[PackedEvents, Tick]:
     """Return what comes before too many bytes, and up to which tick that is all."""
-    for place, raw in enumerate(_raws(pack)):
+    for index, raw in enumerate(_raws(packed)):
         if room < 0:
-            return _part(pack, range(place)), ticks_of(pack)[place] - 1
+            return _part(packed, range(index)), ticks_of(packed)[index] - 1
         room -= len(bytes(raw))
-    return pack, high
+    return packed, high

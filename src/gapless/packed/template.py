@@ -21,13 +21,13 @@ from gapless.core.ticks import Tick
 from gapless.messages.streams import Events, Publication
 from gapless.packed.pick import pack
 
-__all__ = ["BlankPack", "packed_blank"]
+__all__ = ["PackedTemplate", "pack_template"]
 
-_BLANK: Final = 2**62
+_PLACEHOLDER: Final = 2**62
 """In msgpack a mark and eight bytes, as every number above 2**32; smaller ones may be written so."""
 
 _NUMBER_BYTES: Final = 8
-_MARK_BYTES: Final = 1
+_TAG_BYTES: Final = 1
 """What stands before a number, and before the fields of a publication."""
 
 _BIG_ENDIAN: Final = np.dtype(">u8")
@@ -36,52 +36,52 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def packed_blank(publisher: str, events: Events) -> bytes:
+def pack_template(publisher: str, events: Events) -> bytes:
     """Return events as publications of somebody, without ticks and sequences."""
     return pack(
-        Publication(_BLANK, publisher, _BLANK, attributes, payload)
+        Publication(_PLACEHOLDER, publisher, _PLACEHOLDER, attributes, payload)
         for attributes, payload in events
     )
 
 
-class BlankPack:
+class PackedTemplate:
     """Events that wait for their ticks.
 
     >>> from gapless.packed.pick import unpack
-    >>> blank = BlankPack(packed_blank("w", (({"n": 1}, b""), ({"n": 2}, b""))), "w")
-    >>> [(each.tick, each.sequence) for each in unpack([blank.filled(1700, 8)])]
+    >>> template = PackedTemplate(pack_template("w", (({"n": 1}, b""), ({"n": 2}, b""))), "w")
+    >>> [(each.tick, each.sequence) for each in unpack([template.filled(1700, 8)])]
     [(1700, 8), (1701, 9)]
     """
 
-    __slots__ = ("_places", "pack")
+    __slots__ = ("_offsets", "packed")
 
-    def __init__(self, pack: bytes, publisher: str) -> None:
-        self.pack = pack
-        sizes = [len(raw) for raw in _raws(pack)]
-        head = len(pack) - sum(sizes)
+    def __init__(self, packed: bytes, publisher: str) -> None:
+        self.packed = packed
+        sizes = [len(raw) for raw in _raws(packed)]
+        head = len(packed) - sum(sizes)
         starts = list(accumulate(sizes, initial=head))[:-1]
-        ticks = np.array(starts, np.int64) + 2 * _MARK_BYTES
-        behind = _NUMBER_BYTES + len(_encode(publisher)) + _MARK_BYTES
-        self._places = ticks, ticks + behind
+        ticks = np.array(starts, np.int64) + 2 * _TAG_BYTES
+        behind = _NUMBER_BYTES + len(_encode(publisher)) + _TAG_BYTES
+        self._offsets = ticks, ticks + behind
         """Where the ticks stand, and where the sequences."""
-        content = np.frombuffer(pack, np.uint8)
-        for places in self._places:
-            found = content[_spread(places)].view(_BIG_ENDIAN)
-            assert (found == _BLANK).all(), "this is no pack with blanks"
+        content = np.frombuffer(packed, np.uint8)
+        for offsets in self._offsets:
+            found = content[_byte_indexes(offsets)].view(_BIG_ENDIAN)
+            assert (found == _PLACEHOLDER).all(), "this is no pack with blanks"
 
     def __len__(self) -> int:
         """Return how many events there are."""
-        return len(self._places[0])
+        return len(self._offsets[0])
 
     def filled(self, tick: Tick, sequence: int) -> bytes:
         """Return the pack with ticks and sequences, both from a first one on without a gap."""
-        content = np.array(np.frombuffer(self.pack, np.uint8))
-        for places, first in zip(self._places, (tick, sequence), strict=True):
+        content = np.array(np.frombuffer(self.packed, np.uint8))
+        for offsets, first in zip(self._offsets, (tick, sequence), strict=True):
             numbers = np.arange(first, first + len(self), dtype=_BIG_ENDIAN)
-            content[_spread(places)] = numbers.view(np.uint8).reshape(-1, _NUMBER_BYTES)
+            content[_byte_indexes(offsets)] = numbers.view(np.uint8).reshape(-1, _NUMBER_BYTES)
         return content.tobytes()
 
 
-def _spread(places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _byte_indexes(offsets: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Return the places of all bytes of numbers that begin at some places, a row a number."""
-    return places[:, None] + np.arange(_NUMBER_BYTES)
+    return offsets[:, None] + np.arange(_NUMBER_BYTES)

@@ -13,9 +13,9 @@ for by the receiver and brought up to date by deltas that apply to exactly one v
 whole table (:mod:`.transfer`).
 
 A router holds the tables that came over each **edge** (:mod:`.edge`), side by side, also old ones
-of brokers that are gone for the moment (:mod:`.legacy`). From those of all other edges it computes
-the **out-table** of a direction (:mod:`.outtable`): covered and merged (:mod:`.cover`), pruned by
-the advertisements of the pubends that lie there. :mod:`.holdings` puts all tables of a broker
+of brokers that are gone for the moment (:mod:`.stale_tables`). From those of all other edges it computes
+the **out-table** of a direction (:mod:`.out_table`): covered and merged (:mod:`.cover`), pruned by
+the advertisements of the pubends that lie there. :mod:`.table_store` puts all tables of a broker
 together.
 
 A piece of a stream is filtered for a receiver if what is held is **sufficient** for the stream's
@@ -43,27 +43,27 @@ start points (VT 4.1.8); recovery from crashes, loss, reordering and duplication
 where it slices vectors by what a broker knows, an unknown place counts everywhere.
 """
 
-from gapless.propagation.edge import Edge, Held
+from gapless.propagation.edge import Edge, HeldTable
 from gapless.propagation.leaf import LeafTable
 from gapless.propagation.out_table import OutTable
-from gapless.propagation.sufficiency import Chooser, Neighbourhood, Receiver
-from gapless.propagation.table import Table
-from gapless.propagation.table_store import Holdings
-from gapless.propagation.transfer import Outcome, TableReceiver, TableSender
-from gapless.stream.epochs import Vector
+from gapless.propagation.sufficiency import NeighbourhoodPaths, Receiver, TableChooser
+from gapless.propagation.table import SubscriptionTable
+from gapless.propagation.table_store import TableStore
+from gapless.propagation.transfer import TableReceiver, TableSender, TransferOutcome
+from gapless.stream.epochs import StreamVector
 
 __all__ = [
-    "Chooser",
     "Edge",
-    "Held",
-    "Holdings",
+    "HeldTable",
     "LeafTable",
-    "Neighbourhood",
+    "NeighbourhoodPaths",
     "OutTable",
-    "Outcome",
     "Receiver",
-    "Table",
+    "StreamVector",
+    "SubscriptionTable",
+    "TableChooser",
     "TableReceiver",
     "TableSender",
-    "Vector",
+    "TableStore",
+    "TransferOutcome",
 ]

@@ -5,7 +5,7 @@ the budget they are merged, which only widens. From then on a new root is said o
 covers it, and what was said stays when roots go, until enough went to make merging anew worth it:
 so a change costs one look at a forest, not a merge.
 
-At every moment what :meth:`Cover.take` has returned so far, added and removed, covers all that was
+At every moment what :meth:`CoverSet.take` has returned so far, added and removed, covers all that was
 in the set at the last call.
 """
 
@@ -18,20 +18,20 @@ from gapless.content import Conjunction, CoveringForest
 from gapless.content.matching import RootChange
 from gapless.propagation.table import text_of
 
-__all__ = ["Cover", "Merge", "Said"]
+__all__ = ["CoverChange", "CoverSet", "Merge"]
 
 Merge: TypeAlias = Callable[[Iterable[Conjunction], int], tuple[Conjunction, ...]]
 """Returns at most so many conjunctions that cover the given ones."""
 
 
-class Said(NamedTuple):
+class CoverChange(NamedTuple):
     """Texts that are now said, and that are no longer said, in their order."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
 
-class Cover:
+class CoverSet:
     """A set of conjunctions, counted, and what is said of it."""
 
     def __init__(self, budget: int, merge: Merge) -> None:
@@ -43,7 +43,7 @@ class Cover:
         """Roots that came (True) and went (False) since the last call of take."""
         self._wide: CoveringForest | None = None
         """What is said, if it is not the roots themselves."""
-        self._gone = 0
+        self._roots_removed = 0
         """Roots that went since the last merge."""
 
     @property
@@ -59,23 +59,23 @@ class Cover:
         """Take one copy out."""
         return self._noted(self.forest.remove(conjunction))
 
-    def take(self) -> Said:
+    def take(self) -> CoverChange:
         """Return how what is said has changed since the last call."""
         pending, self._pending = self._pending, {}
         if not pending:
-            return Said()
+            return CoverChange()
         came = {conjunction for conjunction, is_new in pending.items() if is_new}
         went = {conjunction for conjunction, is_new in pending.items() if not is_new}
         if self._wide is None:
             if self._roots <= self._budget:
-                return _said(came, went)
+                return _cover_change(came, went)
             before = (self.forest.roots - came) | went
             self._merge_anew()
         else:
             before = self._wide.roots
             self._widen(came, went)
         after = self.forest.roots if self._wide is None else self._wide.roots
-        return _said(after - before, before - after)
+        return _cover_change(after - before, before - after)
 
     def _noted(self, change: RootChange) -> RootChange:
         for conjunction in change.removed:
@@ -93,15 +93,15 @@ class Cover:
     def _widen(self, came: set[Conjunction], went: set[Conjunction]) -> None:
         """Add to what is said, or merge anew if that is too much or too wide."""
         assert self._wide is not None
-        self._gone += len(went)
+        self._roots_removed += len(went)
         for conjunction in sorted(came, key=text_of):
             if self._wide.coverer(conjunction) is None:
                 self._wide.insert(conjunction)
-        if len(self._wide.roots) > self._budget or self._gone > self._budget // 4:
+        if len(self._wide.roots) > self._budget or self._roots_removed > self._budget // 4:
             self._merge_anew()
 
     def _merge_anew(self) -> None:
-        self._gone = 0
+        self._roots_removed = 0
         self._wide = None
         if self._roots > self._budget:
             self._wide = CoveringForest()
@@ -110,5 +110,5 @@ class Cover:
                 self._wide.insert(conjunction)
 
 
-def _said(added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> Said:
-    return Said(tuple(sorted(map(text_of, added))), tuple(sorted(map(text_of, removed))))
+def _cover_change(added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> CoverChange:
+    return CoverChange(tuple(sorted(map(text_of, added))), tuple(sorted(map(text_of, removed))))

@@ -27,51 +27,62 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from gapless.content import Conjunction
-from gapless.core.ids import BrokerId, CellId, Entry, PubendId, ShbId
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VectorEntry
 from gapless.messages.overlay import TableState
-from gapless.messages.propagation import TableDelta, TableFull, TableWant
+from gapless.messages.propagation import TableDelta, TableFull, TableRequest
 from gapless.propagation.cover import Merge
 from gapless.propagation.index import TableIndex
-from gapless.propagation.stale_tables import joined, undominated
-from gapless.propagation.table import UNKNOWN, Table, is_leaf, rank
-from gapless.propagation.transfer import Outcome, TableReceiver, Update
+from gapless.propagation.stale_tables import merged, undominated
+from gapless.propagation.table import UNKNOWN, SubscriptionTable, is_leaf, rank
+from gapless.propagation.transfer import TableReceiver, TableUpdate, TransferOutcome
 
-__all__ = ["Edge", "Held", "Places", "Watcher", "greatest"]
+__all__ = ["Edge", "EdgeListener", "HeldTable", "LocationVersion", "greatest"]
 
 _K = TypeVar("_K", Conjunction, ShbId)
 
 
-class Places:
+class LocationVersion:
     """Counts changes of what the edges of a broker tell about where hosts are (R23)."""
 
     def __init__(self) -> None:
         self.revision = 0
 
 
-class Watcher(Protocol):
+class EdgeListener(Protocol):
     """Who wants to know what changes on an edge."""
 
     def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:
         """A table changed, and with it the union of the edge's conjunctions, maybe by nothing."""
 
 
-class Held:
+class HeldTable:
     """A table of an edge, or the place for one that was asked for."""
 
-    __slots__ = ("cell", "heard", "life", "number", "receiver", "sender", "since", "witness")
+    __slots__ = (
+        "cell",
+        "incarnation",
+        "known_to_peer",
+        "number",
+        "receiver",
+        "sender",
+        "since",
+        "witness",
+    )
 
-    def __init__(self, sender: BrokerId, cell: CellId | None, life: int, number: int) -> None:
+    def __init__(
+        self, sender: BrokerId, cell: CellId | None, incarnation: int, number: int
+    ) -> None:
         self.sender = sender
         self.cell = cell
         """The cell that it speaks for; None for the legacy table, which speaks for none."""
-        self.life = life
+        self.incarnation = incarnation
         self.number = number
         self.receiver = TableReceiver()
         self.since: int | None = None
         """Since when it is old; None while it is current."""
         self.witness: tuple[ShbId, PubendId] | None = None
         """What no current table claimed when that was last looked at."""
-        self.heard: dict[PubendId, int] | None = None
+        self.known_to_peer: dict[PubendId, int] | None = None
         """The pubends that a peer has said it knows, by version, if this is its host's table.
 
         None for other tables: they say it themselves, or are this broker's own.
@@ -82,7 +93,7 @@ class Held:
         return f"<{state} {self.table!r}>"
 
     @property
-    def table(self) -> Table | None:
+    def table(self) -> SubscriptionTable | None:
         """The table, once it is complete."""
         return self.receiver.table
 
@@ -94,11 +105,11 @@ class Held:
     def knows(self, pubend: PubendId, announcement_version: int) -> bool:
         """Say whether it is complete for a pubend that its sender knows, but for the late."""
         assert self.table is not None
-        if self.heard is None:
+        if self.known_to_peer is None:
             return self.table.knows(pubend, announcement_version)
-        return self.heard.get(pubend, UNKNOWN) >= announcement_version
+        return self.known_to_peer.get(pubend, UNKNOWN) >= announcement_version
 
-    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
         """Return up to when a host is served for a pubend by it, if the host knows the pubend."""
         assert self.table is not None
         claim = self.table.claim(shb, pubend, announcement_version)
@@ -119,7 +130,7 @@ class Edge:
         name: str,
         leaf: ShbId | None,
         *,
-        places: Places,
+        location_version: LocationVersion,
         index: TableIndex,
         budget: int,
         merge: Merge,
@@ -131,15 +142,15 @@ class Edge:
         """Whether it leads to the leaf of another broker of the own cell."""
         self.settled = False
         self.revision = 0
-        self.watchers: list[Watcher] = []
+        self.listeners: list[EdgeListener] = []
         self._shape_version = 1
         """In which shape of the neighbour cell tables must be made to say where hosts are."""
-        self._places = places
+        self._location_version = location_version
         self._index = index
         self._budget = budget
         self._merge = merge
-        self._held: dict[BrokerId, Held] = {}
-        self._legacy: Held | None = None
+        self._held: dict[BrokerId, HeldTable] = {}
+        self._merged_stale: HeldTable | None = None
         self._conjunctions: dict[Conjunction, int] = {}
         self._hosts: dict[ShbId, int] = {}
 
@@ -155,19 +166,19 @@ class Edge:
         """The hosts of which some table has an entry, counted."""
         return self._hosts
 
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[HeldTable]:
         """Go through the complete tables, the legacy table last."""
         for held in self._held.values():
             if held.table is not None:
                 yield held
-        if self._legacy is not None:
-            yield self._legacy
+        if self._merged_stale is not None:
+            yield self._merged_stale
 
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[SubscriptionTable, ...]:
         """Return the complete tables, the legacy table last."""
         return tuple(held.table for held in self.held() if held.table is not None)
 
-    def held_of(self, cell: CellId) -> tuple[Held, ...]:
+    def held_of(self, cell: CellId) -> tuple[HeldTable, ...]:
         """Return the current tables of the brokers of a cell."""
         return tuple(held for held in self.held() if held.current and held.cell == cell)
 
@@ -181,18 +192,18 @@ class Edge:
         return any(not held.current for held in self.held())
 
     @property
-    def legacy(self) -> Table | None:
+    def merged_stale(self) -> SubscriptionTable | None:
         """The table into which old ones were joined."""
-        return None if self._legacy is None else self._legacy.table
+        return None if self._merged_stale is None else self._merged_stale.table
 
     # --- where hosts are (R13, R23) ----------------------------------------------------------
 
-    def doubt(self, shape_version: int) -> None:
+    def distrust_before(self, shape_version: int) -> None:
         """Hosts behind this edge may have moved: believe tables of that shape and later ones."""
         self._shape_version = shape_version
         self._touch(moved=True)
 
-    def placing(self) -> tuple[Held, ...]:
+    def locating_tables(self) -> tuple[HeldTable, ...]:
         """Return the complete tables that say where hosts are."""
         return tuple(
             held
@@ -200,104 +211,108 @@ class Edge:
             if held.table is not None and held.table.name.shape_version >= self._shape_version
         )
 
-    def places(self, shb: ShbId) -> bool:
+    def locates(self, shb: ShbId) -> bool:
         """Say whether a table shows that a host is behind this edge."""
         if self._shape_version == 1:
             return shb in self._hosts
-        return any(held.table is not None and shb in held.table.entries for held in self.placing())
+        return any(
+            held.table is not None and shb in held.table.entries for held in self.locating_tables()
+        )
 
-    def entry(self, shb: ShbId) -> Entry | None:
+    def entry(self, shb: ShbId) -> VectorEntry | None:
         """Return the greatest entry of a host."""
         return greatest(table.entries.get(shb) for table in self.tables())
 
-    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
         """Return the greatest claim of a host for a pubend (R22)."""
         return greatest(held.claim(shb, pubend, announcement_version) for held in self.held())
 
     # --- sources -----------------------------------------------------------------------------
 
     def source(
-        self, sender: BrokerId, cell: CellId, life: int, direction: str, now: int
-    ) -> TableWant:
+        self, sender: BrokerId, cell: CellId, incarnation: int, direction: str, now: int
+    ) -> TableRequest:
         """Take a broker as a source, again or anew; return what to ask it for."""
         held = self._held.get(sender)
-        if held is not None and held.life == life:
+        if held is not None and held.incarnation == incarnation:
             if held.since is not None:
                 held.since = None
                 self._touch(moved=True)
-            return held.receiver.want(direction)
+            return held.receiver.request(direction)
         if held is not None:
-            self._put_away(held, now)
-        held = self._held[sender] = Held(sender, cell, life, self._index.number())
-        held.heard = {} if self.is_peer else None
-        return TableWant(direction)
+            self._merge_held(held, now)
+        held = self._held[sender] = HeldTable(sender, cell, incarnation, self._index.number())
+        held.known_to_peer = {} if self.is_peer else None
+        return TableRequest(direction)
 
-    def lapse(self, sender: BrokerId, now: int) -> None:
+    def mark_stale(self, sender: BrokerId, now: int) -> None:
         """A broker is no source any more: its table is old."""
         held = self._held.get(sender)
         if held is None or held.since is not None:
             return
         held.receiver.unstage()
         if held.table is None:
-            self._put_away(held, now)
+            self._merge_held(held, now)
         else:
             held.since = now
             self._touch(moved=True)
 
-    def fold(self, sender: BrokerId, now: int) -> None:
+    def merge_stale(self, sender: BrokerId, now: int) -> None:
         """A broker will not be a source again: its table, if it has one, becomes legacy."""
         held = self._held.get(sender)
         if held is not None:
-            self._put_away(held, now)
+            self._merge_held(held, now)
 
     def sources(self) -> tuple[BrokerId, ...]:
         """Return the brokers that are sources, whether their tables are complete or not."""
         return tuple(held.sender for held in self._held.values() if held.since is None)
 
-    def hear(self, sender: BrokerId, pubend: PubendId, announcement_version: int) -> bool:
+    def note_known(self, sender: BrokerId, pubend: PubendId, announcement_version: int) -> bool:
         """A broker has said that it knows a pubend; say whether its host is claimed for it by that."""
         held = self._held.get(sender)
-        if held is None or held.heard is None:
+        if held is None or held.known_to_peer is None:
             return False
-        if held.heard.get(pubend, UNKNOWN) >= announcement_version:
+        if held.known_to_peer.get(pubend, UNKNOWN) >= announcement_version:
             return False
-        held.heard[pubend] = announcement_version
+        held.known_to_peer[pubend] = announcement_version
         self._touch(moved=False)
         return True
 
     # --- tables that come --------------------------------------------------------------------
 
-    def receive(self, sender: BrokerId, message: TableFull | TableDelta) -> Outcome:
+    def receive(self, sender: BrokerId, message: TableFull | TableDelta) -> TransferOutcome:
         """Take a message from a source; another broker's is refused."""
         held = self._held.get(sender)
         name = message.table
         if (
             held is None
             or held.since is not None
-            or (name.broker, name.life) != (sender, held.life)
+            or (name.broker, name.incarnation) != (sender, held.incarnation)
         ):
-            return Outcome.REFUSED
+            return TransferOutcome.REFUSED
         if is_leaf(name) if self.leaf is None else name.direction != str(self.leaf):
-            return Outcome.REFUSED
+            return TransferOutcome.REFUSED
         before = held.table
         return self._updated(held, before, held.receiver.take(message))
 
-    def told(self, sender: BrokerId, state: TableState) -> Outcome:
+    def compare_state(self, sender: BrokerId, state: TableState) -> TransferOutcome:
         """Compare a source's copy with what its heartbeat says."""
         held = self._held.get(sender)
         if held is None or held.since is not None:
-            return Outcome.REFUSED
+            return TransferOutcome.REFUSED
         before = held.table
-        return self._updated(held, before, held.receiver.told(state))
+        return self._updated(held, before, held.receiver.compare_state(state))
 
-    def _updated(self, held: Held, before: Table | None, update: Update) -> Outcome:
-        if update.outcome is Outcome.APPLIED:
-            moved = not self.settled or bool(update.arrived or update.gone)
+    def _updated(
+        self, held: HeldTable, before: SubscriptionTable | None, update: TableUpdate
+    ) -> TransferOutcome:
+        if update.outcome is TransferOutcome.APPLIED:
+            moved = not self.settled or bool(update.added_hosts or update.removed_hosts)
             self.settled = True
             self._index.change(held.number, update.added, update.removed)
             self._shift(update, moved=moved)
-            if self.leaf is not None and self._legacy is not None:
-                self._discard(self._legacy)  # a host's newer life says all there is to say
+            if self.leaf is not None and self._merged_stale is not None:
+                self._discard(self._merged_stale)  # a host's newer life says all there is to say
         elif before is not None and held.table is None:  # it was damaged and dropped
             self._index.change(held.number, (), update.removed)
             self._shift(update, moved=True)
@@ -331,54 +346,57 @@ class Edge:
         assert self.leaf is None, "a host's tables come from nobody else"
         tables = other.tables()
         if tables:
-            self._keep_as_legacy(tables, now)
+            self._merge_into_stale(tables, now)
 
     def clear(self) -> None:
         """Forget everything: the edge is removed (R13)."""
         for held in (*self._held.values(), *self.held()):
             self._discard(held)
 
-    def _put_away(self, held: Held, now: int) -> None:
+    def _merge_held(self, held: HeldTable, now: int) -> None:
         """Take a broker's table out of its place; keep what it says as legacy."""
         table = held.table
         since = now if held.since is None else held.since
         if table is None:
             self._discard(held)
         elif self.leaf is not None:
-            if self._legacy is not None:
-                self._discard(self._legacy)
+            if self._merged_stale is not None:
+                self._discard(self._merged_stale)
             del self._held[held.sender]
             held.since = since
-            self._legacy = held
+            self._merged_stale = held
             self._touch(moved=True)
         else:
-            self._keep_as_legacy((table,), since, held)
+            self._merge_into_stale((table,), since, held)
 
-    def _keep_as_legacy(
-        self, tables: tuple[Table, ...], since: int, held: Held | None = None
+    def _merge_into_stale(
+        self, tables: tuple[SubscriptionTable, ...], since: int, held: HeldTable | None = None
     ) -> None:
         """Join tables into the legacy table; ``held`` is where they were, if it was here."""
-        old = tables if self.legacy is None else (self.legacy, *tables)
-        since = max(since, 0 if self._legacy is None else self._legacy.since or 0)
-        made = joined(self.name, old, budget=self._budget, merge=self._merge)
-        legacy = Held("", None, 0, self._index.number())
-        legacy.since = since
-        legacy.receiver.table = made
-        self._admit(legacy, made)
-        for gone in (held, self._legacy):
-            if gone is not None:
-                self._discard(gone)
-        self._legacy = legacy
+        old = tables if self.merged_stale is None else (self.merged_stale, *tables)
+        since = max(since, 0 if self._merged_stale is None else self._merged_stale.since or 0)
+        made = merged(self.name, old, budget=self._budget, merge=self._merge)
+        merged_stale = HeldTable("", None, 0, self._index.number())
+        merged_stale.since = since
+        merged_stale.receiver.table = made
+        self._admit(merged_stale, made)
+        for replaced in (held, self._merged_stale):
+            if replaced is not None:
+                self._discard(replaced)
+        self._merged_stale = merged_stale
 
-    def _admit(self, held: Held, table: Table) -> None:
+    def _admit(self, held: HeldTable, table: SubscriptionTable) -> None:
         added = tuple(table.conjunctions.values())
         self._index.change(held.number, added, ())
-        self._shift(Update(Outcome.APPLIED, added, arrived=tuple(table.entries)), moved=True)
+        self._shift(
+            TableUpdate(TransferOutcome.APPLIED, added, added_hosts=tuple(table.entries)),
+            moved=True,
+        )
 
-    def _discard(self, held: Held) -> None:
+    def _discard(self, held: HeldTable) -> None:
         update = held.receiver.drop()
-        if self._legacy is held:
-            self._legacy = None
+        if self._merged_stale is held:
+            self._merged_stale = None
         elif self._held.get(held.sender) is held:
             del self._held[held.sender]
         else:
@@ -388,14 +406,14 @@ class Edge:
 
     # --- what the tables mean together -------------------------------------------------------
 
-    def _shift(self, update: Update, *, moved: bool) -> None:
+    def _shift(self, update: TableUpdate, *, moved: bool) -> None:
         """Count a change of one table, and tell the watchers what it means for the edge."""
         before = self._conjunctions.keys()
         added = [one for one in dict.fromkeys(update.added) if one not in before]
         _count(self._conjunctions, update.added, 1)
         removed = _count(self._conjunctions, update.removed, -1)
-        _count(self._hosts, update.arrived, 1)
-        _count(self._hosts, update.gone, -1)
+        _count(self._hosts, update.added_hosts, 1)
+        _count(self._hosts, update.removed_hosts, -1)
         self._touch(moved=moved, added=added, removed=removed)
 
     def _touch(
@@ -407,22 +425,22 @@ class Edge:
     ) -> None:
         self.revision += 1
         if moved:
-            self._places.revision += 1
-        for watcher in self.watchers:
-            watcher.changed(added, removed)
+            self._location_version.revision += 1
+        for listener in self.listeners:
+            listener.changed(added, removed)
 
 
-def greatest(entries: Iterable[Entry | None]) -> Entry | None:
+def greatest(entries: Iterable[VectorEntry | None]) -> VectorEntry | None:
     """Return the greatest of some entries of one host, None if there is none."""
     return max((entry for entry in entries if entry is not None), key=rank, default=None)
 
 
 def _count(counts: dict[_K, int], keys: Iterable[_K], step: int) -> list[_K]:
     """Count keys up or down; return those that are not there any more."""
-    gone = []
+    removed = []
     for key in keys:
         counts[key] = counts.get(key, 0) + step
         if not counts[key]:
             del counts[key]
-            gone.append(key)
-    return gone
+            removed.append(key)
+    return removed

@@ -18,17 +18,17 @@ from gapless.content.filter import Filter
 from gapless.content.merging import merge
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.messages.overlay import TableState
-from gapless.messages.propagation import TableDelta, TableFull, TableStop, TableWant
+from gapless.messages.propagation import TableDelta, TableFull, TableRequest, TableStop
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.propagation import Edge, Holdings, LeafTable, Outcome, TableSender
-from gapless.propagation.sources import Sources
+from gapless.propagation import Edge, LeafTable, TableSender, TableStore, TransferOutcome
+from gapless.propagation.sources import TableSources
 
-__all__ = ["Tables"]
+__all__ = ["TableExchange"]
 
 
-class _Around:
+class _NeighbourhoodPaths:
     """The neighbourhood as propagation asks for it."""
 
     def __init__(self, neighbourhood: Neighbourhood) -> None:
@@ -42,52 +42,54 @@ class _Around:
         return self.neighbourhood.find_path(cell)
 
 
-class Tables:
+class TableExchange:
     """The tables of one broker: those it holds, its own leaf table, and what it tells others."""
 
     def __init__(
         self,
         context: Context,
         neighbourhood: Neighbourhood,
-        life_of: Callable[[BrokerId], int],
-        sources: Sources,
+        incarnation_of: Callable[[BrokerId], int],
+        sources: TableSources,
         changed: Callable[[], None],
     ) -> None:
         parameters = context.parameters
         self._context = context
         self._neighbourhood = neighbourhood
-        self._life_of = life_of
+        self._incarnation_of = incarnation_of
         self._sources = sources
         self._changed = changed
         identity = context.identity
-        self._around = _Around(neighbourhood)
-        self.holdings = Holdings(identity, parameters, self._around)
-        self.holdings.take_shape(neighbourhood.shape_version(identity.cell))
+        self._paths = _NeighbourhoodPaths(neighbourhood)
+        self.table_store = TableStore(identity, parameters, self._paths)
+        self.table_store.set_shape_version(neighbourhood.shape_version(identity.cell))
         self.leaf = LeafTable(
             identity.shb,
-            identity.life,
+            identity.incarnation,
             budget=parameters.table_conjunctions_max,
             merge=merge,
             log_max=parameters.delta_log_max,
             bytes_max=parameters.frame_bytes_max,
         )
         for cell in neighbourhood.neighbours:
-            self.holdings.add_cell(cell, neighbourhood.shape_version(cell))
+            self.table_store.add_cell(cell, neighbourhood.shape_version(cell))
         for peer in neighbourhood.peers:
-            self.holdings.add_leaf(ShbId(peer, identity.cell))
-        self._askers: dict[str, dict[BrokerId, None]] = {}
+            self.table_store.add_leaf(ShbId(peer, identity.cell))
+        self._requesters: dict[str, dict[BrokerId, None]] = {}
         """By direction, or leaf, who holds a copy of this broker's table in the present session."""
-        self._asked_at: dict[BrokerId, int] = {}
+        self._requested_at: dict[BrokerId, int] = {}
         """When each source was asked last."""
         self._leaf_due = False
         self._flush_due = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Say the new life, and take the own leaf as the first source."""
         me = self._context.identity.broker
         self._flush_leaf()
-        self._take_source(self.holdings.edges[str(self._context.identity.shb)], me)
-        self._context.after(us(s=self._context.parameters.park_after_s), self._tidy)
+        self._take_source(self.table_store.edges[str(self._context.identity.shb)], me)
+        self._context.call_later(
+            microseconds(s=self._context.parameters.inactive_after_s), self._drop_stale
+        )
 
     # --- the tree around (R13) -----------------------------------------------------------------
 
@@ -99,43 +101,43 @@ class Tables:
         one before, what that one has said so far no longer shows who is behind it.
         """
         old, self._neighbourhood = self._neighbourhood, neighbourhood
-        self._around.neighbourhood = neighbourhood
+        self._paths.neighbourhood = neighbourhood
         self._sources.reshape(neighbourhood)
-        holdings, own = self.holdings, self._context.identity.cell
-        holdings.take_shape(neighbourhood.shape_version(own))
+        table_store, own = self.table_store, self._context.identity.cell
+        table_store.set_shape_version(neighbourhood.shape_version(own))
         for cell in neighbourhood.neighbours:
             version = neighbourhood.shape_version(cell)
-            if cell not in holdings.edges:
-                holdings.add_cell(cell)
+            if cell not in table_store.edges:
+                table_store.add_cell(cell)
             elif gained and version > old.shape_version(cell):
-                holdings.edges[cell].doubt(version)
+                table_store.edges[cell].distrust_before(version)
         for peer in neighbourhood.peers:
-            if str(ShbId(peer, own)) not in holdings.edges:
-                holdings.add_leaf(ShbId(peer, own))
+            if str(ShbId(peer, own)) not in table_store.edges:
+                table_store.add_leaf(ShbId(peer, own))
         self._remove_edges(old)
-        self._forget_askers()
+        self._forget_requesters()
         self._plan_flush()
 
     def _remove_edges(self, old: Neighbourhood) -> None:
         """Remove the edges to cells and leaves that are no longer next to this broker."""
-        around = self._neighbourhood
+        neighbourhood = self._neighbourhood
         for cell in old.neighbours:
-            if cell not in around.neighbours:
-                way = around.way(cell)
-                self.holdings.remove(cell, way[0] if way else None, self._context.now)
+            if cell not in neighbourhood.neighbours:
+                path = neighbourhood.extended_path(cell)
+                self.table_store.remove(cell, path[0] if path else None, self._context.now)
         for peer in old.peers:
-            if peer not in around.peers:
-                self.holdings.remove(str(ShbId(peer, self._context.identity.cell)))
+            if peer not in neighbourhood.peers:
+                self.table_store.remove(str(ShbId(peer, self._context.identity.cell)))
 
-    def _forget_askers(self) -> None:
+    def _forget_requesters(self) -> None:
         """Tell a table no more to who lies in another direction now; it will ask for the right one."""
-        around = self._neighbourhood
-        for direction, asked in self._askers.items():
-            for peer in [*asked]:
-                cell = around.cell_of(peer)
-                towards = None if cell is None else around.direction(cell)
+        neighbourhood = self._neighbourhood
+        for direction, requesters in self._requesters.items():
+            for peer in [*requesters]:
+                cell = neighbourhood.cell_of(peer)
+                towards = None if cell is None else neighbourhood.direction(cell)
                 if direction != str(self.leaf.shb) and direction != towards:
-                    del asked[peer]
+                    del requesters[peer]
 
     # --- the leaf ------------------------------------------------------------------------------
 
@@ -163,21 +165,21 @@ class Tables:
     def _plan_leaf(self) -> None:
         if not self._leaf_due and self.leaf.dirty:
             self._leaf_due = True
-            batch = max(1, us(ms=self._context.parameters.change_batch_ms))
-            self._context.after(batch, self._flush_leaf)
+            batch = max(1, microseconds(ms=self._context.parameters.change_batch_ms))
+            self._context.call_later(batch, self._flush_leaf)
 
     def _flush_leaf(self) -> None:
         self._leaf_due = False
         delta = self.leaf.flush()
         if delta is not None:
-            self._tell(str(self.leaf.shb), delta)
+            self._send(str(self.leaf.shb), delta)
 
     # --- sources (R20) -------------------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """A peer has forgotten what it asked for; it may be a source now, perhaps instead of others."""
-        for asked in self._askers.values():
-            asked.pop(peer, None)
+        for requesters in self._requesters.values():
+            requesters.pop(peer, None)
         edge = self._edge_of(peer, cell)
         if edge is not None and edge.leaf is not None:
             self._take_source(edge, peer)
@@ -186,24 +188,24 @@ class Tables:
 
     def session_closed(self, peer: BrokerId) -> None:
         """Tables of a peer that cannot be reached are old (R21); others speak in its place."""
-        for asked in self._askers.values():
-            asked.pop(peer, None)
-        for edge in self.holdings.edges.values():
-            edge.lapse(peer, self._context.now)
-        self._review_sources_around(peer)
+        for requesters in self._requesters.values():
+            requesters.pop(peer, None)
+        for edge in self.table_store.edges.values():
+            edge.mark_stale(peer, self._context.now)
+        self._review_sources_towards(peer)
         self._plan_flush()
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
         """Note whether a broker of another cell is fed here: then it is a source."""
         self._sources.set_fed(peer, fed=fed)
-        self._review_sources_around(peer)
+        self._review_sources_towards(peer)
 
     def find_sources(self) -> None:
         """Take the sources that all edges to cells should have."""
         for cell in self._neighbourhood.neighbours:
-            self._review_sources(self.holdings.edges[cell])
+            self._review_sources(self.table_store.edges[cell])
 
-    def _review_sources_around(self, peer: BrokerId) -> None:
+    def _review_sources_towards(self, peer: BrokerId) -> None:
         """See who should be asked in the direction of a broker of another cell."""
         cell = self._neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
@@ -219,24 +221,24 @@ class Tables:
                 self._take_source(edge, peer)
         for peer in current:
             if peer not in wanted:
-                edge.lapse(peer, self._context.now)
-                self._context.post(peer, TableStop(self._direction(edge)))
+                edge.mark_stale(peer, self._context.now)
+                self._context.send(peer, TableStop(self._direction(edge)))
                 self._plan_flush()
 
     def _edge_of(self, peer: BrokerId, cell: CellId) -> Edge | None:
         """Return the edge over which a peer's tables come: its leaf's, or that of its direction."""
         if cell == self._context.identity.cell:
-            return self.holdings.edges.get(str(ShbId(peer, cell)))
-        return self.holdings.edges.get(self._neighbourhood.direction(cell) or "")
+            return self.table_store.edges.get(str(ShbId(peer, cell)))
+        return self.table_store.edges.get(self._neighbourhood.direction(cell) or "")
 
     def _take_source(self, edge: Edge, peer: BrokerId) -> None:
         cell = self._neighbourhood.cell_of(peer)
         assert cell is not None
-        want = edge.source(
-            peer, cell, self._life_of(peer), self._direction(edge), self._context.now
+        request = edge.source(
+            peer, cell, self._incarnation_of(peer), self._direction(edge), self._context.now
         )
-        self._asked_at[peer] = self._context.now
-        self._context.post(peer, want)
+        self._requested_at[peer] = self._context.now
+        self._context.send(peer, request)
 
     def _direction(self, edge: Edge) -> str:
         """Return what to ask a source for: its leaf, or its table for this broker's direction."""
@@ -248,12 +250,12 @@ class Tables:
         """Take a message of propagation; False for others."""
         if isinstance(message, TableFull | TableDelta):
             self._take(peer, message)
-        elif isinstance(message, TableWant):
-            self._wanted(peer, message)
+        elif isinstance(message, TableRequest):
+            self._table_requested(peer, message)
         elif isinstance(message, TableStop):
             sender = self._sender(message.direction, peer)
             if sender is not None:
-                self._askers.get(sender.table.name.direction, {}).pop(peer, None)
+                self._requesters.get(sender.table.name.direction, {}).pop(peer, None)
         else:
             return False
         return True
@@ -264,17 +266,17 @@ class Tables:
             return self.leaf.sender
         cell = self._neighbourhood.cell_of(peer)
         towards = None if cell is None else self._neighbourhood.direction(cell)
-        out = None if towards is None else self.holdings.out.get(towards)
+        out = None if towards is None else self.table_store.out.get(towards)
         return None if out is None else out.sender
 
-    def _wanted(self, peer: BrokerId, want: TableWant) -> None:
-        sender = self._sender(want.direction, peer)
+    def _table_requested(self, peer: BrokerId, request: TableRequest) -> None:
+        sender = self._sender(request.direction, peer)
         if sender is None:
-            self._context.mark("table wanted that is not here")
+            self._context.mark("unknown table requested")
             return
-        self._askers.setdefault(sender.table.name.direction, {})[peer] = None
-        for message in sender.answer(want):
-            self._context.post(peer, message)
+        self._requesters.setdefault(sender.table.name.direction, {})[peer] = None
+        for message in sender.answer(request):
+            self._context.send(peer, message)
 
     def _take(self, peer: BrokerId, message: TableFull | TableDelta) -> None:
         cell = self._neighbourhood.cell_of(peer)
@@ -282,25 +284,25 @@ class Tables:
         if edge is not None:
             self._note(edge, peer, edge.receive(peer, message))
 
-    def _note(self, edge: Edge, peer: BrokerId, outcome: Outcome) -> None:
-        if outcome is Outcome.WANT:
+    def _note(self, edge: Edge, peer: BrokerId, outcome: TransferOutcome) -> None:
+        if outcome is TransferOutcome.REQUEST:
             self._take_source(edge, peer)
-        elif outcome is Outcome.APPLIED:
-            self.holdings.tidy(self._context.now)
+        elif outcome is TransferOutcome.APPLIED:
+            self.table_store.drop_stale(self._context.now)
             self._plan_flush()
             self._changed()
 
     def states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return which tables are sent to a peer, for the heartbeat (R19)."""
         found = []
-        for direction, asked in self._askers.items():
-            if peer in asked:
+        for direction, requesters in self._requesters.items():
+            if peer in requesters:
                 sender = self._sender(direction, peer)
                 if sender is not None:
                     found.append(sender.state())
         return tuple(found)
 
-    def heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+    def compare_states(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         """Compare the copies of a peer's tables with what its heartbeat says."""
         cell = self._neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
@@ -309,15 +311,15 @@ class Tables:
         if not states and self._has_had_time(peer):
             self._take_source(edge, peer)  # the asking itself was lost
         for state in states:
-            self._note(edge, peer, edge.told(peer, state))
+            self._note(edge, peer, edge.compare_state(peer, state))
 
     def _has_had_time(self, peer: BrokerId) -> bool:
         """Say whether a source has had time to hear that it was asked.
 
         The first that it says in a session it says before that; asked again, it would send again.
         """
-        patience = us(ms=2 * self._context.parameters.heartbeat_ms)
-        return self._context.now - self._asked_at.get(peer, 0) >= patience
+        patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
+        return self._context.now - self._requested_at.get(peer, 0) >= patience
 
     # --- out-tables ----------------------------------------------------------------------------
 
@@ -325,36 +327,38 @@ class Tables:
         self, pubend: PubendId, version: int, advertisement: Filter, direction: CellId | None
     ) -> None:
         """A pubend lies in a direction, None at home."""
-        self.holdings.announce(pubend, version, advertisement, direction or "")
+        self.table_store.announce(pubend, version, advertisement, direction or "")
         self._plan_flush()
 
     def peer_knows(self, peer: BrokerId, cell: CellId, pubend: PubendId, version: int) -> None:
         """A broker has said that it knows a pubend; if it is of the own cell, so does its host."""
         edge = self._edge_of(peer, cell)
-        if edge is not None and edge.hear(peer, pubend, version):
+        if edge is not None and edge.note_known(peer, pubend, version):
             self._plan_flush()
 
     def withdrawn(self, pubend: PubendId) -> None:
         """A pubend is gone."""
-        self.holdings.withdraw(pubend)
+        self.table_store.withdraw(pubend)
         self._plan_flush()
 
     def _plan_flush(self) -> None:
         if not self._flush_due:
             self._flush_due = True
-            wait = max(1, us(ms=self._context.parameters.table_flush_ms))
-            self._context.after(wait, self._flush)
+            wait = max(1, microseconds(ms=self._context.parameters.table_flush_ms))
+            self._context.call_later(wait, self._flush)
 
     def _flush(self) -> None:
         self._flush_due = False
-        for direction, delta in self.holdings.flush():
-            self._tell(direction, delta)
+        for direction, delta in self.table_store.flush():
+            self._send(direction, delta)
 
-    def _tell(self, direction: str, delta: TableDelta) -> None:
-        for peer in self._askers.get(direction, ()):
-            self._context.post(peer, delta)
+    def _send(self, direction: str, delta: TableDelta) -> None:
+        for peer in self._requesters.get(direction, ()):
+            self._context.send(peer, delta)
 
-    def _tidy(self) -> None:
-        self._context.after(us(s=self._context.parameters.park_after_s), self._tidy)
-        self.holdings.tidy(self._context.now)
+    def _drop_stale(self) -> None:
+        self._context.call_later(
+            microseconds(s=self._context.parameters.inactive_after_s), self._drop_stale
+        )
+        self.table_store.drop_stale(self._context.now)
         self._plan_flush()

@@ -19,10 +19,10 @@ from collections.abc import Hashable, Iterable
 from itertools import islice
 
 from gapless.content import Conjunction
-from gapless.core.ids import Entry, ShbId, VirtualTime
+from gapless.core.ids import ShbId, VectorEntry, VirtualTime
 from gapless.core.limits import COVERER_LOOKS_MAX
 from gapless.messages.propagation import TableDelta, TableId
-from gapless.propagation.cover import Cover, Merge
+from gapless.propagation.cover import CoverSet, Merge
 from gapless.propagation.transfer import TableSender
 
 __all__ = ["LeafTable"]
@@ -36,14 +36,21 @@ class LeafTable:
     """
 
     def __init__(
-        self, shb: ShbId, life: int, *, budget: int, merge: Merge, log_max: int, bytes_max: int
+        self,
+        shb: ShbId,
+        incarnation: int,
+        *,
+        budget: int,
+        merge: Merge,
+        log_max: int,
+        bytes_max: int,
     ) -> None:
         self.shb = shb
-        self.life = life
+        self.incarnation = incarnation
         self.sender = TableSender(
-            TableId(shb.broker, life, str(shb)), 0, log_max=log_max, bytes_max=bytes_max
+            TableId(shb.broker, incarnation, str(shb)), 0, log_max=log_max, bytes_max=bytes_max
         )
-        self._cover = Cover(budget, merge)
+        self._cover = CoverSet(budget, merge)
         self._starts: dict[Conjunction, int] = {}
         self._below: dict[Conjunction, dict[Conjunction, None]] = {}
         """What hangs below a conjunction in the forest."""
@@ -58,12 +65,12 @@ class LeafTable:
     @property
     def time(self) -> VirtualTime:
         """The virtual time of what was said last."""
-        return VirtualTime(self.life, self.sender.table.version)
+        return VirtualTime(self.incarnation, self.sender.table.version)
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> VectorEntry:
         """The one entry of the table, as it is or will be said."""
-        return Entry(self.time, self._control_version, self._retired)
+        return VectorEntry(self.time, self._control_version, self._retired)
 
     @property
     def roots(self) -> frozenset[Conjunction]:
@@ -77,8 +84,8 @@ class LeafTable:
         Also if a start time of the next version was handed out and the roots are as before: a
         conjunction that was dropped and added again within one batch would never start otherwise.
         """
-        said = self.sender.table.entries.get(self.shb)
-        return self._promised or self._cover.changed or said != self.entry
+        sent = self.sender.table.entries.get(self.shb)
+        return self._promised or self._cover.changed or sent != self.entry
 
     def __contains__(self, owner: Hashable) -> bool:
         return owner in self._owners
@@ -89,7 +96,7 @@ class LeafTable:
 
     def conjunction_start(self, conjunction: Conjunction) -> VirtualTime:
         """Return a conjunction's virtual start time; KeyError if nobody owns it."""
-        return VirtualTime(self.life, self._starts[conjunction])
+        return VirtualTime(self.incarnation, self._starts[conjunction])
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people."""
@@ -97,7 +104,7 @@ class LeafTable:
             "owners": len(self._owners),
             "conjunctions": len(self._cover.forest),
             "roots": len(self.roots),
-            "said": len(self.sender.table.conjunctions),
+            "sent": len(self.sender.table.conjunctions),
             "version": self.sender.table.version,
         }
 
@@ -112,7 +119,7 @@ class LeafTable:
             self._insert(conjunction)
         # an owner that wants nothing starts wherever its host is served at all
         counter = max((self._starts[conjunction] for conjunction in wanted), default=1)
-        start = VirtualTime(self.life, counter)
+        start = VirtualTime(self.incarnation, counter)
         self._owners[owner] = (wanted, start)
         return start
 
@@ -136,14 +143,14 @@ class LeafTable:
         """Advance the counter and return the delta, if there is something to say."""
         if not self.dirty:
             return None
-        said = self._cover.take()
+        change = self._cover.take()
         self._promised = False
         table = self.sender.table
-        time = VirtualTime(self.life, table.version + 1)
+        time = VirtualTime(self.incarnation, table.version + 1)
         delta = table.difference(
-            added=said.added,
-            removed=said.removed,
-            entries={self.shb: Entry(time, self._control_version, self._retired)},
+            added=change.added,
+            removed=change.removed,
+            entries={self.shb: VectorEntry(time, self._control_version, self._retired)},
         )
         assert delta is not None, "the virtual time has changed"
         return self.sender.advance(delta)

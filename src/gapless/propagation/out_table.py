@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gapless.content import Conjunction, Filter
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import PubendId, ShbId, VectorEntry
 from gapless.messages.propagation import TableDelta, TableId
-from gapless.propagation.cover import Cover, Merge
-from gapless.propagation.edge import Edge, Held
+from gapless.propagation.cover import CoverSet, Merge
+from gapless.propagation.edge import Edge, HeldTable
 from gapless.propagation.table import Late, rank
 from gapless.propagation.transfer import TableSender
 
@@ -35,7 +35,7 @@ class _Announced(NamedTuple):
 class _Group(NamedTuple):
     """Hosts whose greatest entry comes from the same tables."""
 
-    givers: tuple[Held, ...]
+    givers: tuple[HeldTable, ...]
     shbs: frozenset[ShbId]
 
 
@@ -47,14 +47,14 @@ class OutTable:
     ) -> None:
         self.sender = TableSender(name, 1, log_max=log_max, bytes_max=bytes_max)
         self.dirty = False
-        self.only_placing = False
+        self.only_locating = False
         """Whether tables are left out that do not say where hosts are (R13).
 
         For a direction that is new: they may name hosts that lie in this very direction.
         """
         self._edges: list[Edge] = []
         self._announced: dict[PubendId, _Announced] = {}
-        self._cover = Cover(budget, merge)
+        self._cover = CoverSet(budget, merge)
         self._wanted: dict[Conjunction, int] = {}
         """On how many edges each is, pruned or not."""
         self._pruned: dict[Conjunction, None] = {}
@@ -65,13 +65,13 @@ class OutTable:
     def watch(self, edge: Edge) -> None:
         """Speak for an edge too."""
         self._edges.append(edge)
-        edge.watchers.append(self)
+        edge.listeners.append(self)
         self.changed(edge.conjunctions, ())
 
     def unwatch(self, edge: Edge) -> None:
         """Speak for an edge no more."""
         self._edges.remove(edge)
-        edge.watchers.remove(self)
+        edge.listeners.remove(self)
         self.changed((), edge.conjunctions)
 
     def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:
@@ -133,18 +133,18 @@ class OutTable:
         self.dirty = False
         vector = _vector(held for edge in self._edges for held in self._spoken_for(edge))
         groups = tuple(_groups(vector))
-        said = self._cover.take()
+        change = self._cover.take()
         delta = self.sender.table.difference(
-            added=said.added,
-            removed=said.removed,
+            added=change.added,
+            removed=change.removed,
             entries={shb: entry for shb, (entry, _) in vector.items()},
             known={pubend: announced.version for pubend, announced in self._announced.items()},
             late=self._late(groups),
         )
         return None if delta is None else self.sender.advance(delta)
 
-    def _spoken_for(self, edge: Edge) -> Iterable[Held]:
-        return edge.placing() if self.only_placing else edge.held()
+    def _spoken_for(self, edge: Edge) -> Iterable[HeldTable]:
+        return edge.locating_tables() if self.only_locating else edge.held()
 
     def _late(self, groups: tuple[_Group, ...]) -> Late:
         late = {}
@@ -160,9 +160,9 @@ class OutTable:
         """Return counts for people."""
         table = self.sender.table
         return {
-            "wanted": len(self._wanted),
+            "conjunctions": len(self._wanted),
             "pruned": len(self._pruned),
-            "said": len(table.conjunctions),
+            "sent": len(table.conjunctions),
             "hosts": len(table.entries),
             "late": sum(map(len, table.late.values())),
             "version": table.version,
@@ -173,9 +173,9 @@ def _meets(advertisement: Filter, conjunction: Conjunction) -> bool:
     return any(offered.intersects(conjunction) for offered in advertisement.conjunctions)
 
 
-def _vector(tables: Iterable[Held]) -> dict[ShbId, tuple[Entry, list[Held]]]:
+def _vector(tables: Iterable[HeldTable]) -> dict[ShbId, tuple[VectorEntry, list[HeldTable]]]:
     """Return by host its greatest entry, and the tables that have it."""
-    vector: dict[ShbId, tuple[Entry, list[Held]]] = {}
+    vector: dict[ShbId, tuple[VectorEntry, list[HeldTable]]] = {}
     for held in tables:
         assert held.table is not None
         for shb, entry in held.table.entries.items():
@@ -187,12 +187,12 @@ def _vector(tables: Iterable[Held]) -> dict[ShbId, tuple[Entry, list[Held]]]:
     return vector
 
 
-def _groups(vector: dict[ShbId, tuple[Entry, list[Held]]]) -> Iterator[_Group]:
+def _groups(vector: dict[ShbId, tuple[VectorEntry, list[HeldTable]]]) -> Iterator[_Group]:
     """Put hosts with the same givers together, so that a pubend is looked up once for all.
 
     Who is retired wishes nothing and cannot be late.
     """
-    by_givers: dict[tuple[int, ...], tuple[list[Held], list[ShbId]]] = {}
+    by_givers: dict[tuple[int, ...], tuple[list[HeldTable], list[ShbId]]] = {}
     for shb, (entry, givers) in vector.items():
         if not entry.retired:
             key = tuple(map(id, givers))

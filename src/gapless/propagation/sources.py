@@ -15,15 +15,15 @@ from hashlib import blake2b
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.sessions import PeerSessions
 
-__all__ = ["Sources"]
+__all__ = ["TableSources"]
 
 
-class Sources:
+class TableSources:
     """Chooses sources from who can be reached and who is fed."""
 
-    def __init__(self, me: BrokerId, neighbourhood: Neighbourhood, sessions: Sessions) -> None:
+    def __init__(self, me: BrokerId, neighbourhood: Neighbourhood, sessions: PeerSessions) -> None:
         self._me = me
         self._neighbourhood = neighbourhood
         self._sessions = sessions

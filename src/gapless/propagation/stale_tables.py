@@ -13,18 +13,20 @@ from typing import Final
 from gapless.core.ids import PubendId, ShbId
 from gapless.messages.propagation import TableId
 from gapless.propagation.cover import Merge
-from gapless.propagation.table import Table, rank, text_of
+from gapless.propagation.table import SubscriptionTable, rank, text_of
 
-__all__ = ["LEGACY_SHAPE", "joined", "undominated"]
+__all__ = ["STALE_SHAPE", "merged", "undominated"]
 
-LEGACY_SHAPE: Final = 0
+STALE_SHAPE: Final = 0
 """The shape version of joined tables: less than any, for they may come from several shapes."""
 
 
-def joined(direction: str, tables: Sequence[Table], *, budget: int, merge: Merge) -> Table:
+def merged(
+    direction: str, tables: Sequence[SubscriptionTable], *, budget: int, merge: Merge
+) -> SubscriptionTable:
     """Return one table that says what these say, and claims nothing that none of them claims."""
     assert not any(table.leaf for table in tables), "a host's tables follow one another"
-    made = Table(TableId("", 0, direction, LEGACY_SHAPE))
+    made = SubscriptionTable(TableId("", 0, direction, STALE_SHAPE))
     for table in tables:
         made.conjunctions.update(table.conjunctions)
         for shb, entry in table.entries.items():
@@ -46,15 +48,19 @@ def joined(direction: str, tables: Sequence[Table], *, budget: int, merge: Merge
 
 
 def _is_claimed(
-    made: Table, tables: Iterable[Table], shb: ShbId, pubend: PubendId, version: int
+    made: SubscriptionTable,
+    tables: Iterable[SubscriptionTable],
+    shb: ShbId,
+    pubend: PubendId,
+    version: int,
 ) -> bool:
     """Say whether a table that gave a host's entry claims it."""
     return any(table.claim(shb, pubend, version) == made.entries[shb] for table in tables)
 
 
 def undominated(
-    old: Table,
-    current: Sequence[Table],
+    old: SubscriptionTable,
+    current: Sequence[SubscriptionTable],
     matters: Callable[[PubendId], bool],
     first: tuple[ShbId, PubendId] | None = None,
 ) -> tuple[ShbId, PubendId] | None:
@@ -74,7 +80,9 @@ def undominated(
     return None
 
 
-def _claims_more(old: Table, current: Sequence[Table], shb: ShbId, pubend: PubendId) -> bool:
+def _claims_more(
+    old: SubscriptionTable, current: Sequence[SubscriptionTable], shb: ShbId, pubend: PubendId
+) -> bool:
     version = old.known.get(pubend, 0)
     claim = old.claim(shb, pubend, version)
     if claim is None:

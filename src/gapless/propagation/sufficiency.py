@@ -15,21 +15,21 @@ from typing import NamedTuple, Protocol
 from gapless.core.ids import CellId, PubendId, ShbId
 from gapless.core.limits import ROUTES_CACHED_MAX
 from gapless.messages.streams import AttachKind
-from gapless.propagation.edge import Edge, Held, Places
-from gapless.stream.epochs import Vector
+from gapless.propagation.edge import Edge, HeldTable, LocationVersion
+from gapless.stream.epochs import StreamVector
 
 __all__ = [
     "EVERYTHING_PASSES",
-    "Choice",
-    "Chooser",
-    "Neighbourhood",
+    "NeighbourhoodPaths",
     "Receiver",
-    "Vector",
+    "StreamVector",
+    "TableChoice",
+    "TableChooser",
     "sufficient",
 ]
 
 
-class Neighbourhood(Protocol):
+class NeighbourhoodPaths(Protocol):
     """What a broker knows of the tree around it."""
 
     @property
@@ -50,22 +50,22 @@ class Receiver(NamedTuple):
     name: str
 
 
-class Choice(NamedTuple):
+class TableChoice(NamedTuple):
     """By which tables a receiver's pieces are filtered."""
 
-    tables: tuple[Held, ...] | None
+    tables: tuple[HeldTable, ...] | None
     """None: everything passes."""
     mask: int
     """The numbers of the tables, as bits."""
 
 
-EVERYTHING_PASSES = Choice(None, 0)
+EVERYTHING_PASSES = TableChoice(None, 0)
 
 
 def sufficient(
-    tables: Sequence[Held],
+    tables: Sequence[HeldTable],
     pubend: PubendId,
-    vector: Vector,
+    vector: StreamVector,
     control_version: int,
     counting: Iterable[ShbId],
 ) -> bool:
@@ -77,7 +77,7 @@ def sufficient(
 
 
 def _suffices(
-    held: Held, shb: ShbId, pubend: PubendId, vector: Vector, control_version: int
+    held: HeldTable, shb: ShbId, pubend: PubendId, vector: StreamVector, control_version: int
 ) -> bool:
     """Say whether one table claims enough for a host; two halves of two tables would not do."""
     assert held.table is not None
@@ -88,26 +88,33 @@ def _suffices(
     return claim.retired or enough
 
 
-class Chooser:
+class TableChooser:
     """Chooses tables for receivers, and remembers what it chose as long as nothing changed."""
 
     def __init__(
-        self, edges: Mapping[str, Edge], places: Places, neighbourhood: Neighbourhood
+        self,
+        edges: Mapping[str, Edge],
+        location_version: LocationVersion,
+        neighbourhood: NeighbourhoodPaths,
     ) -> None:
         self._edges = edges
-        self._places = places
+        self._location_version = location_version
         self._neighbourhood = neighbourhood
         self._cache: dict[str, _Cache] = {}
 
     def choose(
-        self, pubend: PubendId, vector: Vector | None, control_version: int, receiver: Receiver
-    ) -> Choice:
+        self,
+        pubend: PubendId,
+        vector: StreamVector | None,
+        control_version: int,
+        receiver: Receiver,
+    ) -> TableChoice:
         """Return by which tables a piece of a regime is filtered for a receiver (R25)."""
         edge = self._edge(receiver)
         if edge is None or not edge.settled or vector is None:
             return EVERYTHING_PASSES
         cache = self._cache_of(edge)
-        key = (pubend, vector.regime, control_version, receiver)
+        key = (pubend, vector.stream_epoch, control_version, receiver)
         found = cache.choices.get(key)
         if found is None:
             found = self._chosen(edge, pubend, vector, control_version, receiver)
@@ -118,7 +125,7 @@ class Chooser:
 
     def counting(self, shbs: Iterable[ShbId], receiver: Receiver) -> Iterator[ShbId]:
         """Go through the hosts that may be behind a receiver; others need not be told it (R39)."""
-        if receiver.kind is AttachKind.HOME:
+        if receiver.kind is AttachKind.PHB_CELL:
             yield from shbs
             return
         edge = self._edge(receiver)
@@ -128,7 +135,7 @@ class Chooser:
 
     def _edge(self, receiver: Receiver) -> Edge | None:
         """Return the edge to a receiver, None if it has none or the way to it is not known."""
-        if receiver.kind is AttachKind.HOME:
+        if receiver.kind is AttachKind.PHB_CELL:
             return None
         if receiver.kind is AttachKind.LEAF:
             return self._edges.get(receiver.name)
@@ -136,7 +143,12 @@ class Chooser:
         return self._edges.get(path[0]) if path else None
 
     def _cache_of(self, edge: Edge) -> _Cache:
-        stamp = (id(edge), edge.revision, self._places.revision, self._neighbourhood.version)
+        stamp = (
+            id(edge),
+            edge.revision,
+            self._location_version.revision,
+            self._neighbourhood.version,
+        )
         cache = self._cache.get(edge.name)
         if cache is None or cache.stamp != stamp:
             cache = self._cache[edge.name] = _Cache(stamp, {})
@@ -146,17 +158,17 @@ class Chooser:
         self,
         edge: Edge,
         pubend: PubendId,
-        vector: Vector,
+        vector: StreamVector,
         control_version: int,
         receiver: Receiver,
-    ) -> Choice:
+    ) -> TableChoice:
         counting = tuple(self.counting(vector.entries, receiver))
         every = tuple(edge.held())
         own = every if receiver.kind is AttachKind.LEAF else edge.held_of(receiver.name)
         # without obligations, as always under best effort, the most that is known is used
         for tables in (own, every) if counting else (every,):
             if sufficient(tables, pubend, vector, control_version, counting):
-                return Choice(tables, sum(1 << held.number for held in tables))
+                return TableChoice(tables, sum(1 << held.number for held in tables))
         return EVERYTHING_PASSES
 
     # --- place (R23) -------------------------------------------------------------------------
@@ -178,7 +190,7 @@ class Chooser:
         if shb in edge.hosts:
             return True
         return not any(
-            other.settled and other.places(shb)
+            other.settled and other.locates(shb)
             for other in self._edges.values()
             if other is not edge
         )
@@ -203,8 +215,8 @@ class Chooser:
 
 class _Cache(NamedTuple):
     stamp: tuple[int, int, int, int]
-    choices: dict[tuple[PubendId, int, int, Receiver], Choice]
+    choices: dict[tuple[PubendId, int, int, Receiver], TableChoice]
 
 
-def _has_entry(tables: Iterable[Held], shb: ShbId) -> bool:
+def _has_entry(tables: Iterable[HeldTable], shb: ShbId) -> bool:
     return any(held.table is not None and shb in held.table.entries for held in tables)

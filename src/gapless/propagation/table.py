@@ -18,11 +18,11 @@ from typing import TypeAlias, TypeVar
 from gapless.content import Conjunction, Filter
 from gapless.content.conjunction import EVERYTHING
 from gapless.core.errors import FilterError
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import PubendId, ShbId, VectorEntry
 from gapless.core.limits import CONJUNCTION_TEXTS_MAX, INT_MAX
 from gapless.messages.propagation import TableDelta, TableFull, TableId
 
-__all__ = ["UNKNOWN", "Late", "Table", "conjunction_of", "is_leaf", "rank", "text_of"]
+__all__ = ["UNKNOWN", "Late", "SubscriptionTable", "conjunction_of", "is_leaf", "rank", "text_of"]
 
 Late: TypeAlias = Mapping[PubendId, frozenset[ShbId]]
 
@@ -31,7 +31,7 @@ UNKNOWN = -1
 """Less than every announcement version."""
 
 _K = TypeVar("_K", ShbId, PubendId)
-_V = TypeVar("_V", Entry, int)
+_V = TypeVar("_V", VectorEntry, int)
 
 
 @lru_cache(maxsize=CONJUNCTION_TEXTS_MAX)
@@ -59,16 +59,16 @@ def is_leaf(name: TableId) -> bool:
     return name.direction.startswith(f"{name.broker}@")
 
 
-def rank(entry: Entry) -> tuple[bool, Entry]:
+def rank(entry: VectorEntry) -> tuple[bool, VectorEntry]:
     """Return what to compare entries of one host by: a retired one beats all others (R26)."""
     return entry.retired, entry
 
 
-class Table:
+class SubscriptionTable:
     """The state of one broker's table at one version; its own, or a copy that another holds.
 
     >>> name = TableId("b", 7, "up")
-    >>> said, copy = Table(name), Table(name)
+    >>> said, copy = SubscriptionTable(name), SubscriptionTable(name)
     >>> delta = said.difference(added=["price > 10"], known={PubendId("stocks"): 1})
     >>> delta is not None and said.apply(delta) and copy.apply(delta)
     True
@@ -83,13 +83,13 @@ class Table:
         self.version = version
         self.leaf = is_leaf(name)
         self.conjunctions: dict[str, Conjunction] = {}
-        self.entries: dict[ShbId, Entry] = {}
+        self.entries: dict[ShbId, VectorEntry] = {}
         self.known: dict[PubendId, int] = {}
         self.late: dict[PubendId, frozenset[ShbId]] = {}
         self.digest = 0
 
     @classmethod
-    def of(cls, parts: Iterable[TableFull]) -> Table | None:
+    def of(cls, parts: Iterable[TableFull]) -> SubscriptionTable | None:
         """Put the parts of a full table together; None if they do not fit their digest."""
         parts = tuple(parts)
         table = cls(parts[0].table, parts[0].version)
@@ -114,7 +114,7 @@ class Table:
         """Say whether the table is complete for a pubend, but for the late."""
         return self.leaf or self.known.get(pubend, UNKNOWN) >= announcement_version
 
-    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
         """Return up to when the conjunctions cover a host's wishes of a pubend, if they do.
 
         A host that is retired wishes nothing, so its entry is a claim for every pubend (R26).
@@ -126,7 +126,7 @@ class Table:
             return None
         return None if shb in self.late.get(pubend, _NOBODY) else entry
 
-    def claims(self) -> Iterator[tuple[ShbId, PubendId, int, Entry]]:
+    def claims(self) -> Iterator[tuple[ShbId, PubendId, int, VectorEntry]]:
         """Go through all that the table claims, at the announcement versions that it knows."""
         for pubend, version in self.known.items():
             late = self.late.get(pubend, _NOBODY)
@@ -141,7 +141,7 @@ class Table:
         *,
         added: Iterable[str] = (),
         removed: Iterable[str] = (),
-        entries: Mapping[ShbId, Entry] | None = None,
+        entries: Mapping[ShbId, VectorEntry] | None = None,
         known: Mapping[PubendId, int] | None = None,
         late: Late | None = None,
     ) -> TableDelta | None:
@@ -160,9 +160,9 @@ class Table:
             added=tuple(sorted(added)),
             removed=tuple(sorted(removed)),
             entries=_changed(self.entries, entries),
-            forgotten=tuple(sorted(self.entries.keys() - entries.keys())),
+            removed_hosts=tuple(sorted(self.entries.keys() - entries.keys())),
             known=_changed(self.known, known),
-            unknown=tuple(sorted(self.known.keys() - known.keys())),
+            removed_pubends=tuple(sorted(self.known.keys() - known.keys())),
             late=_changed_late(self.late, late),
             digest=0,
         )
@@ -170,12 +170,12 @@ class Table:
 
     def _digested(self, delta: TableDelta) -> TableDelta | None:
         """Return the delta with the digest it leads to, None if it changes nothing."""
-        content = (delta.added, delta.removed, delta.entries, delta.forgotten)
-        if not any((*content, delta.known, delta.unknown, delta.late)):
+        content = (delta.added, delta.removed, delta.entries, delta.removed_hosts)
+        if not any((*content, delta.known, delta.removed_pubends, delta.late)):
             return None
         digest = self._digest_after(delta)
         assert digest is not None, "a difference takes out what is there and adds what is not"
-        scope = (delta.known, delta.unknown, delta.late)
+        scope = (delta.known, delta.removed_pubends, delta.late)
         return TableDelta(self.name, delta.base, delta.version, *content, *scope, digest)
 
     def apply(self, delta: TableDelta) -> bool:
@@ -187,10 +187,10 @@ class Table:
         for text in delta.removed:
             del self.conjunctions[text]
         self.conjunctions.update((text, conjunction_of(text)) for text in delta.added)
-        for shb in delta.forgotten:
+        for shb in delta.removed_hosts:
             del self.entries[shb]
         self.entries.update(delta.entries)
-        for pubend in delta.unknown:
+        for pubend in delta.removed_pubends:
             del self.known[pubend]
         self.known.update(delta.known)
         for pubend, shbs in delta.late:
@@ -224,7 +224,7 @@ class Table:
             return None
         for text in (*delta.removed, *delta.added):
             digest ^= _of_conjunction(text)
-        for shb in delta.forgotten:
+        for shb in delta.removed_hosts:
             if shb not in self.entries:
                 return None
             digest ^= _of_entry(shb, self.entries[shb])
@@ -232,7 +232,7 @@ class Table:
             digest ^= _of_entry(shb, entry)
             if shb in self.entries:
                 digest ^= _of_entry(shb, self.entries[shb])
-        for pubend in delta.unknown:
+        for pubend in delta.removed_pubends:
             if pubend not in self.known:
                 return None
             digest ^= _of_known(pubend, self.known[pubend])
@@ -266,7 +266,7 @@ def _of_conjunction(text: str) -> int:
     return _hash("conjunction", text)
 
 
-def _of_entry(shb: ShbId, entry: Entry) -> int:
+def _of_entry(shb: ShbId, entry: VectorEntry) -> int:
     time, control_version, retired = entry
     return _hash("entry", *shb, *time, control_version, int(retired))
 

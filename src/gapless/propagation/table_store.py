@@ -11,27 +11,27 @@ from functools import partial
 
 from gapless.content import Filter
 from gapless.content.merging import merge
-from gapless.core.ids import CellId, Entry, PubendId, ShbId
+from gapless.core.ids import CellId, PubendId, ShbId, VectorEntry
 from gapless.core.machine import Identity
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.propagation import TableDelta, TableId
 from gapless.propagation.cover import Merge
-from gapless.propagation.edge import Edge, Places, greatest
+from gapless.propagation.edge import Edge, LocationVersion, greatest
 from gapless.propagation.index import TableIndex
 from gapless.propagation.out_table import OutTable
-from gapless.propagation.sufficiency import Chooser, Neighbourhood
+from gapless.propagation.sufficiency import NeighbourhoodPaths, TableChooser
 
-__all__ = ["Holdings"]
+__all__ = ["TableStore"]
 
 
-class Holdings:
+class TableStore:
     """The edges of a broker by name (a cell, or a leaf ``broker@cell``), and its out-tables."""
 
     def __init__(
         self,
         identity: Identity,
         parameters: Parameters,
-        neighbourhood: Neighbourhood,
+        neighbourhood: NeighbourhoodPaths,
         *,
         merge: Merge = merge,
     ) -> None:
@@ -42,14 +42,14 @@ class Holdings:
         self._shape_version = 1
         self._parameters = parameters
         self._merge = merge
-        self._places = Places()
-        self.chooser = Chooser(self.edges, self._places, neighbourhood)
+        self._location_version = LocationVersion()
+        self.chooser = TableChooser(self.edges, self._location_version, neighbourhood)
         self._directions: dict[PubendId, str] = {}
         self._announced: dict[PubendId, tuple[int, Filter]] = {}
 
     # --- the tree around -----------------------------------------------------------------------
 
-    def take_shape(self, shape_version: int) -> bool:
+    def set_shape_version(self, shape_version: int) -> bool:
         """Note the shape of the own cell; say whether all tables have other names now (R13)."""
         if shape_version == self._shape_version:
             return False
@@ -60,7 +60,7 @@ class Holdings:
 
     def _name(self, direction: CellId) -> TableId:
         identity = self._identity
-        return TableId(identity.broker, identity.life, direction, self._shape_version)
+        return TableId(identity.broker, identity.incarnation, direction, self._shape_version)
 
     def add_cell(self, cell: CellId, shape_version: int = 1) -> Edge:
         """Add the edge to a neighbour cell, unsettled, and a table for its direction.
@@ -76,7 +76,7 @@ class Holdings:
             log_max=parameters.delta_log_max,
             bytes_max=parameters.frame_bytes_max,
         )
-        out.only_placing = self._shape_version > 1
+        out.only_locating = self._shape_version > 1
         for edge in self.edges.values():
             out.watch(edge)
         for pubend, (version, advertisement) in self._announced.items():
@@ -84,7 +84,7 @@ class Holdings:
                 out.announce(pubend, version, advertisement)
         edge = self._add(cell, None)
         if shape_version > 1:
-            edge.doubt(shape_version)
+            edge.distrust_before(shape_version)
         return edge
 
     def add_leaf(self, shb: ShbId) -> Edge:
@@ -96,13 +96,13 @@ class Holdings:
         edge = self.edges[name] = Edge(
             name,
             leaf,
-            places=self._places,
+            location_version=self._location_version,
             index=self.index,
             budget=self._parameters.table_conjunctions_max,
             merge=self._merge,
             is_peer=leaf is not None and leaf != self._identity.shb,
         )
-        self._places.revision += 1
+        self._location_version.revision += 1
         for direction, out in self.out.items():
             if direction != name:
                 out.watch(edge)
@@ -124,7 +124,7 @@ class Holdings:
         if own is not None:
             for other in self.edges.values():
                 own.unwatch(other)
-        self._places.revision += 1
+        self._location_version.revision += 1
 
     # --- pubends -------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Holdings:
         if direction in self.out:
             self.out[direction].withdraw(pubend)
 
-    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
         """Return the greatest claim of a host for a pubend on all edges: what V^m may say (R31)."""
         return greatest(
             edge.claim(shb, pubend, announcement_version) for edge in self.edges.values()
@@ -157,9 +157,9 @@ class Holdings:
 
     # --- time ----------------------------------------------------------------------------------
 
-    def tidy(self, now: int) -> None:
+    def drop_stale(self, now: int) -> None:
         """Let old tables go that are dominated or too old (R21)."""
-        before = now - us(s=self._parameters.legacy_ttl_s)
+        before = now - microseconds(s=self._parameters.stale_table_ttl_s)
         for edge in self.edges.values():
             if edge.outdated:
                 edge.expire(before)

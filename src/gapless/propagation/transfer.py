@@ -15,16 +15,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from gapless.content import Conjunction
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import PubendId, ShbId, VectorEntry
 from gapless.core.limits import TABLE_PARTS_MAX
 from gapless.messages.overlay import TableState
-from gapless.messages.propagation import TableDelta, TableFull, TableId, TableWant
-from gapless.propagation.table import Table, conjunction_of
+from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest
+from gapless.propagation.table import SubscriptionTable, conjunction_of
 
-__all__ = ["Outcome", "TableReceiver", "TableSender", "Update", "full_parts"]
+__all__ = ["TableReceiver", "TableSender", "TableUpdate", "TransferOutcome", "full_parts"]
 
 
-class Outcome(Enum):
+class TransferOutcome(Enum):
     """What became of a message that carries a table."""
 
     APPLIED = "applied"
@@ -33,27 +33,27 @@ class Outcome(Enum):
     """A part was kept; others are missing."""
     STALE = "stale"
     """The copy is as new or newer; nothing to do."""
-    WANT = "want"
+    REQUEST = "request"
     """It does not fit the copy: ask for what is missing."""
     REFUSED = "refused"
     """Nobody asked this broker, or the message is beyond a limit."""
 
 
-class Update(NamedTuple):
+class TableUpdate(NamedTuple):
     """What a message changed: conjunctions, and the hosts of which the table has an entry."""
 
-    outcome: Outcome
+    outcome: TransferOutcome
     added: tuple[Conjunction, ...] = ()
     removed: tuple[Conjunction, ...] = ()
-    arrived: tuple[ShbId, ...] = ()
-    gone: tuple[ShbId, ...] = ()
+    added_hosts: tuple[ShbId, ...] = ()
+    removed_hosts: tuple[ShbId, ...] = ()
 
 
 class TableSender:
     """A broker's own table, with the last deltas that led to it."""
 
     def __init__(self, name: TableId, version: int, *, log_max: int, bytes_max: int) -> None:
-        self.table = Table(name, version)
+        self.table = SubscriptionTable(name, version)
         self._log: deque[TableDelta] = deque(maxlen=log_max)
         self._bytes_max = bytes_max
 
@@ -73,14 +73,14 @@ class TableSender:
         self.table.version += 1
         self._log.clear()
 
-    def answer(self, want: TableWant) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
+    def answer(self, request: TableRequest) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
         """Return what brings the asker's copy to the present version."""
         table = self.table
-        if want.have == table.name:
-            if want.version == table.version:
+        if request.have == table.name:
+            if request.version == table.version:
                 return ()
-            if self._log and self._log[0].base <= want.version < table.version:
-                return tuple(delta for delta in self._log if delta.base >= want.version)
+            if self._log and self._log[0].base <= request.version < table.version:
+                return tuple(delta for delta in self._log if delta.base >= request.version)
         return full_parts(table, self._bytes_max)
 
     def state(self) -> TableState:
@@ -92,91 +92,91 @@ class TableReceiver:
     """A copy of the table of one broker in one life; None until it is complete."""
 
     def __init__(self) -> None:
-        self.table: Table | None = None
+        self.table: SubscriptionTable | None = None
         self._parts: dict[int, TableFull] = {}
 
-    def want(self, direction: str) -> TableWant:
+    def request(self, direction: str) -> TableRequest:
         """Return what to ask for, from the version on that is here."""
         if self.table is None:
-            return TableWant(direction)
-        return TableWant(direction, self.table.name, self.table.version)
+            return TableRequest(direction)
+        return TableRequest(direction, self.table.name, self.table.version)
 
-    def take(self, message: TableFull | TableDelta) -> Update:
+    def take(self, message: TableFull | TableDelta) -> TableUpdate:
         """Apply a message, stage it, or say that it does not fit."""
         if isinstance(message, TableDelta):
             return self._take_delta(message)
         return self._take_part(message)
 
-    def told(self, state: TableState) -> Update:
+    def compare_state(self, state: TableState) -> TableUpdate:
         """Compare the copy with what a heartbeat says of the table."""
         table = self.table
         if table is None or table.version < state.version:
-            return Update(Outcome.WANT)
+            return TableUpdate(TransferOutcome.REQUEST)
         if table.version == state.version and table.digest != state.digest:
-            return self.drop(Outcome.WANT)
-        return Update(Outcome.STALE)
+            return self.drop(TransferOutcome.REQUEST)
+        return TableUpdate(TransferOutcome.STALE)
 
-    def drop(self, outcome: Outcome = Outcome.APPLIED) -> Update:
+    def drop(self, outcome: TransferOutcome = TransferOutcome.APPLIED) -> TableUpdate:
         """Forget the copy, which is always safe, and say what that takes out."""
         table, self.table = self.table, None
         self._parts = {}
-        return Update(outcome) if table is None else _replaced(table, None, outcome)
+        return TableUpdate(outcome) if table is None else _replaced(table, None, outcome)
 
     def unstage(self) -> None:
         """Forget parts whose others will not come."""
         self._parts = {}
 
-    def _take_delta(self, delta: TableDelta) -> Update:
+    def _take_delta(self, delta: TableDelta) -> TableUpdate:
         table = self.table
         if table is not None and delta.table.shape_version < table.name.shape_version:
-            return Update(Outcome.STALE)
+            return TableUpdate(TransferOutcome.STALE)
         if table is None or delta.table != table.name:
-            return Update(Outcome.WANT)
+            return TableUpdate(TransferOutcome.REQUEST)
         if delta.version <= table.version:
-            return Update(Outcome.STALE)
+            return TableUpdate(TransferOutcome.STALE)
         if delta.base != table.version:
-            return Update(Outcome.WANT)
+            return TableUpdate(TransferOutcome.REQUEST)
         new = tuple(shb for shb, _ in delta.entries if shb not in table.entries)
         if not table.apply(delta):
             # the same base version and another state: this copy is damaged
-            return self.drop(Outcome.WANT)
-        return Update(
-            Outcome.APPLIED,
+            return self.drop(TransferOutcome.REQUEST)
+        return TableUpdate(
+            TransferOutcome.APPLIED,
             tuple(map(conjunction_of, delta.added)),
             tuple(map(conjunction_of, delta.removed)),
             new,
-            delta.forgotten,
+            delta.removed_hosts,
         )
 
-    def _take_part(self, part: TableFull) -> Update:
+    def _take_part(self, part: TableFull) -> TableUpdate:
         if not 0 <= part.part < part.parts <= TABLE_PARTS_MAX:
-            return Update(Outcome.REFUSED)
+            return TableUpdate(TransferOutcome.REFUSED)
         table = self.table
         if table is not None and part.table.shape_version < table.name.shape_version:
-            return Update(Outcome.STALE)
+            return TableUpdate(TransferOutcome.STALE)
         if table is not None and table.name == part.table:
             newer = part.version > table.version
             repairs = part.version == table.version and part.digest != table.digest
             if not (newer or repairs):
-                return Update(Outcome.STALE)
+                return TableUpdate(TransferOutcome.STALE)
         staged = next(iter(self._parts.values()), None)
         if staged is not None and _whole(staged) != _whole(part):
             if staged.table == part.table and staged.version > part.version:
-                return Update(Outcome.STALE)
+                return TableUpdate(TransferOutcome.STALE)
             self._parts = {}
         self._parts[part.part] = part
         if len(self._parts) < part.parts:
-            return Update(Outcome.STAGED)
+            return TableUpdate(TransferOutcome.STAGED)
         return self._complete()
 
-    def _complete(self) -> Update:
+    def _complete(self) -> TableUpdate:
         """Replace the copy by the staged parts, in one step."""
         parts, self._parts = self._parts, {}
-        made = Table.of(parts[number] for number in sorted(parts))
+        made = SubscriptionTable.of(parts[number] for number in sorted(parts))
         if made is None:
-            return Update(Outcome.WANT)
+            return TableUpdate(TransferOutcome.REQUEST)
         table, self.table = self.table, made
-        return _replaced(table, made, Outcome.APPLIED)
+        return _replaced(table, made, TransferOutcome.APPLIED)
 
 
 def _whole(part: TableFull) -> tuple[TableId, int, int, int]:
@@ -184,34 +184,36 @@ def _whole(part: TableFull) -> tuple[TableId, int, int, int]:
     return part.table, part.version, part.parts, part.digest
 
 
-def _replaced(old: Table | None, new: Table | None, outcome: Outcome) -> Update:
-    gone = {} if old is None else old.conjunctions
-    come = {} if new is None else new.conjunctions
-    left = {} if old is None else old.entries
-    arrived = {} if new is None else new.entries
-    return Update(
+def _replaced(
+    old: SubscriptionTable | None, new: SubscriptionTable | None, outcome: TransferOutcome
+) -> TableUpdate:
+    before = {} if old is None else old.conjunctions
+    after = {} if new is None else new.conjunctions
+    hosts_before = {} if old is None else old.entries
+    hosts_after = {} if new is None else new.entries
+    return TableUpdate(
         outcome,
-        tuple(conjunction for text, conjunction in come.items() if text not in gone),
-        tuple(conjunction for text, conjunction in gone.items() if text not in come),
-        tuple(shb for shb in arrived if shb not in left),
-        tuple(shb for shb in left if shb not in arrived),
+        tuple(conjunction for text, conjunction in after.items() if text not in before),
+        tuple(conjunction for text, conjunction in before.items() if text not in after),
+        tuple(shb for shb in hosts_after if shb not in hosts_before),
+        tuple(shb for shb in hosts_before if shb not in hosts_after),
     )
 
 
 # --- cutting a table into parts -----------------------------------------------------------------
 
 
-class _Part:
+class _TablePart:
     """A part that is being filled."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.conjunctions: list[str] = []
-        self.entries: list[tuple[ShbId, Entry]] = []
+        self.entries: list[tuple[ShbId, VectorEntry]] = []
         self.known: list[tuple[PubendId, int]] = []
         self.late: dict[PubendId, list[ShbId]] = {}
 
-    def add(self, item: _Item) -> None:
+    def add(self, item: _TableItem) -> None:
         self.bytes += item.bytes
         if item.entry is not None:
             self.entries.append(item.entry)
@@ -223,12 +225,12 @@ class _Part:
             self.conjunctions.append(item.conjunction)
 
 
-class _Item(NamedTuple):
+class _TableItem(NamedTuple):
     """One thing that a table says, with about as many bytes as it takes."""
 
     bytes: int
     conjunction: str = ""
-    entry: tuple[ShbId, Entry] | None = None
+    entry: tuple[ShbId, VectorEntry] | None = None
     known: tuple[PubendId, int] | None = None
     late: tuple[PubendId, ShbId] | None = None
 
@@ -237,12 +239,12 @@ _OVERHEAD = 32
 """Bytes of numbers and of the frame around an item, at most."""
 
 
-def full_parts(table: Table, bytes_max: int) -> tuple[TableFull, ...]:
+def full_parts(table: SubscriptionTable, bytes_max: int) -> tuple[TableFull, ...]:
     """Return a table as messages of about ``bytes_max`` bytes; more only for a single long text."""
-    filled = [_Part()]
+    filled = [_TablePart()]
     for item in _items(table):
         if filled[-1].bytes and filled[-1].bytes + item.bytes > bytes_max:
-            filled.append(_Part())
+            filled.append(_TablePart())
         filled[-1].add(item)
     return tuple(
         TableFull(
@@ -260,17 +262,17 @@ def full_parts(table: Table, bytes_max: int) -> tuple[TableFull, ...]:
     )
 
 
-def _items(table: Table) -> Iterator[_Item]:
+def _items(table: SubscriptionTable) -> Iterator[_TableItem]:
     """Go through all that a table says, in an order that depends on nothing else."""
     for text in sorted(table.conjunctions):
-        yield _Item(4 * len(text) + _OVERHEAD, conjunction=text)
+        yield _TableItem(4 * len(text) + _OVERHEAD, conjunction=text)
     for shb, entry in sorted(table.entries.items()):
-        yield _Item(_bytes(shb) + _OVERHEAD, entry=(shb, entry))
+        yield _TableItem(_bytes(shb) + _OVERHEAD, entry=(shb, entry))
     for pubend, version in sorted(table.known.items()):
-        yield _Item(4 * len(pubend.name) + _OVERHEAD, known=(pubend, version))
+        yield _TableItem(4 * len(pubend.name) + _OVERHEAD, known=(pubend, version))
     for pubend in sorted(table.late):
         for shb in sorted(table.late[pubend]):
-            yield _Item(4 * len(pubend.name) + _bytes(shb) + _OVERHEAD, late=(pubend, shb))
+            yield _TableItem(4 * len(pubend.name) + _bytes(shb) + _OVERHEAD, late=(pubend, shb))
 
 
 def _bytes(shb: ShbId) -> int:

@@ -19,17 +19,17 @@ from typing import Final
 
 from gapless.content.filter import Filter
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.records import PubendRecord, PublisherRecord
-from gapless.messages.streams import Events, Piece, Publication
+from gapless.messages.streams import Events, KnowledgeRange, Publication
 from gapless.pubend.pubend import Outlet
 from gapless.pubend.publishers import Publishers, refuse_unadvertised
 
 __all__ = ["BestEffortPubend"]
 
-SESSIONS_PER_LIFE: Final = 1_024
+SESSIONS_PER_INCARNATION: Final = 1_024
 """By so much a life moves session numbers on. More sessions in a life than that are no harm unless
 the next life is the very next number, as after a clock was set back."""
 
@@ -46,12 +46,12 @@ class BestEffortPubend:
         self._outlet = outlet
         self._advertised = Filter(record.properties.advertisement)
         self._publishers = Publishers(record.pubend, 0)
-        self._sessions = context.identity.life * SESSIONS_PER_LIFE
+        self._sessions = context.identity.incarnation * SESSIONS_PER_INCARNATION
         self.record = record
         """The pubend as it is on disk."""
         self.top: Tick = 0
         """The last tick that was given."""
-        context.after(self._review_us, self._review)
+        context.call_later(self._review_us, self._review)
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -82,23 +82,25 @@ class BestEffortPubend:
         then((UNKNOWN_TICK,) * repeated + tuple(each.tick for each in new))
         if new:
             self._publishers.append(held, new, self._context.clock)
-            piece = Piece(new[0].tick, new[-1].tick, self._context.identity.life, 0, new)
-            self._outlet.spread(self.record.pubend, piece, None)
+            knowledge = KnowledgeRange(
+                new[0].tick, new[-1].tick, self._context.identity.incarnation, 0, new
+            )
+            self._outlet.forward(self.record.pubend, knowledge, None)
 
     def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
         first = max(self.top + 1, self._context.clock)
         self.top = max(self.top, first + len(events) - 1)
         return tuple(
-            Publication(first + place, publisher, sequence + place, attributes, payload)
-            for place, (attributes, payload) in enumerate(events)
+            Publication(first + index, publisher, sequence + index, attributes, payload)
+            for index, (attributes, payload) in enumerate(events)
         )
 
     # --- what a router asks of a log: there is none ------------------------------------------
 
-    damage: Final = None
+    corruption: Final = None
 
-    def pieces_between(
-        self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
+    def ranges_between(
+        self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
     ) -> None:
         """Nothing is kept, so nothing can be read."""
         del high
@@ -114,9 +116,9 @@ class BestEffortPubend:
 
     @property
     def _review_us(self) -> int:
-        return us(s=self._context.parameters.publisher_ttl_s) // 8
+        return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
 
     def _review(self) -> None:
-        self._context.after(self._review_us, self._review)
-        limit = us(s=self._context.parameters.publisher_ttl_s)
+        self._context.call_later(self._review_us, self._review)
+        limit = microseconds(s=self._context.parameters.publisher_ttl_s)
         self._publishers.forget_unused(self._context.clock - limit)

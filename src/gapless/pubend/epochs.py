@@ -10,42 +10,46 @@ import itertools
 from collections.abc import Sequence
 
 from gapless.core.ticks import Tick
-from gapless.messages.records import RegimeRecord
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.records import StreamEpochRecord
+from gapless.messages.streams import KnowledgeRange, Publication
 
-__all__ = ["exact_pieces", "outlived", "regime_at"]
+__all__ = ["exact_ranges", "outlived", "stream_epoch_at"]
 
 
-def regime_at(regimes: Sequence[RegimeRecord], tick: Tick, released: Tick) -> int:
+def stream_epoch_at(stream_epochs: Sequence[StreamEpochRecord], tick: Tick, released: Tick) -> int:
     """Return the regime of a tick: the last one that began at or before it; 0 if released."""
     number = 0
-    for regime in regimes:
-        if regime.start > tick:
+    for stream_epoch in stream_epochs:
+        if stream_epoch.start > tick:
             break
-        number = regime.number
+        number = stream_epoch.number
     return number if tick > released else 0
 
 
-def exact_pieces(
-    regimes: Sequence[RegimeRecord],
+def exact_ranges(
+    stream_epochs: Sequence[StreamEpochRecord],
     released: Tick,
     low: Tick,
     high: Tick,
     publications: Sequence[Publication],
-) -> list[Piece]:
+) -> list[KnowledgeRange]:
     """Return exact knowledge of a range: these publications, silence elsewhere, cut at regimes."""
-    starts = [each.start for each in regimes if low < each.start <= high]
-    pieces = []
+    starts = [each.start for each in stream_epochs if low < each.start <= high]
+    ranges = []
     for first, beyond in itertools.pairwise([low, *starts, high + 1]):
         if first < beyond:
             inside = tuple(each for each in publications if first <= each.tick < beyond)
-            pieces.append(Piece(first, beyond - 1, regime_at(regimes, first, released), 0, inside))
-    return pieces
+            ranges.append(
+                KnowledgeRange(
+                    first, beyond - 1, stream_epoch_at(stream_epochs, first, released), 0, inside
+                )
+            )
+    return ranges
 
 
-def outlived(regimes: Sequence[RegimeRecord], up_to: Tick) -> int:
+def outlived(stream_epochs: Sequence[StreamEpochRecord], up_to: Tick) -> int:
     """Return how many regimes, from the oldest, have no tick above ``up_to``; never all."""
     count = 0
-    while count + 1 < len(regimes) and regimes[count + 1].start <= up_to + 1:
+    while count + 1 < len(stream_epochs) and stream_epochs[count + 1].start <= up_to + 1:
         count += 1
     return count

@@ -26,19 +26,19 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from gapless.core.ids import PubendId, ShbId, VirtualTime
-from gapless.core.limits import EARLY_TIMES_MAX
-from gapless.core.parameters import Parameters, us
+from gapless.core.limits import KNOWN_HOST_TIMES_MAX
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.records import EarlyHostRecord, Erase, Store
+from gapless.messages.records import DeleteRecord, KnownHostRecord, PutRecord
 from gapless.pubend.members import Claim
 
-__all__ = ["EarlyHosts", "Known"]
+__all__ = ["KnownHosts", "KnownTimes"]
 
-Known: TypeAlias = tuple[tuple[VirtualTime, Tick], ...]
+KnownTimes: TypeAlias = tuple[tuple[VirtualTime, Tick], ...]
 """Up to which virtual time news was here, each with the tick from which on; both grow."""
 
 
-class EarlyHosts:
+class KnownHosts:
     """What a pubend's broker knew of subscriber hosts that had not come to the pubend."""
 
     def __init__(
@@ -46,11 +46,11 @@ class EarlyHosts:
         pubend: PubendId,
         parameters: Parameters,
         now: int,
-        records: Iterable[EarlyHostRecord] = (),
+        records: Iterable[KnownHostRecord] = (),
     ) -> None:
         self._pubend = pubend
         self._parameters = parameters
-        self._known: dict[ShbId, Known] = {each.shb: each.known for each in records}
+        self._known: dict[ShbId, KnownTimes] = {each.shb: each.known for each in records}
         self._unsaved: dict[ShbId, None] = {}
         self._claimed: dict[ShbId, int] = {}
         """Since when tables claim each host for the pubend: it has heard of it."""
@@ -58,7 +58,7 @@ class EarlyHosts:
         self._awaited = dict.fromkeys(self._known, now)
         """The hosts that the log is kept for, with the last time that something was noted."""
 
-    def known(self, shb: ShbId) -> Known:
+    def known(self, shb: ShbId) -> KnownTimes:
         """Return what was known of a host, and from which ticks on."""
         return self._known.get(shb, ())
 
@@ -77,7 +77,7 @@ class EarlyHosts:
         if known and known[-1][0] >= time:
             return
         known = (*known, (time, after))
-        self._known[shb] = known if len(known) <= EARLY_TIMES_MAX else _without_one(known)
+        self._known[shb] = known if len(known) <= KNOWN_HOST_TIMES_MAX else _without_one(known)
         self._unsaved[shb] = None
         self._awaited[shb] = now
 
@@ -98,46 +98,52 @@ class EarlyHosts:
             self._unsaved.pop(shb, None)
         self._claimed.clear()
 
-    def retire(self, shb: ShbId) -> list[Erase]:
+    def retire(self, shb: ShbId) -> list[DeleteRecord]:
         """A host will not return; return the change on disk."""
         self._unsaved.pop(shb, None)
         self._awaited.pop(shb, None)
         if self._known.pop(shb, None) is None:
             return []
-        return [Erase(EarlyHostRecord(self._pubend, shb, ()).key)]
+        return [DeleteRecord(KnownHostRecord(self._pubend, shb, ()).key)]
 
     def _is_settled(self, shb: ShbId, now: int) -> bool:
         since = self._claimed.get(shb)
-        return since is not None and now - since > us(s=self._parameters.member_grace_s)
+        return since is not None and now - since > microseconds(s=self._parameters.member_grace_s)
 
     # --- what follows ------------------------------------------------------------------------
 
-    def changes(self) -> tuple[Store, ...]:
+    def changes(self) -> tuple[PutRecord, ...]:
         """Return what has to be on disk with the next event."""
         if not self._unsaved:
             return ()
         unsaved, self._unsaved = self._unsaved, {}
-        return tuple(Store(EarlyHostRecord(self._pubend, shb, self._known[shb])) for shb in unsaved)
+        return tuple(
+            PutRecord(KnownHostRecord(self._pubend, shb, self._known[shb])) for shb in unsaved
+        )
 
     def floor(self, now: int) -> Tick | None:
         """Return above which tick the log is kept for hosts that may be on their way, if any is."""
         for shb, since in [*self._awaited.items()]:
-            if now - since > us(s=self._parameters.member_grace_s) or self._is_overdue(shb, now):
+            if now - since > microseconds(s=self._parameters.member_grace_s) or self._is_overdue(
+                shb, now
+            ):
                 del self._awaited[shb]
         return min((self._known[shb][0][1] for shb in self._awaited), default=None)
 
     def _is_overdue(self, shb: ShbId, now: int) -> bool:
         """Say whether a host has known the pubend for long enough to have come."""
         since = self._claimed.get(shb)
-        return since is not None and now - since > us(ms=self._parameters.attach_timeout_ms)
+        return since is not None and now - since > microseconds(
+            ms=self._parameters.attach_timeout_ms
+        )
 
 
-def _without_one(known: Known) -> Known:
+def _without_one(known: KnownTimes) -> KnownTimes:
     """Let one time stand for the one before it too, where they are nearest.
 
     Who needs the earlier begins where it would; who needs the later one a little before that.
     """
     gaps = [after[1] - before[1] for before, after in pairwise(known)]
-    place = gaps.index(min(gaps))
-    joined = (known[place + 1][0], known[place][1])
-    return (*known[:place], joined, *known[place + 2 :])
+    index = gaps.index(min(gaps))
+    merged = (known[index + 1][0], known[index][1])
+    return (*known[:index], merged, *known[index + 2 :])

@@ -18,7 +18,7 @@ from typing import Final
 from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Piece
+from gapless.messages.streams import KnowledgeRange
 from gapless.packed.encode import content_bytes
 
 __all__ = ["LogSize", "packed_bytes", "row_bytes"]
@@ -33,14 +33,14 @@ PUBLICATION_BYTES: Final = 24
 """What a publication takes beside its payload and texts."""
 
 
-def row_bytes(piece: Piece) -> int:
+def row_bytes(knowledge: KnowledgeRange) -> int:
     """Return about how many bytes a batch takes in a log."""
-    return ROW_BYTES + PUBLICATION_BYTES * len(piece.publications) + content_bytes(piece)
+    return ROW_BYTES + PUBLICATION_BYTES * len(knowledge.publications) + content_bytes(knowledge)
 
 
-def packed_bytes(pack: bytes) -> int:
+def packed_bytes(packed: bytes) -> int:
     """Return the same for publications that are packed."""
-    return ROW_BYTES + len(pack)
+    return ROW_BYTES + len(packed)
 
 
 class LogSize:
@@ -100,10 +100,10 @@ class LogSize:
 
     def release(self, up_to: Tick) -> None:
         """Rows that end at or below a tick are gone."""
-        gone = 0
-        while gone + 1 < len(self._marks) and self._marks[gone + 1][0] <= up_to:
-            gone += 1
-        del self._marks[:gone]
+        released = 0
+        while released + 1 < len(self._marks) and self._marks[released + 1][0] <= up_to:
+            released += 1
+        del self._marks[:released]
 
     def fault(self, pubend: PubendId, kept_for: list[ShbId]) -> str:
         """Say that the log is at its limit, why, and what to do about it."""

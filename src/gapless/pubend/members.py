@@ -23,25 +23,25 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gapless.core.ids import ORIGIN, Entry, Join, PubendId, ShbId
-from gapless.core.parameters import Parameters, us
+from gapless.core.ids import VIRTUAL_TIME_ZERO, MembershipId, PubendId, ShbId, VectorEntry
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import HoldId
-from gapless.messages.records import HoldRecord, LeftRecord, MemberRecord
+from gapless.messages.pubend_requests import LogHoldId
+from gapless.messages.records import EndedMembershipRecord, LogHoldRecord, MemberRecord
 from gapless.messages.streams import Member
 
-__all__ = ["Claim", "Membership"]
+__all__ = ["Claim", "Members"]
 
-Claim = Callable[[ShbId], Entry | None]
+Claim = Callable[[ShbId], VectorEntry | None]
 """What the tables at this broker claim of a subscriber host for the pubend."""
 
 
-def _nobody_was_early(shb: ShbId) -> Tick | None:
+def _nobody_was_known(shb: ShbId) -> Tick | None:
     del shb
     return None
 
 
-class _Heard(msgspec.Struct):
+class _MemberContact(msgspec.Struct):
     """What was last heard of a subscriber host."""
 
     member: Member
@@ -51,7 +51,7 @@ class _Heard(msgspec.Struct):
     """Since when its own virtual time has been greater than any claim of it."""
 
 
-class Membership:
+class Members:
     """The members and holds of one pubend."""
 
     def __init__(
@@ -60,21 +60,23 @@ class Membership:
         parameters: Parameters,
         now: int,
         members: Iterable[MemberRecord] = (),
-        holds: Iterable[HoldRecord] = (),
-        left: Iterable[LeftRecord] = (),
+        log_holds: Iterable[LogHoldRecord] = (),
+        ended: Iterable[EndedMembershipRecord] = (),
     ) -> None:
         self._pubend = pubend
         self._parameters = parameters
         self._rows = {row.shb: row for row in members}
         # times on disk are of an earlier clock, and the silence was ours
-        self._holds = {row.hold: msgspec.structs.replace(row, refreshed=now) for row in holds}
+        self._log_holds = {
+            row.log_hold: msgspec.structs.replace(row, refreshed=now) for row in log_holds
+        }
         # likewise everyone counts as just heard
         self._heard_at = dict.fromkeys(self._rows, now)
         self._heard_since: dict[ShbId, int] = {}
         """Since when each was heard of without a break."""
-        self._heard: dict[ShbId, _Heard] = {}
-        until = now + us(s=parameters.left_memory_s)
-        self._left = {each.shb: (each.join, until) for each in left}
+        self._contacts: dict[ShbId, _MemberContact] = {}
+        until = now + microseconds(s=parameters.ended_membership_ttl_s)
+        self._ended = {each.shb: (each.membership, until) for each in ended}
         """The last stay of each host that has left, and until when it is remembered."""
         self._retired: set[ShbId] = set()
         """Hosts that will not return."""
@@ -85,77 +87,84 @@ class Membership:
         """Take a report; say whether the members or their state may change by it."""
         if member.shb in self._retired:
             return False
-        left = self._left.get(member.shb)
-        if left is not None and member.join <= left[0] and now < left[1]:
+        left = self._ended.get(member.shb)
+        if left is not None and member.membership <= left[0] and now < left[1]:
             return False  # an old report, still under way when the host left
-        self._hear(member.shb, now)
-        held = self._heard.get(member.shb)
-        news = held is None or member != held.member
-        if held is None or member.join > held.member.join:
-            self._heard[member.shb] = _Heard(member, tick)
-        elif member.join == held.member.join:
+        self._note_contact(member.shb, now)
+        held = self._contacts.get(member.shb)
+        changed = held is None or member != held.member
+        if held is None or member.membership > held.member.membership:
+            self._contacts[member.shb] = _MemberContact(member, tick)
+        elif member.membership == held.member.membership:
             held.member, held.tick = member, max(tick, held.tick)
         row = self._rows.get(member.shb)
         if row is None:
             return True
-        if member.join < row.join:
+        if member.membership < row.membership:
             return False  # what an older stay needs no more the present one may need
         self._rows[member.shb] = msgspec.structs.replace(
-            row, join=member.join, durable=member.durable, floor=max(tick, row.floor)
+            row,
+            membership=member.membership,
+            durable=member.durable,
+            ack_floor=max(tick, row.ack_floor),
         )
-        return news or row.parked
+        return changed or row.inactive
 
-    def expect(self, member: Member, floor: Tick, now: int) -> MemberRecord | None:
+    def expect_member(self, member: Member, floor: Tick, now: int) -> MemberRecord | None:
         """Keep the log above a tick for a host that comes; return its row, None if it has left.
 
         It is as one that is parked: not listed before it reports and is claimed. The floor of a row
         that is there already stays; if it is of an older stay it is of this one from now on, as the
         end of the older one may still be on its way.
         """
-        left = self._left.get(member.shb)
-        gone = left is not None and member.join <= left[0] and now < left[1]
-        if gone or member.shb in self._retired:
+        left = self._ended.get(member.shb)
+        has_left = left is not None and member.membership <= left[0] and now < left[1]
+        if has_left or member.shb in self._retired:
             return None
         row = self._rows.get(member.shb)
         if row is None:
             row = self._rows[member.shb] = MemberRecord(
                 self._pubend,
                 member.shb,
-                member.join,
-                ORIGIN,
+                member.membership,
+                VIRTUAL_TIME_ZERO,
                 member.durable,
-                parked=True,
-                floor=floor,
+                inactive=True,
+                ack_floor=floor,
             )
-        elif row.join < member.join:
-            row = msgspec.structs.replace(row, join=member.join, durable=member.durable)
+        elif row.membership < member.membership:
+            row = msgspec.structs.replace(row, membership=member.membership, durable=member.durable)
             self._rows[member.shb] = row
-        if row.join == member.join:
-            self._hear(member.shb, now)  # its lease goes on: it is told that the log is kept
+        if row.membership == member.membership:
+            self._note_contact(
+                member.shb, now
+            )  # its lease goes on: it is told that the log is kept
         return row
 
-    def leave(self, shb: ShbId, join: Join, now: int) -> tuple[LeftRecord, bool]:
+    def leave(
+        self, shb: ShbId, membership: MembershipId, now: int
+    ) -> tuple[EndedMembershipRecord, bool]:
         """End a stay; return what to remember of it, and whether it was one of a member."""
-        before = self._left.get(shb)
-        latest = join if before is None else max(join, before[0])
-        self._left[shb] = (latest, now + us(s=self._parameters.left_memory_s))
-        heard = self._heard.get(shb)
-        if heard is not None and heard.member.join <= join:
-            del self._heard[shb]
+        before = self._ended.get(shb)
+        latest = membership if before is None else max(membership, before[0])
+        self._ended[shb] = (latest, now + microseconds(s=self._parameters.ended_membership_ttl_s))
+        contact = self._contacts.get(shb)
+        if contact is not None and contact.member.membership <= membership:
+            del self._contacts[shb]
         row = self._rows.get(shb)
-        was_member = row is not None and row.join <= join
+        was_member = row is not None and row.membership <= membership
         if was_member:
             del self._rows[shb]
-        return LeftRecord(self._pubend, shb, latest), was_member
+        return EndedMembershipRecord(self._pubend, shb, latest), was_member
 
-    def retire(self, shb: ShbId) -> tuple[bool, list[HoldRecord]]:
+    def retire(self, shb: ShbId) -> tuple[bool, list[LogHoldRecord]]:
         """A host will not return: say whether it was a member, and return its holds, now gone (R26)."""
         self._retired.add(shb)
-        self._heard.pop(shb, None)
-        holds = [row for row in self._holds.values() if row.hold.shb == shb]
-        for row in holds:
-            del self._holds[row.hold]
-        return self._rows.pop(shb, None) is not None, holds
+        self._contacts.pop(shb, None)
+        log_holds = [row for row in self._log_holds.values() if row.log_hold.shb == shb]
+        for row in log_holds:
+            del self._log_holds[row.log_hold]
+        return self._rows.pop(shb, None) is not None, log_holds
 
     def readmit(self, shb: ShbId) -> None:
         """A host that was retired is heard again: its next report makes it a member.
@@ -165,23 +174,23 @@ class Membership:
         """
         self._retired.discard(shb)
 
-    def hold(self, hold: HoldId, tick: Tick, now: int) -> HoldRecord:
+    def hold_log(self, log_hold: LogHoldId, tick: Tick, now: int) -> LogHoldRecord:
         """Keep the log above ``tick`` for a catch-up; a hold only moves up (R49)."""
-        held = self._holds.get(hold)
-        record = HoldRecord(self._pubend, hold, max(tick, held.tick) if held else tick, now)
-        self._holds[hold] = record
+        held = self._log_holds.get(log_hold)
+        record = LogHoldRecord(self._pubend, log_hold, max(tick, held.tick) if held else tick, now)
+        self._log_holds[log_hold] = record
         return record
 
-    def drop_hold(self, hold: HoldId) -> bool:
+    def drop_log_hold(self, log_hold: LogHoldId) -> bool:
         """Let a hold go; say whether it was there."""
-        return self._holds.pop(hold, None) is not None
+        return self._log_holds.pop(log_hold, None) is not None
 
     # --- what follows ------------------------------------------------------------------------
 
-    def vector(self, claim: Claim, now: int) -> dict[ShbId, Entry]:
+    def vector(self, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
         """Return V^m: the routed members with the greatest claim seen of each (R31)."""
-        found: dict[ShbId, Entry] = {}
-        for shb in sorted({*self._rows, *self._heard}):
+        found: dict[ShbId, VectorEntry] = {}
+        for shb in sorted({*self._rows, *self._contacts}):
             entry = self._entry(shb, claim(shb), now)
             if entry is not None:
                 found[shb] = entry
@@ -189,10 +198,10 @@ class Membership:
 
     def rows_for(
         self,
-        vector: dict[ShbId, Entry],
+        vector: dict[ShbId, VectorEntry],
         start: Tick,
         released: Tick,
-        since: Callable[[ShbId], Tick | None] = _nobody_was_early,
+        since: Callable[[ShbId], Tick | None] = _nobody_was_known,
     ) -> list[MemberRecord]:
         """Return the member rows that a regime with this vector needs on disk with it.
 
@@ -202,52 +211,54 @@ class Membership:
         changed = []
         for shb, entry in vector.items():
             row = self._rows.get(shb)
-            heard = self._heard.get(shb)
+            contact = self._contacts.get(shb)
             if row is None:
-                assert heard is not None, f"{shb} is listed but never reported"
-                member = heard.member
-                floor = heard.tick or since(shb) or start - 1
+                assert contact is not None, f"{shb} is listed but never reported"
+                member = contact.member
+                floor = contact.tick or since(shb) or start - 1
                 row = MemberRecord(
                     self._pubend,
                     shb,
-                    member.join,
+                    member.membership,
                     entry.time,
                     member.durable,
-                    parked=False,
-                    floor=min(max(released, floor), start - 1),
+                    inactive=False,
+                    ack_floor=min(max(released, floor), start - 1),
                 )
-            elif row.parked or row.time < entry.time:
-                row = msgspec.structs.replace(row, parked=False, time=max(row.time, entry.time))
+            elif row.inactive or row.time < entry.time:
+                row = msgspec.structs.replace(row, inactive=False, time=max(row.time, entry.time))
             else:
                 continue
             self._rows[shb] = row
             changed.append(row)
         return changed
 
-    def floor(self) -> Tick | None:
+    def ack_floor(self) -> Tick | None:
         """Return up to where the log is no longer needed; None if nobody holds it."""
-        floors = [row.floor for row in self._rows.values()]
-        floors += [hold.tick for hold in self._holds.values()]
+        floors = [row.ack_floor for row in self._rows.values()]
+        floors += [log_hold.tick for log_hold in self._log_holds.values()]
         return min(floors, default=None)
 
     def lagging(self, tick: Tick) -> bool:
         """Say whether some member has not acknowledged up to a tick."""
-        return any(row.floor < tick for row in self._rows.values())
+        return any(row.ack_floor < tick for row in self._rows.values())
 
-    def holds_back(self, tick: Tick) -> bool:
+    def blocks_release(self, tick: Tick) -> bool:
         """Say whether some member or hold keeps the log from being released up to a tick."""
-        floor = self.floor()
+        floor = self.ack_floor()
         return floor is not None and floor < tick
 
-    def laggards(self, tick: Tick) -> list[ShbId]:
+    def lagging_hosts(self, tick: Tick) -> list[ShbId]:
         """Return the hosts for which the log is kept below a tick, the farthest behind first."""
-        floors = [(row.floor, row.shb) for row in self._rows.values() if row.floor < tick]
-        floors += [(row.tick, row.hold.shb) for row in self._holds.values() if row.tick < tick]
+        floors = [(row.ack_floor, row.shb) for row in self._rows.values() if row.ack_floor < tick]
+        floors += [
+            (row.tick, row.log_hold.shb) for row in self._log_holds.values() if row.tick < tick
+        ]
         return list(dict.fromkeys(shb for _, shb in sorted(floors)))
 
     def hosts(self) -> set[ShbId]:
         """Return everybody that the log is kept for."""
-        return {*self._rows, *(row.hold.shb for row in self._holds.values())}
+        return {*self._rows, *(row.log_hold.shb for row in self._log_holds.values())}
 
     def row(self, shb: ShbId) -> MemberRecord | None:
         """Return a member's row."""
@@ -257,42 +268,42 @@ class Membership:
         """Return all rows, in the order of their hosts."""
         return [self._rows[shb] for shb in sorted(self._rows)]
 
-    def review(self, claim: Claim, now: int) -> tuple[list[MemberRecord], list[ShbId]]:
+    def update_states(self, claim: Claim, now: int) -> tuple[list[MemberRecord], list[ShbId]]:
         """Park who was not heard of for a while and end who is gone; return both (R54, R55)."""
-        parked, ended = [], []
+        inactive, ended = [], []
         for shb in sorted(self._rows):
             row = self._rows[shb]
             silent = now - self._heard_at.get(shb, now)
             entry = claim(shb)
-            expired = silent > us(s=self._parameters.expire_after_s)
+            expired = silent > microseconds(s=self._parameters.member_expiry_s)
             if expired or (entry is not None and entry.retired):
                 ended.append(shb)
                 del self._rows[shb]
-                self._heard.pop(shb, None)
-            elif silent > us(s=self._parameters.park_after_s) and not row.parked:
-                self._rows[shb] = msgspec.structs.replace(row, parked=True)
-                self._heard.pop(shb, None)
-                parked.append(self._rows[shb])
-        return parked, ended
+                self._contacts.pop(shb, None)
+            elif silent > microseconds(s=self._parameters.inactive_after_s) and not row.inactive:
+                self._rows[shb] = msgspec.structs.replace(row, inactive=True)
+                self._contacts.pop(shb, None)
+                inactive.append(self._rows[shb])
+        return inactive, ended
 
-    def forget_left(self, now: int) -> list[ShbId]:
+    def forget_ended(self, now: int) -> list[ShbId]:
         """Return whose last stay need not be remembered any more: nothing of it is on its way."""
-        forgotten = [shb for shb, (_, until) in self._left.items() if now >= until]
+        forgotten = [shb for shb, (_, until) in self._ended.items() if now >= until]
         for shb in forgotten:
-            del self._left[shb]
+            del self._ended[shb]
         return forgotten
 
-    def expired_holds(self, now: int) -> list[HoldRecord]:
+    def expired_log_holds(self, now: int) -> list[LogHoldRecord]:
         """Take out and return the holds that nobody wants any more (R49).
 
         A host refreshes its holds. One that was heard of for long, and did not refresh a hold
         meanwhile, has forgotten it, as after a crash. Of one that was not heard of nobody knows,
         until it is no member any more; when a partition heals it needs time to refresh.
         """
-        limit = us(s=self._parameters.hold_ttl_s)
+        limit = microseconds(s=self._parameters.log_hold_ttl_s)
         stale = []
-        for row in self._holds.values():
-            shb = row.hold.shb
+        for row in self._log_holds.values():
+            shb = row.log_hold.shb
             since, until = row.refreshed, now
             if shb in self._rows:
                 since = max(since, self._heard_since.get(shb, now))
@@ -300,42 +311,46 @@ class Membership:
             if until - since > limit:
                 stale.append(row)
         for row in stale:
-            del self._holds[row.hold]
+            del self._log_holds[row.log_hold]
         return stale
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _hear(self, shb: ShbId, now: int) -> None:
+    def _note_contact(self, shb: ShbId, now: int) -> None:
         """A host was heard of, perhaps after a break."""
         silent = now - self._heard_at.get(shb, now)
-        if shb not in self._heard_since or silent > us(ms=self._parameters.ack_memory_ms):
+        if shb not in self._heard_since or silent > microseconds(
+            ms=self._parameters.ack_report_ttl_ms
+        ):
             self._heard_since[shb] = now
         self._heard_at[shb] = now
 
-    def _entry(self, shb: ShbId, claimed: Entry | None, now: int) -> Entry | None:
+    def _entry(self, shb: ShbId, claimed: VectorEntry | None, now: int) -> VectorEntry | None:
         """Return a host's entry in the vector, None if it is not to be listed."""
-        row, heard = self._rows.get(shb), self._heard.get(shb)
+        row, contact = self._rows.get(shb), self._contacts.get(shb)
         if claimed is not None and claimed.retired:
             return None
-        if row is not None and not row.parked:
-            known = Entry(row.time) if claimed is None else claimed
+        if row is not None and not row.inactive:
+            known = VectorEntry(row.time) if claimed is None else claimed
             known = known._replace(time=max(row.time, known.time))
-        elif heard is None or claimed is None:
+        elif contact is None or claimed is None:
             return None
         elif row is not None and claimed.time < row.time:
             return None  # parked, and not yet claimed at what it had
         else:
             known = claimed
-        return self._with_own_time(known, heard, now)
+        return self._with_own_time(known, contact, now)
 
-    def _with_own_time(self, entry: Entry, heard: _Heard | None, now: int) -> Entry:
+    def _with_own_time(
+        self, entry: VectorEntry, contact: _MemberContact | None, now: int
+    ) -> VectorEntry:
         """Take a host's own word for its time where tables have not brought it for long (R31)."""
-        if heard is None or heard.member.time <= entry.time:
-            if heard is not None:
-                heard.ahead_since = None
+        if contact is None or contact.member.time <= entry.time:
+            if contact is not None:
+                contact.ahead_since = None
             return entry
-        if heard.ahead_since is None:
-            heard.ahead_since = now
-        if now - heard.ahead_since <= us(s=self._parameters.member_grace_s):
+        if contact.ahead_since is None:
+            contact.ahead_since = now
+        if now - contact.ahead_since <= microseconds(s=self._parameters.member_grace_s):
             return entry
-        return entry._replace(time=heard.member.time)
+        return entry._replace(time=contact.member.time)

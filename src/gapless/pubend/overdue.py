@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 
-__all__ = ["Overdue"]
+__all__ = ["OverdueAcks"]
 
 
-class Overdue:
+class OverdueAcks:
     """How far a stream had come so long ago that it should be acknowledged by now.
 
     It goes by the time of telling, not by the value of ticks: these leap when a stream begins, and
@@ -18,9 +18,11 @@ class Overdue:
     """
 
     def __init__(self, parameters: Parameters, now: int, top: Tick) -> None:
-        self._patience_us = us(ms=parameters.aet_ms)
+        self._patience_us = microseconds(ms=parameters.aet_ms)
         # more rarely than routers let it pass, or their jitter would swallow every second one
-        self._interval_us = us(ms=parameters.aet_ms) // 2 + us(ms=parameters.ack_ms)
+        self._interval_us = microseconds(ms=parameters.aet_ms) // 2 + microseconds(
+            ms=parameters.ack_ms
+        )
         self._tops = deque([(now, top)])
         self._asked: dict[bool, int] = {}
 

@@ -8,7 +8,7 @@ its publishers, a regime with the rows of its members, and the *ceiling*, below 
 promised.
 
 Which sequences of a publisher are already published is the business of :mod:`.publishers`, and of
-:mod:`.lookup` if that was long ago; how large the log is that of :mod:`.logsize`. A log at its limit gives up first what only retention keeps. What
+:mod:`.repeats` if that was long ago; how large the log is that of :mod:`.log_size`. A log at its limit gives up first what only retention keeps. What
 members need is not given up: publications are refused until those who lag have been told and have
 acknowledged or let go (R58).
 
@@ -28,41 +28,41 @@ from typing import Final
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, Join, ShbId, VirtualTime
+from gapless.core.ids import MembershipId, ShbId, VectorEntry, VirtualTime
 from gapless.core.machine import Context, Fetched
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
-    Append,
-    AppendPacked,
-    Change,
-    Erase,
-    LeftRecord,
+    AppendPackedRow,
+    AppendRow,
+    DeleteRecord,
+    EndedMembershipRecord,
     LogRow,
     MemberRecord,
     PackedRow,
     PubendRecord,
     PublisherRecord,
-    RegimeRecord,
-    Store,
-    Trim,
+    PutRecord,
+    StorageChange,
+    StreamEpochRecord,
+    TrimLog,
 )
-from gapless.messages.streams import Events, Member, Piece, Publication
-from gapless.packed.encode import written
-from gapless.packed.template import BlankPack
-from gapless.pubend.epochs import exact_pieces, outlived, regime_at
-from gapless.pubend.known_hosts import EarlyHosts, Known
+from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
+from gapless.packed.encode import encode_publications
+from gapless.packed.template import PackedTemplate
+from gapless.pubend.epochs import exact_ranges, outlived, stream_epoch_at
+from gapless.pubend.known_hosts import KnownHosts, KnownTimes
 from gapless.pubend.log_size import LogSize, packed_bytes, row_bytes
-from gapless.pubend.members import Claim, Membership
-from gapless.pubend.overdue import Overdue
+from gapless.pubend.members import Claim, Members
+from gapless.pubend.overdue import OverdueAcks
 from gapless.pubend.publishers import (
     Publishers,
     PublishRefusedError,
     last_logged,
     refuse_unadvertised,
 )
-from gapless.pubend.repeats import Batch, Found, LookUps
-from gapless.pubend.stream_end import Outlet, Pending, StreamEnd
+from gapless.pubend.repeats import LookupResult, PendingBatch, SequenceLookups
+from gapless.pubend.stream_end import Outlet, PendingRange, StreamEnd
 
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
@@ -82,62 +82,67 @@ class Pubend(StreamEnd):
         claim: Claim,
         clock_view: Callable[[], int],
         last_logged: Tick = 0,
-        regimes: Iterable[RegimeRecord] = (),
+        stream_epochs: Iterable[StreamEpochRecord] = (),
         publishers: Iterable[PublisherRecord] = (),
-        membership: Membership | None = None,
-        early_hosts: EarlyHosts | None = None,
+        members: Members | None = None,
+        known_hosts: KnownHosts | None = None,
     ) -> None:
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
         logged, _ = self._publishers.logged
-        super().__init__(context, record, outlet, clock_view, max(last_logged, logged), regimes)
+        super().__init__(
+            context, record, outlet, clock_view, max(last_logged, logged), stream_epochs
+        )
         self._claim = claim
-        self.membership = membership or Membership(record.pubend, context.parameters, context.now)
-        self.early_hosts = early_hosts or EarlyHosts(record.pubend, context.parameters, context.now)
-        self._lookups = LookUps(
+        self.members = members or Members(record.pubend, context.parameters, context.now)
+        self.known_hosts = known_hosts or KnownHosts(record.pubend, context.parameters, context.now)
+        self._lookups = SequenceLookups(
             context,
             record.pubend,
             self._publishers,
             lambda: self._record.released,
             self._admit,
-            self._note_damage,
+            self._note_corruption,
         )
         self._size = LogSize(
             context.parameters.log_bytes_max,
-            record.log_marks,
+            record.log_size_marks,
             self._publishers.logged,
             record.released,
         )
         self._advertised = Filter(record.properties.advertisement)
-        self.damage: str | None = None
+        self.corruption: str | None = None
         """What is wrong with the log, if a row could not be read and is still there (P8)."""
-        self._damaged_from: Tick = 0
+        self._corrupt_from: Tick = 0
         """The first row from here on is the one that could not be read."""
-        self._regime_at = -us(s=3_600)
-        self._regime_due = False
-        self._overdue = Overdue(context.parameters, context.now, self.top)
-        context.after(us(ms=context.parameters.ack_ms), self._review)
-        context.after(self._publisher_review_us, self._review_publishers)
+        self._stream_epoch_at = -microseconds(s=3_600)
+        self._stream_epoch_due = False
+        self._overdue = OverdueAcks(context.parameters, context.now, self.top)
+        context.call_later(microseconds(ms=context.parameters.ack_ms), self._review)
+        context.call_later(self._publisher_review_us, self._review_publishers)
 
     # --- what others ask ---------------------------------------------------------------------
 
-    def vector(self, number: int) -> RegimeRecord | None:
+    def vector(self, number: int) -> StreamEpochRecord | None:
         """Return a regime by its number."""
-        return next((regime for regime in self.regimes if regime.number == number), None)
+        return next(
+            (stream_epoch for stream_epoch in self.stream_epochs if stream_epoch.number == number),
+            None,
+        )
 
-    def regime_of(self, tick: Tick) -> int:
+    def stream_epoch_of(self, tick: Tick) -> int:
         """Return the regime of a tick: the last one that began at or before it."""
-        return regime_at(self.regimes, tick, self._record.released)
+        return stream_epoch_at(self.stream_epochs, tick, self._record.released)
 
-    def gone_for(self, wanted: Filter) -> Tick:
+    def last_released_match(self, wanted: Filter) -> Tick:
         """Return the last tick that is released and may have held an event for a filter."""
-        gone = self._record.gone
+        last_released = self._record.last_released_event
         offered = self._record.properties.advertisement
-        for until, narrower in reversed(self._record.formerly):
-            if gone > until and Filter(offered).intersects(wanted):
-                return gone
-            gone, offered = min(gone, until), narrower
-        return gone if Filter(offered).intersects(wanted) else 0
+        for until, narrower in reversed(self._record.past_advertisements):
+            if last_released > until and Filter(offered).intersects(wanted):
+                return last_released
+            last_released, offered = min(last_released, until), narrower
+        return last_released if Filter(offered).intersects(wanted) else 0
 
     @property
     def log_bytes(self) -> int:
@@ -146,11 +151,11 @@ class Pubend(StreamEnd):
 
     # --- reading the log ---------------------------------------------------------------------
 
-    def pieces_between(
+    def ranges_between(
         self,
         low: Tick,
         high: Tick,
-        then: Callable[[list[Piece], Tick], None],
+        then: Callable[[list[KnowledgeRange], Tick], None],
         bytes_max: int = 0,
     ) -> None:
         """Read the log from ``low``; call back with pieces and the tick that they reach.
@@ -175,7 +180,7 @@ class Pubend(StreamEnd):
             found = [
                 each for row in rows for each in row.publications if start <= each.tick <= done
             ]
-            then(exact_pieces(self.regimes, released, start, done, found), done)
+            then(exact_ranges(self.stream_epochs, released, start, done, found), done)
 
         most = max(bytes_max, self._context.parameters.read_chunk_bytes)
         self._context.fetch(self._record.pubend, low, high, most, fetched)
@@ -204,28 +209,28 @@ class Pubend(StreamEnd):
     def _reached(self, event: Fetched, low: Tick, high: Tick) -> tuple[Tick, Tick]:
         """Return between which ticks the rows that were read tell all; note damage."""
         rows: tuple[LogRow | PackedRow, ...] = event.rows
-        whole = event.complete and event.damaged is None
+        whole = event.complete and event.corruption is None
         done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
-        if event.damaged is not None:
-            self._note_damage(event.damaged, done + 1)
+        if event.corruption is not None:
+            self._note_corruption(event.corruption, done + 1)
         # what was released meanwhile may be trimmed: it is gone, not silent (A14)
         return max(low, self._record.released + 1), done
 
-    def _note_damage(self, damaged: str, low: Tick) -> None:
+    def _note_corruption(self, corrupt: str, low: Tick) -> None:
         """The first row from a tick on cannot be read; of several the last one met is shown."""
-        self._context.mark("damaged log row")
-        self.damage, self._damaged_from = damaged, low
+        self._context.mark("corrupt log row")
+        self.corruption, self._corrupt_from = corrupt, low
 
-    def _review_damage(self) -> None:
+    def _review_corruption(self) -> None:
         """Something was released: look whether the damaged row is still there."""
-        low = self._damaged_from
-        if self.damage is None or low > self._record.released:
+        low = self._corrupt_from
+        if self.corruption is None or low > self._record.released:
             return
 
         def looked(event: Fetched) -> None:
-            if event.damaged is None and low == self._damaged_from:
-                self._context.mark("damaged log row released")
-                self.damage = None
+            if event.corruption is None and low == self._corrupt_from:
+                self._context.mark("corrupt log row released")
+                self.corruption = None
 
         first = max(low, self._record.released + 1)
         self._context.fetch(self._record.pubend, first, max(first, self.top), 1, looked)
@@ -236,7 +241,7 @@ class Pubend(StreamEnd):
         """Fence older sessions of a publisher and say how far it has come (R28)."""
         record = self._publishers.open(publisher, self._used)
         self._lookups.fence(publisher)
-        self._context.write((Store(record),), lambda: then(record))
+        self._context.write((PutRecord(record),), lambda: then(record))
 
     def session_of(self, publisher: str) -> int | None:
         """Return the session of a publisher that may publish, None if it is not open."""
@@ -257,9 +262,9 @@ class Pubend(StreamEnd):
         A repeated event gets its old tick. Sequences may be left out: they are given up, and
         refused if they come later. See :mod:`.publishers`.
         """
-        self._lookups.take(Batch(publisher, session, first, events, then, refused))
+        self._lookups.take(PendingBatch(publisher, session, first, events, then, refused))
 
-    def _admit(self, batch: Batch, found: Found) -> range:
+    def _admit(self, batch: PendingBatch, found: LookupResult) -> range:
         """Publish a batch; or return which of its sequences have to be looked up in the log."""
         held = self._publishers.get(batch.publisher, batch.session)
         refuse_unadvertised(self._advertised, batch.events)
@@ -267,17 +272,17 @@ class Pubend(StreamEnd):
         old = self._publishers.too_old(held, first, len(events))
         if old and not found.covers(old):
             return old
-        if old and found.damage is not None:
+        if old and found.corruption is not None:
             raise PublishRefusedError(
-                f"sequence {old[0]} is looked for in a log that is damaged: {found.damage}"
+                f"sequence {old[0]} is looked for in a log that is corrupt: {found.corruption}"
             )
         published = self._publishers.published(held, first, len(events), found.ticks)
         fresh = events[len(published) :]
         if not fresh:
             # its first copy may still wait for the disk: the answer waits behind it
-            self.after_told(lambda: then(published))
+            self.after_sent(lambda: then(published))
             return NOTHING
-        self._refuse_when_damaged()
+        self._refuse_when_corrupt()
         self._refuse_when_full()
         self._follow_announcement()
         new = self._with_ticks(batch.publisher, first + len(published), fresh)
@@ -285,12 +290,12 @@ class Pubend(StreamEnd):
         self._append(held, new, lambda: then(ticks))
         return NOTHING
 
-    def _refuse_when_damaged(self) -> None:
+    def _refuse_when_corrupt(self) -> None:
         """Refuse to publish behind what cannot be read: nobody could get there in order (P8)."""
-        if self.damage is not None:
-            self._context.mark("published into a damaged log")
+        if self.corruption is not None:
+            self._context.mark("published into a corrupt log")
             raise PublishRefusedError(
-                f"the log of {self._record.pubend} is damaged: {self.damage}; look at it with "
+                f"the log of {self._record.pubend} is corrupt: {self.corruption}; look at it with "
                 "gapless log verify, save what can be read with gapless log export, and publish "
                 "to another pubend"
             )
@@ -299,7 +304,7 @@ class Pubend(StreamEnd):
         """Refuse to publish into a log at its limit (R58)."""
         if self._size.is_full:
             self._context.mark("log full")
-            late = self.membership.laggards(self._size.tick_to_fit())
+            late = self.members.lagging_hosts(self._size.tick_to_fit())
             raise PublishRefusedError(self._size.fault(self._record.pubend, late))
 
     def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
@@ -317,15 +322,17 @@ class Pubend(StreamEnd):
         done: Callable[[], None],
     ) -> None:
         first, last, clock = publications[0], publications[-1], self._context.clock
-        pending = Pending(self.last + 1, last.tick, self.regime, publications, done=done)
-        pack = written(publications)
+        pending = PendingRange(self.last + 1, last.tick, self.stream_epoch, publications, done=done)
+        packed = encode_publications(publications)
         self.last = last.tick
-        self._size.add(last.tick, row_bytes(pending.piece()))
+        self._size.add(last.tick, row_bytes(pending.knowledge()))
         record = self._publishers.append(held, publications, self._used, self._size.total)
         row = LogRow(
-            self._record.pubend, first.tick, last.tick, self.regime, 0, clock, publications
+            self._record.pubend, first.tick, last.tick, self.stream_epoch, 0, clock, publications
         )
-        self._enqueue(pending, (Append(row, pack), Store(record), *self.early_hosts.changes()))
+        self._enqueue(
+            pending, (AppendRow(row, packed), PutRecord(record), *self.known_hosts.changes())
+        )
 
     def refuse_outside(self, events: Events) -> None:
         """Refuse events that are not advertised."""
@@ -335,8 +342,8 @@ class Pubend(StreamEnd):
         self,
         writer: str,
         after: int,
-        chunks: Sequence[BlankPack],
-        changes: Callable[[int, Tick, Tick], Iterable[Change]],
+        chunks: Sequence[PackedTemplate],
+        changes: Callable[[int, Tick, Tick], Iterable[StorageChange]],
         done: Callable[[], None],
     ) -> None:
         """Log chunks all or none, each as a row, in one write with what else has to change (S1).
@@ -346,7 +353,7 @@ class Pubend(StreamEnd):
         are over. PublishRefusedError says that nothing was done. The chunks were not refused when they
         were staged (:meth:`refuse_outside`), and are not now: an advertisement only widens.
         """
-        self._refuse_when_damaged()
+        self._refuse_when_corrupt()
         self._refuse_when_full()
         self._follow_announcement()
         clock = self._context.clock
@@ -357,19 +364,21 @@ class Pubend(StreamEnd):
         pendings, appends = [], []
         for chunk in chunks:
             high = tick + len(chunk) - 1
-            pack = chunk.filled(tick, sequence + tick - first)
-            pendings.append(Pending(self.last + 1, high, self.regime, packed=pack))
-            row = AppendPacked(self._record.pubend, tick, high, self.regime, clock, pack)
+            packed = chunk.filled(tick, sequence + tick - first)
+            pendings.append(PendingRange(self.last + 1, high, self.stream_epoch, packed=packed))
+            row = AppendPackedRow(self._record.pubend, tick, high, self.stream_epoch, clock, packed)
             appends.append(row)
-            self._size.add(high, packed_bytes(pack))
+            self._size.add(high, packed_bytes(packed))
             self.last, tick = high, high + 1
         pendings[-1].done = done
         batch = (sequence, first, tick - first)
         record = self._publishers.extend(held, batch, self._used, self._size.total)
         others = changes(record.last_sequence, first, self.last)
-        self._enqueue_all(pendings, (*appends, Store(record), *others, *self.early_hosts.changes()))
+        self._enqueue_all(
+            pendings, (*appends, PutRecord(record), *others, *self.known_hosts.changes())
+        )
 
-    def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
+    def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks
 
     # --- the advertisement -------------------------------------------------------------------
@@ -385,16 +394,16 @@ class Pubend(StreamEnd):
         self._context.mark("advertisement widened")
         change = self._change(advertisement=str(advertisement))
         properties, version = self._latest.properties, self._latest.announcement_version
-        formerly = self._latest.formerly
+        past_advertisements = self._latest.past_advertisements
 
         def widened() -> None:
             self._record = msgspec.structs.replace(
                 self._record,
                 properties=properties,
                 announcement_version=version,
-                formerly=formerly,
+                past_advertisements=past_advertisements,
             )
-            self.early_hosts.widened(self._context.now)
+            self.known_hosts.widened(self._context.now)
             then()
             self._follow_announcement()
             self._advertised = Filter(properties.advertisement)
@@ -407,115 +416,117 @@ class Pubend(StreamEnd):
         Also before a batch gets its ticks: a crash may have come between the two.
         """
         version = self._record.announcement_version
-        if self.regimes and self.regimes[-1].announcement_version != version:
-            self._open_regime(self.membership.vector(self._claim, self._context.now))
+        if self.stream_epochs and self.stream_epochs[-1].announcement_version != version:
+            self._open_stream_epoch(self.members.vector(self._claim, self._context.now))
 
     # --- regimes and members -----------------------------------------------------------------
 
-    def meet(self, hosts: Mapping[ShbId, VirtualTime]) -> None:
+    def note_hosts(self, hosts: Mapping[ShbId, VirtualTime]) -> None:
         """Note that the news of hosts is here, if these may not have heard of the pubend (R46)."""
         for shb, time in hosts.items():
-            self.early_hosts.note(shb, time, self.last, self._context.now)
+            self.known_hosts.note(shb, time, self.last, self._context.now)
 
-    def expect(
+    def expect_member(
         self,
-        newcomer: Member,
-        hosts: Iterable[ShbId],
-        then: Callable[[dict[ShbId, Known], Tick], None],
+        joining_member: Member,
+        former_hosts: Iterable[ShbId],
+        then: Callable[[dict[ShbId, KnownTimes], Tick], None],
     ) -> None:
         """Keep the log for a host that comes; then say since when it was known, and what is kept.
 
         The same of other hosts from which subscriptions have come to it.
         """
-        asked = {shb: self.early_hosts.known(shb) for shb in (newcomer.shb, *hosts)}
+        asked = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
         known = {shb: each for shb, each in asked.items() if each}
         row = None
         if known:
             since = min(each[0][1] for each in known.values())
             floor = max(since, self._latest.released)
-            row = self.membership.expect(newcomer, floor, self._context.now)
+            row = self.members.expect_member(joining_member, floor, self._context.now)
         if row is None:
             then({}, 0)
         else:
-            changes = (Store(row), *self.early_hosts.changes())
-            self._context.write(changes, lambda: then(known, row.floor))
+            changes = (PutRecord(row), *self.known_hosts.changes())
+            self._context.write(changes, lambda: then(known, row.ack_floor))
 
-    def review_regime(self) -> None:
+    def update_stream_epoch(self) -> None:
         """Open a new regime if members or claims have changed; not too often (R31)."""
-        if self._regime_due:
+        if self._stream_epoch_due:
             return
-        wait = self._regime_at + us(ms=self._context.parameters.regime_interval_ms)
+        wait = self._stream_epoch_at + microseconds(
+            ms=self._context.parameters.stream_epoch_interval_ms
+        )
         if self._context.now < wait:
-            self._regime_due = True
-            self._context.after(wait - self._context.now, self._due_regime)
+            self._stream_epoch_due = True
+            self._context.call_later(wait - self._context.now, self._due_stream_epoch)
             return
-        vector = self.membership.vector(self._claim, self._context.now)
+        vector = self.members.vector(self._claim, self._context.now)
         version = self._record.announcement_version
-        latest = self.regimes[-1] if self.regimes else None
+        latest = self.stream_epochs[-1] if self.stream_epochs else None
         served = {} if latest is None else dict(latest.entries)
         if vector != served or (latest is not None and latest.announcement_version != version):
-            self._open_regime(vector)
+            self._open_stream_epoch(vector)
 
-    def _due_regime(self) -> None:
-        self._regime_due = False
-        self.review_regime()
+    def _due_stream_epoch(self) -> None:
+        self._stream_epoch_due = False
+        self.update_stream_epoch()
 
-    def _open_regime(self, vector: dict[ShbId, Entry]) -> None:
-        self._regime_at = self._context.now
+    def _open_stream_epoch(self, vector: dict[ShbId, VectorEntry]) -> None:
+        self._stream_epoch_at = self._context.now
         start = self.last + 1
-        regime = RegimeRecord(
+        stream_epoch = StreamEpochRecord(
             self._record.pubend,
-            self.regime + 1,
+            self.stream_epoch + 1,
             start,
             self._record.announcement_version,
             tuple(vector.items()),
         )
-        rows = self.membership.rows_for(
-            vector, start, self._latest.released, self.early_hosts.since
-        )
-        self.regimes.append(regime)
+        rows = self.members.rows_for(vector, start, self._latest.released, self.known_hosts.since)
+        self.stream_epochs.append(stream_epoch)
         self.last = start
         # the opening tick is promised silent, so the ceiling covers it in the same write
-        changes: list[Change] = [Store(regime), self._change(ceiling=start)]
-        changes += [Store(row) for row in rows]
-        pending = Pending(
-            start, start, regime.number, opens=regime, done=lambda: self._raised(start)
+        changes: list[StorageChange] = [PutRecord(stream_epoch), self._change(ceiling=start)]
+        changes += [PutRecord(row) for row in rows]
+        pending = PendingRange(
+            start, start, stream_epoch.number, opens=stream_epoch, done=lambda: self._raised(start)
         )
         self._enqueue(pending, tuple(changes))
 
-    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+    def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         """End a host's stay; call back when that is on disk (R55)."""
-        left, was_member = self.membership.leave(shb, join, self._context.now)
-        changes: list[Change] = [Store(left)]
+        left, was_member = self.members.leave(shb, membership, self._context.now)
+        changes: list[StorageChange] = [PutRecord(left)]
         if was_member:
-            changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))
+            changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         self._context.write(tuple(changes), then)
-        self.review_regime()
+        self.update_stream_epoch()
 
     def retire(self, shb: ShbId) -> None:
         """Keep nothing for a host that will not return (R26)."""
-        was_member, holds = self.membership.retire(shb)
-        changes = [Erase(row.key) for row in holds] + self.early_hosts.retire(shb)
+        was_member, log_holds = self.members.retire(shb)
+        changes = [DeleteRecord(row.key) for row in log_holds] + self.known_hosts.retire(shb)
         if was_member:
-            changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))
+            changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         if changes:
             self._context.write(tuple(changes), _nothing)
-            self.review_regime()
+            self.update_stream_epoch()
 
     def _review(self) -> None:
         """Park, expire and release; look for a regime that is due."""
-        self._context.after(us(ms=self._context.parameters.ack_ms), self._review)
-        self.early_hosts.observe(self._claim, self._context.now)
-        parked, ended = self.membership.review(self._claim, self._context.now)
-        changes: list[Change] = [Store(row) for row in parked]
+        self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._review)
+        self.known_hosts.observe(self._claim, self._context.now)
+        inactive, ended = self.members.update_states(self._claim, self._context.now)
+        changes: list[StorageChange] = [PutRecord(row) for row in inactive]
         pubend = self._record.pubend
-        changes += [Erase(MemberRecord.key_of(pubend, shb)) for shb in ended]
-        forgotten = self.membership.forget_left(self._context.now)
-        changes += [Erase(LeftRecord.key_of(pubend, shb)) for shb in forgotten]
-        changes += [Erase(row.key) for row in self.membership.expired_holds(self._context.now)]
+        changes += [DeleteRecord(MemberRecord.key_of(pubend, shb)) for shb in ended]
+        forgotten = self.members.forget_ended(self._context.now)
+        changes += [DeleteRecord(EndedMembershipRecord.key_of(pubend, shb)) for shb in forgotten]
+        changes += [
+            DeleteRecord(row.key) for row in self.members.expired_log_holds(self._context.now)
+        ]
         if changes:
             self._context.write(tuple(changes), _nothing)
-        self.review_regime()
+        self.update_stream_epoch()
         self._release()
         self._expect_acks()
 
@@ -528,17 +539,17 @@ class Pubend(StreamEnd):
 
     @property
     def _publisher_review_us(self) -> int:
-        return us(s=self._context.parameters.publisher_ttl_s) // 8
+        return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
 
     def _review_publishers(self) -> None:
         """Forget publishers that were not used for long; the ceiling then says how far they came."""
-        self._context.after(self._publisher_review_us, self._review_publishers)
-        limit = us(s=self._context.parameters.publisher_ttl_s)
+        self._context.call_later(self._publisher_review_us, self._review_publishers)
+        limit = microseconds(s=self._context.parameters.publisher_ttl_s)
         unused = self._publishers.forget_unused(self._present() - limit)
         if unused:
             ceiling = last_logged(unused)
             change = self._change(ceiling=ceiling, last_event=ceiling)
-            changes = [change, *(Erase(each.key) for each in unused)]
+            changes = [change, *(DeleteRecord(each.key) for each in unused)]
             self._context.write(tuple(changes), lambda: self._raised(ceiling))
 
     def _expect_acks(self) -> None:
@@ -546,37 +557,41 @@ class Pubend(StreamEnd):
         pubend, now = self._record.pubend, self._context.now
         if self._size.is_full:
             tick = self._size.tick_to_fit()
-            if self.membership.holds_back(tick) and self._overdue.may_ask(now, pressure=True):
+            if self.members.blocks_release(tick) and self._overdue.may_ask(now, pressure=True):
                 self._outlet.expect_ack(pubend, tick, pressure=True)
         tick = self._overdue.observe(now, self.top)
-        if self.membership.lagging(tick) and self._overdue.may_ask(now, pressure=False):
+        if self.members.lagging(tick) and self._overdue.may_ask(now, pressure=False):
             self._outlet.expect_ack(pubend, tick, pressure=False)
 
     def _release(self) -> None:
         """Give up the part of the log that nobody needs any more (R56)."""
-        floors = [self.membership.floor(), self.early_hosts.floor(self._context.now)]
+        floors = [self.members.ack_floor(), self.known_hosts.floor(self._context.now)]
         floor = min((each for each in floors if each is not None), default=self.top)
-        kept_from = self._clock_view() - us(s=self._context.parameters.retention_s)
+        kept_from = self._clock_view() - microseconds(s=self._context.parameters.retention_s)
         if self._size.is_full:
             kept_from = max(kept_from, self._size.tick_to_fit())
         up_to = min(self.top, kept_from, floor)
         if up_to <= self._latest.released:
             return
-        rows = tuple(Store(row) for row in self.membership.rows())
-        gone = self._last_gone(up_to)
+        rows = tuple(PutRecord(row) for row in self.members.rows())
+        last_released = self._last_released_event(up_to)
 
         def trim() -> None:
-            self._record = msgspec.structs.replace(self._record, released=up_to, gone=gone)
+            self._record = msgspec.structs.replace(
+                self._record, released=up_to, last_released_event=last_released
+            )
             self._size.release(up_to)
-            forgotten = self._forget_regimes(up_to)
+            forgotten = self._forget_stream_epochs(up_to)
             self._outlet.released(self._record.pubend, up_to)
-            changes = (Trim(self._record.pubend, up_to), *forgotten)
-            self._context.write(changes, self._review_damage)
+            changes = (TrimLog(self._record.pubend, up_to), *forgotten)
+            self._context.write(changes, self._review_corruption)
 
         # the floors that allow it are durable with it, and rows are deleted only after that
-        self._context.write((self._change(released=up_to, gone=gone), *rows), trim)
+        self._context.write(
+            (self._change(released=up_to, last_released_event=last_released), *rows), trim
+        )
 
-    def _last_gone(self, up_to: Tick) -> Tick:
+    def _last_released_event(self, up_to: Tick) -> Tick:
         """Return the last tick that may have held an event, if the log is released up to a tick.
 
         Silence takes no room, but it is released with the clock. Who has seen every event that there
@@ -584,13 +599,15 @@ class Pubend(StreamEnd):
         """
         latest = self._latest
         last_event = max(self._publishers.logged[0], latest.last_event)
-        return latest.gone if last_event <= latest.released else min(last_event, up_to)
+        return (
+            latest.last_released_event if last_event <= latest.released else min(last_event, up_to)
+        )
 
-    def _forget_regimes(self, up_to: Tick) -> list[Erase]:
+    def _forget_stream_epochs(self, up_to: Tick) -> list[DeleteRecord]:
         """Forget regimes whose last tick is released; return the changes on disk."""
-        count = outlived(self.regimes, up_to)
-        gone, self.regimes = self.regimes[:count], self.regimes[count:]
-        return [Erase(regime.key) for regime in gone]
+        count = outlived(self.stream_epochs, up_to)
+        forgotten, self.stream_epochs = self.stream_epochs[:count], self.stream_epochs[count:]
+        return [DeleteRecord(stream_epoch.key) for stream_epoch in forgotten]
 
 
 def _nothing() -> None:

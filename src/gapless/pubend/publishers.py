@@ -10,7 +10,7 @@ of three fates:
   that leaves sequences out says that the client has given them up, as after a refusal;
 - it is *new*: above all that were published.
 
-The ticks of the last batches are remembered; those below may be in the log, where :mod:`.lookup`
+The ticks of the last batches are remembered; those below may be in the log, where :mod:`.repeats`
 looks for them. What has no tick in either place was passed over or is released. It is refused, never
 acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). A client
 that has no more batches unanswered than the window never gets there. The last sequence and the ticks are on

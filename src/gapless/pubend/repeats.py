@@ -25,17 +25,17 @@ from typing import Final
 import msgspec
 
 from gapless.core.ids import PubendId
-from gapless.core.limits import LOOKUP_FOUND_MAX, LOOKUP_WAITING_MAX
+from gapless.core.limits import LOOKUP_PENDING_BATCHES_MAX, LOOKUP_SEQUENCES_MAX
 from gapless.core.machine import Context, Fetched
 from gapless.core.ticks import Tick
 from gapless.messages.records import LogRow
 from gapless.messages.streams import Events
 from gapless.pubend.publishers import Publishers, PublishRefusedError
 
-__all__ = ["NOTHING_FOUND", "Batch", "Found", "LookUps"]
+__all__ = ["NOTHING_FOUND", "LookupResult", "PendingBatch", "SequenceLookups"]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class PendingBatch(msgspec.Struct, frozen=True):
     """A batch that a client asks to publish, and how to answer it."""
 
     publisher: str
@@ -46,13 +46,13 @@ class Batch(msgspec.Struct, frozen=True):
     refused: Callable[[str], None]
 
 
-class Found(msgspec.Struct):
+class LookupResult(msgspec.Struct):
     """What a reading of the log has found of one publisher."""
 
     wanted: range
     ticks: dict[int, Tick]
     """By sequence. One that was wanted and is not here is not in the log."""
-    damage: str | None = None
+    corruption: str | None = None
     """Which row could not be read; then what is not here may be in the log all the same."""
     seen: int = 0
     """The last sequence of the publisher that was met."""
@@ -71,29 +71,29 @@ class Found(msgspec.Struct):
         for row in rows:
             for each in row.publications:
                 if each.publisher == publisher and each.tick <= high:
-                    self.meet(each.sequence)
+                    self.note_sequence(each.sequence)
                     if each.sequence in self.wanted:
                         self.ticks[each.sequence] = each.tick
 
-    def meet(self, sequence: int) -> None:
+    def note_sequence(self, sequence: int) -> None:
         """Note a sequence along the log; one that is not above the last is of another stay."""
         if sequence <= self.seen:
             self.ticks.clear()
         self.seen = sequence
 
 
-NOTHING_FOUND: Final = Found(range(0), {})
+NOTHING_FOUND: Final = LookupResult(range(0), {})
 """Before anything was looked for."""
 
 
 class _Queue(msgspec.Struct):
     """The batches of one publisher from the one that needs a look-up on, oldest first."""
 
-    waiting: deque[Batch]
-    found: Found
+    waiting: deque[PendingBatch]
+    found: LookupResult
 
 
-class LookUps:
+class SequenceLookups:
     """Admits the batches of one pubend, at once or after a look-up, those of a publisher in order.
 
     ``admit`` publishes a batch, or raises, or returns the sequences that are to be looked up first.
@@ -105,18 +105,18 @@ class LookUps:
         pubend: PubendId,
         publishers: Publishers,
         released: Callable[[], Tick],
-        admit: Callable[[Batch, Found], range],
-        damaged: Callable[[str, Tick], None],
+        admit: Callable[[PendingBatch, LookupResult], range],
+        on_corruption: Callable[[str, Tick], None],
     ) -> None:
         self._context = context
         self._pubend = pubend
         self._publishers = publishers
         self._released = released
         self._admit = admit
-        self._damaged = damaged
+        self._on_corruption = on_corruption
         self._queues: dict[str, _Queue] = {}
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: PendingBatch) -> None:
         """Admit a batch, or let it wait; raise if it is refused at once."""
         queue = self._queues.get(batch.publisher)
         if queue is None:
@@ -126,10 +126,10 @@ class LookUps:
                 self._look_up(queue, missing)
             return
         self._publishers.get(batch.publisher, batch.session)
-        if len(queue.waiting) >= LOOKUP_WAITING_MAX:
+        if len(queue.waiting) >= LOOKUP_PENDING_BATCHES_MAX:
             self._context.mark("too many batches wait for a look-up")
             raise PublishRefusedError(
-                f"{LOOKUP_WAITING_MAX:,} batches of publisher {batch.publisher!r} wait until what it "
+                f"{LOOKUP_PENDING_BATCHES_MAX:,} batches of publisher {batch.publisher!r} wait until what it "
                 "repeats is found in the log; send this one again when they are answered"
             )
         queue.waiting.append(batch)
@@ -142,7 +142,7 @@ class LookUps:
             for batch in queue.waiting:
                 self._refuse_unheld(batch)
 
-    def _refuse_unheld(self, batch: Batch) -> None:
+    def _refuse_unheld(self, batch: PendingBatch) -> None:
         try:
             self._publishers.get(batch.publisher, batch.session)
         except PublishRefusedError as error:
@@ -159,13 +159,13 @@ class LookUps:
         held = self._publishers.get(batch.publisher, batch.session)
         lowest, tick, _ = held.window[0]
         assert missing.stop <= lowest, f"{missing} is remembered from {lowest} on"
-        stop = min(lowest, max(missing.stop, missing.start + LOOKUP_FOUND_MAX))
-        found = Found(range(missing.start, stop), {})
+        stop = min(lowest, max(missing.stop, missing.start + LOOKUP_SEQUENCES_MAX))
+        found = LookupResult(range(missing.start, stop), {})
 
         def ended() -> None:
-            found.meet(lowest)
+            found.note_sequence(lowest)
             queue.found = found
-            self._go_on(batch.publisher, queue)
+            self._admit_waiting(batch.publisher, queue)
 
         # what is looked for may still wait for the disk, and a reading sees only what is there
         start = partial(self._read, batch.publisher, queue, found, 0, tick - 1, ended)
@@ -175,7 +175,7 @@ class LookUps:
         self,
         publisher: str,
         queue: _Queue,
-        found: Found,
+        found: LookupResult,
         low: Tick,
         high: Tick,
         ended: Callable[[], None],
@@ -190,10 +190,12 @@ class LookUps:
 
         def fetched(event: Fetched) -> None:
             found.take(publisher, event.rows, high)
-            if event.damaged is not None:
-                found.damage = event.damaged
-                self._damaged(event.damaged, event.rows[-1].last + 1 if event.rows else low)
-            if event.complete or event.damaged is not None:
+            if event.corruption is not None:
+                found.corruption = event.corruption
+                self._on_corruption(
+                    event.corruption, event.rows[-1].last + 1 if event.rows else low
+                )
+            if event.complete or event.corruption is not None:
                 self._read(publisher, queue, found, high + 1, high, ended)
             else:
                 assert event.rows, "an incomplete answer without rows would come back for ever"
@@ -202,7 +204,7 @@ class LookUps:
         bytes_max = self._context.parameters.read_chunk_bytes
         self._context.fetch(self._pubend, low, high, bytes_max, fetched)
 
-    def _go_on(self, publisher: str, queue: _Queue) -> None:
+    def _admit_waiting(self, publisher: str, queue: _Queue) -> None:
         """Admit what waits, until all is admitted or the log has to be read again."""
         while queue.waiting:
             batch = queue.waiting[0]

@@ -18,34 +18,34 @@ from msgspec.structs import replace
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
-from gapless.core.ids import Join, ShbId
+from gapless.core.ids import MembershipId, ShbId
 from gapless.core.limits import (
-    HOSTS_ASKED_MAX,
+    FORMER_HOSTS_PER_READ_MAX,
     READ_FILTERS_KEPT,
-    READ_PIECES_MAX,
+    READ_RANGES_MAX,
     READS_MAX,
-    RELEASED_HOLDS_KEPT,
+    RELEASED_LOG_HOLDS_KEPT,
 )
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import HoldId, Read, ReadReply
-from gapless.messages.records import Erase, HoldRecord, PackedRow, Store
-from gapless.messages.streams import Member, Piece, ReadForm
+from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
+from gapless.messages.records import DeleteRecord, LogHoldRecord, PackedRow, PutRecord
+from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 from gapless.packed.encode import content_bytes
-from gapless.packed.pick import Picker, packed_ticks
-from gapless.pubend.known_hosts import Known
+from gapless.packed.pick import PackedFilter, packed_ticks
+from gapless.pubend.known_hosts import KnownTimes
 from gapless.pubend.pubend import Pubend
-from gapless.requests.carrier import way_back
+from gapless.requests.carrier import reply_route
 from gapless.stream.ranges import cut, filtered
 
-__all__ = ["Serving"]
+__all__ = ["PubendRequestHandler"]
 
 _BELOW_ALL: Final = -1
 """Below every tick that a hold can be at."""
 
 
-class Serving:
+class PubendRequestHandler:
     """What requests see of one pubend of this broker."""
 
     def __init__(self, context: Context, pubend: Pubend) -> None:
@@ -53,46 +53,46 @@ class Serving:
         self._pubend = pubend
         self._filters: dict[str, Filter] = {}
         """By their texts, the last used last."""
-        self._pickers: dict[str, Picker] = {}
+        self._packed_filters: dict[str, PackedFilter] = {}
         """By the same texts, for reads in packed forms."""
         self._reading = 0
-        self._released_holds: dict[HoldId, int] = {}
+        self._released_log_holds: dict[LogHoldId, int] = {}
         """When each was released, the oldest first."""
 
     # --- holds and stays ---------------------------------------------------------------------
 
-    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+    def release_log_hold(self, log_hold: LogHoldId, then: Callable[[], None]) -> None:
         """Let a hold go; call back when that is on disk (R49)."""
-        self._pubend.membership.drop_hold(hold)
+        self._pubend.members.drop_log_hold(log_hold)
         self._forget_released()
-        self._released_holds.pop(hold, None)
-        self._released_holds[hold] = self._context.now
+        self._released_log_holds.pop(log_hold, None)
+        self._released_log_holds[log_hold] = self._context.now
         # also if it is not known: one that has expired may still be on disk
-        key = HoldRecord(self._pubend.record.pubend, hold, 0, 0).key
-        self._context.write((Erase(key),), then)
+        key = LogHoldRecord(self._pubend.record.pubend, log_hold, 0, 0).key
+        self._context.write((DeleteRecord(key),), then)
 
     def _forget_released(self) -> None:
-        oldest = self._context.now - us(s=self._context.parameters.left_memory_s)
-        while self._released_holds:
-            hold = next(iter(self._released_holds))
+        oldest = self._context.now - microseconds(s=self._context.parameters.ended_membership_ttl_s)
+        while self._released_log_holds:
+            log_hold = next(iter(self._released_log_holds))
             if (
-                len(self._released_holds) < RELEASED_HOLDS_KEPT
-                and self._released_holds[hold] >= oldest
+                len(self._released_log_holds) < RELEASED_LOG_HOLDS_KEPT
+                and self._released_log_holds[log_hold] >= oldest
             ):
                 break
-            del self._released_holds[hold]
+            del self._released_log_holds[log_hold]
 
-    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+    def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         """End a stay; call back when that is on disk (R55)."""
-        self._pubend.leave(shb, join, then)
+        self._pubend.leave(shb, membership, then)
 
-    def _hold(self, hold: HoldId, tick: Tick, then: Callable[[], None]) -> None:
+    def _hold_log(self, log_hold: LogHoldId, tick: Tick, then: Callable[[], None]) -> None:
         """Keep the log above a tick; go on when that is on disk (R49)."""
-        membership, now = self._pubend.membership, self._context.now
-        before = membership.hold(hold, _BELOW_ALL, now).tick
-        record = membership.hold(hold, max(0, tick), now)
+        members, now = self._pubend.members, self._context.now
+        before = members.hold_log(log_hold, _BELOW_ALL, now).tick
+        record = members.hold_log(log_hold, max(0, tick), now)
         # where nothing changes, the write that put it there may still be under way
-        self._context.write((Store(record),) if record.tick > before else (), then)
+        self._context.write((PutRecord(record),) if record.tick > before else (), then)
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -109,32 +109,42 @@ class Serving:
         if self._reading >= READS_MAX:
             self._context.mark("read turned away")
             return
-        if request.hold in self._released_holds:
-            self._context.mark("read after its hold was released")
+        if request.log_hold in self._released_log_holds:
+            self._context.mark("read after its log hold was released")
             return
         self._reading += 1
-        if request.newcomer is not None:
-            self._expect(request.newcomer, request, wanted, then)
-        elif request.hold is None:
+        if request.joining_member is not None:
+            self._expect(request.joining_member, request, wanted, then)
+        elif request.log_hold is None:
             self._look(request, wanted, then)
         else:
-            self._hold(request.hold, request.hold_tick, lambda: self._look(request, wanted, then))
+            self._hold_log(
+                request.log_hold, request.log_hold_tick, lambda: self._look(request, wanted, then)
+            )
 
     def _expect(
-        self, newcomer: Member, request: Read, wanted: Filter, then: Callable[[ReadReply], None]
+        self,
+        joining_member: Member,
+        request: Read,
+        wanted: Filter,
+        then: Callable[[ReadReply], None],
     ) -> None:
         """Answer a host that comes with since when it was known, when the log is kept for it (R46)."""
 
-        def kept_for(known: dict[ShbId, Known], kept: Tick) -> None:
-            own = known.pop(newcomer.shb, ())
+        def kept_for(known: dict[ShbId, KnownTimes], retained_above: Tick) -> None:
+            own = known.pop(joining_member.shb, ())
             others = tuple(known.items())
             self._look(
                 request,
                 wanted,
-                lambda reply: then(replace(reply, known=own, kept=kept, others=others)),
+                lambda reply: then(
+                    replace(reply, known=own, retained_above=retained_above, others=others)
+                ),
             )
 
-        self._pubend.expect(newcomer, request.hosts[:HOSTS_ASKED_MAX], kept_for)
+        self._pubend.expect_member(
+            joining_member, request.former_hosts[:FORMER_HOSTS_PER_READ_MAX], kept_for
+        )
 
     def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
         pubend = self._pubend
@@ -145,46 +155,46 @@ class Serving:
             self._reading -= 1
             if reply.done < request.low and not is_empty:
                 self._context.mark("read that cannot go on")
-                fault = pubend.damage or "the log could not be read"
+                fault = pubend.corruption or "the log could not be read"
                 reply = replace(reply, fault=fault)
             then(reply)
 
-        def found(pieces: list[Piece], done: Tick) -> None:
-            told, done = self._told(wanted, pieces, done, bytes_max)
-            answer(self._reply(request, wanted, done, pieces=tuple(told)))
+        def found(ranges: list[KnowledgeRange], done: Tick) -> None:
+            matching, done = self._matching(wanted, ranges, done, bytes_max)
+            answer(self._reply(request, wanted, done, ranges=tuple(matching)))
 
         def found_rows(rows: tuple[PackedRow, ...], low: Tick, done: Tick) -> None:
-            picked = self._picker(request.filter, wanted).pick(rows, low, done, bytes_max)
+            picked = self._packed_filter(request.filter, wanted).pick(rows, low, done, bytes_max)
             is_counted = request.form is ReadForm.TICKS
             told = packed_ticks(picked.rows) if is_counted else picked.rows
             answer(self._reply(request, wanted, picked.done, rows=told))
 
         if request.form is ReadForm.EVENTS:
-            pubend.pieces_between(request.low, request.high, found, bytes_max)
+            pubend.ranges_between(request.low, request.high, found, bytes_max)
         else:
             pubend.rows_between(request.low, request.high, found_rows, bytes_max)
 
     def _bytes_max(self, request: Read) -> int:
         """Return what an answer may have: more if it need not share a link with streams."""
         parameters = self._context.parameters
-        is_here = request.asker == self._context.identity.broker
+        is_here = request.requester == self._context.identity.broker
         most = parameters.read_bytes_max if is_here else parameters.read_chunk_bytes
         return max(0, min(request.bytes_max, max(most, parameters.read_chunk_bytes)))
 
-    def _told(
-        self, wanted: Filter, pieces: list[Piece], done: Tick, bytes_max: int
-    ) -> tuple[list[Piece], Tick]:
+    def _matching(
+        self, wanted: Filter, ranges: list[KnowledgeRange], done: Tick, bytes_max: int
+    ) -> tuple[list[KnowledgeRange], Tick]:
         """Return what matches, and up to where that is exact: ``done``, unless the limits end it."""
         exact = [
-            filtered(piece, lambda publication: wanted.matches(publication.attributes))
-            for piece in pieces
+            filtered(knowledge, lambda publication: wanted.matches(publication.attributes))
+            for knowledge in ranges
         ]
         parameters = self._context.parameters
         chunks = max(1, bytes_max // max(1, parameters.read_chunk_bytes))
-        told = _bounded(exact, bytes_max, chunks * parameters.frame_events_max)
-        if told and told[-1].high < exact[-1].high:
-            done = told[-1].high
-        return told, done
+        matching = _bounded(exact, bytes_max, chunks * parameters.frame_events_max)
+        if matching and matching[-1].high < exact[-1].high:
+            done = matching[-1].high
+        return matching, done
 
     def _reply(
         self,
@@ -192,36 +202,39 @@ class Serving:
         wanted: Filter,
         done: Tick,
         *,
-        pieces: tuple[Piece, ...] = (),
+        ranges: tuple[KnowledgeRange, ...] = (),
         rows: tuple[bytes, ...] = (),
     ) -> ReadReply:
         """Return the answer, which is exact up to ``done``."""
-        released, gone = self._pubend.record.released, self._pubend.record.gone
-        if gone >= request.low and request.newcomer is None:
-            gone = self._pubend.gone_for(wanted)
+        released, last_released_match = (
+            self._pubend.record.released,
+            self._pubend.record.last_released_event,
+        )
+        if last_released_match >= request.low and request.joining_member is None:
+            last_released_match = self._pubend.last_released_match(wanted)
         done = min(max(done, request.low - 1), request.high)
         if released >= request.low:
             done = max(done, released)
         return ReadReply(
             request.pubend,
             request.request,
-            way_back(request),
-            pieces,
+            reply_route(request),
+            ranges,
             done,
             self._pubend.top,
             released,
-            gone,
+            last_released_match,
             rows=rows,
         )
 
-    def _picker(self, text: str, wanted: Filter) -> Picker:
+    def _packed_filter(self, text: str, wanted: Filter) -> PackedFilter:
         """Return what chooses by a filter; for as many as are kept parsed."""
-        found = self._pickers.get(text)
+        found = self._packed_filters.get(text)
         if found is None:
-            self._pickers = {
-                each: kept for each, kept in self._pickers.items() if each in self._filters
+            self._packed_filters = {
+                each: kept for each, kept in self._packed_filters.items() if each in self._filters
             }
-            found = self._pickers[text] = Picker(wanted)
+            found = self._packed_filters[text] = PackedFilter(wanted)
         return found
 
     def _filter(self, text: str) -> Filter | None:
@@ -238,25 +251,25 @@ class Serving:
         return known
 
 
-def _bounded(pieces: list[Piece], bytes_max: int, events_max: int) -> list[Piece]:
+def _bounded(ranges: list[KnowledgeRange], bytes_max: int, events_max: int) -> list[KnowledgeRange]:
     """Return as many pieces as the limits allow, the last one cut.
 
     They end before the first publication that comes after too many bytes or events; so there is at
     least one publication, if any, and the silence behind the last one is told as far as it goes.
     """
-    taken: list[Piece] = []
+    taken: list[KnowledgeRange] = []
     size, room = 0, events_max
-    for piece in pieces[:READ_PIECES_MAX]:
-        whole = size + content_bytes(piece)
-        left = room - len(piece.publications)
+    for knowledge in ranges[:READ_RANGES_MAX]:
+        whole = size + content_bytes(knowledge)
+        left = room - len(knowledge.publications)
         if whole > bytes_max or left < 0:
-            for publication in piece.publications:
+            for publication in knowledge.publications:
                 if size > bytes_max or not room:
-                    if publication.tick > piece.low:
-                        taken.append(cut(piece, piece.low, publication.tick - 1))
+                    if publication.tick > knowledge.low:
+                        taken.append(cut(knowledge, knowledge.low, publication.tick - 1))
                     return taken
-                size += content_bytes(Piece(0, 0, 0, 0, (publication,)))
+                size += content_bytes(KnowledgeRange(0, 0, 0, 0, (publication,)))
                 room -= 1
         size, room = whole, left
-        taken.append(piece)
+        taken.append(knowledge)
     return taken

@@ -11,8 +11,8 @@ commit, and the end of all that was staged of this batch and of earlier ones.
 
 States of a batch of a writer::
 
-    nothing --Stage--> STAGED --CommitStaged--> COMMITTED
-    STAGED --DropStaged, staged_ttl_s without another Stage--> nothing
+    nothing --Stage--> STAGED --CommitBatch--> COMMITTED
+    STAGED --DropBatch, staged_ttl_s without another Stage--> nothing
 
 A record of the commit tells a repetition: a batch that is not above the last one was committed before, and
 is answered without being done again. It is kept for ``commit_ttl_s``, which is longer than any writer waits
@@ -29,7 +29,7 @@ Invariants
 - **S3** A later batch never overtakes an earlier commit: once a batch is committed, no batch before it is.
 
 A commit is one step, in which the broker does nothing else, so there is little left to do in it: what is
-staged is packed for the log already, and only its ticks and sequences are missing (:mod:`.blanks`). So a
+staged is packed for the log already, and only its ticks and sequences are missing (:mod:`gapless.packed.template`). So a
 commit takes about as long as it takes to copy its bytes, of which there are never more than
 ``staged_bytes_max``. What follows from it, telling subscribers, is done row by row, between other things.
 """
@@ -44,15 +44,22 @@ import msgspec
 from gapless.core.ids import PubendId
 from gapless.core.limits import WRITER_NAME_MAX
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.records import Change, CommitRecord, Erase, Record, StagedRecord, Store
-from gapless.messages.staging import CommitStaged, DropStaged, PartTuple, Stage
-from gapless.packed.template import BlankPack, packed_blank
+from gapless.messages.records import (
+    CommitRecord,
+    DeleteRecord,
+    PutRecord,
+    Record,
+    StagedRecord,
+    StorageChange,
+)
+from gapless.messages.staging import CommitBatch, DropBatch, PartTuple, StageChunk
+from gapless.packed.template import PackedTemplate, pack_template
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.publishers import PublishRefusedError
 
-__all__ = ["CHUNK_BYTES", "Outcome", "Staging"]
+__all__ = ["CHUNK_BYTES", "CommitOutcome", "Staging"]
 
 CHUNK_BYTES: Final = 256
 """What a chunk takes beside its events."""
@@ -74,12 +81,12 @@ class _Chunk(NamedTuple):
     """A part of a batch, and its key on disk."""
 
     key: tuple[str, ...]
-    events: BlankPack
+    events: PackedTemplate
 
     @property
     def bytes(self) -> int:
         """How much it is."""
-        return _size(self.events.pack)
+        return _size(self.events.packed)
 
 
 class _Batch(msgspec.Struct):
@@ -95,7 +102,7 @@ class _Batch(msgspec.Struct):
         return sum(chunk.bytes for chunk in self.chunks.values())
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CommitOutcome(msgspec.Struct, frozen=True):
     """What came of a commit; ``record`` is None if the batch is older than the last one."""
 
     record: CommitRecord | None
@@ -124,7 +131,7 @@ class Staging:
 
     # --- what writers ask ------------------------------------------------------------------------
 
-    def stage(self, hosted: Pubend, call: Stage, then: Callable[[], None]) -> None:
+    def stage(self, hosted: Pubend, call: StageChunk, then: Callable[[], None]) -> None:
         """Make a chunk durable and call back; PublishRefusedError if it cannot be."""
         refuse_names(call.writer, call.attempt)
         batch = self._batches.get(_BatchId(call.pubend, call.writer, call.batch))
@@ -146,14 +153,16 @@ class Staging:
             call.partition,
             call.attempt,
             call.number,
-            packed_blank(call.writer, call.events),
+            pack_template(call.writer, call.events),
         )
         self._refuse_when_full(record)
         self._keep(record)
         self._plan_review()
-        self._context.write((Store(record),), then)
+        self._context.write((PutRecord(record),), then)
 
-    def commit(self, hosted: Pubend, call: CommitStaged, then: Callable[[Outcome], None]) -> None:
+    def commit(
+        self, hosted: Pubend, call: CommitBatch, then: Callable[[CommitOutcome], None]
+    ) -> None:
         """Publish a batch whole, once, and call back; PublishRefusedError if it cannot be (S1)."""
         refuse_names(call.writer)
         last = self._commits.get((call.pubend, call.writer))
@@ -164,26 +173,30 @@ class Staging:
             if over:
                 self._context.write(tuple(over), _nothing)
             # the first commit may still wait for the disk: the answer waits behind it
-            hosted.after_told(lambda: then(Outcome(found, repeated=True)))
+            hosted.after_sent(lambda: then(CommitOutcome(found, repeated=True)))
             return
         made: list[CommitRecord] = []
 
-        def changes(sequence: int, first: Tick, final: Tick) -> list[Change]:
+        def changes(sequence: int, first: Tick, final: Tick) -> list[StorageChange]:
             # a clock that is behind, and set right later, would make it look old; ticks never fall
             clock = max(self._context.clock, final)
             made.append(_record_of(call, sequence, first, final, clock))
             self._commits[call.pubend, call.writer] = made[0]
             over = self._forget_up_to(call.pubend, call.writer, call.batch)
-            return [Store(made[0]), *over]
+            return [PutRecord(made[0]), *over]
 
         after = 0 if last is None else last.sequence
         chunks = [chunk.events for chunk in self._chosen(call)]
         hosted.publish_whole(
-            call.writer, after, chunks, changes, lambda: then(Outcome(made[0], repeated=False))
+            call.writer,
+            after,
+            chunks,
+            changes,
+            lambda: then(CommitOutcome(made[0], repeated=False)),
         )
         self._plan_review()
 
-    def drop(self, call: DropStaged, then: Callable[[], None]) -> None:
+    def drop(self, call: DropBatch, then: Callable[[], None]) -> None:
         """Forget what is staged of a batch, and call back (S2)."""
         erased = self._forget(_BatchId(call.pubend, call.writer, call.batch))
         self._context.write(tuple(erased), then)
@@ -195,7 +208,7 @@ class Staging:
         last = self._commits.get((pubend, writer))
         return last is not None and batch <= last.batch
 
-    def _chosen(self, call: CommitStaged) -> list[_Chunk]:
+    def _chosen(self, call: CommitBatch) -> list[_Chunk]:
         """Return the chunks that a commit names, in its order; all of them must be here."""
         if not call.parts:
             raise PublishRefusedError("a commit names at least one part")
@@ -218,20 +231,20 @@ class Staging:
     def _keep(self, record: StagedRecord) -> None:
         key = _BatchId(record.pubend, record.writer, record.batch)
         batch = self._batches.setdefault(key, _Batch({}, 0))
-        chunk = _Chunk(record.key, BlankPack(record.events, record.writer))
+        chunk = _Chunk(record.key, PackedTemplate(record.events, record.writer))
         batch.chunks[_ChunkId(record.partition, record.attempt, record.number)] = chunk
         batch.touched = self._context.now
         self.bytes += chunk.bytes
 
-    def _forget(self, key: _BatchId) -> list[Erase]:
+    def _forget(self, key: _BatchId) -> list[DeleteRecord]:
         """Take a batch out; return what has to be erased."""
         batch = self._batches.pop(key, None)
         if batch is None:
             return []
         self.bytes -= batch.bytes
-        return [Erase(chunk.key) for chunk in batch.chunks.values()]
+        return [DeleteRecord(chunk.key) for chunk in batch.chunks.values()]
 
-    def _forget_up_to(self, pubend: PubendId, writer: str, batch: int) -> list[Erase]:
+    def _forget_up_to(self, pubend: PubendId, writer: str, batch: int) -> list[DeleteRecord]:
         """Take out what can never be committed: batches of a writer up to one that is (S2)."""
         keys = [key for key in self._batches if key[:2] == (pubend, writer) and key.batch <= batch]
         return [erase for key in keys for erase in self._forget(key)]
@@ -241,25 +254,25 @@ class Staging:
     def _plan_review(self) -> None:
         if (self._batches or self._commits) and not self._is_planned:
             self._is_planned = True
-            period = us(s=self._context.parameters.staged_ttl_s) // 4
-            self._context.after(max(1, period), self._review)
+            period = microseconds(s=self._context.parameters.staged_ttl_s) // 4
+            self._context.call_later(max(1, period), self._review)
 
     def _review(self) -> None:
         """Erase what nobody will commit, and commits that nobody will repeat."""
         self._is_planned = False
         parameters = self._context.parameters
-        staged_since = self._context.now - us(s=parameters.staged_ttl_s)
+        staged_since = self._context.now - microseconds(s=parameters.staged_ttl_s)
         stale = [key for key, batch in self._batches.items() if batch.touched <= staged_since]
         changes = [erase for key in stale for erase in self._forget(key)]
         if stale:
             self._context.mark("staged too long ago")
         # a clock that is ahead for a while must not make it forget: the batch could be published again
         present = min(self._context.clock, self._clock_view())
-        used_since = present - us(s=parameters.commit_ttl_s)
+        used_since = present - microseconds(s=parameters.commit_ttl_s)
         unused = [each for each in self._commits.values() if each.clock <= used_since]
         for each in unused:
             del self._commits[each.pubend, each.writer]
-        changes += [Erase(each.key) for each in unused]
+        changes += [DeleteRecord(each.key) for each in unused]
         if changes:
             self._context.write(tuple(changes), _nothing)
         self._plan_review()
@@ -277,7 +290,7 @@ def refuse_names(*names: str) -> None:
         )
 
 
-def _chunks_of(call: CommitStaged, part: PartTuple, held: dict[_ChunkId, _Chunk]) -> list[_Chunk]:
+def _chunks_of(call: CommitBatch, part: PartTuple, held: dict[_ChunkId, _Chunk]) -> list[_Chunk]:
     """Return the chunks of one part of a commit."""
     partition, attempt, count = part
     # looked at one by one: a count of any size must not cost more than what is there
@@ -297,11 +310,11 @@ def _chunks_of(call: CommitStaged, part: PartTuple, held: dict[_ChunkId, _Chunk]
 
 
 def _record_of(
-    call: CommitStaged, sequence: int, first: Tick, final: Tick, clock: int
+    call: CommitBatch, sequence: int, first: Tick, final: Tick, clock: int
 ) -> CommitRecord:
     events = final - first + 1
     return CommitRecord(call.pubend, call.writer, call.batch, first, final, events, sequence, clock)
 
 
-def _size(pack: bytes) -> int:
-    return CHUNK_BYTES + len(pack)
+def _size(packed: bytes) -> int:
+    return CHUNK_BYTES + len(packed)

@@ -22,22 +22,24 @@ import msgspec
 from gapless.core.ids import PubendId
 from gapless.core.limits import ADVERTISEMENTS_KEPT
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.records import PubendRecord, PutRecord, StorageChange, StreamEpochRecord
+from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.pick import unpack
 
-__all__ = ["Outlet", "Pending", "StreamEnd"]
+__all__ = ["Outlet", "PendingRange", "StreamEnd"]
 
 
 class Outlet(Protocol):
     """Where a pubend's knowledge goes: the router of its broker."""
 
-    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+    def forward(
+        self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
+    ) -> None:
         """Take a piece above all before; ``opened`` is the regime that begins with it."""
 
-    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return what is in memory between two ticks, from the low one up to the first gap."""
 
     def released(self, pubend: PubendId, up_to: Tick) -> None:
@@ -47,23 +49,23 @@ class Outlet(Protocol):
         """Ask those who have not acknowledged up to a tick to look for their gaps (R57, R58)."""
 
 
-class Pending(msgspec.Struct):
+class PendingRange(msgspec.Struct):
     """Something that waits for the disk: a batch, or the opening of a regime."""
 
     low: Tick
     high: Tick
-    regime: int
+    stream_epoch: int
     publications: tuple[Publication, ...] = ()
     packed: bytes = b""
     """In place of the publications: these are unpacked when they are told."""
-    opens: RegimeRecord | None = None
+    opens: StreamEpochRecord | None = None
     done: Callable[[], None] | None = None
     durable: bool = False
 
-    def piece(self) -> Piece:
+    def knowledge(self) -> KnowledgeRange:
         """Return what is told when it is durable."""
         publications = tuple(unpack([self.packed])) if self.packed else self.publications
-        return Piece(self.low, self.high, self.regime, 0, publications)
+        return KnowledgeRange(self.low, self.high, self.stream_epoch, 0, publications)
 
 
 class StreamEnd:
@@ -76,7 +78,7 @@ class StreamEnd:
         outlet: Outlet,
         clock_view: Callable[[], int],
         logged: Tick,
-        regimes: Iterable[RegimeRecord],
+        stream_epochs: Iterable[StreamEpochRecord],
     ) -> None:
         self._context = context
         self._record = record
@@ -84,15 +86,15 @@ class StreamEnd:
         self._latest = record
         self._outlet = outlet
         self._clock_view = clock_view
-        self.regimes = sorted(regimes, key=lambda regime: regime.number)
+        self.stream_epochs = sorted(stream_epochs, key=lambda stream_epoch: stream_epoch.number)
         # what was promised silent before a crash stays silent (R29)
         self.last = self.top = max(logged, record.ceiling, record.released)
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingRange] = deque()
         self._raising = False
-        self._lead_us = us(ms=context.parameters.tick_lead_ms)
-        self._silence_us = us(ms=context.parameters.silence_ms)
+        self._lead_us = microseconds(ms=context.parameters.tick_lead_ms)
+        self._silence_us = microseconds(ms=context.parameters.silence_ms)
         self._eager = False
-        self._idle_timer = context.after(self._silence_us, self._idle)
+        self._idle_timer = context.call_later(self._silence_us, self._idle)
 
     @property
     def record(self) -> PubendRecord:
@@ -100,17 +102,17 @@ class StreamEnd:
         return self._record
 
     @property
-    def regime(self) -> int:
+    def stream_epoch(self) -> int:
         """The number of the regime that ticks are given now; 0 before the first."""
-        return self.regimes[-1].number if self.regimes else 0
+        return self.stream_epochs[-1].number if self.stream_epochs else 0
 
-    def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
+    def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         """Return what the record says of the log's size."""
         raise NotImplementedError
 
     # --- the order of telling ----------------------------------------------------------------
 
-    def _enqueue(self, pending: Pending, changes: tuple[Change, ...]) -> None:
+    def _enqueue(self, pending: PendingRange, changes: tuple[StorageChange, ...]) -> None:
         self._pending.append(pending)
 
         def durable() -> None:
@@ -119,7 +121,9 @@ class StreamEnd:
 
         self._context.write(changes, durable)
 
-    def _enqueue_all(self, pendings: Sequence[Pending], changes: tuple[Change, ...]) -> None:
+    def _enqueue_all(
+        self, pendings: Sequence[PendingRange], changes: tuple[StorageChange, ...]
+    ) -> None:
         """Let several things wait for one write; then tell them, one a step.
 
         All are durable with the first. What one step tells travels in one packet, so the others wait
@@ -136,7 +140,7 @@ class StreamEnd:
 
         self._context.write(changes, durable)
 
-    def after_told(self, then: Callable[[], None]) -> None:
+    def after_sent(self, then: Callable[[], None]) -> None:
         """Call back when all that was given away before is durable and told.
 
         Who is told of an event, and then reads the log, finds it.
@@ -157,12 +161,12 @@ class StreamEnd:
             pending = self._pending.popleft()
             if pending.done is not None:
                 pending.done()
-            self._tell(pending.piece(), pending.opens)
+            self._forward(pending.knowledge(), pending.opens)
 
-    def _tell(self, piece: Piece, opens: RegimeRecord | None = None) -> None:
-        assert piece.low == self.top + 1, f"{piece.low} does not follow {self.top}"
-        self.top = piece.high
-        self._outlet.spread(self._record.pubend, piece, opens)
+    def _forward(self, knowledge: KnowledgeRange, opens: StreamEpochRecord | None = None) -> None:
+        assert knowledge.low == self.top + 1, f"{knowledge.low} does not follow {self.top}"
+        self.top = knowledge.high
+        self._outlet.forward(self._record.pubend, knowledge, opens)
 
     # --- silence -----------------------------------------------------------------------------
 
@@ -171,8 +175,8 @@ class StreamEnd:
         if eager and not self._eager:
             # an idle stream may have been about to be silent for long
             self._idle_timer.cancel()
-            self._silence_us = us(ms=self._context.parameters.eager_silence_ms)
-            self._idle_timer = self._context.after(self._silence_us, self._idle)
+            self._silence_us = microseconds(ms=self._context.parameters.eager_silence_ms)
+            self._idle_timer = self._context.call_later(self._silence_us, self._idle)
         self._eager = eager
 
     def advance(self, tick: Tick) -> None:
@@ -186,14 +190,14 @@ class StreamEnd:
         before = self.top
         self._idle_once()
         quiet = self.top > before
-        longest = us(ms=parameters.idle_silence_max_ms)
+        longest = microseconds(ms=parameters.idle_silence_max_ms)
         if self._eager:
-            self._silence_us = us(ms=parameters.eager_silence_ms)
+            self._silence_us = microseconds(ms=parameters.eager_silence_ms)
         elif quiet:
             self._silence_us = min(2 * self._silence_us, longest)
         else:
-            self._silence_us = us(ms=parameters.silence_ms)
-        self._idle_timer = self._context.after(self._silence_us, self._idle)
+            self._silence_us = microseconds(ms=parameters.silence_ms)
+        self._idle_timer = self._context.call_later(self._silence_us, self._idle)
 
     def _idle_once(self) -> None:
         if not self._pending:
@@ -208,7 +212,7 @@ class StreamEnd:
             tick = min(tick, self._record.ceiling)
         if tick > self.last:
             low, self.last = self.last + 1, tick
-            self._tell(Piece(low, tick, self.regime, 0))
+            self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
 
     def _present(self) -> Tick:
         """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
@@ -218,7 +222,7 @@ class StreamEnd:
         if self._raising:
             return
         self._raising = True
-        ceiling = need + us(ms=self._context.parameters.ceiling_step_ms)
+        ceiling = need + microseconds(ms=self._context.parameters.ceiling_step_ms)
 
         def raised() -> None:
             self._raising = False
@@ -237,10 +241,10 @@ class StreamEnd:
         *,
         ceiling: Tick = 0,
         released: Tick = 0,
-        gone: Tick = 0,
+        last_released_event: Tick = 0,
         last_event: Tick = 0,
         advertisement: str | None = None,
-    ) -> Store:
+    ) -> PutRecord:
         """Return the write of the pubend's record with greater values, or a wider advertisement.
 
         Several may be under way; each says all that the ones before it said, so that a later
@@ -251,21 +255,21 @@ class StreamEnd:
             latest,
             ceiling=max(ceiling, latest.ceiling),
             released=max(released, latest.released),
-            gone=max(gone, latest.gone),
+            last_released_event=max(last_released_event, latest.last_released_event),
             last_event=max(last_event, latest.last_event),
-            log_marks=self._log_marks(),
+            log_size_marks=self._log_size_marks(),
         )
         if advertisement is not None:
             self._latest = msgspec.structs.replace(
                 self._latest,
                 properties=msgspec.structs.replace(latest.properties, advertisement=advertisement),
-                formerly=(
-                    *latest.formerly[1 - ADVERTISEMENTS_KEPT :],
+                past_advertisements=(
+                    *latest.past_advertisements[1 - ADVERTISEMENTS_KEPT :],
                     (self.last, latest.properties.advertisement),
                 ),
                 announcement_version=latest.announcement_version + 1,
             )
-        return Store(self._latest)
+        return PutRecord(self._latest)
 
 
 def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:

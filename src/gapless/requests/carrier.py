@@ -22,44 +22,51 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.limits import REQUEST_ATTEMPTS_KEPT, REQUEST_HOPS_MAX
 from gapless.core.machine import Context, Timer
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+from gapless.messages.pubend_requests import (
+    LeavePubend,
+    LogHoldId,
+    Read,
+    ReadReply,
+    ReleaseLogHold,
+    RequestDone,
+)
 from gapless.messages.streams import Member, ReadForm
-from gapless.stream.ranges import fault_of
+from gapless.stream.ranges import invalid_reason
 
-__all__ = ["Errand", "Hosted", "Requests", "way_back"]
+__all__ = ["PendingRequest", "PubendRequests", "RequestTarget", "reply_route"]
 
 _TURNS: Final = 12
 """The attempts of an errand follow each other modulo this, so they try all of 2, 3, 4, 6 or 12 hops."""
 
-_IDS_PER_LIFE: Final = 1_000
+_IDS_PER_INCARNATION: Final = 1_000
 """What the ids of two lives are apart, at least. Lives are microseconds unless the clock was set back;
 times this they still fit into 63 bits."""
 
-_Request: TypeAlias = Read | ReleaseHold | Leave
-_Reply: TypeAlias = ReadReply | Done
+_Request: TypeAlias = Read | ReleaseLogHold | LeavePubend
+_Reply: TypeAlias = ReadReply | RequestDone
 
 
-class Hosted(Protocol):
+class RequestTarget(Protocol):
     """A pubend of this broker as requests see it. What cannot be answered is left unanswered."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
         """Answer with what matches, when the hold that the request names is on disk."""
 
-    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+    def release_log_hold(self, log_hold: LogHoldId, then: Callable[[], None]) -> None:
         """Let a hold go; call back when that is on disk."""
 
-    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+    def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         """End a stay; call back when that is on disk."""
 
 
-def way_back(request: Read | ReleaseHold | Leave) -> tuple[BrokerId, ...]:
+def reply_route(request: Read | ReleaseLogHold | LeavePubend) -> tuple[BrokerId, ...]:
     """Return the route of a reply: it goes to the last of these first, and ends at the asker."""
-    return (request.asker, *request.route)
+    return (request.requester, *request.route)
 
 
 def _answers(read: Read, reply: ReadReply) -> bool:
@@ -67,27 +74,27 @@ def _answers(read: Read, reply: ReadReply) -> bool:
 
     They begin with the lowest tick, or with the lowest that the log still has.
     """
-    pieces = reply.pieces
-    if not pieces:
+    ranges = reply.ranges
+    if not ranges:
         return True
     return (
-        all(fault_of(piece) is None for piece in pieces)
-        and read.low <= pieces[0].low <= max(read.low, reply.released + 1)
-        and all(left.high + 1 == right.low for left, right in pairwise(pieces))
-        and pieces[-1].high <= min(read.high, reply.done)
+        all(invalid_reason(knowledge) is None for knowledge in ranges)
+        and read.low <= ranges[0].low <= max(read.low, reply.released + 1)
+        and all(left.high + 1 == right.low for left, right in pairwise(ranges))
+        and ranges[-1].high <= min(read.high, reply.done)
     )
 
 
-def _nobody_told(reason: str) -> None:
+def _ignore_fault(reason: str) -> None:
     """Who asks does not want to know why it takes so long."""
 
 
-class Errand:
+class PendingRequest:
     """One request of this broker, under way until it is answered or cancelled."""
 
     def __init__(
         self,
-        requests: Requests,
+        requests: PubendRequests,
         number: int,
         pubend: PubendId,
         made: Callable[[int], _Request],
@@ -119,7 +126,7 @@ class Errand:
         self._requests.end(self)
 
 
-class Requests:
+class PubendRequests:
     """The requests of this broker, and those that pass through it or end here.
 
     ``next_hop`` says whom to ask for a pubend, given the id of the request; None if there is no way
@@ -129,20 +136,20 @@ class Requests:
     def __init__(
         self,
         context: Context,
-        hosted: Callable[[PubendId], Hosted | None],
+        hosted: Callable[[PubendId], RequestTarget | None],
         next_hop: Callable[[PubendId, int], BrokerId | None],
     ) -> None:
         self._context = context
         self._hosted = hosted
         self._next_hop = next_hop
         self._me = context.identity.broker
-        self._last_id = context.identity.life * _IDS_PER_LIFE
+        self._last_id = context.identity.incarnation * _IDS_PER_INCARNATION
         self._count = 0
-        self._active: dict[int, Errand] = {}
+        self._active: dict[int, PendingRequest] = {}
         """By number, so in the order of asking."""
-        self._queue: dict[PubendId, dict[int, Errand]] = {}
+        self._queue: dict[PubendId, dict[int, PendingRequest]] = {}
         """Reads that wait for their turn, by pubend: one that cannot be reached keeps no other back."""
-        self._by_id: dict[int, Errand] = {}
+        self._by_id: dict[int, PendingRequest] = {}
         self._reading: dict[PubendId, int] = {}
 
     # --- what this broker asks ---------------------------------------------------------------
@@ -154,24 +161,24 @@ class Requests:
         low: Tick,
         high: Tick,
         *,
-        hold: HoldId | None,
+        log_hold: LogHoldId | None,
         then: Callable[[ReadReply], None],
-        hold_tick: Tick | None = None,
-        newcomer: Member | None = None,
-        hosts: tuple[ShbId, ...] = (),
-        fault: Callable[[str], None] = _nobody_told,
+        log_hold_tick: Tick | None = None,
+        joining_member: Member | None = None,
+        former_hosts: tuple[ShbId, ...] = (),
+        fault: Callable[[str], None] = _ignore_fault,
         bytes_max: int = 0,
         form: ReadForm = ReadForm.EVENTS,
-    ) -> Errand:
+    ) -> PendingRequest:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
-        A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
+        A hold is put, or raised, to ``log_hold_tick``, which is just below ``low`` unless it is given
         (R49). A ``newcomer`` is a host that asks since when it was known, and other ``hosts`` (R46). Above
         ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the log cannot be
         read at ``low``, ``fault`` is told why, others take its turn, and it is tried again (P8).
         """
         most = bytes_max if bytes_max > 0 else self._context.parameters.read_chunk_bytes
-        above = max(0, low - 1) if hold_tick is None else hold_tick
+        above = max(0, low - 1) if log_hold_tick is None else log_hold_tick
 
         def made(number: int) -> Read:
             return Read(
@@ -182,52 +189,56 @@ class Requests:
                 filter_text,
                 low,
                 high,
-                hold,
+                log_hold,
                 most,
                 above,
-                newcomer,
+                joining_member,
                 form,
-                hosts,
+                former_hosts,
             )
 
-        errand = self._errand(pubend, made, then, fault)
-        errand.is_read = True
-        self._queue.setdefault(pubend, {})[errand.number] = errand
+        pending_request = self._pending_request(pubend, made, then, fault)
+        pending_request.is_read = True
+        self._queue.setdefault(pubend, {})[pending_request.number] = pending_request
         self._start_reads(pubend)
-        return errand
+        return pending_request
 
-    def release_hold(self, pubend: PubendId, hold: HoldId, then: Callable[[], None]) -> Errand:
+    def release_log_hold(
+        self, pubend: PubendId, log_hold: LogHoldId, then: Callable[[], None]
+    ) -> PendingRequest:
         """Let a hold go (R49); reads that name it are to be cancelled before."""
 
-        def made(number: int) -> ReleaseHold:
-            return ReleaseHold(pubend, number, self._me, (), hold)
+        def made(number: int) -> ReleaseLogHold:
+            return ReleaseLogHold(pubend, number, self._me, (), log_hold)
 
-        errand = self._errand(pubend, made, lambda _: then())
-        self._start(errand)
-        return errand
+        pending_request = self._pending_request(pubend, made, lambda _: then())
+        self._start(pending_request)
+        return pending_request
 
-    def leave(self, pubend: PubendId, shb: ShbId, join: Join, then: Callable[[], None]) -> Errand:
+    def leave(
+        self, pubend: PubendId, shb: ShbId, membership: MembershipId, then: Callable[[], None]
+    ) -> PendingRequest:
         """End a stay of a subscriber host with a pubend (R43, R55)."""
 
-        def made(number: int) -> Leave:
-            return Leave(pubend, number, self._me, (), shb, join)
+        def made(number: int) -> LeavePubend:
+            return LeavePubend(pubend, number, self._me, (), shb, membership)
 
-        errand = self._errand(pubend, made, lambda _: then())
-        self._start(errand)
-        return errand
+        pending_request = self._pending_request(pubend, made, lambda _: then())
+        self._start(pending_request)
+        return pending_request
 
     def session_opened(self) -> None:
         """Somebody can be asked who could not before: send what had no way, wait less for the rest."""
-        for errand in list(self._active.values()):
+        for pending_request in list(self._active.values()):
             first = self._first_pause_us
-            errand.pause_us = first
-            assert errand.timer is not None
-            if not errand.is_sent:
-                errand.timer.cancel()
-                self._attempt(errand)
-            elif errand.timer.at > self._context.now + first:
-                errand.timer.cancel()
-                self._wait(errand)
+            pending_request.pause_us = first
+            assert pending_request.timer is not None
+            if not pending_request.is_sent:
+                pending_request.timer.cancel()
+                self._attempt(pending_request)
+            elif pending_request.timer.at > self._context.now + first:
+                pending_request.timer.cancel()
+                self._wait(pending_request)
 
     def statistics(self) -> dict[str, int]:
         """Return how many errands are under way, and how many reads wait for their turn."""
@@ -242,31 +253,31 @@ class Requests:
     def received(self, peer: BrokerId, message: Any) -> bool:
         """Take a message of a session; False if it is no request and no reply."""
         del peer  # the route says where it came from
-        if isinstance(message, Read | ReleaseHold | Leave):
+        if isinstance(message, Read | ReleaseLogHold | LeavePubend):
             self._take_request(message)
-        elif isinstance(message, ReadReply | Done):
+        elif isinstance(message, ReadReply | RequestDone):
             self._take_reply(message)
         else:
             return False
         return True
 
     def _take_request(self, request: _Request) -> None:
-        way = way_back(request)
-        if self._me in way or len(way) > REQUEST_HOPS_MAX:
+        return_route = reply_route(request)
+        if self._me in return_route or len(return_route) > REQUEST_HOPS_MAX:
             self._context.mark("request in a circle")
             return
         hosted = self._hosted(request.pubend)
         if hosted is not None:
-            self._serve(hosted, request, lambda reply: self._context.post(way[-1], reply))
+            self._serve(hosted, request, lambda reply: self._context.send(return_route[-1], reply))
             return
         hop = self._next_hop(request.pubend, request.request)
         if hop is None:
-            self._context.mark("request without a way")
-        elif hop in way:
+            self._context.mark("request without a route")
+        elif hop in return_route:
             self._context.mark("request in a circle")
         else:
             route = (*request.route, self._me)
-            self._context.post(hop, msgspec.structs.replace(request, route=route))
+            self._context.send(hop, msgspec.structs.replace(request, route=route))
 
     def _take_reply(self, reply: _Reply) -> None:
         if not reply.route or reply.route[-1] != self._me:
@@ -274,17 +285,19 @@ class Requests:
             return
         rest = reply.route[:-1]
         if rest:
-            self._context.post(rest[-1], msgspec.structs.replace(reply, route=rest))
+            self._context.send(rest[-1], msgspec.structs.replace(reply, route=rest))
         else:
             self._answered(reply, examined=False)
 
-    def _serve(self, hosted: Hosted, request: _Request, answer: Callable[[_Reply], None]) -> None:
+    def _serve(
+        self, hosted: RequestTarget, request: _Request, answer: Callable[[_Reply], None]
+    ) -> None:
         """Let a pubend of this broker do what is asked, and answer."""
-        done = Done(request.pubend, request.request, way_back(request))
-        if isinstance(request, Leave):
-            hosted.leave(request.shb, request.join, lambda: answer(done))
-        elif isinstance(request, ReleaseHold):
-            hosted.release_hold(request.hold, lambda: answer(done))
+        done = RequestDone(request.pubend, request.request, reply_route(request))
+        if isinstance(request, LeavePubend):
+            hosted.leave(request.shb, request.membership, lambda: answer(done))
+        elif isinstance(request, ReleaseLogHold):
+            hosted.release_log_hold(request.log_hold, lambda: answer(done))
         else:
             hosted.read(request, answer)
 
@@ -292,17 +305,17 @@ class Requests:
 
     @property
     def _first_pause_us(self) -> int:
-        return us(ms=self._context.parameters.attach_timeout_ms)
+        return microseconds(ms=self._context.parameters.attach_timeout_ms)
 
-    def _errand(
+    def _pending_request(
         self,
         pubend: PubendId,
         made: Callable[[int], _Request],
         finish: Callable[[Any], None],
-        fault: Callable[[str], None] = _nobody_told,
-    ) -> Errand:
+        fault: Callable[[str], None] = _ignore_fault,
+    ) -> PendingRequest:
         self._count += 1
-        return Errand(self, self._count, pubend, made, finish, fault)
+        return PendingRequest(self, self._count, pubend, made, finish, fault)
 
     def _start_reads(self, pubend: PubendId) -> None:
         """Start reads that wait for a pubend, first come first served, as far as there is room."""
@@ -311,104 +324,113 @@ class Requests:
             self._reading.get(pubend, 0) < self._context.parameters.reads_per_shb_max
         ):
             self._reading[pubend] = self._reading.get(pubend, 0) + 1
-            errand = waiting.pop(next(iter(waiting)))
-            errand.has_turn = True
-            if errand.number in self._active:
-                self._attempt(errand)  # it gave way, and goes on
+            pending_request = waiting.pop(next(iter(waiting)))
+            pending_request.has_turn = True
+            if pending_request.number in self._active:
+                self._attempt(pending_request)  # it gave way, and goes on
             else:
-                self._start(errand)
+                self._start(pending_request)
         if not waiting:
             self._queue.pop(pubend, None)
 
-    def _start(self, errand: Errand) -> None:
-        self._active[errand.number] = errand
-        errand.pause_us = self._first_pause_us
-        self._attempt(errand)
+    def _start(self, pending_request: PendingRequest) -> None:
+        self._active[pending_request.number] = pending_request
+        pending_request.pause_us = self._first_pause_us
+        self._attempt(pending_request)
 
-    def _attempt(self, errand: Errand) -> None:
+    def _attempt(self, pending_request: PendingRequest) -> None:
         """Ask, under a new id, and wait for a while."""
-        request = errand.made(self._new_id(errand))
-        if self._hosted(errand.pubend) is not None:
-            self._remember(errand, request.request)
+        request = pending_request.made(self._new_id(pending_request))
+        if self._hosted(pending_request.pubend) is not None:
+            self._remember(pending_request, request.request)
             # a little later, so that nobody is called back before he knows what he asked
-            self._context.after(1, lambda: self._serve_own(errand, request))
-            errand.is_sent = True
+            self._context.call_later(1, lambda: self._serve_own(pending_request, request))
+            pending_request.is_sent = True
         else:
-            hop = self._next_hop(errand.pubend, request.request)
-            errand.is_sent = hop is not None
+            hop = self._next_hop(pending_request.pubend, request.request)
+            pending_request.is_sent = hop is not None
             if hop is not None:
-                self._remember(errand, request.request)
-                self._context.post(hop, request)
-        self._wait(errand)
+                self._remember(pending_request, request.request)
+                self._context.send(hop, request)
+        self._wait(pending_request)
 
-    def _wait(self, errand: Errand) -> None:
-        errand.timer = self._context.after(errand.pause_us, lambda: self._retry(errand))
+    def _wait(self, pending_request: PendingRequest) -> None:
+        pending_request.timer = self._context.call_later(
+            pending_request.pause_us, lambda: self._retry(pending_request)
+        )
 
-    def _retry(self, errand: Errand) -> None:
+    def _retry(self, pending_request: PendingRequest) -> None:
         self._context.mark("request repeated")
-        longest = us(ms=self._context.parameters.retry_max_ms)
-        errand.pause_us = max(errand.pause_us, min(2 * errand.pause_us, longest))
-        if errand.is_read and not errand.has_turn:
-            self._queue.setdefault(errand.pubend, {})[errand.number] = errand
-            self._start_reads(errand.pubend)
+        longest = microseconds(ms=self._context.parameters.retry_max_ms)
+        pending_request.pause_us = max(
+            pending_request.pause_us, min(2 * pending_request.pause_us, longest)
+        )
+        if pending_request.is_read and not pending_request.has_turn:
+            self._queue.setdefault(pending_request.pubend, {})[pending_request.number] = (
+                pending_request
+            )
+            self._start_reads(pending_request.pubend)
         else:
-            self._attempt(errand)
+            self._attempt(pending_request)
 
-    def _give_way(self, errand: Errand) -> None:
+    def _yield_turn(self, pending_request: PendingRequest) -> None:
         """Let others read while the log cannot be read where this one is: it may be so for ever."""
-        if errand.has_turn:
-            errand.has_turn = False
-            self._reading[errand.pubend] -= 1
-            self._start_reads(errand.pubend)
+        if pending_request.has_turn:
+            pending_request.has_turn = False
+            self._reading[pending_request.pubend] -= 1
+            self._start_reads(pending_request.pubend)
 
-    def _serve_own(self, errand: Errand, request: _Request) -> None:
-        hosted = self._hosted(errand.pubend)
+    def _serve_own(self, pending_request: PendingRequest, request: _Request) -> None:
+        hosted = self._hosted(pending_request.pubend)
         if hosted is not None and request.request in self._by_id:
             self._serve(hosted, request, self._answered)
 
     def _answered(self, reply: _Reply, *, examined: bool = True) -> None:
         """Finish the errand that a reply is for; what a peer has sent is examined first."""
-        errand = self._by_id.get(reply.request)
-        if errand is None:
+        pending_request = self._by_id.get(reply.request)
+        if pending_request is None:
             self._context.mark("answer to nobody")
-        elif reply.pubend != errand.pubend or isinstance(reply, ReadReply) != errand.is_read:
+        elif (
+            reply.pubend != pending_request.pubend
+            or isinstance(reply, ReadReply) != pending_request.is_read
+        ):
             self._context.mark("answer to another question")
-        elif not examined and self._refuses(errand, reply):
+        elif not examined and self._refuses(pending_request, reply):
             self._context.mark("answer that makes no sense")
         elif isinstance(reply, ReadReply) and reply.fault:
-            errand.fault(reply.fault)
-            self._give_way(errand)
+            pending_request.fault(reply.fault)
+            self._yield_turn(pending_request)
         else:
-            self.end(errand)
-            errand.finish(reply)
+            self.end(pending_request)
+            pending_request.finish(reply)
 
-    def _refuses(self, errand: Errand, reply: _Reply) -> bool:
+    def _refuses(self, pending_request: PendingRequest, reply: _Reply) -> bool:
         if not isinstance(reply, ReadReply):
             return False
-        asked = errand.made(reply.request)
+        asked = pending_request.made(reply.request)
         assert isinstance(asked, Read)
         return not _answers(asked, reply)
 
-    def end(self, errand: Errand) -> None:
+    def end(self, pending_request: PendingRequest) -> None:
         """Forget an errand; a read that waits may take its place."""
-        self._queue.get(errand.pubend, {}).pop(errand.number, None)
-        if self._active.pop(errand.number, None) is None:
+        self._queue.get(pending_request.pubend, {}).pop(pending_request.number, None)
+        if self._active.pop(pending_request.number, None) is None:
             return
-        assert errand.timer is not None
-        errand.timer.cancel()
-        for each in errand.ids:
+        assert pending_request.timer is not None
+        pending_request.timer.cancel()
+        for each in pending_request.ids:
             del self._by_id[each]
-        self._give_way(errand)
+        self._yield_turn(pending_request)
 
-    def _new_id(self, errand: Errand) -> int:
+    def _new_id(self, pending_request: PendingRequest) -> int:
         """Return an id above all before, one further than the errand's last modulo ``_TURNS``."""
         self._last_id += 1
-        self._last_id += (errand.turn - self._last_id) % _TURNS
-        errand.turn += 1
+        self._last_id += (pending_request.turn - self._last_id) % _TURNS
+        pending_request.turn += 1
         return self._last_id
 
-    def _remember(self, errand: Errand, request: int) -> None:
-        errand.ids.append(request)
-        self._by_id[request] = errand
-        if len(errand.ids) > REQUEST_ATTEMPTS_KEPT:
-            del self._by_id[errand.ids.pop(0)]
+    def _remember(self, pending_request: PendingRequest, request: int) -> None:
+        pending_request.ids.append(request)
+        self._by_id[request] = pending_request
+        if len(pending_request.ids) > REQUEST_ATTEMPTS_KEPT:
+            del self._by_id[pending_request.ids.pop(0)]

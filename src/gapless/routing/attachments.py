@@ -14,23 +14,27 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate, Feed
-from gapless.messages.streams import AttachKind, Piece, Publication
+from gapless.messages.streams import AttachKind, KnowledgeRange, Publication
 from gapless.propagation.sufficiency import Receiver
-from gapless.stream.curiosity import Asked, Curious
-from gapless.stream.epochs import Regimes, Vector
-from gapless.stream.istream import Account, Stream
+from gapless.stream.curiosity import OutstandingNacks, RequestedTicks
+from gapless.stream.epochs import StreamEpochs, StreamVector
+from gapless.stream.istream import IStream, MemoryAccount
 
-__all__ = ["Attachment", "Log", "Routed", "Routing", "ShapeVersions"]
+__all__ = ["Attachment", "HostedLog", "RoutedPubend", "RoutingPolicy", "ShapeVersions"]
 
 ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
 """How often the cells between two brokers were reshaped; those never reshaped are left out (R13)."""
 
 
-class Routing(Protocol):
+class RoutingPolicy(Protocol):
     """What the tables of this broker say of events and receivers."""
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
+        self,
+        pubend: PubendId,
+        knowledge: KnowledgeRange,
+        vector: StreamVector | None,
+        receiver: Receiver,
     ) -> int | None:
         """Return the tables that decide for a receiver, a bit each; None if none may (R25).
 
@@ -63,7 +67,7 @@ class Routing(Protocol):
         """Say whether the pubend is of quality best effort (R33)."""
 
 
-class Log(Protocol):
+class HostedLog(Protocol):
     """A pubend that this broker hosts: its log is the input stream (R32)."""
 
     @property
@@ -71,11 +75,11 @@ class Log(Protocol):
         """The highest tick that may be told."""
 
     @property
-    def damage(self) -> str | None:
+    def corruption(self) -> str | None:
         """What is wrong with the log, if something in it cannot be read (P8)."""
 
-    def pieces_between(
-        self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
+    def ranges_between(
+        self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
     ) -> None:
         """Read the log; call back with pieces and up to where they go."""
 
@@ -107,7 +111,7 @@ class Attachment:
         peer: BrokerId,
         number: int,
         receiver: Receiver,
-        curious: Curious,
+        curious: RequestedTicks,
         shape_versions: ShapeVersions = (),
     ) -> None:
         self.peer = peer
@@ -131,36 +135,36 @@ class Attachment:
         self.silent = min(self.silent, tick - 1)
 
 
-class Routed:
+class RoutedPubend:
     """All that a router has of one pubend."""
 
     __slots__ = (
         "advanced",
-        "asked",
         "attachments",
         "feed",
         "is_idle",
         "log",
+        "outstanding_nacks",
         "passed",
         "pubend",
-        "regimes",
-        "regimes_asked",
         "released",
         "stream",
+        "stream_epochs",
+        "stream_epochs_requested",
     )
 
-    def __init__(self, pubend: PubendId, parameters: Parameters, account: Account) -> None:
+    def __init__(self, pubend: PubendId, parameters: Parameters, account: MemoryAccount) -> None:
         self.pubend = pubend
-        self.stream = Stream(pubend, account)
+        self.stream = IStream(pubend, account)
         self.is_idle = False
         """Whether there was no receiver when that was last looked at."""
-        self.asked = Asked(parameters)
-        self.log: Log | None = None
+        self.outstanding_nacks = OutstandingNacks(parameters)
+        self.log: HostedLog | None = None
         self.feed: Feed | None = None
         self.attachments: dict[tuple[BrokerId, int], Attachment] = {}
-        self.regimes_asked: dict[int, int] = {}
+        self.stream_epochs_requested: dict[int, int] = {}
         """When each regime was asked for that is not known yet."""
-        self.regimes = Regimes()
+        self.stream_epochs = StreamEpochs()
         self.released: Tick = 0
         self.advanced: tuple[Tick, int] = (0, 0)
         """The greatest tick that the feeder was asked to advance to, and when."""

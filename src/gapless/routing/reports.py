@@ -6,7 +6,7 @@ about the same tick are one group, reported with the least tick of the group (GD
 acknowledged upstream when all downstream have acknowledged it). A report is a statement that stays
 true; it may come late, twice, by any way.
 
-Only what was heard within ``ack_memory_ms`` is passed on. A router that went on repeating a dead host's
+Only what was heard within ``ack_report_ttl_ms`` is passed on. A router that went on repeating a dead host's
 report would keep it alive for ever (A12).
 
 The other way goes the pubend's wish for reports: a tick whose acknowledgement is overdue is told to
@@ -22,14 +22,20 @@ from typing import NamedTuple
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.streams import AckExpected, Member, Report, SetDefine, SetForget
+from gapless.messages.streams import (
+    AckExpected,
+    AckReport,
+    DefineMemberSet,
+    ForgetMemberSet,
+    Member,
+)
 
-__all__ = ["Groups", "Reports", "grouped"]
+__all__ = ["Groups", "ReportAggregator", "grouped"]
 
 
-class _Heard(NamedTuple):
+class _LastReport(NamedTuple):
     """The last report of a host for a pubend."""
 
     member: Member
@@ -44,9 +50,9 @@ Groups = list[tuple[Tick, tuple[Member, ...]]]
 def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
     """Join reports into few groups, nearest ticks first, each with its least tick.
 
-    >>> from gapless.core.ids import Join, VirtualTime
+    >>> from gapless.core.ids import MembershipId, VirtualTime
     >>> def member(name):
-    ...     return Member(ShbId(name, name), Join(1, 1), True, VirtualTime(1, 1))
+    ...     return Member(ShbId(name, name), MembershipId(1, 1), True, VirtualTime(1, 1))
     >>> found = grouped([(90, member("a")), (10, member("b")), (91, member("c"))], 2)
     >>> [(tick, [each.shb.broker for each in members]) for tick, members in found]
     [(10, ['b']), (90, ['a', 'c'])]
@@ -61,16 +67,16 @@ def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
             groups.append((tick, [member]))
             highest.append(tick)
     while len(groups) > groups_max:
-        gaps = [groups[place + 1][0] - highest[place] for place in range(len(groups) - 1)]
-        place = gaps.index(min(gaps))
-        groups[place][1].extend(groups.pop(place + 1)[1])
-        highest[place] = highest.pop(place + 1)
+        gaps = [groups[index + 1][0] - highest[index] for index in range(len(groups) - 1)]
+        index = gaps.index(min(gaps))
+        groups[index][1].extend(groups.pop(index + 1)[1])
+        highest[index] = highest.pop(index + 1)
     return [
         (tick, tuple(sorted(members, key=lambda member: member.shb))) for tick, members in groups
     ]
 
 
-class Reports:
+class ReportAggregator:
     """What a router has heard in reports, and what it passes on.
 
     ``feeder_of`` says where reports for a pubend go; ``host`` takes them where the pubend is here.
@@ -86,7 +92,7 @@ class Reports:
         self._feeder_of = feeder_of
         self._host = host
         self._sets: dict[BrokerId, dict[int, tuple[Member, ...]]] = {}
-        self._heard: dict[PubendId, dict[ShbId, _Heard]] = {}
+        self._last_reports: dict[PubendId, dict[ShbId, _LastReport]] = {}
         self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
         self._numbers: dict[BrokerId, int] = {}
         self._here: set[PubendId] = set()
@@ -94,19 +100,19 @@ class Reports:
         self._expected: dict[tuple[PubendId, bool], int] = {}
         """When acknowledgement was last asked for, without and with pressure."""
         self._urgent = False
-        context.after(us(ms=context.parameters.ack_ms), self._tick)
+        context.call_later(microseconds(ms=context.parameters.ack_ms), self._tick)
 
     # --- what comes in -----------------------------------------------------------------------
 
-    def define(self, peer: BrokerId, message: SetDefine) -> None:
+    def define(self, peer: BrokerId, message: DefineMemberSet) -> None:
         """Learn what a set number of a peer means."""
         self._sets.setdefault(peer, {})[message.number] = message.members
 
-    def forget(self, peer: BrokerId, message: SetForget) -> None:
+    def forget(self, peer: BrokerId, message: ForgetMemberSet) -> None:
         """Forget a set number."""
         self._sets.get(peer, {}).pop(message.number, None)
 
-    def report(self, peer: BrokerId, message: Report) -> None:
+    def report(self, peer: BrokerId, message: AckReport) -> None:
         """Take a report; one with an unknown set is ignored, it will be repeated."""
         members = self._sets.get(peer, {}).get(message.set_number)
         if members is None:
@@ -126,9 +132,9 @@ class Reports:
         self._sets.pop(peer, None)
         self._named.pop(peer, None)
         self._numbers.pop(peer, None)
-        for heard in self._heard.values():
-            for shb in [shb for shb, each in heard.items() if each.by == peer]:
-                del heard[shb]
+        for reports in self._last_reports.values():
+            for shb in [shb for shb, each in reports.items() if each.by == peer]:
+                del reports[shb]
 
     def flush(self) -> None:
         """Pass on at once what names a new member (R43)."""
@@ -142,70 +148,70 @@ class Reports:
             self._here.add(pubend)
         else:
             self._here.discard(pubend)
-        heard = self._heard.setdefault(pubend, {})
-        before = heard.get(member.shb)
-        if before is None or before.member.join < member.join:
+        reports = self._last_reports.setdefault(pubend, {})
+        before = reports.get(member.shb)
+        if before is None or before.member.membership < member.membership:
             self._urgent |= not here
-        elif before.member.join == member.join:
+        elif before.member.membership == member.membership:
             tick = max(tick, before.tick)
         else:
             return  # of an earlier stay
-        heard[member.shb] = _Heard(member, tick, self._context.now, peer)
+        reports[member.shb] = _LastReport(member, tick, self._context.now, peer)
 
     # --- acknowledgement is expected ---------------------------------------------------------
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
         """Pass on what the own feeder expects; others may have sent it to the leaf of this broker."""
         if peer == self._feeder_of(message.pubend):
-            self.expect(message.pubend, message.tick, pressure=message.pressure)
+            self.request_acks(message.pubend, message.tick, pressure=message.pressure)
 
-    def expect(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
+    def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
         """Ask those below who have not acknowledged up to a tick; not too often (R57, R58)."""
         asked = self._expected.get((pubend, pressure))
-        interval = us(ms=self._context.parameters.aet_ms) // 2
+        interval = microseconds(ms=self._context.parameters.aet_ms) // 2
         if asked is not None and self._context.now - asked < interval:
             return
         peers = sorted(
             {
                 each.by
-                for each in self._heard.get(pubend, {}).values()
+                for each in self._last_reports.get(pubend, {}).values()
                 if pressure or each.tick < tick
             }
         )
         if peers:
             self._expected[pubend, pressure] = self._context.now
         for peer in peers:
-            self._context.post(peer, AckExpected(pubend, tick, pressure))
+            self._context.send(peer, AckExpected(pubend, tick, pressure))
 
     # --- what goes out -----------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self._context.after(us(ms=self._context.parameters.ack_ms), self._tick)
-        oldest = self._context.now - us(ms=self._context.parameters.ack_memory_ms)
-        for pubend, heard in list(self._heard.items()):
-            for shb in [shb for shb, each in heard.items() if each.at < oldest]:
-                del heard[shb]
-            if not heard:
-                del self._heard[pubend]
+        self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
+        oldest = self._context.now - microseconds(ms=self._context.parameters.ack_report_ttl_ms)
+        for pubend, reports in list(self._last_reports.items()):
+            for shb in [shb for shb, each in reports.items() if each.at < oldest]:
+                del reports[shb]
+            if not reports:
+                del self._last_reports[pubend]
                 self._here.discard(pubend)
-        recent = self._context.now - us(ms=self._context.parameters.aet_ms)
+        recent = self._context.now - microseconds(ms=self._context.parameters.aet_ms)
         self._expected = {key: at for key, at in self._expected.items() if at > recent}
         self._pass_on()
 
     def _pass_on(self) -> None:
         """Tell every feeder, for all its pubends, the groups of hosts and their ticks."""
         by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
-        for pubend in sorted(self._heard):
+        for pubend in sorted(self._last_reports):
             feeder = None if pubend in self._here else self._feeder_of(pubend)
             if feeder is None:
                 continue
-            reports = [(each.tick, each.member) for each in self._heard[pubend].values()]
+            reports = [(each.tick, each.member) for each in self._last_reports[pubend].values()]
             for tick, members in grouped(reports, self._context.parameters.ack_groups):
                 by_feeder.setdefault(feeder, {}).setdefault(members, []).append((pubend, tick))
         for feeder, sets in by_feeder.items():
             for members, acknowledged in sets.items():
                 number = self._number(feeder, members)
-                self._context.post(feeder, Report(number, tuple(acknowledged)))
+                self._context.send(feeder, AckReport(number, tuple(acknowledged)))
 
     def _number(self, peer: BrokerId, members: tuple[Member, ...]) -> int:
         """Return the number of a set in the session with a peer, defined if it is new."""
@@ -214,9 +220,9 @@ class Reports:
         if number is None:
             if len(named) >= self._context.parameters.sets_per_session_max:
                 oldest = next(iter(named))
-                self._context.post(peer, SetForget(named.pop(oldest)))
+                self._context.send(peer, ForgetMemberSet(named.pop(oldest)))
             number = self._numbers[peer] = self._numbers.get(peer, 0) + 1
         named[members] = number  # last used, last
         # said again each time: a lost definition costs one report, not all to come
-        self._context.post(peer, SetDefine(number, members))
+        self._context.send(peer, DefineMemberSet(number, members))
         return number

@@ -7,7 +7,7 @@ sufficient, and whole where they are not. First-time knowledge without any event
 withheld and told by a timer, many pubends in one message; everything else is sent at once.
 
 A router makes F only by filtering, and never claims a tick that it does not know: the receiver sees the
-gap and asks. What it cannot answer it asks its feeder for, once for all receivers (:mod:`.inquiry`). Who
+gap and asks. What it cannot answer it asks its feeder for, once for all receivers (:mod:`.nacks`). Who
 is fed, and who is not, is in :mod:`.receivers`.
 
 What a router was told silent is silent for those behind its cell. If more come to be behind it, it
@@ -21,40 +21,40 @@ from collections.abc import Iterable
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick, TickRange
 from gapless.feeds.feed import Feed, scope_of
-from gapless.messages.records import RegimeRecord
+from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import (
     AckExpected,
-    Advance,
+    AdvanceRequest,
     Attach,
     Attached,
     Detach,
+    FeedUnavailable,
+    KnowledgeRange,
     Nack,
-    Piece,
-    Regime,
-    RegimeWant,
     Released,
-    Unfed,
+    StreamEpoch,
+    StreamEpochRequest,
     Unreadable,
 )
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachments import (
     Attachment,
-    Log,
-    Routed,
-    Routing,
+    HostedLog,
+    RoutedPubend,
+    RoutingPolicy,
 )
-from gapless.routing.epoch_sender import RegimeTeller
-from gapless.routing.nacks import Inquiry
-from gapless.routing.receivers import Receivers, SetFed, review_eager
-from gapless.routing.sending import Masks, Sender
+from gapless.routing.epoch_sender import StreamEpochSender
+from gapless.routing.nacks import UpstreamRequests
+from gapless.routing.receivers import FedPeerCallback, Receivers, review_eager
+from gapless.routing.sending import MatchMasks, StreamSender
 from gapless.stream.cache import shrink
-from gapless.stream.istream import Account
+from gapless.stream.istream import MemoryAccount
 from gapless.stream.ranges import cut
 
-__all__ = ["Attachment", "Log", "Router", "Routing"]
+__all__ = ["Attachment", "HostedLog", "Router", "RoutingPolicy"]
 
 
 class _FeedOwner:
@@ -64,35 +64,35 @@ class _FeedOwner:
         self._router = router
         self._pubend = pubend
 
-    def fed(self, at: Tick) -> None:
+    def feed_found(self, at: Tick) -> None:
         self._router.feed_found(self._pubend, at)
 
-    def fed_up_to(self, at: Tick) -> None:
-        self._router.feed_sent(self._pubend, at)
+    def feed_sent_up_to(self, at: Tick) -> None:
+        self._router.feed_sent_up_to(self._pubend, at)
 
-    def unfed(self) -> None:
+    def feed_lost(self) -> None:
         self._router.feed_lost(self._pubend)
 
 
 class Router:
     """The streams of one broker as a router."""
 
-    def __init__(self, context: Context, routing: Routing, set_fed: SetFed) -> None:
+    def __init__(self, context: Context, routing: RoutingPolicy, set_fed: FedPeerCallback) -> None:
         self._context = context
         self._routing = routing
-        self._account = Account()
-        self._routed: dict[PubendId, Routed] = {}
-        self._teller = RegimeTeller(context)
-        self._sender = Sender(context, routing, self._teller)
+        self._account = MemoryAccount()
+        self._routed: dict[PubendId, RoutedPubend] = {}
+        self._epoch_sender = StreamEpochSender(context)
+        self._sender = StreamSender(context, routing, self._epoch_sender)
         self._receivers = Receivers(context, routing, set_fed)
-        self._inquiry = Inquiry(context, self._found)
+        self._upstream = UpstreamRequests(context, self._found)
         self._scope = 0
-        context.after(us(ms=context.parameters.silence_ms), self._tell_silence)
-        context.after(us(ms=context.parameters.attach_refresh_ms), self._expire)
+        context.call_later(microseconds(ms=context.parameters.silence_ms), self._send_silence)
+        context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._expire)
 
     # --- the pubends of this broker ----------------------------------------------------------
 
-    def host(self, pubend: PubendId, log: Log, released: Tick) -> None:
+    def host(self, pubend: PubendId, log: HostedLog, released: Tick) -> None:
         """Serve a pubend from its own log; who has waited for a feed is fed now."""
         routed = self._get(pubend)
         routed.log = log
@@ -102,27 +102,29 @@ class Router:
             routed.feed.close()
             routed.feed = None
         log.set_eager(routed.is_eager)
-        self._receivers.welcome_waiting(routed)
+        self._receivers.confirm_waiting(routed)
 
-    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+    def forward(
+        self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
+    ) -> None:
         """Send out a new piece of a pubend of this broker."""
         routed = self._get(pubend)
         if self._routing.is_best_effort(pubend):
-            self._relay(routed, piece)
+            self._relay(routed, knowledge)
             return
         if opened is not None:
-            routed.regimes.learn_record(opened)
-        self._take(routed, piece, first=True, opens=opened is not None)
+            routed.stream_epochs.learn_record(opened)
+        self._take(routed, knowledge, first=True, opens=opened is not None)
 
-    def learn_regimes(self, pubend: PubendId, records: Iterable[RegimeRecord]) -> None:
+    def learn_stream_epochs(self, pubend: PubendId, records: Iterable[StreamEpochRecord]) -> None:
         """Take over the regimes that a hosted pubend had before a restart."""
         for record in records:
-            self._get(pubend).regimes.learn_record(record)
+            self._get(pubend).stream_epochs.learn_record(record)
 
-    def set_released(self, pubend: PubendId, up_to: Tick, regimes: list[int]) -> None:
+    def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
         """A log of this broker no longer has ticks up to this one; these regimes it still has."""
         routed = self._get(pubend)
-        routed.regimes.forget(regimes, self._context.parameters.regimes_kept)
+        routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
         routed.released = max(routed.released, up_to)
         routed.stream.forget_up_to(up_to)
 
@@ -138,7 +140,7 @@ class Router:
         """What all streams keep to answer from, about."""
         return self._account.bytes
 
-    def is_held_back(self, peer: BrokerId) -> bool:
+    def is_paused(self, peer: BrokerId) -> bool:
         """Say whether a peer is sent nothing of the streams, because too much waits for it."""
         return peer in self._sender.slow
 
@@ -164,15 +166,15 @@ class Router:
             if held is not None and routed is not None:
                 self._receivers.drop(routed, (peer, number))
                 review_eager(routed)
-            self._context.post(peer, Unfed(pubend, number, reason))
+            self._context.send(peer, FeedUnavailable(pubend, number, reason))
             return
         routed = self._get(pubend)
         held = self._receivers.admit(routed, peer, message)
         if routed.has_source:
-            self._receivers.welcome(routed, held)
+            self._receivers.confirm_feed(routed, held)
         else:
             self._seek_feed(routed)
-            self._receivers.let_wait(routed, held)
+            self._receivers.defer(routed, held)
 
     def detach(self, peer: BrokerId, message: Detach) -> None:
         """Stop feeding a receiver."""
@@ -187,11 +189,11 @@ class Router:
         if routed is None or self._routing.is_best_effort(message.pubend):
             return
         receivers = [each for each in routed.attachments.values() if each.peer == peer]
-        masks = Masks(self._routing)
+        masks = MatchMasks(self._routing)
         unknown: list[TickRange] = []
         for low, high in message.ranges:
             if low <= routed.released:
-                self._context.post(peer, Released(message.pubend, routed.released))
+                self._context.send(peer, Released(message.pubend, routed.released))
                 low = routed.released + 1  # noqa: PLW2901 - the rest of the range
             if low > high:
                 continue
@@ -200,17 +202,17 @@ class Router:
                 self._sender.answer(routed, attachment, low, high, masks)
             unknown += routed.stream.gaps(low, min(high, routed.stream.top))
         self._sender.flush()
-        self._inquiry.ask(routed, unknown)
+        self._upstream.request_ticks(routed, unknown)
 
-    def regime_want(self, peer: BrokerId, message: RegimeWant) -> None:
+    def stream_epoch_requested(self, peer: BrokerId, message: StreamEpochRequest) -> None:
         """Tell a regime, or ask the feeder for it (R39)."""
         routed = self._routed.get(message.pubend)
         if routed is None or self._routing.is_best_effort(message.pubend):
             return
-        if not self._teller.answer(peer, message, routed.regimes):
-            self._inquiry.ask_regime(routed, message)
+        if not self._epoch_sender.answer(peer, message, routed.stream_epochs):
+            self._upstream.request_stream_epoch(routed, message)
 
-    def advance(self, peer: BrokerId, message: Advance) -> None:
+    def advance(self, peer: BrokerId, message: AdvanceRequest) -> None:
         """Ask on for silence up to a tick that a receiver waits for; the greatest speaks for all.
 
         Who waits repeats it (R51). A repetition travels on if the last one was long enough ago to
@@ -223,18 +225,18 @@ class Router:
         if tick <= routed.stream.top:
             for attachment in routed.attached_to(peer):
                 if attachment.sent < tick and peer not in self._sender.slow:
-                    top, masks = routed.stream.top, Masks(self._routing)
+                    top, masks = routed.stream.top, MatchMasks(self._routing)
                     self._sender.send_through(routed, attachment, top, masks)
             self._sender.flush()
         elif routed.log is not None:
             routed.log.advance(tick)
         elif routed.feeder is not None:
             greatest, at = routed.advanced
-            lately = self._context.now - at < us(ms=self._context.parameters.nrt_min_ms)
+            lately = self._context.now - at < microseconds(ms=self._context.parameters.nrt_min_ms)
             if tick <= greatest and lately:
                 return
             routed.advanced = (max(tick, greatest), self._context.now)
-            self._context.post(routed.feeder, Advance(pubend, max(tick, greatest)))
+            self._context.send(routed.feeder, AdvanceRequest(pubend, max(tick, greatest)))
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
         """Learn that a stream has come as far as an acknowledgement is expected (R57).
@@ -246,12 +248,12 @@ class Router:
         if routed is not None and routed.feeder == peer:
             routed.stream.raise_top(message.tick)
 
-    def hold_back(self, peer: BrokerId) -> None:
+    def pause_peer(self, peer: BrokerId) -> None:
         """Send a peer nothing of the streams: too much waits for it already (R40)."""
         self._context.mark("receiver was slow")
         self._sender.slow.add(peer)
 
-    def go_on(self, peer: BrokerId) -> None:
+    def resume_peer(self, peer: BrokerId) -> None:
         """Go on with what comes; a peer sees what it has missed as a gap, and asks (R40).
 
         What it asked for meanwhile is answered now. Otherwise a peer that is slow most of the time
@@ -277,19 +279,19 @@ class Router:
         if routed is not None and routed.feed is not None:
             routed.feed.attached(peer, message)
         else:
-            self._context.post(peer, Detach(message.pubend, message.number))
+            self._context.send(peer, Detach(message.pubend, message.number))
 
-    def unfed(self, peer: BrokerId, message: Unfed) -> None:
+    def feed_unavailable(self, peer: BrokerId, message: FeedUnavailable) -> None:
         """A feeder cannot feed."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.feed is not None:
-            routed.feed.unfed(peer, message)
+            routed.feed.feed_unavailable(peer, message)
 
-    def regime(self, message: Regime) -> None:
+    def stream_epoch_received(self, message: StreamEpoch) -> None:
         """Learn what a regime number means."""
         routed = self._routed.get(message.pubend)
-        if routed is not None and routed.regimes.learn(message):
-            self._teller.pass_on(message.pubend, message.number, routed.regimes)
+        if routed is not None and routed.stream_epochs.learn(message):
+            self._epoch_sender.pass_on(message.pubend, message.number, routed.stream_epochs)
 
     def released(self, message: Released) -> None:
         """Learn that a log has lost its past, and tell those who asked for it."""
@@ -299,25 +301,25 @@ class Router:
         routed.released = message.up_to
         for attachment in routed.attachments.values():
             if attachment.curious.take(0, message.up_to):
-                self._context.post(attachment.peer, message)
+                self._context.send(attachment.peer, message)
 
     def unreadable(self, peer: BrokerId, message: Unreadable) -> None:
         """Learn that a log cannot be read somewhere, and tell those who asked for that (P8)."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.log is None and routed.feeder == peer:
-            self._inquiry.tell_unreadable(routed, message)
+            self._upstream.send_unreadable(routed, message)
 
     def feed_found(self, pubend: PubendId, at: Tick) -> None:
         """There is a feeder: those who waited are fed too."""
         routed = self._routed[pubend]
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
         routed.stream.raise_top(at)
-        routed.regimes_asked.clear()
-        routed.asked.clear()
+        routed.stream_epochs_requested.clear()
+        routed.outstanding_nacks.clear()
         routed.advanced = (0, 0)
-        self._receivers.welcome_waiting(routed)
+        self._receivers.confirm_waiting(routed)
 
-    def feed_sent(self, pubend: PubendId, at: Tick) -> None:
+    def feed_sent_up_to(self, pubend: PubendId, at: Tick) -> None:
         """The feeder has sent everything up to a tick."""
         routed = self._routed[pubend]
         routed.stream.raise_top(at)
@@ -327,17 +329,18 @@ class Router:
     def feed_lost(self, pubend: PubendId) -> None:
         """There is no feeder; if none is found soon, receivers must look elsewhere."""
         routed = self._routed[pubend]
-        routed.asked.clear()
-        self._context.after(
-            us(ms=self._context.parameters.attach_timeout_ms), lambda: self._say_unfed(pubend)
+        routed.outstanding_nacks.clear()
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_timeout_ms),
+            lambda: self._notify_feed_lost(pubend),
         )
 
-    def _say_unfed(self, pubend: PubendId) -> None:
+    def _notify_feed_lost(self, pubend: PubendId) -> None:
         routed = self._routed.get(pubend)
         if routed is not None and not routed.has_source:
-            self._receivers.tell_all_unfed(routed)
+            self._receivers.notify_feed_lost(routed)
 
-    def _seek_feed(self, routed: Routed) -> None:
+    def _seek_feed(self, routed: RoutedPubend) -> None:
         if routed.feed is None and routed.log is None:
             pubend = routed.pubend
             routed.feed = Feed(
@@ -352,7 +355,7 @@ class Router:
                 scope=self._scope,
             )
 
-    def _review_need(self, routed: Routed) -> None:
+    def _review_need(self, routed: RoutedPubend) -> None:
         """End the feed of a pubend that had no receiver at the last look either.
 
         Not at once: a receiver that asks anew would find the whole way torn down.
@@ -368,55 +371,61 @@ class Router:
 
     # --- knowledge ---------------------------------------------------------------------------
 
-    def receive(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
+    def receive(
+        self, pubend: PubendId, number: int, knowledge: KnowledgeRange, first: bool
+    ) -> None:
         """Take knowledge, with data or without."""
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # nobody here needs it any more, or it is our own
         if self._routing.is_best_effort(pubend):
-            self._relay(routed, piece)
+            self._relay(routed, knowledge)
             return
         if scope_of(number) < self._scope:
-            self._context.mark("piece of an older scope")
+            self._context.mark("knowledge of an older scope")
             return
-        if not routed.regimes.knows(piece.regime):
-            self._inquiry.ask_regime(routed, RegimeWant(pubend, piece.regime))
-        self._take(routed, piece, first=first, opens=False)
+        if not routed.stream_epochs.knows(knowledge.stream_epoch):
+            self._upstream.request_stream_epoch(
+                routed, StreamEpochRequest(pubend, knowledge.stream_epoch)
+            )
+        self._take(routed, knowledge, first=first, opens=False)
 
-    def _take(self, routed: Routed, piece: Piece, *, first: bool, opens: bool) -> None:
+    def _take(
+        self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
+    ) -> None:
         """Accumulate a piece and pass on what is new (R34)."""
         top = routed.stream.top
-        news = routed.stream.accumulate(piece)
-        routed.asked.answered(piece.low, piece.high)
+        new_ranges = routed.stream.accumulate(knowledge)
+        routed.outstanding_nacks.answered(knowledge.low, knowledge.high)
         if routed.feed is not None and routed.stream.top > top:
             routed.feed.note_progress()
-        opens = opens or routed.regimes.opens_at(piece)
-        self._sender.spread(routed, piece, news, first=first, opens=opens)
+        opens = opens or routed.stream_epochs.opens_at(knowledge)
+        self._sender.forward(routed, knowledge, new_ranges, first=first, opens=opens)
         cache_bytes = self._context.parameters.cache_bytes
         if self._account.bytes > cache_bytes:
             shrink(self._account, (each.stream for each in self._routed.values()), cache_bytes)
-        kept = self._context.parameters.regimes_kept
-        if routed.log is None and len(routed.regimes) > 2 * (kept + len(routed.stream)) + 1:
-            routed.regimes.forget(routed.stream.regimes(), kept)
+        kept = self._context.parameters.stream_epochs_kept
+        if routed.log is None and len(routed.stream_epochs) > 2 * (kept + len(routed.stream)) + 1:
+            routed.stream_epochs.forget(routed.stream.stream_epochs(), kept)
 
-    def _found(self, routed: Routed, piece: Piece) -> None:
+    def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Take what was read from a log of this broker because somebody asked for it."""
-        self._take(routed, piece, first=False, opens=False)
+        self._take(routed, knowledge, first=False, opens=False)
 
-    def _relay(self, routed: Routed, piece: Piece) -> None:
-        if self._sender.relay(routed, piece) and routed.feed is not None:
+    def _relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
+        if self._sender.relay(routed, knowledge) and routed.feed is not None:
             routed.feed.note_progress()
 
-    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return what is known from a tick on without a gap, about as much as a frame holds."""
         routed = self._routed.get(pubend)
-        found: list[Piece] = []
+        found: list[KnowledgeRange] = []
         room = self._context.parameters.frame_events_max
-        for piece in () if routed is None else routed.stream.run(low):
-            if piece.low > high or room <= 0:
+        for knowledge in () if routed is None else routed.stream.run(low):
+            if knowledge.low > high or room <= 0:
                 break
-            found.append(cut(piece, piece.low, high))
-            room -= len(piece.publications)
+            found.append(cut(knowledge, knowledge.low, high))
+            room -= len(knowledge.publications)
         return found
 
     # --- the tree around (R13) ---------------------------------------------------------------
@@ -433,18 +442,18 @@ class Router:
         for routed in self._routed.values():
             if wider and routed.log is None:
                 routed.stream.forget_all()
-            self._review_way(routed, wider=wider)
+            self._update_path(routed, wider=wider)
 
     def turn(self, pubend: PubendId) -> None:
         """A pubend lies in another direction than was thought."""
         routed = self._routed.get(pubend)
         if routed is not None:
-            self._review_way(routed, wider=False)
+            self._update_path(routed, wider=False)
 
-    def _review_way(self, routed: Routed, *, wider: bool) -> None:
+    def _update_path(self, routed: RoutedPubend, *, wider: bool) -> None:
         """End what is not on the way of a pubend any more, and ask anew for what is."""
-        self._receivers.review_way(routed)
-        if routed.feed is not None and (wider or not routed.feed.has_its_way):
+        self._receivers.update_path(routed)
+        if routed.feed is not None and (wider or not routed.feed.is_current):
             routed.feed.renew(self._scope)
 
     # --- sessions and time -------------------------------------------------------------------
@@ -458,15 +467,17 @@ class Router:
 
     def session_closed(self, peer: BrokerId) -> None:
         """What belonged to a session is gone with it (R2)."""
-        self._teller.forget(peer)
+        self._epoch_sender.forget(peer)
         for routed in list(self._routed.values()):
             self._receivers.session_closed(routed, peer)
             if routed.feed is not None:
                 routed.feed.session_closed(peer)
 
-    def _tell_silence(self) -> None:
-        self._context.after(us(ms=self._context.parameters.silence_ms), self._tell_silence)
-        self._sender.tell_silence(
+    def _send_silence(self) -> None:
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.silence_ms), self._send_silence
+        )
+        self._sender.send_silence(
             routed
             for routed in self._routed.values()
             if not self._routing.is_best_effort(routed.pubend)
@@ -474,14 +485,16 @@ class Router:
 
     def _expire(self) -> None:
         """Let go who has not asked again, and what nobody asks for."""
-        self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._expire)
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_refresh_ms), self._expire
+        )
         for routed in list(self._routed.values()):
             self._receivers.expire(routed)
             self._review_need(routed)
 
-    def _get(self, pubend: PubendId) -> Routed:
+    def _get(self, pubend: PubendId) -> RoutedPubend:
         routed = self._routed.get(pubend)
         if routed is None:
-            routed = Routed(pubend, self._context.parameters, self._account)
+            routed = RoutedPubend(pubend, self._context.parameters, self._account)
             self._routed[pubend] = routed
         return routed

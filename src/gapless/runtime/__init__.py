@@ -8,10 +8,10 @@ what is there, and from then on carries events in and effects out (:mod:`.driver
 here that the protocols decide: the simulator drives the same machine.
 
 A connection (:mod:`.connection`) hands every whole frame to its handler, in the order of arrival.
-It is a newcomer until it has introduced itself (:mod:`.door`), then a client (:mod:`.clients`) or
+It is a newcomer until it has introduced itself (:mod:`.acceptor`), then a client (:mod:`.clients`) or
 a link (:mod:`.links`). What steps have to say is gathered by connection and written when they are
 through: what is ready goes out together, and a lone event waits for nothing. Writes are gathered too,
-and become durable once in a turn of the event loop (:mod:`.disk`).
+and become durable once in a turn of the event loop (:mod:`.disk_queue`).
 
 Invariants
 ----------
@@ -28,47 +28,47 @@ Invariants
 - Where tokens are asked for, nobody is a client or a peer before one is shown that is taken. No token is
   in a log, in an error or among the arguments of a process.
 
-:mod:`.guard` says at the door who a newcomer is, by the files of :mod:`.principals`.
+:mod:`.authentication` says at the door who a newcomer is, by the files of :mod:`.principals`.
 
-Around a node: :mod:`.config` and :mod:`.overlays` read what operators write, :mod:`.metrics` and
+Around a node: :mod:`.config` and :mod:`.overlay_config` read what operators write, :mod:`.metrics` and
 :mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.logfile` keeps that
 in files of bounded size, :mod:`.process` makes it a process with signals and exit codes,
 :mod:`.supervisor` runs an overlay of such processes.
 """
 
-from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.addresses import PORT, ListenAddress
 from gapless.runtime.config import BrokerConfig, LogConfig, load_config
 from gapless.runtime.driver import MachineError
 from gapless.runtime.health import Health
 from gapless.runtime.logs import LogFormat, set_up_logs
 from gapless.runtime.node import Node
-from gapless.runtime.overlay_config import Overlay, generate, load_overlay, overlay_of, single
+from gapless.runtime.overlay_config import OverlayConfig, generate, load_overlay, overlay_of, single
 from gapless.runtime.process import run_broker, run_loop, serve
-from gapless.runtime.settings import Settings
+from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.supervisor import (
     BrokerProcess,
-    Happening,
-    Stage,
-    StartError,
+    BrokerStartError,
+    ProcessEvent,
+    ProcessStage,
     Supervisor,
     supervise,
 )
 
 __all__ = [
     "PORT",
-    "Address",
     "BrokerConfig",
     "BrokerProcess",
-    "Happening",
+    "BrokerSettings",
+    "BrokerStartError",
     "Health",
+    "ListenAddress",
     "LogConfig",
     "LogFormat",
     "MachineError",
     "Node",
-    "Overlay",
-    "Settings",
-    "Stage",
-    "StartError",
+    "OverlayConfig",
+    "ProcessEvent",
+    "ProcessStage",
     "Supervisor",
     "generate",
     "load_config",

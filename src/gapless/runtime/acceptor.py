@@ -12,73 +12,73 @@ import asyncio
 from gapless.core.errors import ProtocolError
 from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters
-from gapless.runtime.authentication import Denial, Guard
-from gapless.runtime.clients import Clients
-from gapless.runtime.connection import Connection, Traffic
-from gapless.runtime.links import Links
-from gapless.runtime.logs import Voice
+from gapless.runtime.authentication import AuthenticationDenial, Authenticator
+from gapless.runtime.clients import ClientSessions
+from gapless.runtime.connection import FramedConnection, TrafficCounters
+from gapless.runtime.links import BrokerLinks
+from gapless.runtime.logs import StructuredLog
 from gapless.wire import (
     Body,
-    Farewell,
-    Goodbye,
-    Introduce,
+    Connect,
+    Connected,
+    Disconnect,
+    DisconnectReason,
     Role,
-    Welcome,
     common_version,
-    decode_greeting,
-    encode_greeting,
+    decode_handshake,
+    encode_handshake,
 )
 
-__all__ = ["Door"]
+__all__ = ["Acceptor"]
 
 
-class _Newcomer:
+class _PendingConnection:
     """A connection that has not said who it is."""
 
-    def __init__(self, door: Door, connection: Connection) -> None:
-        self._door = door
+    def __init__(self, acceptor: Acceptor, connection: FramedConnection) -> None:
+        self._acceptor = acceptor
         self._connection = connection
-        self.traffic = door.traffic
+        self.traffic = acceptor.traffic
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(door.patience_s, self._give_up)
+        self._timer = loop.call_later(acceptor.handshake_timeout_s, self._give_up)
 
     def take(self, body: Body) -> None:
-        greeting = decode_greeting(body)
-        if isinstance(greeting, Goodbye):
+        handshake = decode_handshake(body)
+        if isinstance(handshake, Disconnect):
             self._connection.abort()
-        elif isinstance(greeting, Introduce):
+        elif isinstance(handshake, Connect):
             self._leave()
-            self._door.introduced(self._connection, greeting)
+            self._acceptor.connect_received(self._connection, handshake)
         else:
-            raise ProtocolError(f"an introduction was expected, not {type(greeting).__name__}")
+            raise ProtocolError(f"an introduction was expected, not {type(handshake).__name__}")
 
     def taken(self) -> None:
         """Nothing waits for the end of what was read."""
 
-    def full(self) -> None:
+    def congested(self) -> None:
         """Nothing is sent before the introduction."""
 
-    def free(self) -> None:
+    def drained(self) -> None:
         """Nothing is sent before the introduction."""
 
     def closed(self, reason: str) -> None:
         del reason
         self._leave()
 
-    def turn_away(self, reason: str) -> None:
+    def reject(self, reason: str) -> None:
         """Make room for another."""
-        self._door.refuse(self._connection, Farewell.TOO_MANY, reason)
+        self._acceptor.refuse(self._connection, DisconnectReason.CONNECTION_LIMIT, reason)
 
     def _leave(self) -> None:
         self._timer.cancel()
-        self._door.newcomers.pop(self, None)
+        self._acceptor.pending.pop(self, None)
 
     def _give_up(self) -> None:
-        reason = f"no introduction in {self._door.patience_s:g} s"
-        self._connection.close(Farewell.SILENT, reason)
+        reason = f"no introduction in {self._acceptor.handshake_timeout_s:g} s"
+        self._connection.close(DisconnectReason.KEEPALIVE_TIMEOUT, reason)
 
 
-class Door:
+class Acceptor:
     """Lets clients and peers in, and others not."""
 
     def __init__(
@@ -86,86 +86,96 @@ class Door:
         identity: Identity,
         overlay: str,
         parameters: Parameters,
-        clients: Clients,
-        links: Links,
-        voice: Voice,
-        guard: Guard | None = None,
+        clients: ClientSessions,
+        links: BrokerLinks,
+        log: StructuredLog,
+        authenticator: Authenticator | None = None,
     ) -> None:
-        self.traffic = Traffic()
+        self.traffic = TrafficCounters()
         self.refused = 0
-        self.newcomers: dict[_Newcomer, None] = {}
+        self.pending: dict[_PendingConnection, None] = {}
         """Who has not said who it is, the oldest first."""
-        self.patience_s = parameters.greeting_ms / 1_000
+        self.handshake_timeout_s = parameters.handshake_timeout_ms / 1_000
         self._identity = identity
         self._overlay = overlay
         self._parameters = parameters
         self._clients = clients
         self._links = links
-        self._voice = voice
-        self._guard = guard
+        self._log = log
+        self._authenticator = authenticator
 
-    def enter(self, connection: Connection) -> Connection:
+    def accept(self, connection: FramedConnection) -> FramedConnection:
         """Take a new connection."""
-        newcomer = connection.handler = _Newcomer(self, connection)
+        pending = connection.handler = _PendingConnection(self, connection)
         limit = self._parameters.connections_max
-        if self.newcomers and len(self._clients) + len(self.newcomers) >= limit:
-            oldest = next(iter(self.newcomers))
-            oldest.turn_away(
-                f"connections_max = {limit:,} are here, and you did not say who you are"
-            )
-        self.newcomers[newcomer] = None
+        if self.pending and len(self._clients) + len(self.pending) >= limit:
+            oldest = next(iter(self.pending))
+            oldest.reject(f"connections_max = {limit:,} are here, and you did not say who you are")
+        self.pending[pending] = None
         return connection
 
-    def introduced(self, connection: Connection, introduction: Introduce) -> None:
+    def connect_received(self, connection: FramedConnection, handshake: Connect) -> None:
         """Let a newcomer in, or say why not."""
-        version = common_version(introduction.versions)
+        version = common_version(handshake.versions)
         if version is None:
-            spoken = ", ".join(map(str, introduction.versions)) or "none"
+            spoken = ", ".join(map(str, handshake.versions)) or "none"
             reason = f"no version in common: you speak {spoken}; update the older side"
-            self.refuse(connection, Farewell.NO_COMMON_VERSION, reason)
-        elif introduction.role is Role.BROKER:
-            self._let_broker_in(connection, introduction, version)
+            self.refuse(connection, DisconnectReason.NO_COMMON_VERSION, reason)
+        elif handshake.role is Role.BROKER:
+            self._accept_broker(connection, handshake, version)
         elif self._clients.is_full:
             reason = f"connections_max = {self._parameters.connections_max:,} clients are here"
-            self.refuse(connection, Farewell.TOO_MANY, reason)
+            self.refuse(connection, DisconnectReason.CONNECTION_LIMIT, reason)
         else:
-            self._let_client_in(connection, introduction, version)
+            self._accept_client(connection, handshake, version)
 
-    def _let_client_in(self, connection: Connection, introduction: Introduce, version: int) -> None:
-        principal = "" if self._guard is None else self._guard.client(introduction.token)
-        if isinstance(principal, Denial):
-            self.refuse(connection, principal.farewell, principal.reason)
+    def _accept_client(
+        self, connection: FramedConnection, handshake: Connect, version: int
+    ) -> None:
+        principal = (
+            ""
+            if self._authenticator is None
+            else self._authenticator.authenticate_client(handshake.token)
+        )
+        if isinstance(principal, AuthenticationDenial):
+            self.refuse(connection, principal.code, principal.reason)
             return
-        name = self._clients.new_name(introduction.name)
-        self._welcome(connection, version, name)
-        self._clients.welcome(name, connection, principal)
+        name = self._clients.new_name(handshake.name)
+        self._send_connected(connection, version, name)
+        self._clients.accept(name, connection, principal)
 
-    def _let_broker_in(self, connection: Connection, introduction: Introduce, version: int) -> None:
+    def _accept_broker(
+        self, connection: FramedConnection, handshake: Connect, version: int
+    ) -> None:
         # before anything else is said: strangers need not know who is a neighbour
-        denial = None if self._guard is None else self._guard.broker(introduction.token)
-        fault = self._links.fault_of(introduction, self._overlay)
+        denial = (
+            None
+            if self._authenticator is None
+            else self._authenticator.authenticate_broker(handshake.token)
+        )
+        fault = self._links.invalid_reason(handshake, self._overlay)
         if denial is not None:
-            self.refuse(connection, denial.farewell, denial.reason)
+            self.refuse(connection, denial.code, denial.reason)
         elif fault is not None:
-            self.refuse(connection, Farewell.NOT_EXPECTED, fault)
+            self.refuse(connection, DisconnectReason.UNKNOWN_BROKER, fault)
         else:
-            self._welcome(connection, version, "")
-            self._links.up(introduction.name, connection)
+            self._send_connected(connection, version, "")
+            self._links.link_opened(handshake.name, connection)
 
-    def _welcome(self, connection: Connection, version: int, client: str) -> None:
-        welcome = Welcome(
+    def _send_connected(self, connection: FramedConnection, version: int, client: str) -> None:
+        connected = Connected(
             version,
             self._identity.broker,
             self._identity.cell,
             self._parameters.frame_bytes_max,
-            self._parameters.client_beat_ms,
+            self._parameters.keepalive_ms,
             client,
         )
-        connection.send(encode_greeting(welcome))
+        connection.send(encode_handshake(connected))
 
-    def refuse(self, connection: Connection, farewell: Farewell, reason: str) -> None:
+    def refuse(self, connection: FramedConnection, code: DisconnectReason, reason: str) -> None:
         """Turn a newcomer away, and say why."""
         self.refused += 1
         address = connection.peer_address
-        self._voice.warning("connection is refused", address=address, reason=reason)
-        connection.close(farewell, reason)
+        self._log.warning("connection is refused", address=address, reason=reason)
+        connection.close(code, reason)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from gapless.core.errors import AddressError, shortened
 
-__all__ = ["PORT", "SCHEME", "Address"]
+__all__ = ["PORT", "SCHEME", "ListenAddress"]
 
 SCHEME: Final = "gapless://"
 
@@ -15,18 +15,18 @@ PORT: Final = 7_400
 """Where a broker listens if nobody says otherwise."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host and a port; port 0 stands for any that is free.
 
-    >>> Address.parse("gapless://[::1]:7400"), str(Address.parse("b1.example:7400"))
-    (Address(host='::1', port=7400), 'b1.example:7400')
+    >>> ListenAddress.parse("gapless://[::1]:7400"), str(ListenAddress.parse("b1.example:7400"))
+    (ListenAddress(host='::1', port=7400), 'b1.example:7400')
     """
 
     host: str = "127.0.0.1"
     port: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> ListenAddress:
         """Read an address; the port may be left out of a url or a host."""
         rest = text.removeprefix(SCHEME).removesuffix("/")
         host, colon, port = rest.rpartition(":")

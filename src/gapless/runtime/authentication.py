@@ -20,11 +20,11 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.limits import BROKER_TOKENS_MAX, TOKEN_CHARACTERS_MAX
-from gapless.runtime.logs import Voice
+from gapless.runtime.logs import StructuredLog
 from gapless.runtime.principals import TokenEntry, entry_of, load_tokens
-from gapless.wire import Farewell, digest_of, read_tokens
+from gapless.wire import DisconnectReason, digest_of, read_tokens
 
-__all__ = ["AccessOptions", "Denial", "Guard"]
+__all__ = ["AccessOptions", "AuthenticationDenial", "Authenticator"]
 
 _HOW: Final = "token=, token_file=, GAPLESS_TOKEN_FILE or --token-file"
 
@@ -45,20 +45,20 @@ class AccessOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError("name a file of tokens, or leave [access] out")
 
 
-class Denial(msgspec.Struct, frozen=True):
+class AuthenticationDenial(msgspec.Struct, frozen=True):
     """Somebody is not let in, and why."""
 
-    farewell: Farewell
+    code: DisconnectReason
     reason: str
 
 
-class _Watched(Generic[T]):
+class _CachedFile(Generic[T]):
     """What a file says now."""
 
-    def __init__(self, path: Path, read: Callable[[Path], T], voice: Voice) -> None:
+    def __init__(self, path: Path, read: Callable[[Path], T], log: StructuredLog) -> None:
         self._path = path
         self._read = read
-        self._voice = voice
+        self._log = log
         self._seen = _state(path)
         self._content: T | None = read(path)
 
@@ -69,10 +69,10 @@ class _Watched(Generic[T]):
             self._seen = seen
             try:
                 self._content = self._read(self._path)
-                self._voice.info("tokens are read again", file=self._path)
+                self._log.info("tokens are read again", file=self._path)
             except UsageError as error:
                 self._content = None
-                self._voice.error(
+                self._log.error(
                     "tokens cannot be read, nobody new is let in by them", reason=str(error)
                 )
         return self._content
@@ -91,23 +91,23 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-class Guard:
+class Authenticator:
     """Knows principals by their tokens."""
 
     def __init__(
-        self, options: AccessOptions, voice: Voice, clock: Callable[[], dt.datetime] = _now
+        self, options: AccessOptions, log: StructuredLog, clock: Callable[[], dt.datetime] = _now
     ) -> None:
         """UsageError if a file cannot be read now."""
         self._clock = clock
-        self._tokens: _Watched[list[TokenEntry]] | None = None
-        self._secrets: _Watched[tuple[str, ...]] | None = None
+        self._tokens: _CachedFile[list[TokenEntry]] | None = None
+        self._secrets: _CachedFile[tuple[str, ...]] | None = None
         if options.tokens:
-            self._tokens = _Watched(Path(options.tokens), load_tokens, voice)
+            self._tokens = _CachedFile(Path(options.tokens), load_tokens, log)
         if options.broker_token:
-            self._secrets = _Watched(Path(options.broker_token), _read_secrets, voice)
+            self._secrets = _CachedFile(Path(options.broker_token), _read_secrets, log)
 
     @property
-    def asks(self) -> bool:
+    def is_required(self) -> bool:
         """Whether nobody comes in without a token."""
         return self._tokens is not None
 
@@ -117,13 +117,13 @@ class Guard:
         secrets = None if self._secrets is None else self._secrets.now()
         return secrets[0] if secrets else ""
 
-    def client(self, token: str) -> str | Denial:
+    def authenticate_client(self, token: str) -> str | AuthenticationDenial:
         """Return the principal of a client."""
         if self._tokens is None:
             return ""
         entries = self._tokens.now()
         if entries is None:
-            return _not_now()
+            return _unavailable()
         if not token:
             return _denied(f"this broker asks who you are, and no token came: give one with {_HOW}")
         entry = entry_of(token, entries) if len(token) <= TOKEN_CHARACTERS_MAX else None
@@ -140,7 +140,7 @@ class Guard:
             )
         return entry.principal
 
-    def broker(self, token: str) -> Denial | None:
+    def authenticate_broker(self, token: str) -> AuthenticationDenial | None:
         """Say why somebody is not taken for a broker of the overlay; None if it is."""
         if self._tokens is None:
             return None
@@ -148,7 +148,7 @@ class Guard:
             return _denied("this broker has no secret to know others by: set broker_token here")
         secrets = self._secrets.now()
         if secrets is None:
-            return _not_now()
+            return _unavailable()
         if not token:
             return _denied("brokers show a token here: give the one that dials a broker_token")
         if len(token) > TOKEN_CHARACTERS_MAX or not _is_among(token, secrets):
@@ -167,9 +167,12 @@ def _is_among(token: str, secrets: Sequence[str]) -> bool:
     return found
 
 
-def _denied(reason: str) -> Denial:
-    return Denial(Farewell.NOT_AUTHENTICATED, reason)
+def _denied(reason: str) -> AuthenticationDenial:
+    return AuthenticationDenial(DisconnectReason.NOT_AUTHENTICATED, reason)
 
 
-def _not_now() -> Denial:
-    return Denial(Farewell.NOT_NOW, "this broker cannot read its tokens now; its log says why")
+def _unavailable() -> AuthenticationDenial:
+    return AuthenticationDenial(
+        DisconnectReason.AUTHENTICATION_UNAVAILABLE,
+        "this broker cannot read its tokens now; its log says why",
+    )

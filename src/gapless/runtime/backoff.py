@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-__all__ = ["Backoff"]
+__all__ = ["DialBackoff"]
 
 
-class Backoff:
+class DialBackoff:
     """Waits that double up to a bound, each shortened by chance.
 
     The chance keeps brokers that lost the same peer from coming back all at once.
 
-    >>> backoff = Backoff(0.1, 0.4, draw=lambda: 1.0)
+    >>> backoff = DialBackoff(0.1, 0.4, draw=lambda: 1.0)
     >>> [backoff.next_s() for _ in range(4)]
     [0.1, 0.2, 0.4, 0.4]
     >>> backoff.reset()
@@ -22,27 +22,27 @@ class Backoff:
     """
 
     def __init__(
-        self, least_s: float, most_s: float, draw: Callable[[], float] = random.random
+        self, min_s: float, max_s: float, draw: Callable[[], float] = random.random
     ) -> None:
-        self._least_s = least_s
-        self._most_s = most_s
+        self._min_s = min_s
+        self._max_s = max_s
         self._draw = draw
-        self._wait_s = least_s
+        self._wait_s = min_s
 
     def next_s(self) -> float:
         """Return the seconds to wait now: between half of the present bound and all of it."""
         wait_s = self._wait_s
-        self._wait_s = min(self._most_s, 2 * wait_s)
+        self._wait_s = min(self._max_s, 2 * wait_s)
         return wait_s * (0.5 + self._draw() / 2)
 
     def reset(self) -> None:
         """Begin anew: an attempt went well."""
-        self._wait_s = self._least_s
+        self._wait_s = self._min_s
 
     def lasted(self, seconds: float) -> None:
         """An attempt went well for so long. What ends at once is as good as a failure.
 
-        >>> backoff = Backoff(0.1, 0.4, draw=lambda: 1.0)
+        >>> backoff = DialBackoff(0.1, 0.4, draw=lambda: 1.0)
         >>> waits = []
         >>> for seconds in (0.0, 0.0, 60.0, 0.0):
         ...     backoff.lasted(seconds)
@@ -50,5 +50,5 @@ class Backoff:
         >>> waits
         [0.1, 0.2, 0.1, 0.2]
         """
-        if seconds > self._most_s:
+        if seconds > self._max_s:
             self.reset()

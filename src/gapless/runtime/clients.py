@@ -17,23 +17,37 @@ import msgspec
 from gapless.audit.brokers import BrokerAudit
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.core.limits import BEATS_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
-from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
+from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
+from gapless.core.machine import (
+    ClientDown,
+    ClientDrained,
+    ClientFull,
+    ClientRequest,
+    ClientUp,
+    MachineEvent,
+)
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published
-from gapless.messages.staging import Stage
+from gapless.messages.staging import StageChunk
 from gapless.messages.streams import Publication
-from gapless.packed.encode import as_written
-from gapless.runtime.connection import Connection, Traffic
-from gapless.runtime.logs import Voice
-from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Beat, Body, Farewell, Goodbye
+from gapless.packed.encode import cached_encoding
+from gapless.runtime.connection import FramedConnection, TrafficCounters
+from gapless.runtime.logs import StructuredLog
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    Body,
+    Disconnect,
+    DisconnectReason,
+    KeepAlive,
+)
 
-__all__ = ["SWEEPS_A_BEAT", "ClientSession", "Clients"]
+__all__ = ["CHECKS_PER_KEEPALIVE", "ClientSession", "ClientSessions"]
 
-SWEEPS_A_BEAT: Final = 2
+CHECKS_PER_KEEPALIVE: Final = 2
 """So often in the time of a beat connections are looked at, so that no beat comes late."""
 
-_BEAT: Final = CLIENT_NOTICES.encode(Beat())
+_KEEPALIVE: Final = CLIENT_NOTICES.encode(KeepAlive())
 
 
 def halves(delivery: Delivery) -> tuple[Delivery, Delivery]:
@@ -52,15 +66,15 @@ def _delivery(whole: Delivery, events: list[tuple[PubendId, Publication]]) -> De
     return Delivery(whole.subscription, tuple((pubend, tuple(run)) for pubend, run in runs))
 
 
-def as_told(delivery: Delivery) -> Delivery:
+def reuse_encoding(delivery: Delivery) -> Delivery:
     """Return a delivery in which runs that were written just now are as they were written."""
-    runs: Any = [(pubend, _written(run) or run) for pubend, run in delivery.runs]
+    runs: Any = [(pubend, _cached_run(run) or run) for pubend, run in delivery.runs]
     return Delivery(delivery.subscription, runs)
 
 
-def _written(run: tuple[Publication, ...]) -> msgspec.Raw | None:
-    pack = as_written(run)
-    return None if pack is None else msgspec.Raw(pack)
+def _cached_run(run: tuple[Publication, ...]) -> msgspec.Raw | None:
+    packed = cached_encoding(run)
+    return None if packed is None else msgspec.Raw(packed)
 
 
 class ClientSession:
@@ -71,24 +85,24 @@ class ClientSession:
         "_published",
         "_stalled",
         "connection",
-        "held",
+        "idle_checks",
+        "is_paused",
         "name",
         "publishes",
-        "silence",
         "traffic",
     )
 
-    def __init__(self, clients: Clients, name: str, connection: Connection) -> None:
+    def __init__(self, clients: ClientSessions, name: str, connection: FramedConnection) -> None:
         self._clients = clients
         self._stalled: asyncio.TimerHandle | None = None
-        self._published: list[Event] = []
+        self._published: list[MachineEvent] = []
         """Publications that were read just now."""
         self.name = name
         self.connection = connection
         self.publishes = False
         """Whether it has published, so that it is held while the disk is behind."""
-        self.held = False
-        self.silence = 0
+        self.is_paused = False
+        self.idle_checks = 0
         """How many sweeps in a row have heard nothing of it."""
         self.traffic = clients.traffic
         """What went over all clients' connections."""
@@ -98,72 +112,72 @@ class ClientSession:
         request = CLIENT_REQUESTS.decode(body)
         kind = type(request)
         if kind is Publish:
-            self._published.append(Asked(self.name, request))
+            self._published.append(ClientRequest(self.name, request))
             return
         self.taken()
-        self.publishes |= kind is Stage
-        if kind is Goodbye:
+        self.publishes |= kind is StageChunk
+        if kind is Disconnect:
             self.connection.abort()
-        elif kind is not Beat:
+        elif kind is not KeepAlive:
             if self._clients.audit is not None:
-                self._clients.audit.asked(self.name, request)
-            self._clients.happen(Asked(self.name, request))
+                self._clients.audit.client_requested(self.name, request)
+            self._clients.handle(ClientRequest(self.name, request))
 
     def taken(self) -> None:
         """Hand on what it has published, all that came at once in one step."""
         if self._published:
             published, self._published = self._published, []
             self.publishes = True
-            self._clients.happen_together(published)
+            self._clients.handle_all(published)
 
-    def full(self) -> None:
+    def congested(self) -> None:
         """It does not read as fast as it is told; it has the time of some beats to catch up."""
         loop = asyncio.get_running_loop()
-        self._stalled = loop.call_later(self._clients.patience_s, self._give_up)
-        self._clients.happen(ClientFull(self.name))
+        self._stalled = loop.call_later(self._clients.keepalive_timeout_s, self._give_up)
+        self._clients.handle(ClientFull(self.name))
 
-    def free(self) -> None:
+    def drained(self) -> None:
         """It has caught up."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
-            self._clients.happen(ClientFree(self.name))
+            self._clients.handle(ClientDrained(self.name))
 
     def _give_up(self) -> None:
-        waiting = self.connection.waiting_bytes
-        reason = f"this client does not read: {waiting:,} bytes wait for it; read faster"
-        self.connection.close(Farewell.DISMISSED, reason)
+        pending = self.connection.waiting_bytes
+        reason = f"this client does not read: {pending:,} bytes wait for it; read faster"
+        self.connection.close(DisconnectReason.CLOSED_BY_BROKER, reason)
 
     def closed(self, reason: str) -> None:
         """The connection is over."""
-        self.free()
-        self._clients.gone(self, reason)
+        self.drained()
+        self._clients.session_closed(self, reason)
 
 
-class Clients:
+class ClientSessions:
     """All clients of a broker."""
 
     def __init__(
         self,
-        happen: Callable[[Event], None],
-        happen_together: Callable[[Sequence[Event]], None],
+        handle: Callable[[MachineEvent], None],
+        handle_all: Callable[[Sequence[MachineEvent]], None],
         parameters: Parameters,
-        voice: Voice,
+        log: StructuredLog,
         audit: BrokerAudit | None = None,
     ) -> None:
-        self.happen = happen
+        self.handle = handle
         self.audit = audit
-        self.happen_together = happen_together
-        self.traffic = Traffic()
+        self.handle_all = handle_all
+        self.traffic = TrafficCounters()
         self.published = 0
         self.delivered = 0
-        self.dismissed = 0
-        self.patience_s = BEATS_MISSED_MAX * parameters.client_beat_ms / 1_000
-        self._voice = voice
+        self.disconnected = 0
+        self.keepalive_timeout_s = KEEPALIVES_MISSED_MAX * parameters.keepalive_ms / 1_000
+        self._log = log
         self._limit = parameters.connections_max
         self._sessions: dict[str, ClientSession] = {}
         self._made = 0
-        self._held = False
+        self._are_publishers_paused = False
 
     def __len__(self) -> int:
         """Return how many are connected."""
@@ -191,29 +205,29 @@ class Clients:
         shown = "".join(each for each in called[:SHOWN_CLIENT_NAME_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
-    def welcome(self, name: str, connection: Connection, principal: str = "") -> None:
+    def accept(self, name: str, connection: FramedConnection, principal: str = "") -> None:
         """Take a connection whose client has introduced itself; it is of nobody if nobody asks."""
         session = ClientSession(self, name, connection)
         connection.handler = session
         self._sessions[name] = session
         if self.audit is not None:
-            self.audit.came(name, principal)
-        self._voice.debug(
+            self.audit.client_connected(name, principal)
+        self._log.debug(
             "client is here", client=name, principal=principal, address=connection.peer_address
         )
-        self.happen(ClientUp(name))
+        self.handle(ClientUp(name))
 
-    def gone(self, session: ClientSession, reason: str) -> None:
+    def session_closed(self, session: ClientSession, reason: str) -> None:
         """Let the machine know that a client is gone, unless it has sent it away itself."""
         if self._sessions.pop(session.name, None) is not None:
-            self._voice.debug("client is gone", client=session.name, reason=reason)
+            self._log.debug("client is gone", client=session.name, reason=reason)
             if self.audit is not None:
-                self.audit.gone(session.name)
-            self.happen(ClientDown(session.name))
+                self.audit.client_disconnected(session.name)
+            self.handle(ClientDown(session.name))
 
     # --- what the machine wants --------------------------------------------------------------------
 
-    def tell(self, client: str, notice: Any) -> None:
+    def notify(self, client: str, notice: Any) -> None:
         """Send a notice to a client, if it is still there."""
         session = self._sessions.get(client)
         if session is None:
@@ -224,80 +238,80 @@ class Clients:
         elif kind is Published:
             self.published += len(notice.ticks)
         if self.audit is not None:
-            self.audit.told(client, notice)
+            self.audit.client_notified(client, notice)
         try:
-            frame = CLIENT_NOTICES.encode(as_told(notice) if kind is Delivery else notice)
+            frame = CLIENT_NOTICES.encode(reuse_encoding(notice) if kind is Delivery else notice)
         except ProtocolError as error:
-            self._tell_parts(session, notice, error)
+            self._notify_in_parts(session, notice, error)
         else:
             session.connection.send(frame)
 
-    def _tell_parts(self, session: ClientSession, notice: Any, error: ProtocolError) -> None:
+    def _notify_in_parts(self, session: ClientSession, notice: Any, error: ProtocolError) -> None:
         """Send what does not fit into a frame in two, and these perhaps in two again."""
         if type(notice) is not Delivery or notice.count < 2:
-            session.connection.close(Farewell.DISMISSED, str(error))
+            session.connection.close(DisconnectReason.CLOSED_BY_BROKER, str(error))
             return
         for part in halves(notice):
             try:
                 session.connection.send(CLIENT_NOTICES.encode(part))
             except ProtocolError as still:
-                self._tell_parts(session, part, still)
+                self._notify_in_parts(session, part, still)
 
-    def dismiss(self, client: str, reason: str) -> None:
+    def disconnect(self, client: str, reason: str) -> None:
         """Let a client go; the machine knows already that it is gone."""
         session = self._sessions.pop(client, None)
         if session is not None:
-            self.dismissed += 1
+            self.disconnected += 1
             if self.audit is not None:
-                self.audit.gone(client)
-            self._voice.info("client is dismissed", client=client, reason=reason)
-            session.connection.close(Farewell.DISMISSED, reason)
+                self.audit.client_disconnected(client)
+            self._log.info("client is dismissed", client=client, reason=reason)
+            session.connection.close(DisconnectReason.CLOSED_BY_BROKER, reason)
 
     # --- signs of life, backpressure -----------------------------------------------------------------
 
-    def sweep(self) -> None:
+    def check_keepalives(self) -> None:
         """Say something to those who heard nothing; give those up who said nothing."""
         for session in list(self._sessions.values()):
             connection = session.connection
-            if connection.heard or session.held:
-                connection.heard = False
-                session.silence = 0
+            if connection.has_received or session.is_paused:
+                connection.has_received = False
+                session.idle_checks = 0
             else:
-                session.silence += 1
-                if session.silence >= BEATS_MISSED_MAX * SWEEPS_A_BEAT:
-                    reason = f"nothing was heard for {self.patience_s:g} s"
-                    connection.close(Farewell.SILENT, reason)
+                session.idle_checks += 1
+                if session.idle_checks >= KEEPALIVES_MISSED_MAX * CHECKS_PER_KEEPALIVE:
+                    reason = f"nothing was heard for {self.keepalive_timeout_s:g} s"
+                    connection.close(DisconnectReason.KEEPALIVE_TIMEOUT, reason)
                     continue
-            if not connection.spoke:
-                connection.send(_BEAT)
+            if not connection.has_sent:
+                connection.send(_KEEPALIVE)
                 connection.flush()
-            connection.spoke = False
+            connection.has_sent = False
 
-    def hold(self) -> None:
+    def pause_publishers(self) -> None:
         """Read nothing from publishers: the disk is behind."""
-        self._held = True
+        self._are_publishers_paused = True
         for session in self._sessions.values():
-            if session.publishes and not session.held:
-                session.held = True
-                session.connection.hold()
+            if session.publishes and not session.is_paused:
+                session.is_paused = True
+                session.connection.pause_reading()
 
-    def go_on(self) -> None:
+    def resume_publishers(self) -> None:
         """Read from publishers again."""
-        if self._held:
-            self._held = False
+        if self._are_publishers_paused:
+            self._are_publishers_paused = False
             for session in self._sessions.values():
-                if session.held:
-                    session.held = False
-                    session.connection.go_on()
+                if session.is_paused:
+                    session.is_paused = False
+                    session.connection.resume_reading()
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker stops."""
         for session in self._sessions.values():
-            session.held = True
-            session.connection.hold()
+            session.is_paused = True
+            session.connection.pause_reading()
 
-    def leave(self, reason: str) -> None:
+    def disconnect_all(self, reason: str) -> None:
         """Say goodbye to all."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
-            session.connection.close(Farewell.STOPPING, reason)
+            session.connection.close(DisconnectReason.STOPPING, reason)

@@ -45,13 +45,13 @@ import msgspec
 
 from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
-from gapless.core.limits import LOG_BYTES_LEAST, LOG_FILES_MOST
+from gapless.core.limits import LOG_FILE_BYTES_MIN, LOG_FILES_MAX
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.addresses import PORT, ListenAddress
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
-from gapless.runtime.overlay_config import Overlay, load_overlay, single
-from gapless.runtime.settings import Settings
+from gapless.runtime.overlay_config import OverlayConfig, load_overlay, single
+from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.toml import read_toml
 
 __all__ = ["BrokerConfig", "LogConfig", "load_config"]
@@ -63,11 +63,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = LogFormat.TEXT
     file: str = ""
-    bytes_max: Annotated[int, msgspec.Meta(ge=LOG_BYTES_LEAST)] = 16_777_216
-    files_kept: Annotated[int, msgspec.Meta(ge=0, le=LOG_FILES_MOST)] = 4
+    bytes_max: Annotated[int, msgspec.Meta(ge=LOG_FILE_BYTES_MIN)] = 16_777_216
+    files_kept: Annotated[int, msgspec.Meta(ge=0, le=LOG_FILES_MAX)] = 4
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may stand in the file."""
 
     name: str
@@ -86,23 +86,23 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class BrokerConfig(msgspec.Struct, frozen=True):
     """A file, read and checked."""
 
-    settings: Settings
+    settings: BrokerSettings
     log: LogConfig
 
 
 def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
     """Read a broker's file."""
-    found = read_toml(path, _File)
+    found = read_toml(path, _BrokerFile)
     given = load_overlay(path.parent / found.overlay) if found.overlay else None
     try:
         overlay = given or single(found.name, found.cell or "c1")
-        settings = Settings(
+        settings = BrokerSettings(
             name=found.name,
             overlay=overlay,
             data=path.parent / found.data,
-            listen=Address.parse(found.listen),
-            advertise=Address.parse(found.advertise) if found.advertise else None,
-            metrics=Address.parse(found.metrics) if found.metrics else None,
+            listen=ListenAddress.parse(found.listen),
+            advertise=ListenAddress.parse(found.advertise) if found.advertise else None,
+            metrics=ListenAddress.parse(found.metrics) if found.metrics else None,
             parameters=_parameters(found, overlay),
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),
@@ -117,21 +117,21 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
     return BrokerConfig(settings, log)
 
 
-def _audit(found: _File, home: Path) -> AuditOptions | None:
+def _audit(found: _BrokerFile, base: Path) -> AuditOptions | None:
     if found.audit is None:
         return None
-    directory = str(home / found.audit.directory)
+    directory = str(base / found.audit.directory)
     return msgspec.structs.replace(found.audit, directory=directory)
 
 
-def _access(found: _File, home: Path) -> AccessOptions | None:
+def _access(found: _BrokerFile, base: Path) -> AccessOptions | None:
     if found.access is None:
         return None
     named = msgspec.structs.asdict(found.access).items()
-    return AccessOptions(**{key: str(home / name) if name else "" for key, name in named})
+    return AccessOptions(**{key: str(base / name) if name else "" for key, name in named})
 
 
-def _check_cell(found: _File, settings: Settings) -> None:
+def _check_cell(found: _BrokerFile, settings: BrokerSettings) -> None:
     if found.cell not in {"", settings.cell}:
         raise UsageError(
             f"cell is {found.cell!r}, but in {found.overlay} the broker {found.name} "
@@ -139,14 +139,14 @@ def _check_cell(found: _File, settings: Settings) -> None:
         )
 
 
-def _parameters(found: _File, overlay: Overlay) -> Parameters:
+def _parameters(found: _BrokerFile, overlay: OverlayConfig) -> Parameters:
     fields = {field.name: field.type for field in msgspec.structs.fields(Parameters)}
     for name, value in found.parameters.items():
         if name not in fields:
             raise UsageError(f"there is no parameter {name}; see gapless.core.parameters for all")
         if isinstance(value, bool) is not (fields[name] is bool):
-            wanted = "true or false" if fields[name] is bool else "a whole number"
-            raise UsageError(f"parameters.{name} must be {wanted}")
+            expected = "true or false" if fields[name] is bool else "a whole number"
+            raise UsageError(f"parameters.{name} must be {expected}")
     delta = found.parameters.get("delta", overlay.delta)
     if delta != overlay.delta and found.overlay:
         raise UsageError(

@@ -16,12 +16,18 @@ import asyncio
 from typing import Any, Final, Protocol, cast
 
 from gapless.core.errors import ProtocolError
-from gapless.runtime.open_connections import Crowd
-from gapless.wire import Body, Farewell, Goodbye, Intake, encode_greeting
+from gapless.runtime.open_connections import OpenConnections
+from gapless.wire import Body, Disconnect, DisconnectReason, FrameReader, encode_handshake
 
-__all__ = ["LINGER_S", "Connection", "Handler", "Outbox", "Traffic"]
+__all__ = [
+    "CLOSE_TIMEOUT_S",
+    "FrameHandler",
+    "FramedConnection",
+    "TrafficCounters",
+    "WriteScheduler",
+]
 
-LINGER_S: Final = 1.0
+CLOSE_TIMEOUT_S: Final = 1.0
 """How long a connection that ends may take to send the rest and to hear that the other side ends
 too; then it is cut."""
 
@@ -37,7 +43,7 @@ OVERFLOW: Final = 4
 held back."""
 
 
-class Traffic:
+class TrafficCounters:
     """What went over connections of one kind; counted a frame or a write at a time."""
 
     __slots__ = ("bytes_in", "bytes_out", "frames_in", "frames_out")
@@ -49,10 +55,10 @@ class Traffic:
         self.frames_out = 0
 
 
-class Handler(Protocol):
+class FrameHandler(Protocol):
     """What a connection is at the moment."""
 
-    traffic: Traffic
+    traffic: TrafficCounters
     """What counts the frames of this kind of connection."""
 
     def take(self, body: Body) -> None:
@@ -61,39 +67,39 @@ class Handler(Protocol):
     def taken(self) -> None:
         """All frames of what was read at once were taken."""
 
-    def full(self) -> None:
+    def congested(self) -> None:
         """Much waits to be sent."""
 
-    def free(self) -> None:
+    def drained(self) -> None:
         """What waited to be sent is mostly sent."""
 
     def closed(self, reason: str) -> None:
         """The connection is over: nothing more comes, nothing more can be sent."""
 
 
-class Outbox:
+class WriteScheduler:
     """Connections with something to write; all write when the steps that sent it are through."""
 
-    __slots__ = ("_gathers", "_loop", "_waiting")
+    __slots__ = ("_gathers", "_loop", "_pending")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Connection] = []
+        self._pending: list[FramedConnection] = []
         self._gathers = False
         """Whether all wait for the next turn of the loop."""
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: FramedConnection) -> None:
         """Let a connection write when the others do, those to brokers first."""
-        if connection.goes_on:
-            self._waiting.insert(0, connection)
+        if connection.has_priority:
+            self._pending.insert(0, connection)
         else:
-            self._waiting.append(connection)
+            self._pending.append(connection)
 
     def flush(self) -> None:
         """Let all write now, unless they wait for the next turn."""
-        if self._waiting and not self._gathers:
-            waiting, self._waiting = self._waiting, []
-            for connection in waiting:
+        if self._pending and not self._gathers:
+            pending, self._pending = self._pending, []
+            for connection in pending:
                 connection.flush()
 
     def gather(self) -> None:
@@ -107,72 +113,72 @@ class Outbox:
         self.flush()
 
 
-class Connection(asyncio.BufferedProtocol):
+class FramedConnection(asyncio.BufferedProtocol):
     """A connection that carries frames."""
 
     def __init__(
         self,
-        outbox: Outbox,
-        everyone: Crowd[Connection],
+        scheduler: WriteScheduler,
+        connections: OpenConnections[FramedConnection],
         bytes_max: int,
         frame_bytes_max: int,
     ) -> None:
-        self.handler: Handler
-        self.heard = True
+        self.handler: FrameHandler
+        self.has_received = True
         """Whether something came since a sweep last looked."""
-        self.spoke = True
+        self.has_sent = True
         """Whether something was sent since a sweep last looked."""
-        self.goes_on = False
+        self.has_priority = False
         """Whether what is sent has farther to go: then it is written before what ends here."""
         self.over = False
-        self.is_full = False
-        self._outbox = outbox
-        self._everyone = everyone
+        self.is_congested = False
+        self._scheduler = scheduler
+        self._connections = connections
         self._bytes_max = bytes_max
         self._frames: list[bytearray] = []
-        self._intake = Intake(frame_bytes_max)
+        self._reader = FrameReader(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._read = 0
         """How much was read in this turn of the loop, if it was much."""
-        self._is_held = False
+        self._is_paused = False
         """Whether nothing is to be read for a while."""
-        self._linger: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
 
     # --- the transport -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is there."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
-        self._everyone.add(self)
+        self._connections.add(self)
         self._transport.set_write_buffer_limits(high=self._bytes_max, low=self._bytes_max // 2)
         if self.over:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The transport is gone."""
-        self._everyone.discard(self)
+        self._connections.discard(self)
         self._transport = None
-        if self._linger is not None:
-            self._linger.cancel()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
         self._end(f"the connection broke: {error}" if error else "the other side closed")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Say where to put what is read."""
         del sizehint
-        return self._intake.room
+        return self._reader.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand on every frame that is whole now; what cannot be understood ends the connection."""
         was_over = self.over  # by a name of its own, as it may change below
         if was_over:
             return
-        self.heard = True
-        intake = self._intake
+        self.has_received = True
+        reader = self._reader
         if nbytes >= MUCH_READ:
-            self._outbox.gather()
+            self._scheduler.gather()
             self._read_on(nbytes)
         try:
-            bodies = intake.filled(nbytes)
+            bodies = reader.filled(nbytes)
             traffic = self.handler.traffic
             traffic.bytes_in += nbytes
             traffic.frames_in += len(bodies)
@@ -182,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
             self.handler.taken()
         except ProtocolError as error:
-            self.close(Farewell.NOT_UNDERSTOOD, str(error))
+            self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
 
     def _read_on(self, count: int) -> None:
         """Let others have their turns when much was read in this one."""
@@ -190,25 +196,25 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._turn)
         self._read += count
         if self._read >= TURN_BYTES:
-            self._pause()
+            self._pause_transport()
 
     def _turn(self) -> None:
         """Read on in the next turn."""
-        if self._read >= TURN_BYTES and not self._is_held:
-            self._resume()
+        if self._read >= TURN_BYTES and not self._is_paused:
+            self._resume_transport()
         self._read = 0
 
     def pause_writing(self) -> None:
         """More waits than the limit."""
-        self.is_full = True
+        self.is_congested = True
         if not self.over:
-            self.handler.full()
+            self.handler.congested()
 
     def resume_writing(self) -> None:
         """Half of the limit waits."""
-        self.is_full = False
+        self.is_congested = False
         if not self.over:
-            self.handler.free()
+            self.handler.drained()
 
     # --- sending and ending ----------------------------------------------------------------------
 
@@ -229,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.over:
             return
         if not self._frames:
-            self._outbox.add(self)
+            self._scheduler.add(self)
         self._frames.append(frame)
 
     def flush(self) -> None:
@@ -238,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
         if not frames or transport is None:
             return
         self._frames = []
-        self.spoke = True
-        behind = transport.get_write_buffer_size() if self.is_full else 0
+        self.has_sent = True
+        behind = transport.get_write_buffer_size() if self.is_congested else 0
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         traffic = self.handler.traffic
         traffic.bytes_out += len(data)
@@ -247,13 +253,13 @@ class Connection(asyncio.BufferedProtocol):
         transport.write(data)
         if behind > OVERFLOW * self._bytes_max and not self.over:
             reason = f"{behind:,} bytes wait to be read on this connection; read faster"
-            self.close(Farewell.DISMISSED, reason)
+            self.close(DisconnectReason.CLOSED_BY_BROKER, reason)
 
-    def close(self, farewell: Farewell, reason: str) -> None:
+    def close(self, code: DisconnectReason, reason: str) -> None:
         """Say why and end. What was sent before still goes out, if the other side reads it."""
         if self.over:
             return
-        self.send(encode_greeting(Goodbye(farewell, reason)))
+        self.send(encode_handshake(Disconnect(code, reason)))
         self._end(reason)
         self.flush()
         if self._transport is not None:
@@ -266,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.abort()
                 return
             loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(LINGER_S, self.abort)
+            self._close_timer = loop.call_later(CLOSE_TIMEOUT_S, self.abort)
 
     def abort(self) -> None:
         """End at once, without a word."""
@@ -277,29 +283,31 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self, reason: str) -> None:
         if not self.over:
             self.over = True
-            self._intake = Intake()  # what still comes is dropped, and there is room for much of it
+            self._reader = (
+                FrameReader()
+            )  # what still comes is dropped, and there is room for much of it
             self.handler.closed(reason)
 
     # --- limits and backpressure --------------------------------------------------------------------------
 
     def allow(self, frame_bytes_max: int) -> None:
         """Take frames of another size from now on."""
-        self._intake.limit = frame_bytes_max
+        self._reader.limit = frame_bytes_max
 
-    def hold(self) -> None:
+    def pause_reading(self) -> None:
         """Read nothing for a while."""
-        self._is_held = True
-        self._pause()
+        self._is_paused = True
+        self._pause_transport()
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         """Read again."""
-        self._is_held = False
-        self._resume()
+        self._is_paused = False
+        self._resume_transport()
 
-    def _pause(self) -> None:
+    def _pause_transport(self) -> None:
         if self._transport is not None and not self.over:
             self._transport.pause_reading()
 
-    def _resume(self) -> None:
+    def _resume_transport(self) -> None:
         if self._transport is not None and not self.over:
             self._transport.resume_reading()

@@ -16,18 +16,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from gapless.core.machine import Event, Fetch, Write, Written
-from gapless.runtime.stores import Store
+from gapless.core.machine import Fetch, MachineEvent, Write, Written
+from gapless.runtime.stores import BrokerStore
 
-__all__ = ["Disk"]
+__all__ = ["DiskQueue"]
 
 
-class Disk:
+class DiskQueue:
     """Counts what is written, and divides what became durable into steps."""
 
     def __init__(
         self,
-        store: Store,
+        store: BrokerStore,
         loop: asyncio.AbstractEventLoop,
         on_done: Callable[[list[Written]], None],
         step_bytes_max: int,
@@ -67,7 +67,7 @@ class Disk:
 
     def write(self, write: Write) -> None:
         """Make changes durable, with others of this turn."""
-        self._sizes[write.ticket] = self._store.gather(write)
+        self._sizes[write.write_id] = self._store.gather(write)
         self._gathered += 1
         self._has_written = True
         if not self._turning:
@@ -80,7 +80,7 @@ class Disk:
             return
         self._has_written = False
         self._steps += 1
-        if self._was_lone and self._steps == 1 and self._store.is_quick:
+        if self._was_lone and self._steps == 1 and self._store.may_commit_inline:
             self.flush()
 
     def _turn(self) -> None:
@@ -102,32 +102,32 @@ class Disk:
         """Read a log."""
         self._store.fetch(fetch)
 
-    def steps_of(self, events: Iterable[Event]) -> Iterator[list[Event]]:
+    def steps_of(self, events: Iterable[MachineEvent]) -> Iterator[list[MachineEvent]]:
         """Divide what was done into steps: what is durable together is told together.
 
         What one step has to say to a peer or a client travels in one piece, so it is bounded.
         """
         self.commits += 1
-        step: list[Event] = []
-        room = self._step_bytes_max
+        step: list[MachineEvent] = []
+        bytes_left = self._step_bytes_max
         for event in events:
-            size = self._sizes.get(event.ticket, 0) if type(event) is Written else 0
-            if step and (size > room or type(event) is not Written):
-                yield self._heard(step)
-                step, room = [], self._step_bytes_max
+            size = self._sizes.get(event.write_id, 0) if type(event) is Written else 0
+            if step and (size > bytes_left or type(event) is not Written):
+                yield self._reported(step)
+                step, bytes_left = [], self._step_bytes_max
             step.append(event)
-            room -= size
+            bytes_left -= size
         if step:
-            yield self._heard(step)
+            yield self._reported(step)
         if not self._sizes:
-            self._let_go()
+            self._wake_waiters()
 
-    def _heard(self, step: list[Event]) -> list[Event]:
+    def _reported(self, step: list[MachineEvent]) -> list[MachineEvent]:
         """The machine hears of these writes now: they are not under way any more."""
         for event in step:
             if type(event) is Written:
                 self.writes += 1
-                self._sizes.pop(event.ticket, None)
+                self._sizes.pop(event.write_id, None)
         return step
 
     async def drained(self) -> None:
@@ -140,9 +140,9 @@ class Disk:
     def give_up(self) -> None:
         """Nothing more will become durable: nobody waits for it."""
         self._sizes.clear()
-        self._let_go()
+        self._wake_waiters()
 
-    def _let_go(self) -> None:
+    def _wake_waiters(self) -> None:
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None

@@ -17,9 +17,19 @@ from typing import Any, Final, Protocol
 
 from gapless.core.errors import GaplessError
 from gapless.core.limits import SHOWN_EVENT_MAX
-from gapless.core.machine import Dismiss, Effect, Event, Fetch, Moment, Relink, Send, Tell, Write
+from gapless.core.machine import (
+    DisconnectClient,
+    Effect,
+    Fetch,
+    MachineEvent,
+    Notify,
+    Send,
+    SetPeers,
+    StepTime,
+    Write,
+)
 
-__all__ = ["Driver", "Hands", "Machine", "MachineError", "moment"]
+__all__ = ["DrivenMachine", "Driver", "EffectHandler", "MachineError", "read_clocks"]
 
 _NEVER: Final = 2**62
 
@@ -28,33 +38,33 @@ class MachineError(GaplessError):
     """The machine broke at an event; this life is over."""
 
 
-class Machine(Protocol):
+class DrivenMachine(Protocol):
     """What is driven."""
 
-    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+    def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
         """Take what happened at once, None if only time has passed; return what is to be done."""
 
     def next_timer(self) -> int | None:
         """Return when a step is due without an event."""
 
     @property
-    def marks(self) -> Mapping[str, int]:
+    def coverage_marks(self) -> Mapping[str, int]:
         """How often rare branches were taken."""
 
 
-class Hands(Protocol):
+class EffectHandler(Protocol):
     """Who carries effects out."""
 
     def send(self, peer: str, packet: Any) -> None:
         """Send a packet to a peer; it is lost if there is no link."""
 
-    def tell(self, client: str, notice: Any) -> None:
+    def notify(self, client: str, notice: Any) -> None:
         """Tell a client something; it is lost if the client is gone."""
 
-    def dismiss(self, client: str, reason: str) -> None:
+    def disconnect(self, client: str, reason: str) -> None:
         """Disconnect a client."""
 
-    def relink(self, peers: tuple[str, ...]) -> None:
+    def set_peers(self, peers: tuple[str, ...]) -> None:
         """Have links with these brokers and no others."""
 
     def write(self, write: Write) -> None:
@@ -70,9 +80,9 @@ class Hands(Protocol):
         """All steps are through: let be durable what they wrote, if it need not wait for more."""
 
 
-def moment() -> Moment:
+def read_clocks() -> StepTime:
     """Return both clocks in microseconds."""
-    return Moment(time.monotonic_ns() // 1_000, time.time_ns() // 1_000)
+    return StepTime(time.monotonic_ns() // 1_000, time.time_ns() // 1_000)
 
 
 class Driver:
@@ -80,17 +90,17 @@ class Driver:
 
     def __init__(
         self,
-        machine: Machine,
-        hands: Hands,
+        machine: DrivenMachine,
+        handler: EffectHandler,
         loop: asyncio.AbstractEventLoop,
         failed: Callable[[BaseException], None],
     ) -> None:
         self._machine = machine
         self.step_all = machine.step_all
-        self._hands = hands
+        self._handler = handler
         self._loop = loop
         self._failed = failed
-        self._batches: deque[Sequence[Event]] = deque()
+        self._batches: deque[Sequence[MachineEvent]] = deque()
         """What has happened and was not taken, in order; a step takes a batch."""
         self._running = False
         self._stopped = False
@@ -99,15 +109,15 @@ class Driver:
         self.steps = 0
         self.step_ns = 0
         """Nanoseconds that all steps took, with their effects."""
-        self.longest_ns = 0
+        self.step_max_ns = 0
 
-    def happen(self, event: Event) -> None:
+    def handle(self, event: MachineEvent) -> None:
         """Let something happen to the machine: now, or behind what is happening."""
         self._batches.append((event,))
         if not self._running:
             self._run()
 
-    def happen_together(self, events: Sequence[Event]) -> None:
+    def handle_all(self, events: Sequence[MachineEvent]) -> None:
         """Let several things happen in one step, so that what follows goes out together."""
         self._batches.append(events)
         if not self._running:
@@ -124,22 +134,22 @@ class Driver:
     def _run(self) -> None:
         batches, step_all = self._batches, self.step_all
         self._running = True
-        events: Sequence[Event] = ()
+        events: Sequence[MachineEvent] = ()
         try:
             while batches and not self._stopped:
                 events = batches.popleft()
-                began = time.monotonic_ns()
-                effects = step_all(events, Moment(began // 1_000, time.time_ns() // 1_000))
+                started_ns = time.monotonic_ns()
+                effects = step_all(events, StepTime(started_ns // 1_000, time.time_ns() // 1_000))
                 for effect in effects:
-                    self._carry_out(effect)
+                    self._perform(effect)
                 if not batches:
-                    self._hands.flush()  # more may happen by it: a connection can be full
-                took = time.monotonic_ns() - began
+                    self._handler.flush()  # more may happen by it: a connection can be full
+                took = time.monotonic_ns() - started_ns
                 self.steps += 1
                 self.step_ns += took
-                self.longest_ns = max(self.longest_ns, took)
+                self.step_max_ns = max(self.step_max_ns, took)
                 if not batches:
-                    self._hands.sync()  # what becomes durable by it happens next
+                    self._handler.sync()  # what becomes durable by it happens next
             self._arm()
         except Exception as error:  # noqa: BLE001 - whatever breaks the machine ends this life
             self.stop()
@@ -150,21 +160,21 @@ class Driver:
         finally:
             self._running = False
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         kind = type(effect)
-        if kind is Tell:
-            self._hands.tell(effect.client, effect.notice)  # type: ignore[union-attr]
+        if kind is Notify:
+            self._handler.notify(effect.client, effect.notice)  # type: ignore[union-attr]
         elif kind is Send:
-            self._hands.send(effect.peer, effect.packet)  # type: ignore[union-attr]
+            self._handler.send(effect.peer, effect.packet)  # type: ignore[union-attr]
         elif isinstance(effect, Write):
-            self._hands.write(effect)
+            self._handler.write(effect)
         elif isinstance(effect, Fetch):
-            self._hands.fetch(effect)
-        elif isinstance(effect, Dismiss):
-            self._hands.dismiss(effect.client, effect.reason)
+            self._handler.fetch(effect)
+        elif isinstance(effect, DisconnectClient):
+            self._handler.disconnect(effect.client, effect.reason)
         else:
-            assert isinstance(effect, Relink), f"{effect!r} is no effect"
-            self._hands.relink(effect.peers)
+            assert isinstance(effect, SetPeers), f"{effect!r} is no effect"
+            self._handler.set_peers(effect.peers)
 
     def _arm(self) -> None:
         """Be woken when the machine's next timer is due; one that comes later re-arms then."""
@@ -182,6 +192,6 @@ class Driver:
         self._timer = None
         due = self._machine.next_timer()
         if due is not None and due <= time.monotonic_ns() // 1_000:
-            self.happen(None)
+            self.handle(None)
         else:
             self._arm()

@@ -19,7 +19,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerId
     cell: CellId
     overlay: str
-    life: int
+    incarnation: int
     status: Literal["ok", "stopping"]
     url: str
     uptime_s: float
@@ -28,7 +28,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Peers that it cannot reach. It is well without them: what is owed to them waits."""
     refused: dict[str, str]
     """What is damaged and not served, and why."""
-    damaged: dict[str, str]
+    corrupt: dict[str, str]
     """Pubends whose log has a row that was met and cannot be read: they are served up to it."""
 
 

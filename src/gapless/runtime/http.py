@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from gapless.core.errors import UsageError
 from gapless.core.limits import HTTP_REQUEST_BYTES_MAX
-from gapless.runtime.addresses import Address
-from gapless.runtime.open_connections import Crowd
+from gapless.runtime.addresses import ListenAddress
+from gapless.runtime.open_connections import OpenConnections
 
 __all__ = ["Page", "Pages", "WebServer"]
 
@@ -32,20 +32,20 @@ Pages: TypeAlias = Mapping[str, Callable[[], Page]]
 class _Request(asyncio.Protocol):
     """One connection: it reads a request, answers it and closes."""
 
-    def __init__(self, pages: Pages, everyone: Crowd[_Request]) -> None:
+    def __init__(self, pages: Pages, connections: OpenConnections[_Request]) -> None:
         self._pages = pages
-        self._everyone = everyone
+        self._connections = connections
         self._head = b""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
-        self._everyone.add(self)
+        self._connections.add(self)
         self._timer = asyncio.get_running_loop().call_later(_REQUEST_S, self.transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
-        self._everyone.discard(self)
+        self._connections.discard(self)
         self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
@@ -86,27 +86,27 @@ class WebServer:
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
-        self._everyone: Crowd[_Request] = Crowd()
+        self._connections: OpenConnections[_Request] = OpenConnections()
         self._server: asyncio.Server | None = None
 
-    async def start(self, address: Address) -> Address:
+    async def start(self, address: ListenAddress) -> ListenAddress:
         """Listen; return where, as port 0 is any that is free."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: _Request(self._pages, self._everyone), *address
+                lambda: _Request(self._pages, self._connections), *address
             )
         except OSError as error:
             raise UsageError(
                 f"cannot serve metrics on {address}: {error.strerror or error}; "
                 "choose another address with metrics"
             ) from None
-        return Address(address.host, self._server.sockets[0].getsockname()[1])
+        return ListenAddress(address.host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Listen no more and end all requests."""
         if self._server is not None:
             self._server.close()
-        for request in self._everyone:
+        for request in self._connections:
             request.transport.abort()
-        await self._everyone.all_gone()
+        await self._connections.all_closed()

@@ -17,46 +17,46 @@ from msgspec.structs import replace
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
-from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp, Received
+from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import Address
-from gapless.runtime.backoff import Backoff
-from gapless.runtime.connection import Connection, Traffic
-from gapless.runtime.logs import Voice
+from gapless.runtime.addresses import ListenAddress
+from gapless.runtime.backoff import DialBackoff
+from gapless.runtime.connection import FramedConnection, TrafficCounters
+from gapless.runtime.logs import StructuredLog
 from gapless.wire import (
     FRAME_BYTES_MAX,
     LINK_PACKETS,
     VERSIONS,
-    Assembler,
-    Beat,
     Body,
-    Farewell,
-    Goodbye,
-    Introduce,
-    Part,
+    Connect,
+    Connected,
+    Disconnect,
+    DisconnectReason,
+    KeepAlive,
+    PacketAssembler,
+    PacketPart,
     Role,
-    Welcome,
-    decode_greeting,
-    encode_greeting,
+    decode_handshake,
+    encode_handshake,
 )
 
-__all__ = ["Link", "Links"]
+__all__ = ["BrokerLink", "BrokerLinks"]
 
-SWEEPS_A_SILENCE: Final = 4
-"""So often in ``link_silent_ms`` links are looked at."""
+CHECKS_PER_IDLE_TIMEOUT: Final = 4
+"""So often in ``link_idle_timeout_ms`` links are looked at."""
 
 
-class Link:
+class BrokerLink:
     """A connection with a peer whose greeting is through."""
 
-    __slots__ = ("_assembler", "_links", "connection", "peer", "silence", "traffic")
+    __slots__ = ("_assembler", "_links", "connection", "idle_checks", "peer", "traffic")
 
-    def __init__(self, links: Links, peer: BrokerId, connection: Connection) -> None:
-        self._assembler = Assembler()
+    def __init__(self, links: BrokerLinks, peer: BrokerId, connection: FramedConnection) -> None:
+        self._assembler = PacketAssembler()
         self._links = links
         self.peer = peer
         self.connection = connection
-        self.silence = 0
+        self.idle_checks = 0
         """How many sweeps in a row have heard nothing of it."""
         self.traffic = links.traffic
         """What went over all links."""
@@ -65,35 +65,35 @@ class Link:
         """Hand a packet to the machine."""
         packet = LINK_PACKETS.decode(body)
         kind = type(packet)
-        if kind is Part:
+        if kind is PacketPart:
             whole = self._assembler.take(packet)
             if whole is not None:
                 self.take(whole)
-        elif kind is Goodbye:
-            self._links.said_goodbye(self, packet)
-        elif kind is not Beat:
-            self._links.happen(Received(self.peer, packet))
+        elif kind is Disconnect:
+            self._links.peer_disconnected(self, packet)
+        elif kind is not KeepAlive:
+            self._links.handle(Received(self.peer, packet))
 
     def taken(self) -> None:
         """Nothing waits for the end of what was read."""
 
-    def full(self) -> None:
+    def congested(self) -> None:
         """Much waits to be sent."""
-        self._links.happen(LinkFull(self.peer))
+        self._links.handle(LinkFull(self.peer))
 
-    def free(self) -> None:
+    def drained(self) -> None:
         """Most of it is sent."""
-        self._links.happen(LinkFree(self.peer))
+        self._links.handle(LinkDrained(self.peer))
 
     def closed(self, reason: str) -> None:
         """The connection is over."""
-        self._links.gone(self, reason)
+        self._links.link_closed(self, reason)
 
 
-class _Caller:
+class _DialledConnection:
     """A connection that this broker dialled, until the other side has answered."""
 
-    def __init__(self, links: Links, peer: BrokerId, connection: Connection) -> None:
+    def __init__(self, links: BrokerLinks, peer: BrokerId, connection: FramedConnection) -> None:
         self._links = links
         self._peer = peer
         self._connection = connection
@@ -102,26 +102,28 @@ class _Caller:
         """Done when there is an answer: empty if it is a welcome, else why not."""
 
     def take(self, body: Body) -> None:
-        greeting = decode_greeting(body)
-        if isinstance(greeting, Goodbye):
-            self._answer(greeting.reason)
+        handshake = decode_handshake(body)
+        if isinstance(handshake, Disconnect):
+            self._answer(handshake.reason)
             self._connection.abort()
-        elif not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
+        elif not isinstance(handshake, Connected) or handshake.version not in VERSIONS:
             raise ProtocolError("a welcome was expected, in a version that both speak")
-        elif greeting.broker != self._peer:
-            self._answer(f"the broker there is {greeting.broker}")
-            self._connection.close(Farewell.NOT_EXPECTED, f"{self._peer} was expected here")
+        elif handshake.broker != self._peer:
+            self._answer(f"the broker there is {handshake.broker}")
+            self._connection.close(
+                DisconnectReason.UNKNOWN_BROKER, f"{self._peer} was expected here"
+            )
         else:
             self._answer("")
-            self._links.up(self._peer, self._connection)
+            self._links.link_opened(self._peer, self._connection)
 
     def taken(self) -> None:
         """Nothing waits for the end of what was read."""
 
-    def full(self) -> None:
+    def congested(self) -> None:
         """Nothing is sent before the answer."""
 
-    def free(self) -> None:
+    def drained(self) -> None:
         """Nothing is sent before the answer."""
 
     def closed(self, reason: str) -> None:
@@ -132,35 +134,35 @@ class _Caller:
             self.answered.set_result(refusal)
 
 
-class Links:
+class BrokerLinks:
     """All links of a broker."""
 
     def __init__(
         self,
-        happen: Callable[[Event], None],
-        connect: Callable[[], Connection],
-        introduction: Introduce,
+        handle: Callable[[MachineEvent], None],
+        make_connection: Callable[[], FramedConnection],
+        handshake: Connect,
         peers: Iterable[BrokerId],
-        addresses: Mapping[BrokerId, Address],
+        addresses: Mapping[BrokerId, ListenAddress],
         parameters: Parameters,
-        voice: Voice,
+        log: StructuredLog,
         token: Callable[[], str] = str,
     ) -> None:
         """``token`` gives what is shown to those who are dialled; by default nothing."""
-        assert introduction.role is Role.BROKER
-        self.happen = happen
-        self.traffic = Traffic()
+        assert handshake.role is Role.BROKER
+        self.handle = handle
+        self.traffic = TrafficCounters()
         self.peers = frozenset(peers)
-        self.dials = 0
-        self._connect = connect
-        self._me = introduction.name
-        self._introduction = introduction
+        self.dial_attempts = 0
+        self._make_connection = make_connection
+        self._me = handshake.name
+        self._handshake = handshake
         self._token = token
         self._warned = False
         self._addresses = addresses
         self._parameters = parameters
-        self._voice = voice
-        self._open: dict[BrokerId, Link] = {}
+        self._log = log
+        self._open: dict[BrokerId, BrokerLink] = {}
         self._down: dict[BrokerId, asyncio.Event] = {}
         self._dialling = False
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
@@ -170,7 +172,7 @@ class Links:
         """The peers with a link."""
         return sorted(self._open)
 
-    def link(self, peer: BrokerId) -> Link | None:
+    def link(self, peer: BrokerId) -> BrokerLink | None:
         """Return the link with a peer, if there is one."""
         return self._open.get(peer)
 
@@ -186,13 +188,15 @@ class Links:
         self._dialling = True
         self._dial_peers()
 
-    def reach(self, peers: Iterable[BrokerId]) -> None:
+    def set_peers(self, peers: Iterable[BrokerId]) -> None:
         """Have links with these peers and no others."""
         self.peers = frozenset(peers)
         for peer in [peer for peer in self._tasks if peer not in self.peers]:
             self._tasks.pop(peer).cancel()
         for peer in [peer for peer in self._open if peer not in self.peers]:
-            self._open[peer].connection.close(Farewell.DONE, f"{self._me} is no neighbour any more")
+            self._open[peer].connection.close(
+                DisconnectReason.CLIENT_DONE, f"{self._me} is no neighbour any more"
+            )
         self._dial_peers()
 
     def _dial_peers(self) -> None:
@@ -212,21 +216,21 @@ class Links:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def _keep_dialling(self, peer: BrokerId) -> None:
-        backoff = Backoff(
+        backoff = DialBackoff(
             self._parameters.redial_ms / 1_000, self._parameters.redial_max_ms / 1_000
         )
-        said = ""
+        logged = ""
         while True:
             problem = await self._dial(peer)
             if problem:
-                if problem != said:  # once is enough
-                    self._voice.info("cannot reach a peer", peer=peer, reason=problem)
-                said = problem
+                if problem != logged:  # once is enough
+                    self._log.info("cannot reach a peer", peer=peer, reason=problem)
+                logged = problem
             else:
-                said = ""
-                began = time.monotonic()
+                logged = ""
+                connected_at = time.monotonic()
                 await self._down[peer].wait()
-                backoff.lasted(time.monotonic() - began)
+                backoff.lasted(time.monotonic() - connected_at)
             await asyncio.sleep(backoff.next_s())
 
     async def _dial(self, peer: BrokerId) -> str:
@@ -234,41 +238,41 @@ class Links:
         address = self._addresses.get(peer)
         if address is None:
             return "its address is not known"
-        self.dials += 1
-        timeout_s = self._parameters.greeting_ms / 1_000
-        connection = self._connect()
-        caller = connection.handler = _Caller(self, peer, connection)
+        self.dial_attempts += 1
+        timeout_s = self._parameters.handshake_timeout_ms / 1_000
+        connection = self._make_connection()
+        dialled = connection.handler = _DialledConnection(self, peer, connection)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
-                connection.send(encode_greeting(self._introduced(address)))
+                connection.send(encode_handshake(self._handshake_for(address)))
                 connection.flush()
-                return await caller.answered
+                return await dialled.answered
         except TimeoutError:
             return f"no answer from {address} in {timeout_s:g} s"
         except OSError as error:
             return f"{address}: {error.strerror or error}"
         finally:
-            if connection.handler is caller:
+            if connection.handler is dialled:
                 connection.abort()
 
-    def _introduced(self, address: Address) -> Introduce:
+    def _handshake_for(self, address: ListenAddress) -> Connect:
         """Return what this broker says of itself to one that it dials."""
         token = self._token()
         if token and not address.is_loopback and not self._warned:
             self._warned = True
-            self._voice.warning("the token of brokers is sent unencrypted", address=str(address))
-        return replace(self._introduction, token=token)
+            self._log.warning("the token of brokers is sent unencrypted", address=str(address))
+        return replace(self._handshake, token=token)
 
     # --- coming and going --------------------------------------------------------------------------
 
-    def fault_of(self, introduction: Introduce, overlay: str) -> str | None:
+    def invalid_reason(self, handshake: Connect, overlay: str) -> str | None:
         """Say why a broker that dials here is not expected."""
-        name = introduction.name
-        if introduction.overlay != overlay:
+        name = handshake.name
+        if handshake.overlay != overlay:
             return (
-                f"this is the overlay {overlay!r}, not {introduction.overlay!r}; "
+                f"this is the overlay {overlay!r}, not {handshake.overlay!r}; "
                 "give both brokers the same overlay name"
             )
         if name not in self.peers:
@@ -277,34 +281,34 @@ class Links:
             return f"{self._me} dials {name}, not the other way round"
         return None
 
-    def up(self, peer: BrokerId, connection: Connection) -> None:
+    def link_opened(self, peer: BrokerId, connection: FramedConnection) -> None:
         """The greeting with a peer is through."""
         older = self._open.pop(peer, None)
         if older is not None:
-            self.happen(LinkDown(peer))
+            self.handle(LinkDown(peer))
             older.connection.abort()
-        link = Link(self, peer, connection)
+        link = BrokerLink(self, peer, connection)
         connection.handler = link
-        connection.goes_on = True
+        connection.has_priority = True
         connection.allow(FRAME_BYTES_MAX)
         self._open[peer] = link
         if peer in self._down:
             self._down[peer].clear()
-        self._voice.info("link is up", peer=peer, address=connection.peer_address)
-        self.happen(LinkUp(peer))
+        self._log.info("link is up", peer=peer, address=connection.peer_address)
+        self.handle(LinkUp(peer))
 
-    def gone(self, link: Link, reason: str) -> None:
+    def link_closed(self, link: BrokerLink, reason: str) -> None:
         """A connection is over; if it was the peer's link, the link is down."""
         if self._open.get(link.peer) is link:
             del self._open[link.peer]
             if link.peer in self._down:
                 self._down[link.peer].set()
-            self._voice.info("link is down", peer=link.peer, reason=reason)
-            self.happen(LinkDown(link.peer))
+            self._log.info("link is down", peer=link.peer, reason=reason)
+            self.handle(LinkDown(link.peer))
 
-    def said_goodbye(self, link: Link, goodbye: Goodbye) -> None:
+    def peer_disconnected(self, link: BrokerLink, disconnect: Disconnect) -> None:
         """A peer ends the connection."""
-        self.gone(link, goodbye.reason)
+        self.link_closed(link, disconnect.reason)
         link.connection.abort()
 
     # --- what the machine wants ----------------------------------------------------------------------
@@ -317,25 +321,27 @@ class Links:
         try:
             frames = LINK_PACKETS.frames(packet)
         except ProtocolError as error:
-            self._voice.error("packet is too large", peer=peer, reason=str(error))
-            link.connection.close(Farewell.NOT_UNDERSTOOD, str(error))
+            self._log.error("packet is too large", peer=peer, reason=str(error))
+            link.connection.close(DisconnectReason.PROTOCOL_ERROR, str(error))
             return
         for frame in frames:
             link.connection.send(frame)
 
-    def sweep(self) -> None:
+    def check_idle(self) -> None:
         """Close links on which nothing came for long."""
         for link in list(self._open.values()):
-            if link.connection.heard:
-                link.connection.heard = False
-                link.silence = 0
+            if link.connection.has_received:
+                link.connection.has_received = False
+                link.idle_checks = 0
                 continue
-            link.silence += 1
-            if link.silence > SWEEPS_A_SILENCE:
-                seconds = self._parameters.link_silent_ms / 1_000
-                link.connection.close(Farewell.SILENT, f"nothing came for {seconds:g} s")
+            link.idle_checks += 1
+            if link.idle_checks > CHECKS_PER_IDLE_TIMEOUT:
+                seconds = self._parameters.link_idle_timeout_ms / 1_000
+                link.connection.close(
+                    DisconnectReason.KEEPALIVE_TIMEOUT, f"nothing came for {seconds:g} s"
+                )
 
-    def leave(self, reason: str) -> None:
+    def disconnect_all(self, reason: str) -> None:
         """Say goodbye to all peers."""
         for link in list(self._open.values()):
-            link.connection.close(Farewell.STOPPING, reason)
+            link.connection.close(DisconnectReason.STOPPING, reason)

@@ -35,7 +35,7 @@ class LogFile:
             self._file = self._opened()
         except OSError as error:
             raise UsageError(f"log.file {path} cannot be written: {error.strerror}") from None
-        self._lead_errors_here()
+        self._redirect_errors()
 
     def write(self, text: str) -> None:
         """Write lines; they are not divided between two files."""
@@ -43,7 +43,7 @@ class LogFile:
         size = os.fstat(self._file).st_size
         if size and size + len(line) > self._bytes_max:
             with suppress(OSError):  # rather a long file than a broker that does not run
-                self._begin_anew()
+                self._rotate()
         with suppress(OSError):  # nobody is left to be told
             os.write(self._file, line)
 
@@ -57,7 +57,7 @@ class LogFile:
     def _opened(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         names = [self._path, *(Path(f"{self._path}.{n + 1}") for n in range(self._kept))]
         for full, aside in reversed([*pairwise(names)]):
             if full.exists():
@@ -65,8 +65,8 @@ class LogFile:
         self._path.unlink(missing_ok=True)
         full_file, self._file = self._file, self._opened()
         os.close(full_file)
-        self._lead_errors_here()
+        self._redirect_errors()
 
-    def _lead_errors_here(self) -> None:
+    def _redirect_errors(self) -> None:
         if self._takes_errors:
             os.dup2(self._file, _STANDARD_ERROR)

@@ -19,7 +19,7 @@ import msgspec
 
 from gapless.runtime.logfile import LogFile
 
-__all__ = ["LOG", "JsonLines", "LogFormat", "TextLines", "Voice", "set_up_logs"]
+__all__ = ["LOG", "JsonLines", "LogFormat", "StructuredLog", "TextLines", "set_up_logs"]
 
 LOG: Final = logging.getLogger("gapless")
 """Everything that gapless says goes through this logger; an application may do with it as it likes."""
@@ -34,7 +34,7 @@ class LogFormat(Enum):
     JSON = "json"
 
 
-class Voice:
+class StructuredLog:
     """Says what happens, always with the fields that say who speaks."""
 
     __slots__ = ("_fields",)
@@ -42,7 +42,7 @@ class Voice:
     def __init__(self, **fields: Any) -> None:
         self._fields = fields
 
-    def say(
+    def log(
         self, level: int, message: str, *, cause: BaseException | None = None, **fields: Any
     ) -> None:
         """Say something at a level of :mod:`logging`; with a cause also where that was raised."""
@@ -52,19 +52,19 @@ class Voice:
 
     def info(self, message: str, **fields: Any) -> None:
         """Say what people may want to know."""
-        self.say(logging.INFO, message, **fields)
+        self.log(logging.INFO, message, **fields)
 
     def debug(self, message: str, **fields: Any) -> None:
         """Say what somebody who searches for a fault may want to know."""
-        self.say(logging.DEBUG, message, **fields)
+        self.log(logging.DEBUG, message, **fields)
 
     def warning(self, message: str, **fields: Any) -> None:
         """Say that somebody should look."""
-        self.say(logging.WARNING, message, **fields)
+        self.log(logging.WARNING, message, **fields)
 
     def error(self, message: str, *, cause: BaseException | None = None, **fields: Any) -> None:
         """Say that something failed."""
-        self.say(logging.ERROR, message, cause=cause, **fields)
+        self.log(logging.ERROR, message, cause=cause, **fields)
 
 
 def _time(record: logging.LogRecord) -> str:

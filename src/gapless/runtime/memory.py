@@ -12,7 +12,15 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, AppendPacked, Erase, LogRow, Record, Store, Trim
+from gapless.messages.records import (
+    AppendPackedRow,
+    AppendRow,
+    DeleteRecord,
+    LogRow,
+    PutRecord,
+    Record,
+    TrimLog,
+)
 from gapless.packed.pick import packed, unpack_row
 
 __all__ = ["MemoryStore"]
@@ -45,10 +53,10 @@ class MemoryStore:
         for write in gathered:
             for change in write.changes:
                 self._apply(change)
-        return [Written(write.ticket) for write in gathered]
+        return [Written(write.write_id) for write in gathered]
 
     @property
-    def is_quick(self) -> bool:
+    def may_commit_inline(self) -> bool:
         """There is no disk to wait for."""
         return True
 
@@ -58,8 +66,8 @@ class MemoryStore:
         found: list[LogRow] = []
         size = 0
         complete = True
-        for place in range(bisect_left(rows, fetch.low, key=_last), len(rows)):
-            row = rows[place]
+        for index in range(bisect_left(rows, fetch.low, key=_last), len(rows)):
+            row = rows[index]
             if row.first > fetch.high:
                 break
             size += sum(64 + len(each.payload) for each in row.publications)
@@ -67,10 +75,10 @@ class MemoryStore:
                 complete = False
                 break
             found.append(row)
-        told = map(packed, found) if fetch.packed else found
+        read_rows = map(packed, found) if fetch.packed else found
         if not self._fetched:
             asyncio.get_running_loop().call_soon(self._deliver)
-        self._fetched.append(Fetched(fetch.ticket, tuple(told), complete=complete))
+        self._fetched.append(Fetched(fetch.fetch_id, tuple(read_rows), complete=complete))
 
     def close(self) -> None:
         """Forget everything."""
@@ -79,15 +87,15 @@ class MemoryStore:
 
     def _apply(self, change: Any) -> None:
         match change:
-            case Store(record):
+            case PutRecord(record):
                 self._records[record.key] = record
-            case Erase(key):
+            case DeleteRecord(key):
                 self._records.pop(key, None)
-            case Append(row):
+            case AppendRow(row):
                 self._logs.setdefault(row.pubend, []).append(row)
-            case AppendPacked():
-                self._apply(Append(unpack_row(change)))
-            case Trim(pubend, up_to):
+            case AppendPackedRow():
+                self._apply(AppendRow(unpack_row(change)))
+            case TrimLog(pubend, up_to):
                 rows = self._logs.get(pubend, [])
                 del rows[: bisect_right(rows, up_to, key=_last)]
             case _:

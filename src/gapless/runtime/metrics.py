@@ -57,8 +57,8 @@ class Metrics(Collector):
         yield _count("events_published", "Events that were acknowledged.", clients.published)
         yield _count("events_delivered", "Events that were sent to clients.", clients.delivered)
         yield _gauge("clients", "Clients that are connected.", len(clients))
-        yield _count("clients_dismissed", "Clients that were sent away.", clients.dismissed)
-        yield _count("connections_refused", "Newcomers turned away.", self._node.door.refused)
+        yield _count("clients_disconnected", "Clients that were sent away.", clients.disconnected)
+        yield _count("connections_refused", "Newcomers turned away.", self._node.acceptor.refused)
 
     def _traffic(self) -> Iterator[Metric]:
         node = self._node
@@ -78,42 +78,42 @@ class Metrics(Collector):
         queued.add_metric(["link"], node.links.waiting_bytes)
         yield queued
         yield _gauge("links_open", "Peers with a link.", len(node.links.open_peers))
-        yield _gauge("links_wanted", "Peers there should be a link with.", len(node.links.peers))
-        yield _count("dials", "Attempts to reach a peer.", node.links.dials)
+        yield _gauge("links_expected", "Peers there should be a link with.", len(node.links.peers))
+        yield _count("dial_attempts", "Attempts to reach a peer.", node.links.dial_attempts)
 
     def _overlay(self) -> Iterator[Metric]:
         """What is cut, and what goes around it."""
         broker = self._node.broker
         peers, sessions = self._node.links.peers, broker.sessions
-        around, reached = broker.neighbourhood, {broker.neighbourhood.own}
-        reached.update(around.cell_of(peer) or "" for peer in sessions.open_peers())
-        cells = {each.name for each in around.cells}
-        detours = broker.inspection.detours()
-        yield _gauge("peers_reached", "Peers with a session.", len(sessions.open_peers()))
-        yield _gauge("peers_wanted", "Peers there should be a session with.", len(peers))
+        neighbourhood, reached = broker.neighbourhood, {broker.neighbourhood.own}
+        reached.update(neighbourhood.cell_of(peer) or "" for peer in sessions.open_peers())
+        cells = {each.name for each in neighbourhood.cells}
+        reroutes = broker.inspection.reroute_counts()
+        yield _gauge("peers_connected", "Peers with a session.", len(sessions.open_peers()))
+        yield _gauge("peers_expected", "Peers there should be a session with.", len(peers))
         yield _gauge(
-            "cells_unreached",
+            "cells_unreachable",
             "Cells in reach of the tree none of whose brokers has a session with this one.",
             len(cells - reached),
         )
-        yield _gauge("partitions", "Partitions that this broker knows of.", detours.partitions)
+        yield _gauge("partitions", "Partitions that this broker knows of.", reroutes.partitions)
         yield _gauge(
             "sessions_relayed",
             "Peers that are talked to over others, because the link to them is cut.",
-            detours.sessions_relayed,
+            reroutes.sessions_relayed,
         )
         yield _gauge(
             "feeds_bypassing",
             "Streams that come past a cell of which no broker is reached.",
-            detours.feeds_bypassing,
+            reroutes.feeds_bypassing,
         )
         yield _gauge(
-            "feeds_relayed", "Streams that come over a relayed session.", detours.feeds_relayed
+            "feeds_relayed", "Streams that come over a relayed session.", reroutes.feeds_relayed
         )
         yield _gauge(
             "streams_cut_off",
             "Streams that subscriptions here want of which nothing can come now.",
-            detours.streams_cut_off,
+            reroutes.streams_cut_off,
         )
 
     def _machine(self) -> Iterator[Metric]:
@@ -124,14 +124,14 @@ class Metrics(Collector):
             count_value=driver.steps,
             sum_value=driver.step_ns / 1e9,
         )
-        longest = driver.longest_ns / 1e9
-        yield _gauge("step_longest_seconds", "The step that took longest.", longest)
-        marks = CounterMetricFamily(
-            "gapless_rare_branches", "Rare branches that were taken.", labels=["branch"]
+        step_max_s = driver.step_max_ns / 1e9
+        yield _gauge("step_max_seconds", "The step that took longest.", step_max_s)
+        family = CounterMetricFamily(
+            "gapless_coverage_marks", "Rare branches that were taken.", labels=["mark"]
         )
-        for branch, count in sorted(self._node.broker.marks.items()):
-            marks.add_metric([branch], count)
-        yield marks
+        for mark, count in sorted(self._node.broker.coverage_marks.items()):
+            family.add_metric([mark], count)
+        yield family
         yield _gauge("uptime_seconds", "How long this life lasts.", self._node.uptime_s)
         restarts = self._node.settings.restarts
         yield _gauge("restarts", "How often the supervisor started this broker again.", restarts)
@@ -140,21 +140,21 @@ class Metrics(Collector):
         disk = self._node.disk
         yield _count("commits", "Groups of writes that became durable together.", disk.commits)
         yield _count("writes", "Writes that became durable.", disk.writes)
-        yield _gauge("unwritten_bytes", "What waits for the disk.", disk.pending_bytes)
+        yield _gauge("pending_write_bytes", "What waits for the disk.", disk.pending_bytes)
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker
         yield _gauge("pubends", "Pubends of this broker.", len(broker.pubends.hosted))
         yield _gauge("pubends_refused", "Pubends that are damaged.", len(broker.refused))
-        damages = len(broker.pubends.damages)
-        yield _gauge("pubends_damaged", "Pubends whose stream waits at a damaged row.", damages)
-        staged = broker.stagers.staging.bytes
+        corruptions = len(broker.pubends.corruptions)
+        yield _gauge("pubends_corrupt", "Pubends whose stream waits at a damaged row.", corruptions)
+        staged = broker.staging_calls.staging.bytes
         yield _gauge("staged_bytes", "What is staged and not committed.", staged)
         subscriptions = len(broker.host.subscriptions)
         yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
         families = {
             "log_bytes": "What the log of a pubend holds.",
-            "log_top_tick": "The last tick of a pubend.",
+            "log_last_tick": "The last tick of a pubend.",
             "log_released_tick": "Up to where the log of a pubend was given up.",
         }
         for name, text in families.items():
@@ -167,7 +167,7 @@ class Metrics(Collector):
         for pubend, hosted in self._node.broker.pubends.hosted.items():
             found: dict[str, Any] = {
                 "log_bytes": getattr(hosted, "log_bytes", 0),
-                "log_top_tick": hosted.top,
+                "log_last_tick": hosted.top,
                 "log_released_tick": hosted.record.released,
             }
             yield str(pubend), found[name]

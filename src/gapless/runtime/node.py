@@ -2,7 +2,7 @@
 
 It may be a process of its own (:mod:`.process`) or one of several in an event loop::
 
-    node = Node(Settings(name="b1"))
+    node = Node(BrokerSettings(name="b1"))
     await node.start()
     ...  # clients connect to node.url
     await node.stop()
@@ -20,23 +20,23 @@ from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Event, Fetch, Stopping, Write
-from gapless.runtime.acceptor import Door
-from gapless.runtime.addresses import Address
-from gapless.runtime.authentication import Guard
-from gapless.runtime.clients import SWEEPS_A_BEAT, Clients
-from gapless.runtime.connection import Connection, Outbox
-from gapless.runtime.disk_queue import Disk
-from gapless.runtime.driver import Driver, moment
+from gapless.core.machine import Fetch, MachineEvent, Stopping, Write
+from gapless.runtime.acceptor import Acceptor
+from gapless.runtime.addresses import ListenAddress
+from gapless.runtime.authentication import Authenticator
+from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
+from gapless.runtime.connection import FramedConnection, WriteScheduler
+from gapless.runtime.disk_queue import DiskQueue
+from gapless.runtime.driver import Driver, read_clocks
 from gapless.runtime.health import Health, health_page
 from gapless.runtime.http import Page, WebServer
-from gapless.runtime.links import SWEEPS_A_SILENCE, Links
-from gapless.runtime.logs import Voice
+from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
+from gapless.runtime.logs import StructuredLog
 from gapless.runtime.metrics import METRICS_KIND, Metrics
-from gapless.runtime.open_connections import Crowd
-from gapless.runtime.settings import Settings
-from gapless.runtime.stores import Opened, open_store
-from gapless.wire import Introduce, Role
+from gapless.runtime.open_connections import OpenConnections
+from gapless.runtime.settings import BrokerSettings
+from gapless.runtime.stores import OpenedStore, open_store
+from gapless.wire import Connect, Role
 
 __all__ = ["Node"]
 
@@ -44,7 +44,7 @@ ACCEPTING_TURNS = 3
 """Turns of the loop between accepting a connection and telling its protocol that it is made."""
 
 
-DAMAGES_SAID_S = 0.5
+CORRUPTION_LOG_INTERVAL_S = 0.5
 """How soon a damaged row that was met is in the log of what happens."""
 
 
@@ -53,9 +53,9 @@ class Node:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         *,
-        addresses: MutableMapping[BrokerId, Address] | None = None,
+        addresses: MutableMapping[BrokerId, ListenAddress] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -66,18 +66,18 @@ class Node:
         self.refused: dict[str, str] = {}
         """What could not be brought back from disk, and why."""
         self._on_failure = on_failure
-        self._voice = Voice(broker=settings.name, cell=settings.cell)
-        self._connections: Crowd[Connection] = Crowd()
-        self._sweeps: list[asyncio.TimerHandle] = []
+        self._log = StructuredLog(broker=settings.name, cell=settings.cell)
+        self._connections: OpenConnections[FramedConnection] = OpenConnections()
+        self._repeating: list[asyncio.TimerHandle] = []
         self._server: asyncio.Server | None = None
         self._address = settings.listen
         self._started_ns = 0
         self._web: WebServer | None = None
-        self.metrics_address: Address | None = None
+        self.metrics_address: ListenAddress | None = None
         """Where /metrics and /healthz are."""
         self._audit: BrokerAudit | None = None
-        self._guard: Guard | None = None
-        self._said_damages: dict[PubendId, str] = {}
+        self._authenticator: Authenticator | None = None
+        self._logged_corruptions: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
 
@@ -89,7 +89,7 @@ class Node:
         return self.settings.name
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ListenAddress:
         """Where others reach this broker."""
         return self.settings.advertise or self._address
 
@@ -114,14 +114,14 @@ class Node:
             broker=self.name,
             cell=self.settings.cell,
             overlay=self.settings.overlay.name,
-            life=self.broker.context.identity.life,
+            incarnation=self.broker.context.identity.incarnation,
             status="ok" if self.is_running else "stopping",
             url=self.url,
             uptime_s=round(self.uptime_s, 3),
             links=self.links.open_peers,
             links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
             refused=self.refused,
-            damaged={str(pubend): why for pubend, why in self.broker.pubends.damages.items()},
+            corrupt={str(pubend): why for pubend, why in self.broker.pubends.corruptions.items()},
         )
 
     # --- starting ------------------------------------------------------------------------------
@@ -131,26 +131,26 @@ class Node:
         assert not self._started_ns, "a node lives once; make another"
         loop = self._loop = asyncio.get_running_loop()
         if self.settings.access is not None:
-            self._guard = Guard(self.settings.access, self._voice)
+            self._authenticator = Authenticator(self.settings.access, self._log)
         self._started_ns = time.monotonic_ns()
-        self._begun: asyncio.Future[None] = loop.create_future()
-        self._outbox = Outbox(loop)
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._scheduler = WriteScheduler(loop)
         opened = await open_store(self.settings.data, loop, self._stored, self.disk_failed)
         step_bytes_max = self.settings.parameters.frame_bytes_max
-        self.disk = Disk(opened.store, loop, self._stored, step_bytes_max)
+        self.disk = DiskQueue(opened.store, loop, self._stored, step_bytes_max)
         self.refused = opened.refused
         try:
             self._open_audit()
             self._make(opened)
             await self._bind()
-            self.driver.happen(None)
-            await self._begun
+            self.driver.handle(None)
+            await self._ready
             await self._start_web()
             await self._serve()
         except BaseException:
             await self.kill()
             raise
-        self._say_started()
+        self._log_started()
 
     def _open_audit(self) -> None:
         if self.settings.audit is not None:
@@ -163,9 +163,13 @@ class Node:
         self.addresses[self.name] = self.address
         self.links.start()
         parameters = self.settings.parameters
-        self._sweep(self.clients.sweep, parameters.client_beat_ms / 1_000 / SWEEPS_A_BEAT)
-        self._sweep(self.links.sweep, parameters.link_silent_ms / 1_000 / SWEEPS_A_SILENCE)
-        self._sweep(self._say_damages, DAMAGES_SAID_S)
+        self._repeat(
+            self.clients.check_keepalives, parameters.keepalive_ms / 1_000 / CHECKS_PER_KEEPALIVE
+        )
+        self._repeat(
+            self.links.check_idle, parameters.link_idle_timeout_ms / 1_000 / CHECKS_PER_IDLE_TIMEOUT
+        )
+        self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
 
     async def _start_web(self) -> None:
         if self.settings.metrics is None:
@@ -179,126 +183,128 @@ class Node:
         )
         self.metrics_address = await self._web.start(self.settings.metrics)
 
-    def _make(self, opened: Opened) -> None:
+    def _make(self, opened: OpenedStore) -> None:
         settings, parameters = self.settings, self.settings.parameters
-        around = settings.overlay.topology.neighbourhood(settings.cell, parameters.reach)
+        neighbourhood = settings.overlay.topology.neighbourhood(
+            settings.cell, parameters.neighbourhood_radius
+        )
         self.broker = Broker(
             settings.name,
             settings.cell,
             parameters,
-            around,
+            neighbourhood,
             opened.records,
-            moment(),
+            read_clocks(),
             refused=opened.pubends,
             refused_subscriptions=opened.subscriptions,
         )
         self.driver = Driver(self.broker, self, self._loop, self._fail)
-        happen, happen_together = self.driver.happen, self.driver.happen_together
-        self.clients = Clients(happen, happen_together, parameters, self._voice, self._audit)
-        self.links = Links(
-            self.driver.happen,
+        handle, handle_all = self.driver.handle, self.driver.handle_all
+        self.clients = ClientSessions(handle, handle_all, parameters, self._log, self._audit)
+        self.links = BrokerLinks(
+            self.driver.handle,
             self._make_connection,
-            Introduce(Role.BROKER, settings.name, overlay=settings.overlay.name),
-            [peer for peer in around.all_brokers() if peer != settings.name],
+            Connect(Role.BROKER, settings.name, overlay=settings.overlay.name),
+            [peer for peer in neighbourhood.all_brokers() if peer != settings.name],
             self.addresses,
             parameters,
-            self._voice,
+            self._log,
             self._own_token,
         )
-        self.door = Door(
+        self.acceptor = Acceptor(
             self.broker.context.identity,
             settings.overlay.name,
             parameters,
             self.clients,
             self.links,
-            self._voice,
-            self._guard,
+            self._log,
+            self._authenticator,
         )
 
     def _own_token(self) -> str:
-        return "" if self._guard is None else self._guard.own_token
+        return "" if self._authenticator is None else self._authenticator.own_token
 
     async def _bind(self) -> None:
         host, port = self.settings.listen
         try:
             self._server = await self._loop.create_server(
-                self._let_in, host, port, backlog=1_024, start_serving=False
+                self._accept, host, port, backlog=1_024, start_serving=False
             )
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {self.settings.listen}: {error.strerror or error}; "
                 "choose another address with listen"
             ) from None
-        self._address = Address(host, self._server.sockets[0].getsockname()[1])
+        self._address = ListenAddress(host, self._server.sockets[0].getsockname()[1])
 
-    def _let_in(self) -> Connection:
+    def _accept(self) -> FramedConnection:
         """Make a connection that comes in, of whom nobody knows yet."""
-        connection = self.door.enter(self._make_connection())
+        connection = self.acceptor.accept(self._make_connection())
         if self._stopping:
             connection.abort()  # it was accepted in the turn in which the server was closed
         return connection
 
-    def _make_connection(self) -> Connection:
+    def _make_connection(self) -> FramedConnection:
         parameters = self.settings.parameters
-        return Connection(
-            self._outbox,
+        return FramedConnection(
+            self._scheduler,
             self._connections,
             parameters.queue_bytes_max,
             parameters.frame_bytes_max,
         )
 
-    def _say_started(self) -> None:
-        say = self._voice
+    def _log_started(self) -> None:
+        log = self._log
         for what, why in self.refused.items():
-            say.error("refused, the rest runs", what=what, reason=why)
+            log.error("refused, the rest runs", what=what, reason=why)
         identity = self.broker.context.identity
-        where = self.metrics_address
-        web = {} if where is None else {"metrics": f"http://{where}/metrics"}
+        metrics_address = self.metrics_address
+        web = {} if metrics_address is None else {"metrics": f"http://{metrics_address}/metrics"}
         data = self.settings.data
-        say.info("broker is ready", url=self.url, life=identity.life, data=data, **web)
+        log.info(
+            "broker is ready", url=self.url, incarnation=identity.incarnation, data=data, **web
+        )
         if not self._address.is_loopback:
-            asks = self._guard is not None and self._guard.asks
-            who = "who has a token, sent unencrypted" if asks else "anybody, and may do all"
-            say.warning("open to other computers", address=str(self._address), lets_in=who)
+            is_required = self._authenticator is not None and self._authenticator.is_required
+            who = "who has a token, sent unencrypted" if is_required else "anybody, and may do all"
+            log.warning("open to other computers", address=str(self._address), lets_in=who)
 
-    def _say_damages(self) -> None:
+    def _log_corruptions(self) -> None:
         """Say once of every log that it is damaged, and once that it is not any more (P8)."""
-        damages = self.broker.pubends.damages
-        for pubend, why in damages.items():
-            if self._said_damages.get(pubend) != why:
-                self._voice.error(
-                    "log is damaged, the stream waits there", pubend=pubend, reason=why
-                )
-        for pubend in self._said_damages:
-            if pubend not in damages:
-                self._voice.info("damage is released from the log", pubend=pubend)
-        self._said_damages = damages
+        corruptions = self.broker.pubends.corruptions
+        for pubend, why in corruptions.items():
+            if self._logged_corruptions.get(pubend) != why:
+                self._log.error("log is corrupt, the stream waits there", pubend=pubend, reason=why)
+        for pubend in self._logged_corruptions:
+            if pubend not in corruptions:
+                self._log.info("corruption is released from the log", pubend=pubend)
+        self._logged_corruptions = corruptions
 
-    # --- what the machine wants (Hands) --------------------------------------------------------
+    # --- what the machine wants (EffectHandler) --------------------------------------------------------
 
     def send(self, peer: BrokerId, packet: Any) -> None:
         """Send a packet to a peer."""
         self.links.send(peer, packet)
 
-    def tell(self, client: str, notice: Any) -> None:
+    def notify(self, client: str, notice: Any) -> None:
         """Tell a client something."""
-        self.clients.tell(client, notice)
+        self.clients.notify(client, notice)
 
-    def dismiss(self, client: str, reason: str) -> None:
+    def disconnect(self, client: str, reason: str) -> None:
         """Disconnect a client."""
-        self.clients.dismiss(client, reason)
+        self.clients.disconnect(client, reason)
 
-    def relink(self, peers: tuple[BrokerId, ...]) -> None:
+    def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
         """Have links with these brokers and no others."""
-        self.links.reach(peers)
+        self.links.set_peers(peers)
 
     def write(self, write: Write) -> None:
         """Make changes durable; who publishes waits while too much is under way."""
         if self._audit is not None:
             self._audit.writing(write)
         self.disk.write(write)
-        if self.disk.pending_bytes > self.settings.parameters.unwritten_bytes_max:
-            self.clients.hold()
+        if self.disk.pending_bytes > self.settings.parameters.pending_write_bytes_max:
+            self.clients.pause_publishers()
 
     def fetch(self, fetch: Fetch) -> None:
         """Read a log."""
@@ -306,7 +312,7 @@ class Node:
 
     def flush(self) -> None:
         """Write what was gathered for connections."""
-        self._outbox.flush()
+        self._scheduler.flush()
 
     def sync(self) -> None:
         """Let be durable at once what was written, if it is alone."""
@@ -314,29 +320,29 @@ class Node:
 
     # --- what happens ----------------------------------------------------------------------------
 
-    def _stored(self, events: Sequence[Event]) -> None:
+    def _stored(self, events: Sequence[MachineEvent]) -> None:
         """Take what the disk has done."""
         if self._stopped:
             return
         if self._audit is not None:
             self._audit.written(events)
         for step in self.disk.steps_of(events):
-            self.driver.happen_together(step)
-        if not self._begun.done():
-            self._begun.set_result(None)
-        relaxed = self.disk.pending_bytes <= self.settings.parameters.unwritten_bytes_max // 2
+            self.driver.handle_all(step)
+        if not self._ready.done():
+            self._ready.set_result(None)
+        relaxed = self.disk.pending_bytes <= self.settings.parameters.pending_write_bytes_max // 2
         if relaxed and not self._stopping:
-            self.clients.go_on()
+            self.clients.resume_publishers()
 
-    def _sweep(self, action: Callable[[], None], interval_s: float) -> None:
+    def _repeat(self, action: Callable[[], None], interval_s: float) -> None:
         """Call again and again."""
-        place = len(self._sweeps)
+        index = len(self._repeating)
 
-        def swept() -> None:
+        def repeat() -> None:
             action()
-            self._sweeps[place] = self._loop.call_later(interval_s, swept)
+            self._repeating[index] = self._loop.call_later(interval_s, repeat)
 
-        self._sweeps.append(self._loop.call_later(interval_s, swept))
+        self._repeating.append(self._loop.call_later(interval_s, repeat))
 
     def disk_failed(self, error: BaseException) -> None:
         """Take the news that nothing is written any more: this life is over (R27)."""
@@ -347,22 +353,22 @@ class Node:
         if self.failure is not None or self._stopped:
             return
         self.failure = error
-        self._say_failure(error)
+        self._log_failure(error)
         self.driver.stop()
         for connection in self._connections:
             connection.abort()
-        if not self._begun.done():
-            self._begun.set_exception(error)
+        if not self._ready.done():
+            self._ready.set_exception(error)
         self.disk.give_up()
         if self._on_failure is not None:
             self._on_failure(error)
 
-    def _say_failure(self, error: BaseException) -> None:
+    def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, DiskFullError):  # where in the program it shows helps nobody
             refused = f"writes that were not acknowledged: {self.disk.pending_writes:,}"
-            self._voice.error("broker stops", reason=str(error), refused=refused)
+            self._log.error("broker stops", reason=str(error), refused=refused)
         else:
-            self._voice.error("broker stops", reason=str(error), cause=error.__cause__)
+            self._log.error("broker stops", reason=str(error), cause=error.__cause__)
 
     # --- stopping ----------------------------------------------------------------------------------
 
@@ -375,12 +381,12 @@ class Node:
         if self.failure is None:
             self.clients.stop_reading()
             await self.links.stop_dialling()
-            self.driver.happen(Stopping())
+            self.driver.handle(Stopping())
             await self._drain()
-            self.clients.leave(reason)
-            self.links.leave(reason)
+            self.clients.disconnect_all(reason)
+            self.links.disconnect_all(reason)
         await self._end()
-        self._voice.info("broker has stopped", reason=reason)
+        self._log.info("broker has stopped", reason=reason)
 
     async def kill(self) -> None:
         """End this life at once, as a crash would: nothing is flushed, nobody is told."""
@@ -409,16 +415,16 @@ class Node:
     async def _drain(self) -> None:
         """Wait until what was asked for is on disk and answered, or the time is up."""
         try:
-            async with asyncio.timeout(self.settings.parameters.stop_ms / 1_000):
+            async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
                 await self.disk.drained()
         except TimeoutError:
-            self._voice.warning("disk is behind", writes=self.disk.pending_writes)
-        self._outbox.flush()
+            self._log.warning("disk is behind", writes=self.disk.pending_writes)
+        self._scheduler.flush()
 
     async def _end(self) -> None:
         if self._server is not None:
             self._server.close()
-        for handle in self._sweeps:
+        for handle in self._repeating:
             handle.cancel()
         if self._web is not None:
             await self._web.stop()
@@ -436,8 +442,8 @@ class Node:
     async def _wait_for_connections(self) -> None:
         """Let all connections send the rest; cut those that do not take it."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.parameters.stop_ms / 1_000):
-                await self._connections.all_gone()
+            async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
+                await self._connections.all_closed()
         for connection in self._connections:
             connection.abort()
-        await self._connections.all_gone()
+        await self._connections.all_closed()

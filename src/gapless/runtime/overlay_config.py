@@ -43,14 +43,14 @@ import msgspec
 
 from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import DELTA_MAX, GENERATED_CELLS_MAX, PLACE_NAME_BYTES_MAX
+from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
-from gapless.runtime.addresses import Address
+from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.toml import read_toml, toml_text
 
 __all__ = [
     "BROKERS_MAX",
-    "Overlay",
+    "OverlayConfig",
     "generate",
     "load_overlay",
     "overlay_of",
@@ -67,13 +67,13 @@ _WORDS: Final = re.compile(
 )
 
 
-class Overlay(msgspec.Struct, frozen=True, kw_only=True):
+class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A tree of cells, and where its brokers listen."""
 
     name: str = "gapless"
     delta: int = 1
     topology: Topology
-    addresses: dict[BrokerId, Address] = {}
+    addresses: dict[BrokerId, ListenAddress] = {}
 
     def __post_init__(self) -> None:
         """Refuse what no broker could start with, before any is told of it."""
@@ -119,9 +119,9 @@ def _check_name(name: str) -> None:
             f"{shortened(name)!r} is no name for a cell or a broker: it must do as the name of a directory, "
             "so no /, no \\, no characters that cannot be seen, and neither . nor .."
         )
-    if len(name.encode()) > PLACE_NAME_BYTES_MAX:
+    if len(name.encode()) > BROKER_NAME_BYTES_MAX:
         raise UsageError(
-            f"the name {shortened(name)!r} has {len(name.encode()):,} bytes; {PLACE_NAME_BYTES_MAX} are "
+            f"the name {shortened(name)!r} has {len(name.encode()):,} bytes; {BROKER_NAME_BYTES_MAX} are "
             "the most that a directory's name has"
         )
 
@@ -136,7 +136,7 @@ def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[tuple[str, int], ...], .
     return tuple(map(_counted, edge))
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _OverlayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may stand in the file."""
 
     cells: dict[str, list[str]]
@@ -146,12 +146,12 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     addresses: dict[str, str] = {}
 
 
-def load_overlay(path: Path) -> Overlay:
+def load_overlay(path: Path) -> OverlayConfig:
     """Read an overlay's file."""
-    found = read_toml(path, _File)
+    found = read_toml(path, _OverlayFile)
     try:
-        addresses = {name: Address.parse(text) for name, text in found.addresses.items()}
-        overlay = Overlay(
+        addresses = {name: ListenAddress.parse(text) for name, text in found.addresses.items()}
+        overlay = OverlayConfig(
             name=found.overlay,
             delta=found.delta,
             topology=Topology.of(found.cells, found.edges),
@@ -163,20 +163,20 @@ def load_overlay(path: Path) -> Overlay:
     return overlay
 
 
-def _check_addresses(overlay: Overlay) -> None:
+def _check_addresses(overlay: OverlayConfig) -> None:
     for name in overlay.addresses:
         if overlay.cell_of(name) is None:
             raise UsageError(f"addresses names {name}, which is a broker of no cell")
 
 
-def overlay_of(text: str, *, delta: int | None = None) -> Overlay:
+def overlay_of(text: str, *, delta: int | None = None) -> OverlayConfig:
     """Return the overlay that ``line:3`` or the name of a file stands for, perhaps with another δ."""
     is_file = text.endswith(".toml") or "/" in text
     found = load_overlay(Path(text)) if is_file else generate(text)
     return found if delta is None else msgspec.structs.replace(found, delta=delta)
 
 
-def generate(text: str) -> Overlay:
+def generate(text: str) -> OverlayConfig:
     """Return the overlay that a few words stand for.
 
     >>> [cell.neighbours for cell in generate("star:4").topology.cells]
@@ -203,9 +203,9 @@ def generate(text: str) -> Overlay:
     return _grown(parents, brokers)
 
 
-def single(broker: BrokerId = "b1", cell: CellId = "c1") -> Overlay:
+def single(broker: BrokerId = "b1", cell: CellId = "c1") -> OverlayConfig:
     """Return an overlay of one broker."""
-    return Overlay(topology=Topology.of({cell: [broker]}, []))
+    return OverlayConfig(topology=Topology.of({cell: [broker]}, []))
 
 
 def _tree(fan_out: int, depth: int, text: str) -> list[int]:
@@ -227,7 +227,7 @@ def _check_count(count: int, text: str, what: str = "cells") -> None:
         raise UsageError(f"{text!r} must have 1 to {GENERATED_CELLS_MAX:,} {what}")
 
 
-def _grown(parents: list[int], brokers: int) -> Overlay:
+def _grown(parents: list[int], brokers: int) -> OverlayConfig:
     """Return the tree in which every cell hangs on its parent."""
     letters = string.ascii_lowercase[:brokers] if brokers > 1 else [""]
     cells = {
@@ -235,4 +235,4 @@ def _grown(parents: list[int], brokers: int) -> Overlay:
         for number in range(1, len(parents) + 2)
     }
     edges = [(f"c{parent + 1}", f"c{child}") for child, parent in enumerate(parents, start=2)]
-    return Overlay(topology=Topology.of(cells, edges))
+    return OverlayConfig(topology=Topology.of(cells, edges))

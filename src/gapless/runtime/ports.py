@@ -12,25 +12,25 @@ import os
 import socket
 import weakref
 
-__all__ = ["HeldPorts"]
+__all__ = ["ReservedPorts"]
 
 
-class HeldPorts:
+class ReservedPorts:
     """Free ports of the loopback, held until they are let go, or forgotten."""
 
     def __init__(self, count: int) -> None:
         files: list[int] = []
-        self.let_go = weakref.finalize(self, _close, files)
+        self.release = weakref.finalize(self, _close, files)
         """Hold them no more."""
-        self.ports = [_hold(files) for _ in range(count)]
+        self.ports = [_reserve(files) for _ in range(count)]
 
 
-def _hold(files: list[int]) -> int:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        files.append(held.detach())
+def _reserve(files: list[int]) -> int:
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port: int = reserved.getsockname()[1]
+        files.append(reserved.detach())
         return port
 
 

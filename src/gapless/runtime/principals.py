@@ -74,7 +74,7 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.expires is not None and self.expires <= now
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What may stand in the file."""
 
     tokens: list[TokenEntry] = []
@@ -96,7 +96,7 @@ def load_tokens(path: Path) -> list[TokenEntry]:
         size = path.stat().st_size
         if size > TOKENS_BYTES_MAX:
             raise UsageError(f"{path} has {size:,} bytes, and may have {TOKENS_BYTES_MAX:,}")
-    return read_toml(path, _File).tokens
+    return read_toml(path, _TokenFile).tokens
 
 
 def entry_of(token: str, entries: Sequence[TokenEntry]) -> TokenEntry | None:
@@ -141,17 +141,17 @@ def remove_tokens(path: Path, principal: str, identity: str = "") -> list[TokenE
     """
     with _alone(path):
         entries = load_tokens(path)
-        gone = [
+        removed = [
             each
             for each in entries
             if each.principal == principal and each.sha256.startswith(identity)
         ]
-        if not gone:
+        if not removed:
             which = f" that begins with {identity}" if identity else ""
             raise UsageError(f"{path} has no token of {shortened(principal)}{which}")
-        kept = [each for each in entries if each not in gone]
+        kept = [each for each in entries if each not in removed]
         _replace(path, "\n".join([_HEAD, *map(_block, kept)]))
-        return gone
+        return removed
 
 
 def _block(entry: TokenEntry) -> str:

@@ -73,7 +73,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     url: str
     metrics: str | None
-    life: int
+    incarnation: int
     pid: int
 
 
@@ -121,7 +121,7 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
     try:
         await node.start()
         if supervised:
-            _say_ready(node)
+            _report_ready(node)
         _settle_down()
         reason = await stop
         await node.stop(reason)
@@ -140,13 +140,13 @@ def _exit_code(failure: BaseException | None) -> int:
     return EXIT_DISK if isinstance(failure, StorageError) else EXIT_BROKEN
 
 
-def _say_ready(node: Node) -> None:
+def _report_ready(node: Node) -> None:
     metrics = node.metrics_address
     ready = Ready(
         broker=node.name,
         url=node.url,
         metrics=f"http://{metrics}" if metrics else None,
-        life=node.broker.context.identity.life,
+        incarnation=node.broker.context.identity.incarnation,
         pid=os.getpid(),
     )
     with suppress(BrokenPipeError):  # the supervisor is gone, and the end of input will say so

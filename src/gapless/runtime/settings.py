@@ -11,24 +11,24 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import EVENT_BYTES_MAX
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime.addresses import Address
+from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.authentication import AccessOptions
-from gapless.runtime.overlay_config import Overlay, single
+from gapless.runtime.overlay_config import OverlayConfig, single
 
-__all__ = ["Settings"]
+__all__ = ["BrokerSettings"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One broker: who it is, where it listens, where it keeps what it must not forget."""
 
     name: BrokerId = "b1"
-    overlay: Overlay = single()
+    overlay: OverlayConfig = single()
     data: Path | None = None
     """The data directory; without one nothing survives a stop."""
-    listen: Address = Address()
-    advertise: Address | None = None
+    listen: ListenAddress = ListenAddress()
+    advertise: ListenAddress | None = None
     """Where others reach it, if that is not where it listens."""
-    metrics: Address | None = None
+    metrics: ListenAddress | None = None
     """Where /metrics and /healthz are, if anywhere."""
     parameters: Parameters = DEFAULTS
     audit: AuditOptions | None = None

@@ -15,10 +15,10 @@ from gapless.messages.records import Record
 from gapless.runtime.memory import MemoryStore
 from gapless.storage import Loaded, Storage
 
-__all__ = ["Opened", "Store", "open_store"]
+__all__ = ["BrokerStore", "OpenedStore", "open_store"]
 
 
-class Store(Protocol):
+class BrokerStore(Protocol):
     """Where a broker keeps what it must not forget."""
 
     @property
@@ -39,7 +39,7 @@ class Store(Protocol):
         """
 
     @property
-    def is_quick(self) -> bool:
+    def may_commit_inline(self) -> bool:
         """Whether what was gathered can be made durable here and now without a long wait."""
 
     def fetch(self, fetch: Fetch) -> None:
@@ -49,10 +49,10 @@ class Store(Protocol):
         """Write what waits, and end."""
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """A store, and what was in it."""
 
-    store: Store
+    store: BrokerStore
     records: tuple[Record, ...]
     pubends: dict[PubendId, str]
     """Pubends that are damaged, and how."""
@@ -67,19 +67,21 @@ async def open_store(
     loop: asyncio.AbstractEventLoop,
     on_done: Callable[[list[Any]], None],
     on_failure: Callable[[BaseException], None],
-) -> Opened:
+) -> OpenedStore:
     """Open the store of a broker; its answers come in the loop's thread."""
     if data is None:
-        return Opened(MemoryStore(on_done), (), {}, {}, {})
+        return OpenedStore(MemoryStore(on_done), (), {}, {}, {})
 
-    def bring(action: Callable[[Any], None], what: Any) -> None:
+    def call_in_loop(action: Callable[[Any], None], what: Any) -> None:
         """Bring what a thread of the storage has to say into the loop."""
         with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
             loop.call_soon_threadsafe(action, what)
 
     def opened() -> tuple[Storage, Loaded]:
         storage = Storage.open(
-            data, on_done=partial(bring, on_done), on_failure=partial(bring, on_failure)
+            data,
+            on_done=partial(call_in_loop, on_done),
+            on_failure=partial(call_in_loop, on_failure),
         )
         try:
             return storage, storage.load()
@@ -89,7 +91,9 @@ async def open_store(
 
     storage, loaded = await loop.run_in_executor(None, opened)
     refused = {
-        **{f"pubend {pubend}": why for pubend, why in loaded.damaged.items()},
+        **{f"pubend {pubend}": why for pubend, why in loaded.corrupt.items()},
         **{f"subscription {name}": why for name, why in loaded.subscriptions.items()},
     }
-    return Opened(storage, tuple(loaded.records), loaded.damaged, loaded.subscriptions, refused)
+    return OpenedStore(
+        storage, tuple(loaded.records), loaded.corrupt, loaded.subscriptions, refused
+    )

@@ -38,12 +38,12 @@ import msgspec
 from gapless.audit.options import AuditOptions
 from gapless.core.errors import GaplessError, UsageError
 from gapless.core.ids import BrokerId, CellId
-from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.addresses import PORT, ListenAddress
 from gapless.runtime.authentication import AccessOptions
-from gapless.runtime.backoff import Backoff
+from gapless.runtime.backoff import DialBackoff
 from gapless.runtime.config import LogConfig
-from gapless.runtime.overlay_config import Overlay, load_overlay
-from gapless.runtime.ports import HeldPorts
+from gapless.runtime.overlay_config import OverlayConfig, load_overlay
+from gapless.runtime.ports import ReservedPorts
 from gapless.runtime.principals import load_tokens, write_secret
 from gapless.runtime.process import EXIT_BROKEN, EXIT_DISK, EXIT_WRONG_INPUT, Ready
 from gapless.runtime.toml import toml_text
@@ -52,10 +52,10 @@ from gapless.wire import new_token
 
 __all__ = [
     "BrokerProcess",
-    "Happening",
-    "Places",
-    "Stage",
-    "StartError",
+    "BrokerStartError",
+    "ProcessEvent",
+    "ProcessPlacement",
+    "ProcessStage",
     "Supervisor",
     "supervise",
 ]
@@ -64,7 +64,7 @@ READY_S: Final = 60.0
 """How long a broker may take to be ready: it may have a long log to look through."""
 
 STOP_S: Final = 15.0
-"""How long a broker may take to stop before it is killed; longer than its own ``stop_ms``."""
+"""How long a broker may take to stop before it is killed; longer than its own ``shutdown_timeout_ms``."""
 
 STEADY_S: Final = 10.0
 """A broker that lived so long did not die at once."""
@@ -81,7 +81,7 @@ _LOG_SHOWN: Final = 2_000
 """So many characters of a log are shown when a broker cannot start."""
 
 
-class StartError(GaplessError):
+class BrokerStartError(GaplessError):
     """A broker of the overlay cannot start; its log says why. ``exit_code`` is what it ended with."""
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -89,7 +89,7 @@ class StartError(GaplessError):
         self.exit_code = exit_code
 
 
-class Stage(Enum):
+class ProcessStage(Enum):
     """Where a broker's process stands."""
 
     STARTING = "starting"
@@ -100,23 +100,25 @@ class Stage(Enum):
     STOPPED = "stopped"
 
 
-class Happening(NamedTuple):
+class ProcessEvent(NamedTuple):
     """Something that happened to a broker, for who watches."""
 
     broker: BrokerId
-    stage: Stage
+    stage: ProcessStage
     detail: str
 
 
 class BrokerProcess:
     """A broker of the overlay, and its present process."""
 
-    def __init__(self, name: BrokerId, cell: CellId, address: Address, directory: Path) -> None:
+    def __init__(
+        self, name: BrokerId, cell: CellId, address: ListenAddress, directory: Path
+    ) -> None:
         self.name = name
         self.cell = cell
         self.address = address
         self.directory = directory
-        self.stage = Stage.STOPPED
+        self.stage = ProcessStage.STOPPED
         self.pid: int | None = None
         self.metrics_url: str | None = None
         self.restarts = 0
@@ -130,7 +132,7 @@ class BrokerProcess:
         self.may_start = asyncio.Event()
         """Set unless it is to stay down for now."""
         self.may_start.set()
-        self.log_begins = (0, 0)
+        self.log_start = (0, 0)
         """In which file, by its number, and where in it the words of the present process begin."""
         self.settled = asyncio.Event()
         """Set while it is ready, or when it will not become so."""
@@ -153,37 +155,37 @@ class BrokerProcess:
     def log_tail(self) -> str:
         """Return the last words of its last process."""
         with contextlib.suppress(OSError):
-            number, place = self.log_begins
-            begins = place if self.log_path.stat().st_ino == number else 0
-            said = self.log_path.read_bytes()[begins:].decode(errors="replace")
-            return said[-_LOG_SHOWN:].strip()
+            number, offset = self.log_start
+            start = offset if self.log_path.stat().st_ino == number else 0
+            text = self.log_path.read_bytes()[start:].decode(errors="replace")
+            return text[-_LOG_SHOWN:].strip()
         return ""
 
 
-class Places(Protocol):
+class ProcessPlacement(Protocol):
     """Where brokers run that have more between them than the loopback of one computer."""
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         """Return what the command that runs a broker begins with."""
 
-    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
         """Return where a broker finds others, as far as that is not where they listen."""
 
 
-class _Here:
+class _LocalPlacement:
     """All of this computer, and nothing between."""
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         del broker
         return ()
 
-    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
         del broker
         return {}
 
 
-def _ignore(happening: Happening) -> None:
-    del happening
+def _ignore(event: ProcessEvent) -> None:
+    del event
 
 
 class Supervisor:
@@ -191,7 +193,7 @@ class Supervisor:
 
     def __init__(
         self,
-        overlay: Overlay,
+        overlay: OverlayConfig,
         data: Path,
         *,
         host: str = "127.0.0.1",
@@ -202,8 +204,8 @@ class Supervisor:
         audit: AuditOptions | None = None,
         tokens: Path | None = None,
         restart: bool = True,
-        places: Places = _Here(),  # noqa: B008  # it has no state
-        on_event: Callable[[Happening], None] = _ignore,
+        placement: ProcessPlacement = _LocalPlacement(),  # noqa: B008  # it has no state
+        on_event: Callable[[ProcessEvent], None] = _ignore,
     ) -> None:
         """``port`` is that of the first broker, the others follow; 0 takes any that are free.
 
@@ -216,16 +218,16 @@ class Supervisor:
         self._audit = audit
         self._tokens = None if tokens is None else tokens.absolute()
         self._restart = restart
-        self._places = places
+        self._placement = placement
         self._on_event = on_event
         self._stopping = False
         self._lock: DirectoryLock | None = None
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         count = len(overlay.brokers)
-        self._held = HeldPorts(0 if port else count)
-        ports = _ports_from(port, count) if port else self._held.ports
-        self.overlay = _placed(overlay, host, ports)
-        self._held_metrics = HeldPorts(count if metrics else 0)
+        self._reserved_ports = ReservedPorts(0 if port else count)
+        ports = _ports_from(port, count) if port else self._reserved_ports.ports
+        self.overlay = _with_addresses(overlay, host, ports)
+        self._reserved_metrics_ports = ReservedPorts(count if metrics else 0)
         """Held as well: who reads metrics finds them where they were, also after a restart."""
         self.brokers = [
             BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name)
@@ -260,14 +262,14 @@ class Supervisor:
         self._take_directory()
         for broker in self.brokers:
             name = f"supervise {broker.name}"
-            self._tasks[broker.name] = asyncio.create_task(self._keep(broker), name=name)
+            self._tasks[broker.name] = asyncio.create_task(self._keep_running(broker), name=name)
         for broker in self.brokers:
             await broker.settled.wait()
-            if broker.stage is Stage.FAILED:
+            if broker.stage is ProcessStage.FAILED:
                 await self.stop()
                 why = broker.trouble or broker.log_tail()
                 message = f"the broker {broker.name} cannot start:\n{why}"
-                raise StartError(message, broker.exit_code)
+                raise BrokerStartError(message, broker.exit_code)
 
     async def stop(self) -> None:
         """Stop all brokers, the last one first; what does not stop in time is killed."""
@@ -283,11 +285,11 @@ class Supervisor:
                 await _end(process)
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            if broker.stage is not Stage.FAILED:
-                self._tell(broker, Stage.STOPPED, "")
-        self._held.let_go()
-        self._held_metrics.let_go()
-        self._let_directory_go()
+            if broker.stage is not ProcessStage.FAILED:
+                self._set_stage(broker, ProcessStage.STOPPED, "")
+        self._reserved_ports.release()
+        self._reserved_metrics_ports.release()
+        self._release_directory()
 
     def kill(self, name: BrokerId) -> None:
         """Kill a broker's process at once, to see what then happens."""
@@ -295,22 +297,22 @@ class Supervisor:
         if process is not None:
             process.kill()
 
-    def keep_down(self, name: BrokerId) -> None:
+    def prevent_restart(self, name: BrokerId) -> None:
         """Do not start a broker again that dies, until it is let up."""
         self[name].may_start.clear()
 
-    def let_up(self, name: BrokerId) -> None:
+    def allow_restart(self, name: BrokerId) -> None:
         """Start a broker again, if it has died."""
         self[name].may_start.set()
 
     # --- one broker ------------------------------------------------------------------------------
 
-    async def _keep(self, broker: BrokerProcess) -> None:
+    async def _keep_running(self, broker: BrokerProcess) -> None:
         """Run a broker again and again, until all is stopped or it cannot start."""
-        backoff = Backoff(0.1, 10.0)
+        backoff = DialBackoff(0.1, 10.0)
         refusals = 0
         while True:
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 code = await self._run(broker)
             except OSError as error:  # no log can be written, or no process made
@@ -328,25 +330,25 @@ class Supervisor:
             if refusals >= REFUSALS:
                 self._give_up(broker, f"{fate}; it is not started again")
                 return
-            if time.monotonic() - began > STEADY_S:
+            if time.monotonic() - started_at > STEADY_S:
                 backoff.reset()
             wait_s = backoff.next_s()
-            self._tell(broker, Stage.DIED, f"{fate}; starts again in {wait_s:.1f} s")
+            self._set_stage(broker, ProcessStage.DIED, f"{fate}; starts again in {wait_s:.1f} s")
             await asyncio.sleep(wait_s)
             await broker.may_start.wait()
             broker.restarts += 1
 
     def _give_up(self, broker: BrokerProcess, why: str) -> None:
-        self._tell(broker, Stage.FAILED, why)
+        self._set_stage(broker, ProcessStage.FAILED, why)
         broker.settled.set()
 
     async def _run(self, broker: BrokerProcess) -> int:
         """Run a process of a broker to its end; return its exit code."""
-        self._tell(broker, Stage.STARTING, "")
+        self._set_stage(broker, ProcessStage.STARTING, "")
         with broker.log_path.open("ab") as log:
-            broker.log_begins = (os.fstat(log.fileno()).st_ino, log.tell())
+            broker.log_start = (os.fstat(log.fileno()).st_ino, log.tell())
             process = await asyncio.create_subprocess_exec(
-                *self._places.command(broker.name),
+                *self._placement.command(broker.name),
                 *(sys.executable, "-m", "gapless.runtime", str(broker.config_path)),
                 *("--supervised", "--restarts", str(broker.restarts)),
                 stdin=asyncio.subprocess.PIPE,
@@ -378,12 +380,12 @@ class Supervisor:
             ready = msgspec.json.decode(line, type=Ready)
             broker.metrics_url = ready.metrics
             broker.was_ready = True
-            self._tell(broker, Stage.READY, ready.url)
+            self._set_stage(broker, ProcessStage.READY, ready.url)
             broker.settled.set()
 
-    def _tell(self, broker: BrokerProcess, stage: Stage, detail: str) -> None:
+    def _set_stage(self, broker: BrokerProcess, stage: ProcessStage, detail: str) -> None:
         broker.stage = stage
-        self._on_event(Happening(broker.name, stage, detail))
+        self._on_event(ProcessEvent(broker.name, stage, detail))
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -394,18 +396,18 @@ class Supervisor:
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.data, _LOCK)
         try:
-            self._refuse_another_overlay()
+            self._refuse_other_overlay()
             self._write_files()
         except BaseException:
-            self._let_directory_go()
+            self._release_directory()
             raise
 
-    def _let_directory_go(self) -> None:
+    def _release_directory(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
-    def _refuse_another_overlay(self) -> None:
+    def _refuse_other_overlay(self) -> None:
         """Refuse what brokers would refuse that have data: by then their files would be others."""
         path = self.data / _OVERLAY
         if not path.exists():
@@ -436,7 +438,7 @@ class Supervisor:
 
     def _overlay_file(self, broker: BrokerProcess) -> str:
         """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
-        seen = self._places.seen_from(broker.name)
+        seen = self._placement.addresses_for(broker.name)
         if not seen:
             return f"../{_OVERLAY}"
         addresses = {**self.overlay.addresses, **seen}
@@ -452,9 +454,9 @@ class Supervisor:
             "data": "store",
             "listen": str(broker.address),
         }
-        if self._held_metrics.ports:
-            port = self._held_metrics.ports[self.brokers.index(broker)]
-            values["metrics"] = str(Address("127.0.0.1", port))
+        if self._reserved_metrics_ports.ports:
+            port = self._reserved_metrics_ports.ports[self.brokers.index(broker)]
+            values["metrics"] = str(ListenAddress("127.0.0.1", port))
         log = msgspec.structs.replace(self._log, file=broker.log_path.name)
         values["log"] = msgspec.to_builtins(log)
         if self._audit is not None:
@@ -468,10 +470,10 @@ class Supervisor:
         return toml_text(values)
 
 
-def _placed(overlay: Overlay, host: str, ports: Sequence[int]) -> Overlay:
+def _with_addresses(overlay: OverlayConfig, host: str, ports: Sequence[int]) -> OverlayConfig:
     """Give an address to every broker that has none."""
     names = [name for name, _ in overlay.brokers]
-    given = {name: Address(host, each) for name, each in zip(names, ports, strict=True)}
+    given = {name: ListenAddress(host, each) for name, each in zip(names, ports, strict=True)}
     return msgspec.structs.replace(overlay, addresses={**given, **overlay.addresses})
 
 
@@ -481,7 +483,7 @@ def _ports_from(port: int, count: int) -> list[int]:
     return [port + place for place in range(count)]
 
 
-def _refuse_names_of_files(overlay: Overlay) -> None:
+def _refuse_names_of_files(overlay: OverlayConfig) -> None:
     """Refuse a broker whose directory would be where a file of ours is."""
     for name, _ in overlay.brokers:
         if name in {_OVERLAY, _LOCK, _SECRET}:

@@ -18,10 +18,10 @@ A position of a stream (:mod:`.offsets`) is all that a checkpoint holds. Between
 the same events whenever and wherever it is read, as long as it has them at all; that is what makes a
 batch that Spark repeats the same batch. A log is released in time, so a query that must not lose
 anything has a ``reader``: a durable subscription that nobody ever reads, which keeps the logs from what
-was committed on (:mod:`.keeping`).
+was committed on (:mod:`.durable_reader`).
 
 A stream that is silent still comes forward, tick by tick. The driver looks whether anything matches
-before it says that there is something new (:mod:`.scouting`), so that silence makes no batches.
+before it says that there is something new (:mod:`.lookahead`), so that silence makes no batches.
 
 Invariants
 ----------
@@ -40,7 +40,7 @@ What is where
 - :mod:`.session`, :mod:`.java`, :mod:`.extra`: a Spark session, and what it needs
 - :mod:`.source`, :mod:`.batch`, :mod:`.streaming`: what Spark calls
 - :mod:`.options`, :mod:`.columns`: what users say
-- :mod:`.network`, :mod:`.planning`, :mod:`.splitting`, :mod:`.scouting`, :mod:`.keeping`: the driver
+- :mod:`.network`, :mod:`.planning`, :mod:`.splitting`, :mod:`.lookahead`, :mod:`.durable_reader`: the driver
 - :mod:`.reading`, :mod:`.batches`: executors
-- :mod:`.sink`, :mod:`.sink_options`, :mod:`.shaping`: rows that become events, each once
+- :mod:`.sink`, :mod:`.sink_options`, :mod:`.row_mapping`: rows that become events, each once
 """

@@ -10,18 +10,18 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.datasource import Filter as Predicate
 
 from gapless.content.filter import Filter
-from gapless.spark.batches import Batches
-from gapless.spark.columns import STANDARD, Column
-from gapless.spark.network import LOG, Network
-from gapless.spark.options import Options
+from gapless.spark.batches import ArrowBatches
+from gapless.spark.columns import STANDARD, AttributeColumn
+from gapless.spark.network import LOG, OverlayClient
+from gapless.spark.options import SourceOptions
 from gapless.spark.planning import Range, after, check_end, check_released, ranges
-from gapless.spark.pushing import Bounds, push
+from gapless.spark.pushing import ReadBounds, push
 from gapless.spark.reading import read_range
 
-__all__ = ["BatchReader", "Part", "read_part"]
+__all__ = ["BatchReader", "LogPartition", "read_part"]
 
 
-class Part(InputPartition):
+class LogPartition(InputPartition):
     """A range of a log, as Spark hands it to a task."""
 
     def __init__(self, part: Range) -> None:
@@ -30,17 +30,20 @@ class Part(InputPartition):
 
 
 def read_part(
-    partition: InputPartition, columns: Sequence[Column], wanted: str, options: Options
+    partition: InputPartition,
+    columns: Sequence[AttributeColumn],
+    wanted: str,
+    options: SourceOptions,
 ) -> Iterator[pa.RecordBatch]:
     """Give the rows of a partition; Spark makes one without a range where there is nothing to read."""
-    if not isinstance(partition, Part):
+    if not isinstance(partition, LogPartition):
         return
     part = partition.part
     pieces = read_range(part, wanted, options.on_release, options.deadline_s, options.credentials)
-    yield from Batches(columns).of(part.pubend, pieces)
+    yield from ArrowBatches(columns).of(part.pubend, pieces)
 
 
-def _tell_skipped(skipped: Mapping[str, int]) -> None:
+def _warn_of_skipped(skipped: Mapping[str, int]) -> None:
     """Say what a batch leaves out. It has no offset that could count, as those of streams do."""
     if skipped:
         each = ", ".join(f"{name} {count}" for name, count in sorted(skipped.items()))
@@ -67,12 +70,12 @@ class _Pushing:
 class BatchReader(DataSourceReader):
     """Reads logs between two places, once."""
 
-    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[AttributeColumn]) -> None:
         options.refuse_for("batch")
         self._options = options
         self._columns = tuple(columns)
         self._wanted = options.filter
-        self._bounds = Bounds()
+        self._bounds = ReadBounds()
         self.pushFilters: Any = _Pushing(self)
 
     def push(self, predicates: list[Predicate]) -> Iterable[Predicate]:
@@ -92,25 +95,28 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return what tasks read, fixed when the query is planned."""
         options, bounds = self._options, self._bounds
-        network = Network(options.servers, options.deadline_s, options.credentials)
+        network = OverlayClient(options.servers, options.deadline_s, options.credentials)
         try:
             names = network.chosen(options.pubends)
             extents = {each: network.extent(each, self._wanted) for each in names}
-            begins = after(options.start or "earliest", extents)
+            starts = after(options.start or "earliest", extents)
             ends = after(options.end or "latest", extents)
             check_end(options.end, extents)
             skipped = {}
             for name, extent in extents.items():
-                begin = max(begins[name], bounds.low - 1)
+                start = max(starts[name], bounds.low - 1)
                 end = min(ends[name], bounds.high, extent.top)
                 if bounds.pubends is not None and name not in bounds.pubends:
-                    end = begin
-                begins[name] = check_released(name, begin, extent, end, options.on_release)
+                    end = start
+                starts[name] = check_released(name, start, extent, end, options.on_release)
                 ends[name] = end
-                if begins[name] > begin:
-                    skipped[name] = begins[name] - begin
-            _tell_skipped(skipped)
-            return [Part(each) for each in ranges(network, begins, ends, options.partition_bytes)]
+                if starts[name] > start:
+                    skipped[name] = starts[name] - start
+            _warn_of_skipped(skipped)
+            return [
+                LogPartition(each)
+                for each in ranges(network, starts, ends, options.partition_bytes)
+            ]
         finally:
             network.close()
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gapless.core.limits import INT_MAX, INT_MIN
-from gapless.packed.scan import Column as Pieces
-from gapless.packed.scan import Pack, Survey
+from gapless.packed.scan import ColumnScan, PackedEvents
+from gapless.packed.scan import ScannedColumn as Pieces
 from gapless.packed.scan.fields import (
     FALSE,
     FLOAT,
@@ -28,30 +28,30 @@ from gapless.packed.scan.fields import (
     TICK,
     TRUE,
 )
-from gapless.spark.columns import STANDARD, Column, Kind
+from gapless.spark.columns import STANDARD, AttributeColumn, ColumnType
 
-__all__ = ["ARROW", "BATCH_BYTES", "Batches"]
+__all__ = ["ARROW", "BATCH_BYTES", "ArrowBatches"]
 
 BATCH_BYTES: Final = 2_097_152
 """Packs are gathered until they have so many bytes: enough that a batch costs Spark little."""
 
 ARROW: Final = {
-    Kind.STRING: pa.string(),
-    Kind.BIGINT: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.BINARY: pa.binary(),
+    ColumnType.STRING: pa.string(),
+    ColumnType.BIGINT: pa.int64(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.BINARY: pa.binary(),
 }
 
-_Maker = Callable[[str, Survey], pa.Array]
+_Maker = Callable[[str, ColumnScan], pa.Array]
 """Makes a column of a pubend's name and a survey of its events."""
 
 
-class Batches:
+class ArrowBatches:
     """Makes record batches with certain columns."""
 
-    def __init__(self, columns: Iterable[Column]) -> None:
+    def __init__(self, columns: Iterable[AttributeColumn]) -> None:
         chosen = tuple(columns)
         attributes = [each for each in chosen if STANDARD.get(each.name) is not each.kind]
         self._names = [each.name for each in attributes]
@@ -63,9 +63,9 @@ class Batches:
             for each in chosen
         ]
 
-    def of(self, pubend: str, pieces: Iterable[Sequence[Pack]]) -> Iterator[pa.RecordBatch]:
+    def of(self, pubend: str, pieces: Iterable[Sequence[PackedEvents]]) -> Iterator[pa.RecordBatch]:
         """Give the events of a pubend as batches, some pieces of packs in each."""
-        gathered: list[Pack] = []
+        gathered: list[PackedEvents] = []
         size = 0
         for packs in pieces:
             gathered += packs
@@ -76,13 +76,15 @@ class Batches:
         if gathered:
             yield self._batch(pubend, gathered)
 
-    def _batch(self, pubend: str, packs: Sequence[Pack]) -> pa.RecordBatch:
-        survey = Survey(packs, self._names)
-        arrays = [make(pubend, survey) for make in self._makers]
+    def _batch(self, pubend: str, packs: Sequence[PackedEvents]) -> pa.RecordBatch:
+        column_scan = ColumnScan(packs, self._names)
+        arrays = [make(pubend, column_scan) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _pieces(kind: Kind, pieces: Pieces, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
+def _pieces(
+    kind: ColumnType, pieces: Pieces, is_there: NDArray[np.bool_] | None = None
+) -> pa.Array:
     """Return texts or payloads as a column."""
     offsets, data = pieces
     bits = None
@@ -92,38 +94,38 @@ def _pieces(kind: Kind, pieces: Pieces, is_there: NDArray[np.bool_] | None = Non
     return pa.Array.from_buffers(ARROW[kind], len(offsets) - 1, buffers)
 
 
-def _ints(survey: Survey, field: int) -> NDArray[np.int64]:
-    return np.ascontiguousarray(survey.words(field)).view(np.int64)
+def _ints(column_scan: ColumnScan, field: int) -> NDArray[np.int64]:
+    return np.ascontiguousarray(column_scan.words(field)).view(np.int64)
 
 
 # --- attributes with a type --------------------------------------------------------------------------
 
 
-def _attribute(kind: Kind, field: int) -> _Maker:
+def _attribute(kind: ColumnType, field: int) -> _Maker:
     """Return what makes the column of an attribute: NULL where it is of another kind."""
     make = _TYPED[kind]
-    return lambda _, survey: make(survey, field)
+    return lambda _, column_scan: make(column_scan, field)
 
 
-def _texts(survey: Survey, field: int) -> pa.Array:
-    return _pieces(Kind.STRING, survey.texts(field), survey.kinds(field) == TEXT)
+def _texts(column_scan: ColumnScan, field: int) -> pa.Array:
+    return _pieces(ColumnType.STRING, column_scan.texts(field), column_scan.kinds(field) == TEXT)
 
 
-def _flags(survey: Survey, field: int) -> pa.Array:
-    kinds = survey.kinds(field)
+def _flags(column_scan: ColumnScan, field: int) -> pa.Array:
+    kinds = column_scan.kinds(field)
     return pa.array(kinds == TRUE, mask=(kinds != TRUE) & (kinds != FALSE))
 
 
-def _floats(survey: Survey, field: int) -> pa.Array:
-    kinds, ints = survey.kinds(field), _ints(survey, field)
+def _floats(column_scan: ColumnScan, field: int) -> pa.Array:
+    kinds, ints = column_scan.kinds(field), _ints(column_scan, field)
     values = np.where(kinds == INT, ints, ints.view(np.float64))
     is_number = (kinds == INT) | (kinds == FLOAT)
     return pa.array(values, mask=~is_number | np.isnan(values))
 
 
-def _wholes(survey: Survey, field: int) -> pa.Array:
+def _wholes(column_scan: ColumnScan, field: int) -> pa.Array:
     """Return whole numbers; a float that is one counts, unless it is above the highest int."""
-    kinds, ints = survey.kinds(field), _ints(survey, field)
+    kinds, ints = column_scan.kinds(field), _ints(column_scan, field)
     floats = np.where(kinds == FLOAT, ints.view(np.float64), np.nan)
     # not the highest int itself: as a float it is one too high
     fits = (floats == np.floor(floats)) & (floats >= INT_MIN) & (floats < INT_MAX)
@@ -131,43 +133,43 @@ def _wholes(survey: Survey, field: int) -> pa.Array:
     return pa.array(values, mask=~fits & (kinds != INT))
 
 
-_TYPED: Final[dict[Kind, Callable[[Survey, int], pa.Array]]] = {
-    Kind.STRING: _texts,
-    Kind.BIGINT: _wholes,
-    Kind.DOUBLE: _floats,
-    Kind.BOOLEAN: _flags,
+_TYPED: Final[dict[ColumnType, Callable[[ColumnScan, int], pa.Array]]] = {
+    ColumnType.STRING: _texts,
+    ColumnType.BIGINT: _wholes,
+    ColumnType.DOUBLE: _floats,
+    ColumnType.BOOLEAN: _flags,
 }
 
 
 # --- what every event has -----------------------------------------------------------------------------
 
 
-def _pubends(pubend: str, survey: Survey) -> pa.Array:
-    return pa.repeat(pa.scalar(pubend, pa.string()), len(survey))
+def _pubends(pubend: str, column_scan: ColumnScan) -> pa.Array:
+    return pa.repeat(pa.scalar(pubend, pa.string()), len(column_scan))
 
 
-def _ticks(_: str, survey: Survey) -> pa.Array:
-    return pa.array(_ints(survey, TICK))
+def _ticks(_: str, column_scan: ColumnScan) -> pa.Array:
+    return pa.array(_ints(column_scan, TICK))
 
 
-def _times(_: str, survey: Survey) -> pa.Array:
-    return pa.array(_ints(survey, TICK)).view(ARROW[Kind.TIMESTAMP])
+def _times(_: str, column_scan: ColumnScan) -> pa.Array:
+    return pa.array(_ints(column_scan, TICK)).view(ARROW[ColumnType.TIMESTAMP])
 
 
-def _publishers(_: str, survey: Survey) -> pa.Array:
-    return _pieces(Kind.STRING, survey.texts(PUBLISHER))
+def _publishers(_: str, column_scan: ColumnScan) -> pa.Array:
+    return _pieces(ColumnType.STRING, column_scan.texts(PUBLISHER))
 
 
-def _sequences(_: str, survey: Survey) -> pa.Array:
-    return pa.array(_ints(survey, SEQUENCE))
+def _sequences(_: str, column_scan: ColumnScan) -> pa.Array:
+    return pa.array(_ints(column_scan, SEQUENCE))
 
 
-def _payloads(_: str, survey: Survey) -> pa.Array:
-    return _pieces(Kind.BINARY, survey.texts(PAYLOAD))
+def _payloads(_: str, column_scan: ColumnScan) -> pa.Array:
+    return _pieces(ColumnType.BINARY, column_scan.texts(PAYLOAD))
 
 
-def _attributes(_: str, survey: Survey) -> pa.Array:
-    return _pieces(Kind.STRING, survey.json())
+def _attributes(_: str, column_scan: ColumnScan) -> pa.Array:
+    return _pieces(ColumnType.STRING, column_scan.json())
 
 
 _STANDARD: Final[dict[str, _Maker]] = {

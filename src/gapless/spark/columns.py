@@ -16,10 +16,10 @@ import msgspec
 
 from gapless.core.errors import UsageError
 
-__all__ = ["STANDARD", "Column", "Kind", "check_names", "parse_columns"]
+__all__ = ["STANDARD", "AttributeColumn", "ColumnType", "check_names", "parse_columns"]
 
 
-class Kind(Enum):
+class ColumnType(Enum):
     """The type of a column, as SQL writes it."""
 
     STRING = "STRING"
@@ -30,55 +30,55 @@ class Kind(Enum):
     BINARY = "BINARY"
 
 
-class Column(msgspec.Struct, frozen=True):
+class AttributeColumn(msgspec.Struct, frozen=True):
     """A column that is an attribute of the same name."""
 
     name: str
-    kind: Kind
+    kind: ColumnType
 
 
 STANDARD: Final = {
-    "pubend": Kind.STRING,
-    "tick": Kind.BIGINT,
-    "timestamp": Kind.TIMESTAMP,
-    "publisher": Kind.STRING,
-    "sequence": Kind.BIGINT,
-    "attributes": Kind.STRING,
-    "payload": Kind.BINARY,
+    "pubend": ColumnType.STRING,
+    "tick": ColumnType.BIGINT,
+    "timestamp": ColumnType.TIMESTAMP,
+    "publisher": ColumnType.STRING,
+    "sequence": ColumnType.BIGINT,
+    "attributes": ColumnType.STRING,
+    "payload": ColumnType.BINARY,
 }
 """What every event has, in the order of the columns. ``timestamp`` is the tick as a time; attributes
 are JSON."""
 
 TYPES: Final = {
-    "STRING": Kind.STRING,
-    "BIGINT": Kind.BIGINT,
-    "LONG": Kind.BIGINT,
-    "DOUBLE": Kind.DOUBLE,
-    "BOOLEAN": Kind.BOOLEAN,
+    "STRING": ColumnType.STRING,
+    "BIGINT": ColumnType.BIGINT,
+    "LONG": ColumnType.BIGINT,
+    "DOUBLE": ColumnType.DOUBLE,
+    "BOOLEAN": ColumnType.BOOLEAN,
 }
 """What may be declared of an attribute: the kinds of values that there are."""
 
 _DECLARED: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,:]+))[\s:]+(\w+)\s*(?:,|$)")
 
 
-def parse_columns(text: str) -> tuple[Column, ...]:
+def parse_columns(text: str) -> tuple[AttributeColumn, ...]:
     """Return the columns that a text declares.
 
     >>> [f"{each.name}: {each.kind.value}" for each in parse_columns("n LONG, `unit price` double")]
     ['n: BIGINT', 'unit price: DOUBLE']
     """
-    found: list[Column] = []
-    place = 0
-    while place < len(text.rstrip()):
-        match = _DECLARED.match(text, place)
+    found: list[AttributeColumn] = []
+    index = 0
+    while index < len(text.rstrip()):
+        match = _DECLARED.match(text, index)
         if match is None:
-            rest = text[place:].strip()
+            rest = text[index:].strip()
             raise UsageError(
                 f"option columns: cannot read {rest!r}; write 'symbol STRING, price DOUBLE'"
             )
         name = match[1].replace("``", "`") if match[1] else match[2]
-        found.append(Column(name, _declared_kind(name, match[3])))
-        place = match.end()
+        found.append(AttributeColumn(name, _declared_kind(name, match[3])))
+        index = match.end()
     try:
         check_names(each.name for each in found)
     except UsageError as error:
@@ -101,7 +101,7 @@ def check_names(names: Iterable[str]) -> None:
         taken[name.lower()] = name
 
 
-def _declared_kind(name: str, word: str) -> Kind:
+def _declared_kind(name: str, word: str) -> ColumnType:
     if name.lower() in STANDARD:
         raise UsageError(
             f"option columns: every row has a column {name.lower()!r} already; an attribute {name!r} "

@@ -17,27 +17,27 @@ from typing import Final
 from gapless.client.position import Position
 from gapless.core.errors import GaplessError, RefusedError, UsageError
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, BeginKind, Subscribe, Subscribed
+from gapless.messages.clients import StartKind, StartPoint, Subscribe, Subscribed
 from gapless.messages.operating import (
+    CursorState,
+    GetSubscription,
     SeekDurable,
-    ShowSubscription,
-    StrandState,
-    SubscriptionShown,
+    SubscriptionReply,
 )
-from gapless.spark.network import LOG, Caller, Network
+from gapless.spark.network import LOG, Caller, OverlayClient
 
-__all__ = ["Keeper"]
+__all__ = ["DurableReader"]
 
 _RENEW_S: Final = 3_600.0
 """How often it is subscribed to. It expires after a week."""
 
 
-class Keeper:
+class DurableReader:
     """Keeps logs for one query."""
 
     def __init__(
         self,
-        network: Network,
+        network: OverlayClient,
         server: str,
         name: str,
         wanted: str,
@@ -56,33 +56,33 @@ class Keeper:
     def _caller(self) -> Caller:
         return self._network.caller((self._server,))
 
-    def _strands(self) -> dict[str, StrandState] | None:
+    def _cursors(self) -> dict[str, CursorState] | None:
         """Return where the reader is on each pubend, None if there is no such reader."""
-        found: dict[str, StrandState] = {}
+        found: dict[str, CursorState] = {}
         after = None
         while True:
             try:
-                shown = self._caller().ask(ShowSubscription(0, self._name, after))
+                shown = self._caller().ask(GetSubscription(0, self._name, after))
             except RefusedError:
                 return None
-            assert isinstance(shown, SubscriptionShown)
+            assert isinstance(shown, SubscriptionReply)
             entry = shown.entry
             if not entry.durable:
                 raise UsageError(
                     f"option reader: {self._name!r} is a subscription of a client at "
                     f"{self._server}; choose another name"
                 )
-            found.update({str(each.pubend): each for each in entry.strands})
-            if not entry.strands_left_out or not entry.strands:
+            found.update({str(each.pubend): each for each in entry.cursors})
+            if not entry.cursors_omitted or not entry.cursors:
                 return found
-            after = entry.strands[-1].pubend
+            after = entry.cursors[-1].pubend
 
     def position(self) -> dict[str, Tick] | None:
         """Return what was committed last, None if there is no such reader yet."""
-        strands = self._strands()
-        if strands is None:
+        cursors = self._cursors()
+        if cursors is None:
             return None
-        return {name: each.acked for name, each in strands.items() if each.waiting is None}
+        return {name: each.acked for name, each in cursors.items() if each.pending_reason is None}
 
     def keep(self, positions: Mapping[str, Tick]) -> None:
         """Make the reader at a position if there is none; let it not expire if there is one."""
@@ -99,40 +99,40 @@ class Keeper:
         self._renewed = now
 
     def _subscribe(self, positions: Mapping[str, Tick]) -> None:
-        strands = self._strands()
-        begin = Begin()  # it stays where it is
-        if strands is None:
-            begin = Begin(BeginKind.POSITION, Position(positions).as_tuple())
-        request = Subscribe(0, self._name, self._wanted, durable=True, begin=begin, credit=0)
+        cursors = self._cursors()
+        start = StartPoint()  # it stays where it is
+        if cursors is None:
+            start = StartPoint(StartKind.POSITION, Position(positions).as_tuple())
+        request = Subscribe(0, self._name, self._wanted, durable=True, start=start, credit=0)
         answer = self._caller().ask(request, changes=True)
         assert isinstance(answer, Subscribed)
         # a seek to where it is parts it from this connection: nothing is to be sent
-        strands = self._strands() or {}
-        self._seek({name: each.acked for name, each in strands.items()} | self._left_out(strands))
+        cursors = self._cursors() or {}
+        self._seek({name: each.acked for name, each in cursors.items()} | self._omitted(cursors))
 
     def commit(self, positions: Mapping[str, Tick]) -> None:
         """Let logs go up to a position; a hint, so what fails is only noted."""
         try:
             self.keep(positions)
-            self._seek({**self._left_out(self._strands() or {}), **positions})
+            self._seek({**self._omitted(self._cursors() or {}), **positions})
         except GaplessError as error:
             LOG.warning("reader %s: logs are kept longer than needed: %s", self._name, error)
 
-    def _left_out(self, strands: Mapping[str, StrandState]) -> dict[str, Tick]:
+    def _omitted(self, cursors: Mapping[str, CursorState]) -> dict[str, Tick]:
         """Return where the pubends are now that the query does not read: nothing of them is needed."""
         return {
             name: each.horizon
-            for name, each in strands.items()
+            for name, each in cursors.items()
             if self._pubends and name not in self._pubends and each.horizon is not None
         }
 
     def _seek(self, positions: Mapping[str, Tick]) -> None:
         """Move it where it has to go forward."""
-        strands = self._strands() or {}
+        cursors = self._cursors() or {}
         ahead = {
             name: tick
             for name, tick in positions.items()
-            if name in strands and tick >= strands[name].acked
+            if name in cursors and tick >= cursors[name].acked
         }
-        begin = Begin(BeginKind.POSITION, Position(ahead).as_tuple())
-        self._caller().ask(SeekDurable(0, self._name, begin, force=True), changes=True)
+        start = StartPoint(StartKind.POSITION, Position(ahead).as_tuple())
+        self._caller().ask(SeekDurable(0, self._name, start, force=True), changes=True)

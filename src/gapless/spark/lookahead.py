@@ -22,9 +22,9 @@ import msgspec
 from gapless.core.ticks import Tick
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import unpack_ticks
-from gapless.spark.network import Network
+from gapless.spark.network import OverlayClient
 
-__all__ = ["ADVANCE_US", "Scout", "shares"]
+__all__ = ["ADVANCE_US", "Lookahead", "shares"]
 
 ADVANCE_US: Final = 60_000_000
 """A stream in which nothing matches comes forward at least so often: far less than logs are kept for."""
@@ -37,36 +37,36 @@ _LOOK_BYTES: Final = 1_048_576
 class _Quiet(msgspec.Struct):
     """Nothing matches after ``begin`` up to ``seen``."""
 
-    begin: Tick
+    start: Tick
     seen: Tick
 
 
-class Scout:
+class Lookahead:
     """Finds out what is new between positions and the ends of logs."""
 
-    def __init__(self, network: Network, wanted: str) -> None:
+    def __init__(self, network: OverlayClient, wanted: str) -> None:
         self._network = network
         self._wanted = wanted
         self._quiet: dict[str, _Quiet] = {}
 
-    def seen(self, pubend: str, begin: Tick) -> Tick:
+    def seen(self, pubend: str, start: Tick) -> Tick:
         """Return up to where it is known that nothing matches after a tick."""
-        return self._quiet_after(pubend, begin).seen
+        return self._quiet_after(pubend, start).seen
 
-    def _quiet_after(self, pubend: str, begin: Tick) -> _Quiet:
+    def _quiet_after(self, pubend: str, start: Tick) -> _Quiet:
         known = self._quiet.get(pubend)
-        if known is None or known.begin != begin:
-            known = self._quiet[pubend] = _Quiet(begin, begin)
+        if known is None or known.start != start:
+            known = self._quiet[pubend] = _Quiet(start, start)
         return known
 
-    def skip(self, pubend: str, begin: Tick, gone: Tick) -> None:
+    def skip(self, pubend: str, start: Tick, released: Tick) -> None:
         """Look no more at what is gone."""
-        known = self._quiet_after(pubend, begin)
-        known.seen = max(known.seen, gone)
+        known = self._quiet_after(pubend, start)
+        known.seen = max(known.seen, released)
 
-    def _found(self, pubend: str, begin: Tick, goal: Tick, most: int) -> tuple[list[Tick], Tick]:
+    def _found(self, pubend: str, start: Tick, goal: Tick, most: int) -> tuple[list[Tick], Tick]:
         """Return ticks of events that match, at most so many, and up to where was looked."""
-        known = self._quiet_after(pubend, begin)
+        known = self._quiet_after(pubend, start)
         ticks: list[Tick] = []
         reached = known.seen
         while reached < goal and len(ticks) < most:
@@ -87,41 +87,41 @@ class Scout:
         return ticks, reached
 
     def all_new(
-        self, begins: Mapping[str, Tick], goals: Mapping[str, Tick], *, always: bool
+        self, starts: Mapping[str, Tick], goals: Mapping[str, Tick], *, always: bool
     ) -> dict[str, Tick]:
         """Return the goals if anything matches on the way, or it is time; else where it begins."""
-        is_due = always or any(goals[each] - begins[each] >= ADVANCE_US for each in begins)
-        if is_due or any(self._found(each, begins[each], goals[each], 1)[0] for each in begins):
-            return {each: max(begins[each], goals[each]) for each in begins}
-        return dict(begins)
+        is_due = always or any(goals[each] - starts[each] >= ADVANCE_US for each in starts)
+        if is_due or any(self._found(each, starts[each], goals[each], 1)[0] for each in starts):
+            return {each: max(starts[each], goals[each]) for each in starts}
+        return dict(starts)
 
     def some_new(
-        self, begins: Mapping[str, Tick], goals: Mapping[str, Tick], most: int, *, always: bool
+        self, starts: Mapping[str, Tick], goals: Mapping[str, Tick], most: int, *, always: bool
     ) -> dict[str, Tick]:
         """Return a position with at most so many matching events on the way to it."""
-        found = {each: self._found(each, begins[each], goals[each], most) for each in begins}
+        found = {each: self._found(each, starts[each], goals[each], most) for each in starts}
         ends = {}
         taken = shares({each: len(ticks) for each, (ticks, _) in found.items()}, most)
         for each, (ticks, reached) in found.items():
             count = taken[each]
             if count == len(ticks) <= most and reached >= goals[each]:
-                ends[each] = max(begins[each], goals[each])
+                ends[each] = max(starts[each], goals[each])
             else:
-                ends[each] = ticks[count - 1] if count else begins[each]
-        is_due = always or any(ends[each] - begins[each] >= ADVANCE_US for each in begins)
-        return ends if is_due or any(taken.values()) else dict(begins)
+                ends[each] = ticks[count - 1] if count else starts[each]
+        is_due = always or any(ends[each] - starts[each] >= ADVANCE_US for each in starts)
+        return ends if is_due or any(taken.values()) else dict(starts)
 
 
-def shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
+def shares(pending: Mapping[str, int], most: int) -> dict[str, int]:
     """Divide what a batch may have: who wants little gets it all, the others get the same.
 
     >>> shares({"a": 2, "b": 100, "c": 100}, 12)
     {'a': 2, 'b': 5, 'c': 5}
     """
-    taken = dict.fromkeys(waiting, 0)
+    taken = dict.fromkeys(pending, 0)
     left = most
-    for place, name in enumerate(sorted(waiting, key=lambda each: (waiting[each], each))):
-        fair = -(-left // (len(waiting) - place))
-        taken[name] = min(waiting[name], fair, left)
+    for index, name in enumerate(sorted(pending, key=lambda each: (pending[each], each))):
+        fair = -(-left // (len(pending) - index))
+        taken[name] = min(pending[name], fair, left)
         left -= taken[name]
     return taken

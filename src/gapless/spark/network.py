@@ -23,7 +23,7 @@ import msgspec
 
 from gapless.client import Backoff, Session, connect
 from gapless.client.credentials import Credentials
-from gapless.client.loop_thread import Portal
+from gapless.client.loop_thread import EventLoopThread
 from gapless.client.position import pubend_id
 from gapless.core.errors import (
     AuthenticationError,
@@ -37,16 +37,16 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.operating import (
+    GetTopology,
     ListPubends,
     PubendList,
     PubendState,
-    ShowTopology,
-    TopologyShown,
+    TopologyReply,
 )
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import ReadForm
 
-__all__ = ["FOREVER", "LOG", "Caller", "Extent", "Network"]
+__all__ = ["FOREVER", "LOG", "Caller", "Extent", "OverlayClient"]
 
 LOG = logging.getLogger("gapless.spark")
 
@@ -75,7 +75,7 @@ Where = tuple[str, ...]
 class Extent(msgspec.Struct, frozen=True):
     """How far a log goes."""
 
-    gone: Tick
+    released: Tick
     """Up to here events that match may be gone."""
     top: Tick
     """Up to here everything is decided; nothing will ever be added below."""
@@ -96,7 +96,7 @@ class Caller:
         self._credentials = credentials
         self._deadline_s = deadline_s
         self._connect_s = deadline_s if connect_s is None else connect_s
-        self._portal = Portal()
+        self._portal = EventLoopThread()
         self._session: Session | None = None
         try:
             self._session = self._portal.run(self._opened())
@@ -108,8 +108,8 @@ class Caller:
         session = connect(
             self._where,
             name=f"spark-{uuid4().hex[:8]}",
-            deadline=self._deadline_s,
-            connect_deadline=self._connect_s,
+            deadline_s=self._deadline_s,
+            connect_deadline_s=self._connect_s,
             backoff=_BACKOFF,
             token=self._credentials.token or None,
             token_file=self._credentials.token_file or None,
@@ -134,7 +134,9 @@ class Caller:
         """Send a request and wait for its answer, until the deadline if no other time is given."""
         assert self._session is not None
         deadline = self._deadline_s if within_s is None else within_s
-        return self._portal.run(self._session.request(message, deadline=deadline, changes=changes))
+        return self._portal.run(
+            self._session.request(message, deadline_s=deadline, changes=changes)
+        )
 
     def start_read(self, request: ReadLog, *, patient: bool, within_s: float) -> Future[ReadPart]:
         """Ask for a part of a log; return what can be waited for.
@@ -150,7 +152,9 @@ class Caller:
             async with asyncio.timeout(within_s):
                 while True:
                     try:
-                        answer = await self._session.request(request, deadline=None, changes=False)
+                        answer = await self._session.request(
+                            request, deadline_s=None, changes=False
+                        )
                     except RefusedError as error:
                         if not (patient or isinstance(error, UnavailableError)):
                             raise
@@ -168,7 +172,7 @@ class Caller:
             ) from None
 
 
-class Network:
+class OverlayClient:
     """Asks brokers on behalf of the driver."""
 
     def __init__(
@@ -188,7 +192,7 @@ class Network:
         self._listed: list[PubendState] = []
         self._warned_of: list[str] = []
         self._looked_at: dict[str, float] = {}
-        self._homes: dict[str, Where] = {}
+        self._phb_addresses: dict[str, Where] = {}
 
     def close(self) -> None:
         """End all connections."""
@@ -235,7 +239,7 @@ class Network:
             for each in self._listed
             if each.quality is Quality.GUARANTEED
         }
-        self._homes |= found
+        self._phb_addresses |= found
         return found
 
     def _listed_at(self, server: str) -> tuple[str, list[PubendState]] | None:
@@ -287,44 +291,44 @@ class Network:
         self._brokers = elsewhere | {broker: server for server, broker in self._answered.items()}
 
     def _where(self, broker: str) -> Where:
-        home = self._brokers.get(broker)
-        return self._servers if home is None else (home,)
+        address = self._brokers.get(broker)
+        return self._servers if address is None else (address,)
 
-    def _away(self) -> list[str]:
+    def _unreachable(self) -> list[str]:
         """Return who cannot be asked for pubends, and has none in the list.
 
         That is a server that does not answer, and a broker that nobody reaches who answers.
         """
-        told = {str(each.broker) for each in self._listed}
+        listed = {str(each.broker) for each in self._listed}
         known = {server: broker for broker, server in self._brokers.items()}
         silent = [
             server
             for server in self._servers
-            if server not in self._answered and known.get(server) not in told
+            if server not in self._answered and known.get(server) not in listed
         ]
         brokers: set[str] = set()
         reached = set(self._answered.values())
         for server in self._answered:
             caller = self._callers[server,]
             try:
-                shown = caller.ask(ShowTopology(0), within_s=self._look_s)
+                shown = caller.ask(GetTopology(0), within_s=self._look_s)
             except GaplessError:
                 continue
-            assert isinstance(shown, TopologyShown)
+            assert isinstance(shown, TopologyReply)
             for cell in shown.cells:  # the nearest ones; from those beyond it hears through them
                 brokers.update(cell.brokers)
                 reached.update(cell.reached)
-        return [*silent, *sorted(brokers - reached - told)]
+        return [*silent, *sorted(brokers - reached - listed)]
 
-    def home(self, pubend: str) -> Where:
+    def phb_addresses(self, pubend: str) -> Where:
         """Return the addresses to read a pubend from."""
-        if pubend not in self._homes:
+        if pubend not in self._phb_addresses:
             self.pubends()
-        return self._homes.get(pubend, self._servers)
+        return self._phb_addresses.get(pubend, self._servers)
 
     def route(self, pubend: str) -> Where:
         """Return the same for who cannot look again: behind them the servers that know the way."""
-        return tuple(dict.fromkeys((*self.home(pubend), *self._servers)))
+        return tuple(dict.fromkeys((*self.phb_addresses(pubend), *self._servers)))
 
     def chosen(self, wanted: Collection[str], *, settle: bool = True) -> dict[str, Where]:
         """Return the wanted pubends, or all that are known.
@@ -337,50 +341,50 @@ class Network:
         return self._named(wanted) if wanted else self._all(settle=settle)
 
     def _named(self, wanted: Collection[str]) -> dict[str, Where]:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         while True:
             known = self.pubends()
             missing = [name for name in wanted if name not in known]
             if not missing:
                 return {name: known[name] for name in wanted}
-            away = self._away()
-            if self._is_over(begun, self._deadline_s if away else _SETTLE_S):
-                raise _missing_error(missing, known, away)
+            unreachable = self._unreachable()
+            if self._is_over(started_at, self._deadline_s if unreachable else _SETTLE_S):
+                raise _missing_error(missing, known, unreachable)
             self._pause()
 
     def _all(self, *, settle: bool) -> dict[str, Where]:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         while True:
             known = self.pubends()
-            away = self._away()
+            unreachable = self._unreachable()
             limit_s = _SETTLE_S if self._answered else self._deadline_s
-            if not away or not settle or self._is_over(begun, limit_s):
+            if not unreachable or not settle or self._is_over(started_at, limit_s):
                 break
             self._pause()
         if settle and not self._answered:
             raise DeadlineError(
                 f"no broker has said which pubends there are within {self._deadline_s:g} s: "
-                f"{', '.join(away)}"
+                f"{', '.join(unreachable)}"
             )
-        self._warn_of(away)
+        self._warn_of(unreachable)
         return known
 
-    def _is_over(self, begun: float, limit_s: float) -> bool:
-        return time.monotonic() - begun >= min(limit_s, self._deadline_s)
+    def _is_over(self, started_at: float, limit_s: float) -> bool:
+        return time.monotonic() - started_at >= min(limit_s, self._deadline_s)
 
     def _pause(self) -> None:
         """Give brokers time, and try those again that did not answer."""
         time.sleep(_PAUSE_S)
         self._looked_at.clear()
 
-    def _warn_of(self, away: list[str]) -> None:
+    def _warn_of(self, unreachable: list[str]) -> None:
         """Say once who is away: the user may know that they have no pubends."""
-        if away and away != self._warned_of:
+        if unreachable and unreachable != self._warned_of:
             LOG.warning(
                 "cannot ask %s for pubends: those that only they know of are left out",
-                ", ".join(away),
+                ", ".join(unreachable),
             )
-        self._warned_of = away
+        self._warned_of = unreachable
 
     # --- logs ----------------------------------------------------------------------------------
 
@@ -402,8 +406,8 @@ class Network:
         request = ReadLog(0, pubend_id(pubend), wanted, low, high, bytes_max, form)
         ends_at = time.monotonic() + self._deadline_s
         while True:
-            caller = self.caller(self.home(pubend))
-            patient = pubend in self._homes
+            caller = self.caller(self.phb_addresses(pubend))
+            patient = pubend in self._phb_addresses
             left = max(0.0, ends_at - time.monotonic())
             within_s = min(left, _STUCK_S) if patient else left
             try:
@@ -425,9 +429,11 @@ class Network:
         return Extent(part.released, max(part.top, part.released))
 
 
-def _missing_error(missing: list[str], known: Collection[str], away: list[str]) -> UsageError:
+def _missing_error(
+    missing: list[str], known: Collection[str], unreachable: list[str]
+) -> UsageError:
     have = ", ".join(sorted(known)) or "none"
     fault = f"option pubends: there is no log of {', '.join(missing)}; the overlay has {have}"
-    if away:
-        fault += f", and {', '.join(away)} cannot be asked"
+    if unreachable:
+        fault += f", and {', '.join(unreachable)} cannot be asked"
     return UsageError(fault)

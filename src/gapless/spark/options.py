@@ -12,10 +12,10 @@ import msgspec
 from gapless.client.addresses import parse_addresses
 from gapless.client.credentials import Credentials
 from gapless.client.position import Position
-from gapless.client.starts import Start, begin_of
+from gapless.client.starts import Start, start_point_of
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError, UsageError, shortened
-from gapless.spark.columns import Column, parse_columns
+from gapless.spark.columns import AttributeColumn, parse_columns
 from gapless.spark.offsets import Offset
 from gapless.wire import token_fault
 
@@ -23,7 +23,7 @@ __all__ = [
     "CREDENTIALS",
     "DEADLINE_S",
     "PARTITION_BYTES",
-    "Options",
+    "SourceOptions",
     "credentials_fault",
     "parse_options",
 ]
@@ -48,7 +48,7 @@ _OTHERS: Final = ("credential", "password", "secret", "user", "apikey", "auth")
 OnRelease = Literal["fail", "skip"]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a query reads."""
 
     servers: tuple[str, ...]
@@ -56,7 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = "TRUE"
     pubends: tuple[str, ...] = ()
     """Empty: all that the overlay knows and that have a log."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[AttributeColumn, ...] = ()
     start: Start | None = None
     end: Start | None = None
     events_max: int | None = None
@@ -79,24 +79,24 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             return self.chosen_bytes
         return PARTITION_BYTES if self.filter == "TRUE" else FILTERED_BYTES
 
-    def refuse_for(self, way: Literal["batch", "streaming"]) -> None:
+    def refuse_for(self, mode: Literal["batch", "streaming"]) -> None:
         """Raise if an option was given that has no meaning in this way of reading."""
-        if way == "batch" and self.events_max is not None:
+        if mode == "batch" and self.events_max is not None:
             raise UsageError(
                 "option maxEventsPerTrigger is for streaming; a batch ends at the option end"
             )
-        if way == "batch" and self.reader:
+        if mode == "batch" and self.reader:
             raise UsageError("option reader is for streaming: a batch commits nothing")
-        if way == "streaming" and self.push_down:
+        if mode == "streaming" and self.push_down:
             raise UsageError("option pushDown is for batches; use the option filter")
-        if way == "streaming" and self.end is not None:
+        if mode == "streaming" and self.end is not None:
             raise UsageError(
                 "option end is for batches; to stop a stream at what is there now, use "
                 ".trigger(availableNow=True)"
             )
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Return the options of a query, or say which one is wrong and what it may be."""
     found: dict[str, Any] = {}
     for name, text in given.items():
@@ -114,7 +114,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     found["credentials"] = Credentials.of(given_token, given_file)
     if "servers" not in found:
         raise UsageError("option servers is missing: gapless://host:port, several with commas")
-    return Options(**found)
+    return SourceOptions(**found)
 
 
 def credentials_fault(name: str) -> str | None:
@@ -164,7 +164,7 @@ def _pubends(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _place(text: str) -> Start:
+def _parse_start(text: str) -> Start:
     if text in {"latest", "earliest"}:
         return text  # type: ignore[return-value]  # one of the two words
     try:
@@ -182,7 +182,7 @@ def _time(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    begin_of(found)  # refuses a time without a zone
+    start_point_of(found)  # refuses a time without a zone
     return found
 
 
@@ -246,8 +246,8 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("filter", "filter", _filter),
         ("pubends", "pubends", _pubends),
         ("columns", "columns", parse_columns),
-        ("start", "start", _place),
-        ("end", "end", _place),
+        ("start", "start", _parse_start),
+        ("end", "end", _parse_start),
         ("maxEventsPerTrigger", "events_max", _count),
         ("partitionBytes", "chosen_bytes", _count),
         ("reader", "reader", _reader),

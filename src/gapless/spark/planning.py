@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from gapless.client.starts import Start, begin_of
+from gapless.client.starts import Start, start_point_of
 from gapless.core.errors import GapError, UsageError
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.clients import ReadPart
 from gapless.messages.streams import ReadForm
-from gapless.spark.network import LOG, Extent, Network, Where
+from gapless.spark.network import LOG, Extent, OverlayClient, Where
 from gapless.spark.options import OnRelease
 from gapless.spark.splitting import split
 
@@ -44,38 +44,38 @@ class Range(msgspec.Struct, frozen=True):
     where: Where
 
 
-def after(place: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
+def after(start: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
     """Return after which tick of each pubend a place is.
 
     A position says up to where everything is there; of a pubend that it does not name nothing is. A
     time is the same moment in all logs, also in those that no longer have it: who reads from it on has
     to know (``check_released``).
     """
-    if isinstance(place, datetime):
-        return dict.fromkeys(extents, max(begin_of(place).clock - 1, 0))
-    if isinstance(place, Mapping):
-        unknown = [name for name in place if name not in extents]
+    if isinstance(start, datetime):
+        return dict.fromkeys(extents, max(start_point_of(start).clock - 1, 0))
+    if isinstance(start, Mapping):
+        unknown = [name for name in start if name not in extents]
         if unknown:
             raise UsageError(
                 f"a position names {', '.join(unknown)}, and the query reads "
                 f"{', '.join(sorted(extents)) or 'nothing'}"
             )
-        return {name: place.get(name, each.gone) for name, each in extents.items()}
-    if place == "latest":
+        return {name: start.get(name, each.released) for name, each in extents.items()}
+    if start == "latest":
         return {name: each.top for name, each in extents.items()}
-    return {name: each.gone for name, each in extents.items()}
+    return {name: each.released for name, each in extents.items()}
 
 
-def check_end(place: Start | None, extents: Mapping[str, Extent]) -> None:
+def check_end(end: Start | None, extents: Mapping[str, Extent]) -> None:
     """Raise if a position or a time lies ahead: what is read up to it would not be the same next time."""
-    if place is None or isinstance(place, str):
+    if end is None or isinstance(end, str):
         return
-    for name, tick in after(place, extents).items():
+    for name, tick in after(end, extents).items():
         top = extents[name].top
-        if tick > top and isinstance(place, datetime):
+        if tick > top and isinstance(end, datetime):
             at = _EPOCH + timedelta(microseconds=top)
             raise UsageError(
-                f"option end: {place.isoformat()} is ahead of {name}, which is at {at.isoformat()}"
+                f"option end: {end.isoformat()} is ahead of {name}, which is at {at.isoformat()}"
             )
         if tick > top:
             raise UsageError(f"option end: {tick} is ahead of {name}, which is at {top}")
@@ -90,16 +90,16 @@ def released_error(pubend: str, low: Tick, high: Tick) -> UsageError:
 
 
 def check_released(
-    pubend: str, begin: Tick, extent: Extent, end: Tick, on_release: OnRelease
+    pubend: str, start: Tick, extent: Extent, end: Tick, on_release: OnRelease
 ) -> Tick:
     """Return after which tick can be read; raise, or note it, if that is later than was asked for."""
-    if extent.gone <= begin or end <= begin:
-        return begin
-    gone = min(extent.gone, end)
+    if extent.released <= start or end <= start:
+        return start
+    released = min(extent.released, end)
     if on_release == "fail":
-        raise released_error(pubend, begin + 1, gone)
-    note_skipped(pubend, begin + 1, gone)
-    return gone
+        raise released_error(pubend, start + 1, released)
+    note_skipped(pubend, start + 1, released)
+    return released
 
 
 def note_skipped(pubend: str, low: Tick, high: Tick) -> None:
@@ -109,15 +109,15 @@ def note_skipped(pubend: str, low: Tick, high: Tick) -> None:
 
 
 def ranges(
-    network: Network,
-    begins: Mapping[str, Tick],
+    network: OverlayClient,
+    starts: Mapping[str, Tick],
     ends: Mapping[str, Tick],
     part_bytes: int,
 ) -> list[Range]:
     """Return what lies between two positions, in parts for tasks; a pubend needs both ends."""
     found = []
-    for pubend in sorted(begins.keys() & ends.keys()):
-        low, high = begins[pubend] + 1, ends[pubend]
+    for pubend in sorted(starts.keys() & ends.keys()):
+        low, high = starts[pubend] + 1, ends[pubend]
         if low <= high:
             where = network.route(pubend)
             cut = _cut(network, pubend, low, high, part_bytes)
@@ -125,7 +125,9 @@ def ranges(
     return found
 
 
-def _cut(network: Network, pubend: str, low: Tick, high: Tick, part_bytes: int) -> list[TickRange]:
+def _cut(
+    network: OverlayClient, pubend: str, low: Tick, high: Tick, part_bytes: int
+) -> list[TickRange]:
     """Cut one range. Probes want nothing: how far an answer goes is known without its events."""
 
     def asked(wanted: str, begin: Tick, end: Tick) -> ReadPart:

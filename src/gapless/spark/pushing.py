@@ -52,10 +52,10 @@ from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.errors import FilterError
 from gapless.core.ticks import Tick
-from gapless.spark.columns import STANDARD, Kind
+from gapless.spark.columns import STANDARD, ColumnType
 from gapless.spark.network import FOREVER
 
-__all__ = ["Bounds", "Pushed", "push"]
+__all__ = ["Pushed", "ReadBounds", "push"]
 
 _EXACT_FLOAT: Final = 2.0**53
 """Below this every int is a float."""
@@ -65,7 +65,7 @@ _VALUES_MAX: Final = 256
 """Values of an IN that are pushed; with more the filter costs a broker more than it saves."""
 
 
-class Bounds(msgspec.Struct):
+class ReadBounds(msgspec.Struct):
     """What has to be read at most."""
 
     pubends: set[str] | None = None
@@ -77,21 +77,23 @@ class Pushed(msgspec.Struct):
     """What became of the predicates of a query."""
 
     filter: Filter
-    bounds: Bounds
+    bounds: ReadBounds
     rest: list[Predicate]
     """What Spark has to test itself."""
 
 
-def push(wanted: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, Kind]) -> Pushed:
+def push(
+    wanted: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, ColumnType]
+) -> Pushed:
     """Put into a filter what brokers can test; ``kinds`` are those of the declared columns."""
-    found = Pushed(wanted, Bounds(), [])
+    found = Pushed(wanted, ReadBounds(), [])
     for predicate in predicates:
         if not _push_one(found, predicate, kinds):
             found.rest.append(predicate)
     return found
 
 
-def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, Kind]) -> bool:
+def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, ColumnType]) -> bool:
     """Use one predicate; say whether that is all that is to be done about it."""
     inner = predicate.child if isinstance(predicate, Not) else predicate
     path: tuple[str, ...] = getattr(inner, "attribute", ())
@@ -110,7 +112,7 @@ def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, Kind]) ->
         found.filter &= ~made if isinstance(predicate, Not) else made
     except FilterError:  # it is too large, or has a text that is none
         return False
-    return kind is not Kind.BIGINT and not isinstance(inner, IsNotNull)
+    return kind is not ColumnType.BIGINT and not isinstance(inner, IsNotNull)
 
 
 def _is_negatable(inner: Predicate) -> bool:
@@ -120,7 +122,7 @@ def _is_negatable(inner: Predicate) -> bool:
     return not isinstance(inner, EqualNullSafe | IsNull | IsNotNull)
 
 
-def _filter(name: str, kind: Kind, inner: Predicate) -> Filter | None:
+def _filter(name: str, kind: ColumnType, inner: Predicate) -> Filter | None:
     """Return the filter that a predicate is, None if there is none that is surely as wide."""
     attribute = F[name]
     if isinstance(inner, IsNotNull):
@@ -139,7 +141,7 @@ def _filter(name: str, kind: Kind, inner: Predicate) -> Filter | None:
             return attribute.like(f"%{_escaped(str(value))}", "!")
         case StringContains():
             return attribute.like(f"%{_escaped(str(value))}%", "!")
-    if kind is Kind.BOOLEAN:
+    if kind is ColumnType.BOOLEAN:
         return None
     match inner:
         case GreaterThan():
@@ -153,24 +155,24 @@ def _filter(name: str, kind: Kind, inner: Predicate) -> Filter | None:
     return None
 
 
-def _among(name: str, kind: Kind, inner: In) -> Filter | None:
+def _among(name: str, kind: ColumnType, inner: In) -> Filter | None:
     values = [each for each in inner.value if each is not None]
     if not 0 < len(values) <= _VALUES_MAX or not all(_is_literal(kind, each) for each in values):
         return None
-    if kind is not Kind.BOOLEAN:
+    if kind is not ColumnType.BOOLEAN:
         return F[name].in_(*values)
     return reduce(Filter.__or__, (F[name].__eq__(each) for each in values))
 
 
-def _is_literal(kind: Kind, value: Any) -> bool:
+def _is_literal(kind: ColumnType, value: Any) -> bool:
     """Say whether a value can stand in a filter on a column of this kind."""
-    if kind is Kind.STRING:
+    if kind is ColumnType.STRING:
         return isinstance(value, str)
-    if kind is Kind.BOOLEAN:
+    if kind is ColumnType.BOOLEAN:
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    if kind is Kind.BIGINT:
+    if kind is ColumnType.BIGINT:
         return isinstance(value, int)
     return math.isfinite(value) and abs(value) < _EXACT_FLOAT
 
@@ -187,7 +189,7 @@ def _escaped(text: str) -> str:
 # --- what every event has -----------------------------------------------------------------------------
 
 
-def _bound(bounds: Bounds, name: str, predicate: Predicate) -> None:
+def _bound(bounds: ReadBounds, name: str, predicate: Predicate) -> None:
     """Narrow what is read, if a predicate is on a column that says where an event is."""
     value: Any = getattr(predicate, "value", None)
     if name == "pubend" and isinstance(predicate, EqualTo | In):

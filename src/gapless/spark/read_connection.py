@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from gapless.client.addresses import Address, parse_addresses
+from gapless.client.addresses import BrokerAddress, parse_addresses
 from gapless.client.credentials import Credentials
 from gapless.client.link import refusal
 from gapless.core.errors import (
@@ -37,19 +37,19 @@ from gapless.wire import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     VERSIONS,
-    Beat,
     Codec,
-    Farewell,
-    Goodbye,
-    Greeting,
-    Introduce,
+    Connect,
+    Connected,
+    Disconnect,
+    DisconnectReason,
+    Handshake,
+    KeepAlive,
     Role,
-    Welcome,
-    decode_greeting,
-    encode_greeting,
+    decode_handshake,
+    encode_handshake,
 )
 
-__all__ = ["Line", "Part"]
+__all__ = ["ReadConnection", "UncopiedReadPart"]
 
 _DIAL_S: Final = 5.0
 """How long an address may take to accept a connection and to greet before the next one is tried."""
@@ -57,7 +57,7 @@ _DIAL_S: Final = 5.0
 _PAUSE_S: Final = 0.1
 """Between two tries."""
 
-_BEATS_MISSED_MAX: Final = 2
+_KEEPALIVES_MISSED_MAX: Final = 2
 """A broker says something with every beat, if only that it is there. One that misses so many is dialled
 anew: that costs less than to wait for it in vain."""
 
@@ -65,17 +65,19 @@ _SILENCE_S: Final = 3.0
 """It may be busy for so long, however short its beats are."""
 
 
-class Part(ReadPart, frozen=True, array_like=True, tag="ReadPart"):
+class UncopiedReadPart(ReadPart, frozen=True, array_like=True, tag="ReadPart"):
     """A part whose rows are not copied from the frame in which they came."""
 
     rows: tuple[memoryview, ...] = ()  # type: ignore[assignment]  # bytes to who only reads them
 
 
-_NOTICES: Final[Codec[Part | Refused | Beat | Goodbye]] = Codec(Part | Refused | Beat | Goodbye)
+_NOTICES: Final[Codec[UncopiedReadPart | Refused | KeepAlive | Disconnect]] = Codec(
+    UncopiedReadPart | Refused | KeepAlive | Disconnect
+)
 """What is heard on a line."""
 
 
-class Line:
+class ReadConnection:
     """Asks one of some brokers for parts of logs, and waits for the answers."""
 
     def __init__(
@@ -87,7 +89,7 @@ class Line:
         self._where = where
         self._credentials = credentials
         self._all = parse_addresses(where)
-        self._addresses: Iterator[Address] = cycle(self._all)
+        self._addresses: Iterator[BrokerAddress] = cycle(self._all)
         self._deadline_s = deadline_s
         self._socket: socket.socket | None = None
         self._silence_s = deadline_s
@@ -107,18 +109,18 @@ class Line:
         if self._socket is not None:
             self._say(self._socket)
 
-    def answer(self) -> Part:
+    def answer(self) -> UncopiedReadPart:
         """Wait for the part that was asked for. A refusal is taken at the deadline, and not before."""
         ends_at = monotonic() + self._deadline_s
         refused: RefusedError | None = None
         while (left := ends_at - monotonic()) > 0:
             try:
-                answer = self._heard(left)
+                answer = self._received(left)
             except (OSError, ProtocolError):
                 self.close()
                 sleep(min(_PAUSE_S, left))
                 continue
-            if isinstance(answer, Part):
+            if isinstance(answer, UncopiedReadPart):
                 self._addresses = cycle(self._all)
                 return answer
             refused = refusal(answer)
@@ -135,7 +137,7 @@ class Line:
             f"{self._deadline_s:g} s: no broker at {', '.join(self._where)}"
         )
 
-    def _heard(self, left: float) -> Part | Refused:
+    def _received(self, left: float) -> UncopiedReadPart | Refused:
         """Return what the broker says to the request; OSError says that it has to be asked again."""
         ends_at = monotonic() + left
         if self._socket is None:
@@ -144,9 +146,9 @@ class Line:
         while True:
             self._socket.settimeout(max(0.001, min(ends_at - monotonic(), self._silence_s)))
             notice = _NOTICES.decode(_body(self._socket))
-            if isinstance(notice, Goodbye):
+            if isinstance(notice, Disconnect):
                 raise ConnectionLostError(f"the broker says goodbye: {notice.reason}")
-            if isinstance(notice, Part | Refused) and notice.request == self._number:
+            if isinstance(notice, UncopiedReadPart | Refused) and notice.request == self._number:
                 return notice
 
     def _say(self, connection: socket.socket) -> None:
@@ -166,21 +168,21 @@ class Line:
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             name = f"spark-{uuid4().hex[:8]}"
-            made.sendall(encode_greeting(Introduce(Role.CLIENT, name, token=token)))
-            welcome = _checked(decode_greeting(bytes(_body(made))), address)
+            made.sendall(encode_handshake(Connect(Role.CLIENT, name, token=token)))
+            welcome = _checked(decode_handshake(bytes(_body(made))), address)
         except BaseException:
             made.close()
             raise
-        self._silence_s = max(_SILENCE_S, _BEATS_MISSED_MAX * welcome.beat_ms / 1_000)
+        self._silence_s = max(_SILENCE_S, _KEEPALIVES_MISSED_MAX * welcome.keepalive_ms / 1_000)
         return made
 
 
-def _checked(greeting: Greeting, address: Address) -> Welcome:
-    if isinstance(greeting, Goodbye) and greeting.farewell is Farewell.NOT_AUTHENTICATED:
-        raise AuthenticationError(f"{address}: the broker says goodbye: {greeting.reason}")
-    if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
-        raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
-    return greeting
+def _checked(handshake: Handshake, address: BrokerAddress) -> Connected:
+    if isinstance(handshake, Disconnect) and handshake.code is DisconnectReason.NOT_AUTHENTICATED:
+        raise AuthenticationError(f"{address}: the broker says goodbye: {handshake.reason}")
+    if not isinstance(handshake, Connected) or handshake.version not in VERSIONS:
+        raise ConnectionLostError(f"expected a welcome, got {handshake!r:.200}")
+    return handshake
 
 
 def _body(connection: socket.socket) -> bytearray:
@@ -193,10 +195,10 @@ def _body(connection: socket.socket) -> bytearray:
 
 def _bytes(connection: socket.socket, count: int) -> bytearray:
     found = bytearray(count)
-    view, place = memoryview(found), 0
-    while place < count:
-        more = connection.recv_into(view[place:])
+    view, index = memoryview(found), 0
+    while index < count:
+        more = connection.recv_into(view[index:])
         if not more:
             raise ConnectionLostError("the broker closed the connection")
-        place += more
+        index += more
     return found

@@ -17,10 +17,10 @@ from gapless.core.ticks import Tick
 from gapless.messages.clients import ReadLog
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import pack
-from gapless.packed.scan import Pack
+from gapless.packed.scan import PackedEvents
 from gapless.spark.options import OnRelease
 from gapless.spark.planning import Range, note_skipped, released_error
-from gapless.spark.read_connection import Line
+from gapless.spark.read_connection import ReadConnection
 
 __all__ = ["read_range"]
 
@@ -37,23 +37,23 @@ def read_range(
     on_release: OnRelease,
     deadline_s: float,
     credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
-) -> Iterator[Sequence[Pack]]:
+) -> Iterator[Sequence[PackedEvents]]:
     """Give what matches in a range, in order, in the packs in which it comes.
 
     The deadline is for each answer: a broker that goes away and comes back within it is waited for.
     """
     pubend = pubend_id(part.pubend)
-    line = Line(part.where, deadline_s, credentials)
+    line = ReadConnection(part.where, deadline_s, credentials)
     try:
         low, stalled = part.low, None
         line.ask(_request(pubend, wanted, low, part.high))
         while low <= part.high:
             answer = line.answer()
             if answer.released >= low:
-                gone = min(answer.released, part.high)
+                released = min(answer.released, part.high)
                 if on_release == "fail":
-                    raise released_error(part.pubend, low, gone)
-                note_skipped(part.pubend, low, gone)
+                    raise released_error(part.pubend, low, released)
+                note_skipped(part.pubend, low, released)
             if answer.done < low:
                 stalled = stalled or monotonic()
                 _wait(part, low, stalled, deadline_s)

@@ -35,9 +35,9 @@ from gapless.spark.sink_options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Shape", "events_of", "shape_of"]
+__all__ = ["RowMapping", "events_of", "shape_of"]
 
-Event: TypeAlias = tuple[dict[str, Value], bytes]
+RowEvent: TypeAlias = tuple[dict[str, Value], bytes]
 
 _VALUES: Final = (
     StringType,
@@ -56,7 +56,7 @@ _HINT: Final = (
 )
 
 
-class Shape(msgspec.Struct, frozen=True):
+class RowMapping(msgspec.Struct, frozen=True):
     """Which columns make what of an event."""
 
     pubend: str | None
@@ -68,7 +68,7 @@ class Shape(msgspec.Struct, frozen=True):
     has_payload: bool
 
 
-def shape_of(schema: StructType, options: SinkOptions) -> Shape:
+def shape_of(schema: StructType, options: SinkOptions) -> RowMapping:
     """Return how rows become events, or say which column does not fit."""
     types = {field.name: field.dataType for field in schema.fields}
     if len(types) < len(schema.fields):
@@ -80,12 +80,12 @@ def shape_of(schema: StructType, options: SinkOptions) -> Shape:
     columns = tuple(name for name in names if name != "attributes")
     for name in columns:
         if not isinstance(types[name], _VALUES):
-            said = types[name].simpleString().upper()
-            raise UsageError(f"column {name!r} is {said}: {_HINT}")
+            shown = types[name].simpleString().upper()
+            raise UsageError(f"column {name!r} is {shown}: {_HINT}")
     if "payload" in types and not isinstance(types["payload"], BinaryType | StringType):
-        said = types["payload"].simpleString().upper()
-        raise UsageError(f"column 'payload' is {said}: a payload is BINARY or STRING")
-    return Shape(options.pubend, columns, mapped, "payload" in types)
+        shown = types["payload"].simpleString().upper()
+        raise UsageError(f"column 'payload' is {shown}: a payload is BINARY or STRING")
+    return RowMapping(options.pubend, columns, mapped, "payload" in types)
 
 
 def _check_pubend(types: dict[str, DataType]) -> None:
@@ -95,8 +95,8 @@ def _check_pubend(types: dict[str, DataType]) -> None:
             "'pubend'"
         )
     if not isinstance(types["pubend"], StringType):
-        said = types["pubend"].simpleString().upper()
-        raise UsageError(f"column 'pubend' is {said}: the name of a stream is STRING")
+        shown = types["pubend"].simpleString().upper()
+        raise UsageError(f"column 'pubend' is {shown}: the name of a stream is STRING")
 
 
 def _attribute_names(types: dict[str, DataType], options: SinkOptions) -> list[str]:
@@ -125,14 +125,14 @@ def _mapped(found: DataType) -> str:
         and isinstance(found.valueType, _VALUES)
     ):
         return "map"
-    said = found.simpleString().upper()
+    shown = found.simpleString().upper()
     raise UsageError(
-        f"column 'attributes' is {said}: it is a MAP from STRING to values, or STRING with JSON; "
+        f"column 'attributes' is {shown}: it is a MAP from STRING to values, or STRING with JSON; "
         f"{_HINT}"
     )
 
 
-def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Event]]]:
+def events_of(shape: RowMapping, batch: pa.RecordBatch) -> Iterator[tuple[str, list[RowEvent]]]:
     """Yield the events of some rows by their pubend, each in the order of the rows."""
     count = batch.num_rows
     payloads = _payloads(batch.column("payload")) if shape.has_payload else [b""] * count
@@ -145,12 +145,12 @@ def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[E
     ]
     if shape.mapped is not None:
         others = map(_READERS[shape.mapped], batch.column("attributes").to_pylist())
-        attributes = [_joined(other, own) for other, own in zip(others, attributes, strict=True)]
+        attributes = [_merged(other, own) for other, own in zip(others, attributes, strict=True)]
     events = [*zip(attributes, payloads, strict=True)]
     if shape.pubend is not None:
         yield shape.pubend, events
         return
-    by_pubend: dict[str, list[Event]] = {}
+    by_pubend: dict[str, list[RowEvent]] = {}
     for pubend, event in zip(batch.column("pubend").to_pylist(), events, strict=True):
         if not pubend:
             raise UsageError(
@@ -160,7 +160,7 @@ def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[E
     yield from by_pubend.items()
 
 
-def _joined(other: dict[str, Value], own: dict[str, Value]) -> dict[str, Value]:
+def _merged(other: dict[str, Value], own: dict[str, Value]) -> dict[str, Value]:
     """Return the attributes of a row: what is in its columns goes before what is in ``attributes``.
 
     A column of the source's may be the same number in another type: DOUBLE, where the event has a whole

@@ -34,10 +34,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from gapless.client import Backoff, Session, StagedPart, Stager, connect
-from gapless.client.loop_thread import Portal
+from gapless.client import Backoff, Session, StagedPart, StagedWriter, connect
+from gapless.client.loop_thread import EventLoopThread
 from gapless.core.errors import AuthenticationError, GaplessError, UsageError
-from gapless.spark.row_mapping import Shape, events_of, shape_of
+from gapless.spark.row_mapping import RowMapping, events_of, shape_of
 from gapless.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -147,15 +147,15 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
 
 
 @contextlib.contextmanager
-def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[Portal, Session]]:
+def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[EventLoopThread, Session]]:
     """Have a session in a thread of its own, for as long as it is needed."""
-    portal = Portal()
+    portal = EventLoopThread()
     try:
         session = connect(
             options.servers,
             name=f"spark-{uuid4().hex[:8]}",
-            deadline=deadline_s,
-            connect_deadline=deadline_s,
+            deadline_s=deadline_s,
+            connect_deadline_s=deadline_s,
             backoff=_BACKOFF,
             token=options.credentials.token or None,
             token_file=options.credentials.token_file or None,
@@ -186,17 +186,17 @@ def check_let_in(options: SinkOptions) -> None:
 
 def _stage(
     options: SinkOptions,
-    shape: Shape,
+    shape: RowMapping,
     batches: Iterator[pa.RecordBatch],
     writer: str,
     batch: int,
 ) -> StagedMessage:
     """Stage all rows of a task; return what the driver has to commit."""
     partition = _task().partitionId()
-    stagers: dict[str, Stager] = {}
+    stagers: dict[str, StagedWriter] = {}
     with contextlib.ExitStack() as stack:
         # a partition without rows needs no broker
-        portal: Portal | None = None
+        portal: EventLoopThread | None = None
         session: Session | None = None
         for rows in batches:
             for pubend, events in events_of(shape, rows):
@@ -206,7 +206,7 @@ def _stage(
                     portal, session = stack.enter_context(_session(options, options.deadline_s))
                 stager = stagers.get(pubend)
                 if stager is None:
-                    stager = session.stager(
+                    stager = session.staged_writer(
                         pubend,
                         writer=writer,
                         batch=batch,

@@ -21,21 +21,21 @@ from pyspark.sql.types import (
 
 from gapless.core.errors import UsageError
 from gapless.spark.batch import BatchReader
-from gapless.spark.columns import STANDARD, TYPES, Column, Kind, check_names
-from gapless.spark.options import Options, parse_options
+from gapless.spark.columns import STANDARD, TYPES, AttributeColumn, ColumnType, check_names
+from gapless.spark.options import SourceOptions, parse_options
 from gapless.spark.sink import BatchWriter, StreamWriter, check_let_in
 from gapless.spark.sink_options import SinkOptions, parse_sink_options
 from gapless.spark.streaming import StreamReader
 
 __all__ = ["GaplessSource"]
 
-_TYPES: Final[dict[Kind, DataType]] = {
-    Kind.STRING: StringType(),
-    Kind.BIGINT: LongType(),
-    Kind.DOUBLE: DoubleType(),
-    Kind.BOOLEAN: BooleanType(),
-    Kind.TIMESTAMP: TimestampType(),
-    Kind.BINARY: BinaryType(),
+_TYPES: Final[dict[ColumnType, DataType]] = {
+    ColumnType.STRING: StringType(),
+    ColumnType.BIGINT: LongType(),
+    ColumnType.DOUBLE: DoubleType(),
+    ColumnType.BOOLEAN: BooleanType(),
+    ColumnType.TIMESTAMP: TimestampType(),
+    ColumnType.BINARY: BinaryType(),
 }
 
 
@@ -49,7 +49,7 @@ class GaplessSource(DataSource):
         self._given = dict(options)
 
     @cached_property
-    def _chosen(self) -> Options:
+    def _chosen(self) -> SourceOptions:
         """What is read; a sink has options of its own."""
         return parse_options(self._given)
 
@@ -65,7 +65,7 @@ class GaplessSource(DataSource):
 
     def schema(self) -> StructType:
         """Return what every event has, then the attributes that were declared."""
-        standard = [Column(name, kind) for name, kind in STANDARD.items()]
+        standard = [AttributeColumn(name, kind) for name, kind in STANDARD.items()]
         fields = [*standard, *self._chosen.columns]
         return StructType([StructField(each.name, _TYPES[each.kind]) for each in fields])
 
@@ -90,7 +90,7 @@ class GaplessSource(DataSource):
         return made
 
 
-def columns_of(schema: StructType) -> list[Column]:
+def columns_of(schema: StructType) -> list[AttributeColumn]:
     """Return the columns of a schema, be it ours or one that the user gave with ``.schema(…)``."""
     kinds = {each.typeName(): kind for kind, each in _TYPES.items()}
     check_names(schema.fieldNames())
@@ -104,12 +104,12 @@ def columns_of(schema: StructType) -> list[Column]:
             )
         kind = kinds.get(field.dataType.typeName())
         standard = STANDARD.get(field.name)
-        said = field.dataType.simpleString().upper()
+        shown = field.dataType.simpleString().upper()
         if standard is not None and kind is not standard:
-            raise UsageError(f"column {field.name!r} is {standard.value}, not {said}")
+            raise UsageError(f"column {field.name!r} is {standard.value}, not {shown}")
         if kind is None or (standard is None and kind not in TYPES.values()):
             raise UsageError(
-                f"column {field.name!r} cannot be {said}; an attribute is {', '.join(TYPES)}"
+                f"column {field.name!r} cannot be {shown}; an attribute is {', '.join(TYPES)}"
             )
-        found.append(Column(field.name, kind))
+        found.append(AttributeColumn(field.name, kind))
     return found

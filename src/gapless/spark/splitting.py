@@ -76,11 +76,11 @@ def _measured(
             continue
         done.append(_Stretch(stretch.low, stretch.reached, stretch.reached))
         middle = (rest + stretch.high) // 2
-        for begin, end in ((rest, middle), (middle + 1, stretch.high)):
-            if begin <= end:
-                found = measure(begin, end)
+        for start, end in ((rest, middle), (middle + 1, stretch.high)):
+            if start <= end:
+                found = measure(start, end)
                 left -= 1
-                heapq.heappush(heap, (-found.weight, begin, found))
+                heapq.heappush(heap, (-found.weight, start, found))
     done += [entry[2] for entry in heap]
     return sorted(done, key=lambda each: each.low)
 
@@ -88,19 +88,19 @@ def _measured(
 def _cut(stretches: list[_Stretch], target: float) -> list[TickRange]:
     """Cut where the weights add up to the target, evenly within a stretch."""
     parts: list[TickRange] = []
-    begin = stretches[0].low
-    room = target
+    start = stretches[0].low
+    remaining = target
     for each in stretches:
-        weight, place = each.weight, each.low
+        weight, index = each.weight, each.low
         density = weight / (each.high - each.low + 1)
-        while weight > room * 1.001 and density > 0:
-            end = min(each.high - 1, place + max(1, int(room / density)) - 1)
-            if end < place:
+        while weight > remaining * 1.001 and density > 0:
+            end = min(each.high - 1, index + max(1, int(remaining / density)) - 1)
+            if end < index:
                 break
-            parts.append(TickRange(begin, end))
-            weight -= (end - place + 1) * density
-            begin = place = end + 1
-            room = target
-        room -= weight
-    parts.append(TickRange(begin, stretches[-1].high))
+            parts.append(TickRange(start, end))
+            weight -= (end - index + 1) * density
+            start = index = end + 1
+            remaining = target
+        remaining -= weight
+    parts.append(TickRange(start, stretches[-1].high))
     return parts

@@ -16,13 +16,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from gapless.core.ticks import Tick
-from gapless.spark.batch import Part, read_part
-from gapless.spark.columns import Column
-from gapless.spark.durable_reader import Keeper
-from gapless.spark.lookahead import Scout
-from gapless.spark.network import Extent, Network
+from gapless.spark.batch import LogPartition, read_part
+from gapless.spark.columns import AttributeColumn
+from gapless.spark.durable_reader import DurableReader
+from gapless.spark.lookahead import Lookahead
+from gapless.spark.network import Extent, OverlayClient
 from gapless.spark.offsets import Offset
-from gapless.spark.options import Options
+from gapless.spark.options import SourceOptions
 from gapless.spark.planning import after, check_released, ranges
 
 __all__ = ["StreamReader"]
@@ -37,13 +37,13 @@ _LIST_S: Final = 1.0
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads logs from a place on. It lives in the driver, but for ``read``, which runs in tasks."""
 
-    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[AttributeColumn]) -> None:
         options.refuse_for("streaming")
         self._options = options
         self._columns = tuple(columns)
-        self._network: Network | None = None
-        self._scout: Scout | None = None
-        self._keeper: Keeper | None = None
+        self._network: OverlayClient | None = None
+        self._scout: Lookahead | None = None
+        self._durable_reader: DurableReader | None = None
         self._names: list[str] = []
         self._listed: float | None = None
         self._target: dict[str, Tick] | None = None
@@ -55,14 +55,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the driver's connections --------------------------------------------------------------
 
-    def _overlay(self) -> tuple[Network, Scout]:
+    def _overlay(self) -> tuple[OverlayClient, Lookahead]:
         if self._network is None or self._scout is None:
             options = self._options
-            self._network = Network(options.servers, options.deadline_s, options.credentials)
-            self._scout = Scout(self._network, options.filter)
+            self._network = OverlayClient(options.servers, options.deadline_s, options.credentials)
+            self._scout = Lookahead(self._network, options.filter)
             if options.reader:
                 server = options.servers[0]
-                self._keeper = Keeper(
+                self._durable_reader = DurableReader(
                     self._network, server, options.reader, options.filter, options.pubends
                 )
         return self._network, self._scout
@@ -89,15 +89,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query begins that has no checkpoint."""
         extents = self._extents(anew=True)
-        begins = after(self._options.start or "latest", extents)
-        if self._keeper is not None:
-            begins |= {
+        starts = after(self._options.start or "latest", extents)
+        if self._durable_reader is not None:
+            starts |= {
                 name: tick
-                for name, tick in (self._keeper.position() or {}).items()
+                for name, tick in (self._durable_reader.position() or {}).items()
                 if name in extents
             }
-            self._keeper.keep(begins)
-        return Offset(begins).stored()
+            self._durable_reader.keep(starts)
+        return Offset(starts).stored()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much a micro-batch may have."""
@@ -115,24 +115,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = Offset.of(start)
         _, scout = self._overlay()
         extents = self._extents()
-        if self._keeper is not None:
-            self._keeper.keep(offset.positions)
+        if self._durable_reader is not None:
+            self._durable_reader.keep(offset.positions)
         new = self._new_pubends(offset, extents)
-        begins = {name: tick for name, tick in offset.positions.items() if name in extents}
+        starts = {name: tick for name, tick in offset.positions.items() if name in extents}
         skipped = dict(offset.skipped)
-        goals = {name: self._goal(name, extents[name]) for name in begins}
-        for name, begin in begins.items():
-            seen = scout.seen(name, begin)
+        goals = {name: self._goal(name, extents[name]) for name in starts}
+        for name, first in starts.items():
+            seen = scout.seen(name, first)
             reach = check_released(name, seen, extents[name], goals[name], self._options.on_release)
             if reach > seen:
-                scout.skip(name, begin, reach)
+                scout.skip(name, first, reach)
                 skipped[name] = skipped.get(name, 0) + reach - seen
         always = self._target is not None or skipped != offset.skipped or bool(new)
         if isinstance(limit, ReadMaxRows):
-            ends = scout.some_new(begins, goals, limit.max_rows, always=always)
+            ends = scout.some_new(starts, goals, limit.max_rows, always=always)
         else:
-            ends = scout.all_new(begins, goals, always=always)
-        if ends == begins and not new:
+            ends = scout.all_new(starts, goals, always=always)
+        if ends == starts and not new:
             time.sleep(_IDLE_S)
             return offset.stored()
         return Offset({**offset.positions, **ends, **new}, skipped).stored()
@@ -150,26 +150,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         unknown = [name for name in extents if name not in offset.positions]
         if self._target is not None:
             unknown = [name for name in unknown if name in self._target]
-        return {name: extents[name].gone for name in unknown}
+        return {name: extents[name].released for name in unknown}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what tasks read of a micro-batch."""
         network, scout = self._overlay()
-        begins, ends = Offset.of(start).positions, Offset.of(end).positions
-        for name in begins.keys() & ends.keys():
-            if begins[name] < ends[name]:
-                begin = min(scout.seen(name, begins[name]), ends[name])
+        starts, ends = Offset.of(start).positions, Offset.of(end).positions
+        for name in starts.keys() & ends.keys():
+            if starts[name] < ends[name]:
+                first = min(scout.seen(name, starts[name]), ends[name])
                 extent = network.extent(name, self._options.filter)
-                begins[name] = check_released(
-                    name, begin, extent, ends[name], self._options.on_release
+                starts[name] = check_released(
+                    name, first, extent, ends[name], self._options.on_release
                 )
-        return [Part(each) for each in ranges(network, begins, ends, self._options.partition_bytes)]
+        return [
+            LogPartition(each)
+            for each in ranges(network, starts, ends, self._options.partition_bytes)
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let logs go that are kept for this query; it has what is up to here."""
         self._overlay()
-        if self._keeper is not None:
-            self._keeper.commit(Offset.of(end).positions)
+        if self._durable_reader is not None:
+            self._durable_reader.commit(Offset.of(end).positions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of a partition, in a task."""

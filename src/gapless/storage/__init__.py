@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 :class:`Storage` (:mod:`.storage`) belongs to one running broker. ``write`` and ``fetch`` only put
 work into a queue, so they never block. The **writer thread** takes all writes that are queued,
-reduces them to what is left of them (:mod:`.group`: of many records with one key the last, of many
+reduces them to what is left of them (:mod:`.write_group`: of many records with one key the last, of many
 trims the highest), applies that in one transaction, and only when COMMIT has returned reports all
 their tickets in one call (group commit). The **reader thread** has its own connection: in WAL mode
 it reads a snapshot and neither waits for the writer nor makes it wait (:mod:`.reading`). Rows are
@@ -14,11 +14,11 @@ wait to get it back from a busy event loop.
 
 A lone event would pay for two threads that wake each other, which takes as long as its sync. So who
 gathers writes and flushes them may allow that they are made durable ``here``, in its own thread. That
-is done while they are small, the writer is at rest and commits are quick (:mod:`.pace`); a disk that is
+is done while they are small, the writer is at rest and commits are quick (:mod:`.inline_commits`); a disk that is
 slow, or stalls, gets the writer thread back.
 
 A trim is one small write: it moves the mark below which rows do not count. The rows are deleted
-later, some with every commit and the rest when nobody writes (:mod:`.upkeep`), so a trim of many
+later, some with every commit and the rest when nobody writes (:mod:`.space_reclaim`), so a trim of many
 gigabytes holds nobody up. Space that is free is used again; when a quarter of the file is free, it
 is given back to the file system, a few pages at a time.
 
@@ -74,17 +74,24 @@ For people who look at a data directory there are :func:`verify`, :func:`list_lo
 
 from __future__ import annotations
 
-from gapless.storage.inspection import LogReport, LogSummary, Report, export, list_logs, verify
+from gapless.storage.inspection import (
+    LogSummary,
+    LogVerification,
+    VerificationReport,
+    export,
+    list_logs,
+    verify,
+)
 from gapless.storage.loading import Loaded
 from gapless.storage.storage import Statistics, Storage
 
 __all__ = [
     "Loaded",
-    "LogReport",
     "LogSummary",
-    "Report",
+    "LogVerification",
     "Statistics",
     "Storage",
+    "VerificationReport",
     "export",
     "list_logs",
     "verify",

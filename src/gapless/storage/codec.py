@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from gapless.core.errors import DamagedError
+from gapless.core.errors import CorruptionError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.records import AppendPacked, LogRow, PackedRow, Record
+from gapless.messages.records import AppendPackedRow, LogRow, PackedRow, Record
 
 try:
     from isal.isal_zlib import crc32  # some times as fast, where there is a build of it
@@ -25,7 +25,7 @@ except ImportError:
 
 __all__ = [
     "NOTHING",
-    "Mark",
+    "LogMark",
     "StoredRow",
     "decode_key",
     "decode_record",
@@ -34,7 +34,7 @@ __all__ = [
     "encode_packed",
     "encode_record",
     "encode_row",
-    "is_sound",
+    "is_valid",
     "label_of",
     "packed_row",
     "pubend_of",
@@ -58,7 +58,7 @@ class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
     pubend: PubendId
     first: Tick
     last: Tick
-    regime: int
+    stream_epoch: int
     control_version: int
     clock: int
     publications: msgspec.Raw
@@ -99,7 +99,7 @@ class StoredRow(NamedTuple):
         return add(self.frame, crc32(self.label.encode() + numbers))
 
 
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """A row of the table ``logs``, without its checksum: how far a log goes."""
 
     label: str
@@ -112,10 +112,10 @@ class Mark(NamedTuple):
         return crc32(self.label.encode() + _pack_mark(self.trimmed, self.last))
 
 
-def is_sound(stored: StoredRow | Mark, checksum: object) -> bool:
+def is_valid(stored: StoredRow | LogMark, checksum: object) -> bool:
     """Whether what was read has the checksum that was written with it."""
     try:
-        found = stored.checksum if isinstance(stored, Mark) else stored.summed(crc32)
+        found = stored.checksum if isinstance(stored, LogMark) else stored.summed(crc32)
         return found == checksum
     except (AttributeError, TypeError, struct.error):
         return False  # a damaged page can give a column another type
@@ -136,36 +136,36 @@ def pubend_of(label: str) -> PubendId:
     try:
         return PubendId(name, int(incarnation))
     except ValueError:
-        raise DamagedError(f"{label!r} does not name a pubend") from None
+        raise CorruptionError(f"{label!r} does not name a pubend") from None
 
 
-def encode_row(row: LogRow, pack: bytes = b"") -> bytes:
+def encode_row(row: LogRow, packed_events: bytes = b"") -> bytes:
     """Return the frame of a log row; of its publications a copy, if they are packed already."""
-    if not pack:
+    if not packed_events:
         return _encoder.encode(row)
     return _encoder.encode(
         _Packed(
             row.pubend,
             row.first,
             row.last,
-            row.regime,
+            row.stream_epoch,
             row.control_version,
             row.clock,
-            msgspec.Raw(pack),
+            msgspec.Raw(packed_events),
         )
     )
 
 
-def encode_packed(row: AppendPacked) -> bytes:
+def encode_packed(row: AppendPackedRow) -> bytes:
     """Return the frame of a log row whose publications are packed; it is as if they were not."""
     publications = msgspec.Raw(row.publications)
     return _encoder.encode(
-        _Packed(row.pubend, row.first, row.last, row.regime, 0, row.clock, publications)
+        _Packed(row.pubend, row.first, row.last, row.stream_epoch, 0, row.clock, publications)
     )
 
 
 def decode_row(stored: StoredRow, checksum: object) -> LogRow:
-    """Return the log row that a stored one holds; DamagedError says what is wrong with it."""
+    """Return the log row that a stored one holds; CorruptionError says what is wrong with it."""
     return _decoded(stored, checksum, _row_decoder)
 
 
@@ -176,10 +176,10 @@ def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
     """
     _check_sum(stored, checksum)
     try:
-        place = _after_fields(stored.frame)
+        offset = _after_fields(stored.frame)
     except IndexError:
-        raise DamagedError("it cannot be decoded: it ends too early") from None
-    return PackedRow(stored.first, stored.last, memoryview(stored.frame)[place:])
+        raise CorruptionError("it cannot be decoded: it ends too early") from None
+    return PackedRow(stored.first, stored.last, memoryview(stored.frame)[offset:])
 
 
 def _after_fields(frame: bytes) -> int:
@@ -187,27 +187,27 @@ def _after_fields(frame: bytes) -> int:
 
     A decoder would walk through the publications to find their end; that is known here.
     """
-    place = 1  # behind the head of the row
+    offset = 1  # behind the head of the row
     for field in ("tag", *LogRow.__struct_fields__[:-1]):
         if field == "pubend":
-            place = _after(frame, place + 1)  # the head of a pair, and its name
-        place = _after(frame, place)
-    return place
+            offset = _after(frame, offset + 1)  # the head of a pair, and its name
+        offset = _after(frame, offset)
+    return offset
 
 
-def _after(frame: bytes, place: int) -> int:
+def _after(frame: bytes, offset: int) -> int:
     """Return what comes behind a text or an int of msgpack."""
-    head = frame[place]
+    head = frame[offset]
     if head < 0x80 or head >= 0xE0:
-        return place + 1
+        return offset + 1
     if head < 0xC0:
-        return place + 1 + (head & 0x1F)
+        return offset + 1 + (head & 0x1F)
     if head == 0xD9:
-        return place + 2 + frame[place + 1]
+        return offset + 2 + frame[offset + 1]
     if head == 0xDA:
-        return place + 3 + int.from_bytes(frame[place + 1 : place + 3], "big")
+        return offset + 3 + int.from_bytes(frame[offset + 1 : offset + 3], "big")
     assert 0xCC <= head <= 0xD3, f"{head:#x} is neither a text nor an int"
-    return place + 1 + (1 << (head & 3))
+    return offset + 1 + (1 << (head & 3))
 
 
 def _decoded(stored: StoredRow, checksum: object, decoder: msgspec.msgpack.Decoder[T]) -> T:
@@ -215,12 +215,12 @@ def _decoded(stored: StoredRow, checksum: object, decoder: msgspec.msgpack.Decod
     try:
         return decoder.decode(stored.frame)
     except _UNDECODABLE as error:
-        raise DamagedError(f"it cannot be decoded: {error}") from error
+        raise CorruptionError(f"it cannot be decoded: {error}") from error
 
 
 def _check_sum(stored: StoredRow, checksum: object) -> None:
-    if not is_sound(stored, checksum):
-        raise DamagedError(f"its content does not fit its checksum {_shown(checksum)}")
+    if not is_valid(stored, checksum):
+        raise CorruptionError(f"its content does not fit its checksum {_shown(checksum)}")
 
 
 def encode_key(key: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Pace"]
+__all__ = ["InlineCommitPolicy"]
 
 SMALL_BYTES: Final = 16_384
 """Writes up to here take hardly longer than an empty one: a page or two beside those that always
@@ -26,14 +26,14 @@ DEBT_FACTOR: Final = 50
 """So many times as long as a debt it takes to pay it off."""
 
 
-class Pace:
+class InlineCommitPolicy:
     """Knows how long the caller had to wait, and when it may wait again.
 
-    >>> pace = Pace()
-    >>> pace.is_quick(300, now=10.0)
+    >>> pace = InlineCommitPolicy()
+    >>> pace.may_commit_inline(300, now=10.0)
     True
     >>> pace.waited(10.0, 10.25)
-    >>> pace.is_quick(300, now=20.0), pace.is_quick(300, now=21.0)
+    >>> pace.may_commit_inline(300, now=20.0), pace.may_commit_inline(300, now=21.0)
     (False, True)
     """
 
@@ -43,12 +43,12 @@ class Pace:
         self._paid_at = 0.0
         """When all debts are paid off."""
 
-    def is_quick(self, size: int, now: float) -> bool:
+    def may_commit_inline(self, size: int, now: float) -> bool:
         """Say whether writes of so many bytes will be quick, as far as that can be known."""
         return size <= SMALL_BYTES and self._paid_at - now <= DEBT_FACTOR * DEBT_MAX_S
 
-    def waited(self, began: float, now: float) -> None:
+    def waited(self, started: float, now: float) -> None:
         """Note how long a commit took."""
-        took = now - began
+        took = now - started
         if took > QUICK_S:
             self._paid_at = max(self._paid_at, now) + DEBT_FACTOR * took

@@ -14,18 +14,26 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.errors import DamagedError
+from gapless.core.errors import CorruptionError
 from gapless.core.ids import PubendId
 from gapless.core.limits import INT_MAX
 from gapless.messages.records import LogRow
-from gapless.storage.codec import NOTHING, Mark, StoredRow, decode_row, label_of
-from gapless.storage.loading import DamagedRecord, load_marks, walk_records
+from gapless.storage.codec import NOTHING, LogMark, StoredRow, decode_row, label_of
+from gapless.storage.loading import CorruptRecord, load_marks, walk_records
 from gapless.storage.reading import read_log, read_mark
 from gapless.storage.schema import open_read_only, snapshot
 
-__all__ = ["LogReport", "LogSummary", "Progress", "Report", "export", "list_logs", "verify"]
+__all__ = [
+    "LogSummary",
+    "LogVerification",
+    "VerificationProgress",
+    "VerificationReport",
+    "export",
+    "list_logs",
+    "verify",
+]
 
-Progress: TypeAlias = Callable[[PubendId, int, int], None]
+VerificationProgress: TypeAlias = Callable[[PubendId, int, int], None]
 """Who is told how far a check has come: in which log, and how many rows of how many."""
 
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -45,7 +53,7 @@ class LogSummary(msgspec.Struct, frozen=True):
     """Up to where rows were taken away, None if none were."""
 
 
-class LogReport(msgspec.Struct, frozen=True):
+class LogVerification(msgspec.Struct, frozen=True):
     """What a check of a log found."""
 
     pubend: PubendId
@@ -53,24 +61,24 @@ class LogReport(msgspec.Struct, frozen=True):
     """Sound rows."""
     events: int
     frame_bytes: int
-    damages: tuple[str, ...]
+    corruptions: tuple[str, ...]
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerificationReport(msgspec.Struct, frozen=True):
     """What a check of a data directory found."""
 
-    logs: tuple[LogReport, ...]
+    logs: tuple[LogVerification, ...]
     records: dict[str, int]
     """How many sound records there are of each kind."""
-    record_damages: tuple[str, ...]
-    structure_damages: tuple[str, ...]
+    record_corruptions: tuple[str, ...]
+    structure_corruptions: tuple[str, ...]
     """What SQLite says of its own file; only looked at if asked for."""
 
     @property
-    def damages(self) -> tuple[str, ...]:
+    def corruptions(self) -> tuple[str, ...]:
         """Everything that is wrong, a sentence each."""
-        in_logs = tuple(damage for log in self.logs for damage in log.damages)
-        return self.structure_damages + self.record_damages + in_logs
+        in_logs = tuple(corruption for log in self.logs for corruption in log.corruptions)
+        return self.structure_corruptions + self.record_corruptions + in_logs
 
 
 def list_logs(directory: Path) -> list[LogSummary]:
@@ -79,17 +87,19 @@ def list_logs(directory: Path) -> list[LogSummary]:
         return [_summary(connection, pubend) for pubend in _pubends(connection)]
 
 
-def verify(directory: Path, *, progress: Progress | None = None, structure: bool = False) -> Report:
+def verify(
+    directory: Path, *, progress: VerificationProgress | None = None, structure: bool = False
+) -> VerificationReport:
     """Read and check every record and every row.
 
     ``structure`` has SQLite check its own file too. That takes a while in one go, during which the
     WAL of a running broker grows.
     """
     with open_read_only(directory) as connection:
-        records, record_damages = _check_records(connection)
+        records, record_corruptions = _check_records(connection)
         logs = [_check_log(connection, pubend, progress) for pubend in _pubends(connection)]
         found = _check_structure(connection) if structure else ()
-    return Report(tuple(logs), records, record_damages, found)
+    return VerificationReport(tuple(logs), records, record_corruptions, found)
 
 
 def export(
@@ -97,14 +107,14 @@ def export(
 ) -> Iterator[LogRow]:
     """Yield the rows of a log that touch a range, lowest first.
 
-    DamagedError at the first row that is damaged or missing; rows before it have been yielded.
+    CorruptionError at the first row that is damaged or missing; rows before it have been yielded.
     """
     with open_read_only(directory) as connection:
         while True:
             found = read_log(connection, pubend, low, high, _PIECE_BYTES)
             yield from found.rows
-            if found.damaged is not None:
-                raise DamagedError(found.damaged)
+            if found.corruption is not None:
+                raise CorruptionError(found.corruption)
             if found.complete:
                 return
             low = found.rows[-1].last + 1
@@ -113,7 +123,7 @@ def export(
 def _pubends(connection: sqlite3.Connection) -> list[PubendId]:
     """Return all pubends that have a log, or had one."""
     marks = load_marks(connection)
-    return sorted({*marks.sound, *marks.damaged})
+    return sorted({*marks.valid, *marks.corrupt})
 
 
 def _summary(connection: sqlite3.Connection, pubend: PubendId) -> LogSummary:
@@ -121,7 +131,7 @@ def _summary(connection: sqlite3.Connection, pubend: PubendId) -> LogSummary:
     with snapshot(connection):
         try:
             mark = read_mark(connection, label)
-        except DamagedError:
+        except CorruptionError:
             mark = None
         trimmed = mark.trimmed if mark else NOTHING
         first, last, rows, events, size = connection.execute(
@@ -135,14 +145,14 @@ def _summary(connection: sqlite3.Connection, pubend: PubendId) -> LogSummary:
 
 def _check_records(connection: sqlite3.Connection) -> tuple[dict[str, int], tuple[str, ...]]:
     kinds: Counter[str] = Counter()
-    damages: list[str] = []
+    corruptions: list[str] = []
     with snapshot(connection):
         for found in walk_records(connection):
-            if isinstance(found, DamagedRecord):
-                damages.append(found.problem)
+            if isinstance(found, CorruptRecord):
+                corruptions.append(found.problem)
             else:
                 kinds[found.key[0]] += 1
-    return dict(sorted(kinds.items())), tuple(damages)
+    return dict(sorted(kinds.items())), tuple(corruptions)
 
 
 def _check_structure(connection: sqlite3.Connection) -> tuple[str, ...]:
@@ -151,8 +161,8 @@ def _check_structure(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def _check_log(
-    connection: sqlite3.Connection, pubend: PubendId, progress: Progress | None
-) -> LogReport:
+    connection: sqlite3.Connection, pubend: PubendId, progress: VerificationProgress | None
+) -> LogVerification:
     label = label_of(pubend)
     (rows,) = connection.execute("SELECT count(*) FROM log WHERE pubend=?", (label,)).fetchone()
     check = _LogCheck(pubend)
@@ -161,8 +171,10 @@ def _check_log(
             if progress:
                 progress(pubend, check.looked, max(rows, check.looked))
     except sqlite3.Error as error:
-        check.damages.append(f"{pubend}: the rest of its log cannot be read: {error}")
-    return LogReport(pubend, check.rows, check.events, check.frame_bytes, tuple(check.damages))
+        check.corruptions.append(f"{pubend}: the rest of its log cannot be read: {error}")
+    return LogVerification(
+        pubend, check.rows, check.events, check.frame_bytes, tuple(check.corruptions)
+    )
 
 
 class _LogCheck:
@@ -176,7 +188,7 @@ class _LogCheck:
         self._end = NOTHING
         """Where it ended."""
         self.looked = self.rows = self.events = self.frame_bytes = 0
-        self.damages: list[str] = []
+        self.corruptions: list[str] = []
 
     def read_piece(self, connection: sqlite3.Connection) -> bool:
         """Check some rows, from one moment; return whether there may be more."""
@@ -197,15 +209,15 @@ class _LogCheck:
                 self._found(f"rows are missing: it ends at {self._end}, not at {mark.last}")
         return False
 
-    def _read_mark(self, connection: sqlite3.Connection) -> Mark | None:
+    def _read_mark(self, connection: sqlite3.Connection) -> LogMark | None:
         try:
             return read_mark(connection, self._label)
-        except DamagedError as error:
+        except CorruptionError as error:
             if not self.looked:
                 self._found(str(error))
             return None
 
-    def _take(self, stored: StoredRow, checksum: object, mark: Mark | None) -> None:
+    def _take(self, stored: StoredRow, checksum: object, mark: LogMark | None) -> None:
         self.looked += 1
         name = f"row {stored.first} to {stored.last}"
         if mark and stored.previous != self._end and stored.previous > mark.trimmed:
@@ -213,7 +225,7 @@ class _LogCheck:
         self._first, self._end = stored.first, stored.last
         try:
             decode_row(stored, checksum)
-        except DamagedError as error:
+        except CorruptionError as error:
             self._found(f"{name} is damaged: {error}")
         else:
             self.rows += 1
@@ -221,4 +233,4 @@ class _LogCheck:
             self.frame_bytes += len(stored.frame)
 
     def _found(self, problem: str) -> None:
-        self.damages.append(f"{self._pubend}: {problem}")
+        self.corruptions.append(f"{self._pubend}: {problem}")

@@ -13,25 +13,25 @@ from typing import NamedTuple
 
 import msgspec
 
-from gapless.core.errors import DamagedError
+from gapless.core.errors import CorruptionError
 from gapless.core.ids import PubendId
 from gapless.messages.records import Record
 from gapless.storage.codec import (
     NOTHING,
-    Mark,
+    LogMark,
     decode_key,
     decode_record,
-    is_sound,
+    is_valid,
     pubend_of,
     record_checksum,
 )
 from gapless.storage.schema import snapshot
 
 __all__ = [
-    "DamagedRecord",
+    "CorruptRecord",
     "Loaded",
-    "Marks",
-    "Owner",
+    "LogMarks",
+    "RecordOwner",
     "load_marks",
     "load_records",
     "walk_labels",
@@ -57,62 +57,62 @@ class Loaded(msgspec.Struct, frozen=True):
 
     records: list[Record]
     """The sound records, in the order of their keys, without those of damaged pubends."""
-    damaged: dict[PubendId, str]
+    corrupt: dict[PubendId, str]
     """Pubends that must not be served, and why. Their records and logs are left as they are."""
     subscriptions: dict[str, str]
     """Durable subscriptions that must not be served, and why."""
 
 
-class Marks(NamedTuple):
+class LogMarks(NamedTuple):
     """How far each log goes, and what is wrong with those that are damaged."""
 
-    sound: dict[PubendId, Mark]
-    damaged: dict[PubendId, str]
+    valid: dict[PubendId, LogMark]
+    corrupt: dict[PubendId, str]
 
 
-class Owner(NamedTuple):
+class RecordOwner(NamedTuple):
     """Whom a record belongs to: ``pubend`` or ``subscription`` with its name, or ``broker``."""
 
     kind: str
     name: str
 
 
-class DamagedRecord(NamedTuple):
+class CorruptRecord(NamedTuple):
     """A record whose content does not fit its checksum, and whom it may belong to."""
 
     problem: str
-    owners: frozenset[Owner]
+    owners: frozenset[RecordOwner]
 
 
-class SoundRecord(NamedTuple):
+class ValidRecord(NamedTuple):
     """A record whose content fits its checksum."""
 
     key: tuple[str, ...]
     record: Record
 
 
-def load_records(connection: sqlite3.Connection, damaged_logs: dict[PubendId, str]) -> Loaded:
+def load_records(connection: sqlite3.Connection, corrupt_logs: dict[PubendId, str]) -> Loaded:
     """Return all sound records, and who is refused."""
-    sound: list[SoundRecord] = []
-    broken: list[DamagedRecord] = []
+    valid: list[ValidRecord] = []
+    broken: list[CorruptRecord] = []
     with snapshot(connection):
         check_structure(connection, "records")
         for found in walk_records(connection):
-            if isinstance(found, SoundRecord):
-                sound.append(found)
+            if isinstance(found, ValidRecord):
+                valid.append(found)
             else:
                 broken.append(found)
-    sound.sort(key=lambda found: found.key)
-    names = {str(pubend): pubend for pubend in damaged_logs}
-    names |= {str(pubend): pubend for each in sound if (pubend := _pubend_in(each.record))}
-    damaged, subscriptions = _refused(broken, names)
-    damaged |= damaged_logs
-    refused = {Owner("pubend", str(pubend)) for pubend in damaged}
-    records = [each.record for each in sound if _owner_of(each.key) not in refused]
-    return Loaded(records, damaged, subscriptions)
+    valid.sort(key=lambda found: found.key)
+    names = {str(pubend): pubend for pubend in corrupt_logs}
+    names |= {str(pubend): pubend for each in valid if (pubend := _pubend_in(each.record))}
+    corrupt, subscriptions = _refused(broken, names)
+    corrupt |= corrupt_logs
+    refused = {RecordOwner("pubend", str(pubend)) for pubend in corrupt}
+    records = [each.record for each in valid if _owner_of(each.key) not in refused]
+    return Loaded(records, corrupt, subscriptions)
 
 
-def walk_records(connection: sqlite3.Connection) -> Iterator[SoundRecord | DamagedRecord]:
+def walk_records(connection: sqlite3.Connection) -> Iterator[ValidRecord | CorruptRecord]:
     """Yield every record, sound or not. The caller holds a snapshot."""
     # the key as bytes, because a text that cannot be decoded would end the whole query
     for key, body, checksum in connection.execute(
@@ -121,18 +121,18 @@ def walk_records(connection: sqlite3.Connection) -> Iterator[SoundRecord | Damag
         yield _examined(_text(key), body, checksum)
 
 
-def load_marks(connection: sqlite3.Connection) -> Marks:
+def load_marks(connection: sqlite3.Connection) -> LogMarks:
     """Return how far each log goes, and the logs that do not go as far as they should."""
-    marks = Marks({}, {})
+    marks = LogMarks({}, {})
     with snapshot(connection):
         check_structure(connection, "logs")
         for label, trimmed, last, checksum in connection.execute(
             "SELECT CAST(pubend AS BLOB), trimmed, last, checksum FROM logs"
         ).fetchall():
-            _take_mark(connection, marks, Mark(_text(label), trimmed, last), checksum)
+            _take_mark(connection, marks, LogMark(_text(label), trimmed, last), checksum)
         for label in walk_labels(connection):
-            if (pubend := _pubend_labelled(label)) and pubend not in marks.sound:
-                marks.damaged.setdefault(pubend, f"{pubend}: the mark of its log is missing")
+            if (pubend := _pubend_labelled(label)) and pubend not in marks.valid:
+                marks.corrupt.setdefault(pubend, f"{pubend}: the mark of its log is missing")
     return marks
 
 
@@ -144,7 +144,7 @@ def check_structure(connection: sqlite3.Connection, table: str) -> None:
     """
     found = connection.execute(f"PRAGMA integrity_check({table})").fetchall()
     if found != [("ok",)]:
-        raise DamagedError(f"the table {table} is damaged: {found[0][0]}")
+        raise CorruptionError(f"the table {table} is damaged: {found[0][0]}")
 
 
 def walk_labels(connection: sqlite3.Connection) -> Iterator[str]:
@@ -152,49 +152,53 @@ def walk_labels(connection: sqlite3.Connection) -> Iterator[str]:
     label = b""
     while found := connection.execute(_NEXT_LABEL, (label,)).fetchone():
         if found[0] <= label:
-            raise DamagedError("the index of the logs is not in order")  # and this would never end
+            raise CorruptionError(
+                "the index of the logs is not in order"
+            )  # and this would never end
         label = found[0]
         yield _text(label)
 
 
-def _take_mark(connection: sqlite3.Connection, marks: Marks, mark: Mark, checksum: object) -> None:
+def _take_mark(
+    connection: sqlite3.Connection, marks: LogMarks, mark: LogMark, checksum: object
+) -> None:
     pubend = _pubend_labelled(mark.label)
     if pubend is None:
         return
-    if not is_sound(mark, checksum):
-        marks.damaged[pubend] = f"{pubend}: the mark of its log is damaged"
+    if not is_valid(mark, checksum):
+        marks.corrupt[pubend] = f"{pubend}: the mark of its log is damaged"
         return
-    marks.sound[pubend] = mark
+    marks.valid[pubend] = mark
     found = connection.execute(_LAST_ROW, (mark.label,)).fetchone()
     end = found[0] if found else NOTHING
     if end > mark.last or max(end, mark.trimmed) < mark.last:
-        marks.damaged[pubend] = (
+        marks.corrupt[pubend] = (
             f"{pubend}: rows are missing or too many: its log ends at {end}, "
             f"but the last row that was written ended at {mark.last}"
         )
 
 
-def _examined(key_text: str, body: object, checksum: object) -> SoundRecord | DamagedRecord:
+def _examined(key_text: str, body: object, checksum: object) -> ValidRecord | CorruptRecord:
     key, record = decode_key(key_text), decode_record(body)
     fits = isinstance(body, bytes) and record_checksum(key_text, body) == checksum
     if fits and key and record:
-        return SoundRecord(key, record)
+        return ValidRecord(key, record)
     owners = {_owner_of(record.key)} if record else set()
     if key and (not record or _owner_of(key).kind != "broker"):
         owners.add(_owner_of(key))  # a kind that nobody knows is not the broker's if the body fits
     why = "it cannot be decoded" if fits else "its content does not fit its checksum"
-    return DamagedRecord(f"the record {key_text} is damaged: {why}", frozenset(owners))
+    return CorruptRecord(f"the record {key_text} is damaged: {why}", frozenset(owners))
 
 
 def _refused(
-    broken: Iterable[DamagedRecord], names: dict[str, PubendId]
+    broken: Iterable[CorruptRecord], names: dict[str, PubendId]
 ) -> tuple[dict[PubendId, str], dict[str, str]]:
     """Return the pubends and the subscriptions that damaged records belong to."""
     pubends: dict[PubendId, str] = {}
     subscriptions: dict[str, str] = {}
     for each in broken:
         if not each.owners or any(owner.kind == "broker" for owner in each.owners):
-            raise DamagedError(f"{each.problem}; without it the broker must not start")
+            raise CorruptionError(f"{each.problem}; without it the broker must not start")
         for kind, name in each.owners:
             if kind == "pubend":
                 pubends[names.get(name) or _pubend_named(name)] = f"{name}: {each.problem}"
@@ -203,13 +207,13 @@ def _refused(
     return pubends, subscriptions
 
 
-def _owner_of(key: tuple[str, ...]) -> Owner:
+def _owner_of(key: tuple[str, ...]) -> RecordOwner:
     match key:
         case ("subscription", name):
-            return Owner("subscription", name)
+            return RecordOwner("subscription", name)
         case (kind, name, *_) if kind in _OF_PUBENDS:
-            return Owner("pubend", name)
-    return Owner("broker", "")
+            return RecordOwner("pubend", name)
+    return RecordOwner("broker", "")
 
 
 def _pubend_in(record: Record) -> PubendId | None:
@@ -220,7 +224,7 @@ def _pubend_labelled(label: str) -> PubendId | None:
     """Return the pubend that a label names, or None if it is damaged: then whose it was is missed."""
     try:
         return pubend_of(label)
-    except DamagedError:
+    except CorruptionError:
         return None
 
 

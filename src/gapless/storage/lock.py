@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from gapless.core.errors import InUseError, StorageError
+from gapless.core.errors import DirectoryLockedError, StorageError
 
 __all__ = ["DirectoryLock"]
 
@@ -26,7 +26,7 @@ class DirectoryLock:
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise InUseError(str(directory), holder) from None
+            raise DirectoryLockedError(str(directory), holder) from None
         # Who has it is for people; the lock itself is what counts, so a full disk does not matter.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)

@@ -15,20 +15,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from gapless.core.errors import DamagedError
+from gapless.core.errors import CorruptionError
 from gapless.core.ids import PubendId
 from gapless.storage.codec import (
     NOTHING,
-    Mark,
+    LogMark,
     StoredRow,
     decode_row,
-    is_sound,
+    is_valid,
     label_of,
     packed_row,
 )
 from gapless.storage.schema import snapshot
 
-__all__ = ["Found", "read_log", "read_mark"]
+__all__ = ["ReadResult", "read_log", "read_mark"]
 
 T = TypeVar("T")
 
@@ -45,18 +45,18 @@ _MARK = "SELECT trimmed, last, checksum FROM logs WHERE pubend=?"
 _ANY = "SELECT 1 FROM log WHERE pubend=? LIMIT 1"
 
 
-class Found(NamedTuple):
+class ReadResult(NamedTuple):
     """What a read of a log found; the fields of :class:`gapless.core.machine.Fetched`."""
 
     rows: tuple[Any, ...]
-    damaged: str | None = None
+    corruption: str | None = None
     complete: bool = True
 
 
-class _Begin(NamedTuple):
+class _RangeStart(NamedTuple):
     """Where the rows of a range begin."""
 
-    mark: Mark
+    mark: LogMark
     low: int
     first: int
     """The first row that touches the range begins here or later."""
@@ -72,24 +72,26 @@ def read_log(
     bytes_max: int,
     *,
     packed: bool = False,
-) -> Found:
+) -> ReadResult:
     """Return the rows that touch the range: at least one, then up to so many bytes of frames."""
     decode: Callable[[StoredRow, object], Any] = packed_row if packed else decode_row
     found: list[Any] = []
     try:
         with snapshot(connection):
-            begin = _begin(connection, label_of(pubend), low, high)
-            if begin is None:
-                return Found(())
-            last = _last_fitting(connection, begin, high, bytes_max)
+            start = _range_start(connection, label_of(pubend), low, high)
+            if start is None:
+                return ReadResult(())
+            last = _last_fitting(connection, start, high, bytes_max)
             # the rows before one that is damaged stay in the list
-            found.extend(_walk(connection, begin, high if last is None else last, decode))
-    except (DamagedError, sqlite3.Error) as error:
-        return Found(tuple(found), f"{pubend}: {error}", complete=False)
-    return Found(tuple(found), None, complete=last is None)
+            found.extend(_walk(connection, start, high if last is None else last, decode))
+    except (CorruptionError, sqlite3.Error) as error:
+        return ReadResult(tuple(found), f"{pubend}: {error}", complete=False)
+    return ReadResult(tuple(found), None, complete=last is None)
 
 
-def _begin(connection: sqlite3.Connection, label: str, low: int, high: int) -> _Begin | None:
+def _range_start(
+    connection: sqlite3.Connection, label: str, low: int, high: int
+) -> _RangeStart | None:
     """Return where to begin to read a range; None if there is nothing."""
     mark = read_mark(connection, label)
     if mark is None or high < low:
@@ -99,18 +101,18 @@ def _begin(connection: sqlite3.Connection, label: str, low: int, high: int) -> _
     first, end = before or (low, NOTHING)
     if end >= low:
         # it touches the range, so it is read itself, and rows before it do not matter
-        return _Begin(mark, low, first, NOTHING)
-    return _Begin(mark, low, first + 1 if before else first, end)
+        return _RangeStart(mark, low, first, NOTHING)
+    return _RangeStart(mark, low, first + 1 if before else first, end)
 
 
 def _last_fitting(
-    connection: sqlite3.Connection, begin: _Begin, high: int, bytes_max: int
+    connection: sqlite3.Connection, start: _RangeStart, high: int, bytes_max: int
 ) -> int | None:
     """Return where the last row begins that fits into so many bytes; None if all of the range do."""
     last: int | None = None
     # a damaged page is met again by who reads, and told then; the rows up to it fit
     with contextlib.suppress(sqlite3.Error):
-        for first, size in connection.execute(_LENGTHS, (begin.mark.label, begin.first, high)):
+        for first, size in connection.execute(_LENGTHS, (start.mark.label, start.first, high)):
             bytes_max -= size or 0
             if last is not None and bytes_max < 0:
                 return last
@@ -120,18 +122,18 @@ def _last_fitting(
 
 def _walk(
     connection: sqlite3.Connection,
-    begin: _Begin,
+    start: _RangeStart,
     high: int,
     decode: Callable[[StoredRow, object], T],
 ) -> Iterator[T]:
-    mark, low, first, end = begin
+    mark, low, first, end = start
     label = mark.label
     for *columns, checksum in connection.execute(_ROWS, (label, first, high)):
         stored = StoredRow(label, *columns)
         try:
             row = decode(stored, checksum)
-        except DamagedError as error:
-            raise DamagedError(
+        except CorruptionError as error:
+            raise CorruptionError(
                 f"row {stored.first} to {stored.last} is damaged: {error}"
             ) from error
         if stored.first > low:
@@ -145,20 +147,20 @@ def _walk(
         _check_joint(mark.last, end, low, "the end of the log")
 
 
-def read_mark(connection: sqlite3.Connection, label: str) -> Mark | None:
-    """Return how far a log goes, or None if there is none; DamagedError if that is damaged."""
+def read_mark(connection: sqlite3.Connection, label: str) -> LogMark | None:
+    """Return how far a log goes, or None if there is none; CorruptionError if that is damaged."""
     found = connection.execute(_MARK, (label,)).fetchone()
     if found is None:
         if connection.execute(_ANY, (label,)).fetchone():
-            raise DamagedError("the mark of its log is missing")
+            raise CorruptionError("the mark of its log is missing")
         return None
-    mark = Mark(label, *found[:2])
-    if not is_sound(mark, found[2]):
-        raise DamagedError("the mark of its log is damaged: its checksum does not fit")
+    mark = LogMark(label, *found[:2])
+    if not is_valid(mark, found[2]):
+        raise CorruptionError("the mark of its log is damaged: its checksum does not fit")
     return mark
 
 
 def _check_joint(previous: int, end: int, low: int, follower: str) -> None:
     """Check that nothing is missing from ``low`` on between the row that was read and the next."""
     if previous != end and max(previous, end) >= low:
-        raise DamagedError(f"rows are missing: the one before {follower} ended at {previous}")
+        raise CorruptionError(f"rows are missing: the one before {follower} ended at {previous}")

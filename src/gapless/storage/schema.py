@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from gapless.core.errors import DamagedError, DiskFullError, NewerFormatError, StorageError
+from gapless.core.errors import CorruptionError, DiskFullError, NewerFormatError, StorageError
 from gapless.core.limits import STATEMENTS_KEPT, WAL_BYTES_KEPT
 
 __all__ = [
@@ -17,14 +17,14 @@ __all__ = [
     "DATABASE",
     "FORMAT",
     "PAGE_BYTES",
+    "checkpoint_wal",
     "connect_reader",
     "connect_writer",
-    "copy_wal",
-    "cut_wal",
     "open_read_only",
     "snapshot",
     "storage_error",
     "translated",
+    "truncate_wal",
     "wal_path",
 ]
 
@@ -45,7 +45,7 @@ lone commit takes a fifth longer. A database keeps the size that it was made wit
 _BUSY_S = 10.0
 """For how long others may hold the database: only while it is recovered or cut."""
 
-_CUT_WAIT_MS = 50
+_TRUNCATE_WAIT_MS = 50
 """For how long writes may wait so that the WAL is cut; else it is tried again later."""
 
 _TABLES = """
@@ -116,14 +116,14 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-def copy_wal(connection: sqlite3.Connection) -> None:
+def checkpoint_wal(connection: sqlite3.Connection) -> None:
     """Copy the WAL back, as far as readers allow; if they allow all, it starts over."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def cut_wal(connection: sqlite3.Connection) -> None:
+def truncate_wal(connection: sqlite3.Connection) -> None:
     """Copy the WAL back and cut it, unless another process reads it just now."""
-    connection.execute(f"PRAGMA busy_timeout={_CUT_WAIT_MS}")
+    connection.execute(f"PRAGMA busy_timeout={_TRUNCATE_WAIT_MS}")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1000)}")
 
@@ -145,7 +145,7 @@ def storage_error(error: Exception, what: str) -> StorageError:
             "make room and start the broker again: what was acknowledged is there"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return DamagedError(f"{what}: the database is damaged ({error}, {name})")
+        return CorruptionError(f"{what}: the database is damaged ({error}, {name})")
     return StorageError(f"{what}: {error} ({name})")
 
 
@@ -178,7 +178,9 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     if application == 0 and version == 0 and _is_empty(connection):
         return
     if application != APPLICATION:
-        raise DamagedError(f"{path} is not a database of gapless (application_id {application:#x})")
+        raise CorruptionError(
+            f"{path} is not a database of gapless (application_id {application:#x})"
+        )
     if version > FORMAT:
         raise NewerFormatError(
             f"{path} has format {version}, this program knows formats up to {FORMAT}: "

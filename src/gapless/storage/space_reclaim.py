@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Iterable
 
 from gapless.core.limits import FREE_PAGES_KEPT
-from gapless.storage.codec import Mark
+from gapless.storage.codec import LogMark
 
-__all__ = ["Upkeep"]
+__all__ = ["SpaceReclaimer"]
 
 _ROWS_AT_ONCE = 256
 """Trimmed rows that one transaction deletes."""
@@ -21,10 +21,10 @@ _PAGES_AT_ONCE = 128
 """Pages that one transaction gives back: 1 MiB, copied at worst."""
 
 
-class Upkeep:
+class SpaceReclaimer:
     """What is still to be freed."""
 
-    def __init__(self, marks: Iterable[Mark]) -> None:
+    def __init__(self, marks: Iterable[LogMark]) -> None:
         self._trimmed = {mark.label: mark.trimmed for mark in marks}
         self._looking = True
         """Whether free pages are to be counted."""
@@ -34,7 +34,7 @@ class Upkeep:
         """Whether there is something to do."""
         return bool(self._trimmed) or self._looking
 
-    def trimmed(self, mark: Mark) -> None:
+    def trimmed(self, mark: LogMark) -> None:
         """Take note that rows of a log no longer count."""
         self._trimmed[mark.label] = mark.trimmed
 

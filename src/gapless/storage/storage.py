@@ -22,32 +22,39 @@ from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.limits import GROUP_BYTES_MAX
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, AppendPacked, LogRow, StagedRecord, Store, Trim
+from gapless.messages.records import (
+    AppendPackedRow,
+    AppendRow,
+    LogRow,
+    PutRecord,
+    StagedRecord,
+    TrimLog,
+)
 from gapless.storage.codec import (
     NOTHING,
-    Mark,
+    LogMark,
     StoredRow,
     encode_packed,
     encode_row,
     label_of,
 )
-from gapless.storage.inline_commits import Pace
+from gapless.storage.inline_commits import InlineCommitPolicy
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
-from gapless.storage.reading import Found, read_log
+from gapless.storage.reading import ReadResult, read_log
 from gapless.storage.schema import (
     connect_reader,
     connect_writer,
     storage_error,
     translated,
 )
-from gapless.storage.space_reclaim import Upkeep
-from gapless.storage.wal import Wal
-from gapless.storage.write_group import Group, QueuedChange, QueuedRow, QueuedWrite
+from gapless.storage.space_reclaim import SpaceReclaimer
+from gapless.storage.wal import WalCheckpointer
+from gapless.storage.write_group import QueuedChange, QueuedRow, QueuedWrite, WriteGroup
 
-__all__ = ["Done", "Failed", "Statistics", "Storage"]
+__all__ = ["Failed", "Statistics", "Storage", "WriteCallback"]
 
-Done: TypeAlias = Callable[[list[Written | Fetched]], None]
+WriteCallback: TypeAlias = Callable[[list[Written | Fetched]], None]
 """Who is told what is done. Called by the threads of the storage; must neither block nor raise."""
 
 Failed: TypeAlias = Callable[[StorageError], None]
@@ -75,7 +82,7 @@ class Storage:
     """The data directory of a broker, in use until it is closed."""
 
     def __init__(
-        self, directory: Path, *, on_done: Done, on_failure: Failed, durable: bool = True
+        self, directory: Path, *, on_done: WriteCallback, on_failure: Failed, durable: bool = True
     ) -> None:
         self._directory = directory
         self._on_done = on_done
@@ -90,13 +97,13 @@ class Storage:
             with translated(directory):
                 marks = load_marks(self._reader)
             opened.pop_all()
-        self._damaged_logs = marks.damaged
-        self._reported = dict(marks.sound)
+        self._corrupt_logs = marks.corrupt
+        self._reported = dict(marks.valid)
         """How far logs go, as far as was reported. Changed by the writer only."""
-        self._asked = dict(marks.sound)
+        self._asked = dict(marks.valid)
         """How far they will go when all that was asked is done. Changed by the caller only."""
-        self._upkeep = Upkeep(
-            mark for pubend, mark in marks.sound.items() if pubend not in marks.damaged
+        self._reclaimer = SpaceReclaimer(
+            mark for pubend, mark in marks.valid.items() if pubend not in marks.corrupt
         )
         self._gathered: list[QueuedWrite] = []
         """What waits to be flushed. Changed by the caller only."""
@@ -104,7 +111,7 @@ class Storage:
         self._writes: SimpleQueue[QueuedWrite | None] = SimpleQueue()
         self._writing = threading.Lock()
         """Held by whoever uses the writer's connection, with all that belongs to a commit."""
-        self._pace = Pace()
+        self._inline_commits = InlineCommitPolicy()
         self._fetches: SimpleQueue[Fetch | None] = SimpleQueue()
         self._reading = threading.Lock()
         """Held while a fetch is read, so that the writer can keep fetches away from the WAL."""
@@ -118,7 +125,7 @@ class Storage:
         self._last_group = False
         self._bytes_asked = self._bytes_done = 0
         self._written = self._commits = self._fetched = 0
-        self._wal = Wal(directory)
+        self._wal = WalCheckpointer(directory)
         self._threads = [
             threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
             for name, work in (
@@ -131,7 +138,7 @@ class Storage:
 
     @classmethod
     def open(
-        cls, directory: Path, *, on_done: Done, on_failure: Failed, durable: bool = True
+        cls, directory: Path, *, on_done: WriteCallback, on_failure: Failed, durable: bool = True
     ) -> Self:
         """Open a data directory; make it if there is none.
 
@@ -160,12 +167,12 @@ class Storage:
     def load(self) -> Loaded:
         """Return the records that were durable when the directory was opened; call it first.
 
-        DamagedError if the broker must not start.
+        CorruptionError if the broker must not start.
         """
         connection = connect_reader(self._directory)
         try:
             with translated(self._directory):
-                return load_records(connection, self._damaged_logs)
+                return load_records(connection, self._corrupt_logs)
         finally:
             connection.close()
 
@@ -182,21 +189,21 @@ class Storage:
         size = 0
         changes: list[QueuedChange] = []
         for change in write.changes:
-            if type(change) is Append or type(change) is AppendPacked:
+            if type(change) is AppendRow or type(change) is AppendPackedRow:
                 row = self._queued_row(change)
                 size += len(row.stored.frame)
                 changes.append(row)
                 continue
-            if type(change) is Trim:
+            if type(change) is TrimLog:
                 mark = self._asked_mark(change.pubend)
                 self._asked[change.pubend] = mark._replace(trimmed=max(mark.trimmed, change.up_to))
             size += _RECORD_BYTES
-            if type(change) is Store and type(change.record) is StagedRecord:
+            if type(change) is PutRecord and type(change.record) is StagedRecord:
                 size += len(change.record.events)
             changes.append(change)
         self._bytes_asked += size
         self._gathered_bytes += size
-        self._gathered.append(QueuedWrite(write.ticket, tuple(changes), size))
+        self._gathered.append(QueuedWrite(write.write_id, tuple(changes), size))
         return size
 
     def flush(self, *, here: bool = False) -> list[Written]:
@@ -208,15 +215,15 @@ class Storage:
         batch, self._gathered = self._gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
         if here and batch and self._commit_here(batch, size):
-            return [Written(write.ticket) for write in batch]
+            return [Written(write.write_id) for write in batch]
         for write in batch:  # after a failure the writer drops them
             self._writes.put(write)
         return []
 
     @property
-    def is_quick(self) -> bool:
+    def may_commit_inline(self) -> bool:
         """Whether what was gathered will be durable quickly if it is flushed here."""
-        return self._pace.is_quick(self._gathered_bytes, time.monotonic())
+        return self._inline_commits.may_commit_inline(self._gathered_bytes, time.monotonic())
 
     def fetch(self, fetch: Fetch) -> None:
         """Take a request for rows; it is answered from what was reported when it is read."""
@@ -251,10 +258,13 @@ class Storage:
         self._writer.close()
         self._lock.release()
 
-    def _queued_row(self, change: Append | AppendPacked) -> QueuedRow:
-        if isinstance(change, Append):
-            row: LogRow | AppendPacked = change.row
-            events, frame = len(change.row.publications), encode_row(change.row, change.pack)
+    def _queued_row(self, change: AppendRow | AppendPackedRow) -> QueuedRow:
+        if isinstance(change, AppendRow):
+            row: LogRow | AppendPackedRow = change.row
+            events, frame = (
+                len(change.row.publications),
+                encode_row(change.row, change.packed_events),
+            )
         else:
             row, events, frame = change, change.events, encode_packed(change)
         mark = self._asked_mark(row.pubend)
@@ -262,13 +272,13 @@ class Storage:
             f"{row.pubend}: row {row.first} to {row.last} is not above the log, which ends at "
             f"{mark.last} and is trimmed up to {mark.trimmed} (I1)"
         )
-        self._asked[row.pubend] = Mark(mark.label, mark.trimmed, row.last)
+        self._asked[row.pubend] = LogMark(mark.label, mark.trimmed, row.last)
         return QueuedRow(
             row.pubend, StoredRow(mark.label, row.first, row.last, mark.last, events, frame)
         )
 
-    def _asked_mark(self, pubend: PubendId) -> Mark:
-        return self._asked.get(pubend) or Mark(label_of(pubend), NOTHING, NOTHING)
+    def _asked_mark(self, pubend: PubendId) -> LogMark:
+        return self._asked.get(pubend) or LogMark(label_of(pubend), NOTHING, NOTHING)
 
     # --- the threads -------------------------------------------------------------------------
 
@@ -289,11 +299,13 @@ class Storage:
 
     def _commit_here(self, batch: list[QueuedWrite], size: int) -> bool:
         """Make writes durable in the caller's thread, if that is quick; say whether it was done."""
-        began = time.monotonic()
-        if not self._pace.is_quick(size, began) or not self._writing.acquire(blocking=False):
+        started = time.monotonic()
+        if not self._inline_commits.may_commit_inline(size, started) or not self._writing.acquire(
+            blocking=False
+        ):
             return False
         try:
-            if self._upkeep.waits or self._failure is not None:
+            if self._reclaimer.waits or self._failure is not None:
                 return False
             group = self._commit(batch, size)
             with self._reporting:
@@ -305,7 +317,7 @@ class Storage:
             return False
         finally:
             self._writing.release()
-        self._pace.waited(began, time.monotonic())
+        self._inline_commits.waited(started, time.monotonic())
         return True
 
     def _write_group(self) -> bool:
@@ -314,14 +326,14 @@ class Storage:
         with self._writing:
             if self._failure is not None:
                 return False
-            if batch or self._upkeep.waits:
+            if batch or self._reclaimer.waits:
                 group = self._commit(batch, sum(write.size for write in batch))
                 with self._reporting:
                     if batch:
-                        self._on_done([Written(write.ticket) for write in batch])
+                        self._on_done([Written(write.write_id) for write in batch])
                     self._reported.update(group.marks)
             if self._wal.is_due:
-                self._wal.tend(self._writer, self._reading)
+                self._wal.checkpoint(self._writer, self._reading)
         return not self._last_group
 
     def _take_batch(self) -> list[QueuedWrite]:
@@ -329,7 +341,7 @@ class Storage:
         batch: list[QueuedWrite] = []
         size = 0
         while size < GROUP_BYTES_MAX:
-            if self._writes.empty() and (batch or self._upkeep.waits):
+            if self._writes.empty() and (batch or self._reclaimer.waits):
                 break
             write = self._writes.get()
             if write is None:
@@ -341,22 +353,22 @@ class Storage:
             size += write.size
         return batch
 
-    def _commit(self, batch: list[QueuedWrite], size: int) -> Group:
+    def _commit(self, batch: list[QueuedWrite], size: int) -> WriteGroup:
         """Make writes durable in one transaction, with some upkeep; return what they change."""
-        group = Group(self._reported)
+        group = WriteGroup(self._reported)
         for write in batch:
             group.add(write)
         self._writer.execute("BEGIN IMMEDIATE")
         group.apply(self._writer)
-        if self._upkeep.waits:
-            self._upkeep.step(self._writer)
+        if self._reclaimer.waits:
+            self._reclaimer.step(self._writer)
         self._writer.execute("COMMIT")
         self._bytes_done += size
         self._written += len(batch)
         self._commits += bool(batch)
         self._wal.grew(size)
         for pubend in group.trimmed:
-            self._upkeep.trimmed(group.marks[pubend])
+            self._reclaimer.trimmed(group.marks[pubend])
         return group
 
     def _answer_fetch(self) -> bool:
@@ -367,15 +379,15 @@ class Storage:
         found = self._found(fetch)
         self._fetched += 1
         if self._failure is None:
-            self._on_done([Fetched(fetch.ticket, *found)])
+            self._on_done([Fetched(fetch.fetch_id, *found)])
         return True
 
-    def _found(self, fetch: Fetch) -> Found:
+    def _found(self, fetch: Fetch) -> ReadResult:
         with self._reporting:
             mark = self._reported.get(fetch.pubend)
         if mark is None:
-            problem = self._damaged_logs.get(fetch.pubend)
-            return Found((), problem, complete=problem is None)
+            problem = self._corrupt_logs.get(fetch.pubend)
+            return ReadResult((), problem, complete=problem is None)
         high = min(fetch.high, mark.last)
         with self._reading:
             return read_log(

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from gapless.core.ids import PubendId
-from gapless.messages.records import Erase, Record, Store, Trim
+from gapless.messages.records import DeleteRecord, PutRecord, Record, TrimLog
 from gapless.storage.codec import (
     NOTHING,
-    Mark,
+    LogMark,
     StoredRow,
     encode_key,
     encode_record,
@@ -27,7 +27,7 @@ from gapless.storage.codec import (
     record_checksum,
 )
 
-__all__ = ["Group", "QueuedRow", "QueuedWrite"]
+__all__ = ["QueuedRow", "QueuedWrite", "WriteGroup"]
 
 _ROWS_AT_ONCE = 32
 """Rows of one statement. A statement gives up the interpreter some times, however many rows."""
@@ -40,25 +40,25 @@ class QueuedRow(msgspec.Struct, frozen=True):
     stored: StoredRow
 
 
-QueuedChange: TypeAlias = Store | Erase | Trim | QueuedRow
+QueuedChange: TypeAlias = PutRecord | DeleteRecord | TrimLog | QueuedRow
 
 
 class QueuedWrite(msgspec.Struct, frozen=True):
     """A write as it waits for the writer."""
 
-    ticket: int
+    write_id: int
     changes: tuple[QueuedChange, ...]
     size: int
 
 
-class Group:
+class WriteGroup:
     """The writes of one transaction."""
 
-    def __init__(self, marks: dict[PubendId, Mark]) -> None:
+    def __init__(self, marks: dict[PubendId, LogMark]) -> None:
         self._marks = marks
         self._records: dict[tuple[str, ...], Record | None] = {}
         self._rows: list[QueuedRow] = []
-        self.marks: dict[PubendId, Mark] = {}
+        self.marks: dict[PubendId, LogMark] = {}
         """How far logs go with this group, those that it changes."""
         self.trimmed: set[PubendId] = set()
         """The logs that it trims."""
@@ -68,12 +68,12 @@ class Group:
         for change in write.changes:
             if type(change) is QueuedRow:
                 self._append(change)
-            elif type(change) is Store:
+            elif type(change) is PutRecord:
                 self._records[change.record.key] = change.record
-            elif type(change) is Erase:
+            elif type(change) is DeleteRecord:
                 self._records[change.key] = None
             else:
-                assert type(change) is Trim, f"{change!r} is no change"
+                assert type(change) is TrimLog, f"{change!r} is no change"
                 self._trim(change)
 
     def apply(self, connection: sqlite3.Connection) -> None:
@@ -88,10 +88,10 @@ class Group:
 
     def _append(self, row: QueuedRow) -> None:
         mark = self._mark(row.pubend)
-        self.marks[row.pubend] = Mark(mark.label, mark.trimmed, row.stored.last)
+        self.marks[row.pubend] = LogMark(mark.label, mark.trimmed, row.stored.last)
         self._rows.append(row)
 
-    def _trim(self, trim: Trim) -> None:
+    def _trim(self, trim: TrimLog) -> None:
         mark = self._mark(trim.pubend)
         if trim.up_to <= mark.trimmed:
             return
@@ -104,9 +104,9 @@ class Group:
                 if row.pubend != trim.pubend or row.stored.last > trim.up_to
             ]
 
-    def _mark(self, pubend: PubendId) -> Mark:
+    def _mark(self, pubend: PubendId) -> LogMark:
         mark = self.marks.get(pubend) or self._marks.get(pubend)
-        return mark or Mark(label_of(pubend), NOTHING, NOTHING)
+        return mark or LogMark(label_of(pubend), NOTHING, NOTHING)
 
 
 class _Statement(NamedTuple):
@@ -147,14 +147,14 @@ def _put(
     if len(rows) == 1:
         connection.execute(_text(statement, 1), rows[0])
         return
-    place = 0
+    start = 0
     count = _ROWS_AT_ONCE
-    while place < len(rows):
-        while count > len(rows) - place:
+    while start < len(rows):
+        while count > len(rows) - start:
             count //= 2
-        values = [value for row in rows[place : place + count] for value in row]
+        values = [value for row in rows[start : start + count] for value in row]
         connection.execute(_text(statement, count), values)
-        place += count
+        start += count
 
 
 def _stored(key: str, record: Record) -> tuple[str, bytes, int]:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final
 
-from gapless.stream.istream import Account, Stream
+from gapless.stream.istream import IStream, MemoryAccount
 
 __all__ = ["SLACK", "shrink"]
 
@@ -18,7 +18,7 @@ SLACK: Final = 16
 """A full cache is emptied by this part of its size at once, so that few frames pay for it."""
 
 
-def shrink(account: Account, streams: Iterable[Stream], bytes_max: int) -> int:
+def shrink(account: MemoryAccount, streams: Iterable[IStream], bytes_max: int) -> int:
     """Forget the lowest pieces of the greatest streams if the account is over its limit.
 
     Returns how many pieces were forgotten. Streams that are equally great are taken in the order

@@ -2,10 +2,10 @@
 
 Three holders, from the router to the subend:
 
-- :class:`Asked`: what a router asked its feeder for, and when. The same ticks asked for by many
+- :class:`OutstandingNacks`: what a router asked its feeder for, and when. The same ticks asked for by many
   receivers travel up once; after the least repetition threshold they count as fresh again, so
   that repeated nacks are not swallowed (GD 3.1; R37).
-- :class:`Curious`: what one receiver asked a router for and was not told yet (R36, R37).
+- :class:`RequestedTicks`: what one receiver asked a router for and was not told yet (R36, R37).
 - :class:`Curiosity`: the gaps of a subend, each asked for once it is old enough and again when
   the answer is overdue (GD 3.2; R45). Only it repeats by itself.
 
@@ -18,18 +18,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import TICKS_PER_MS, Tick, TickRange
-from gapless.stream.repetition import RepetitionThreshold
+from gapless.stream.repetition import NackRepetitionThreshold
 from gapless.stream.stamped import StampedRanges
 
-__all__ = ["Asked", "Curiosity", "Curious", "chopped"]
+__all__ = ["Curiosity", "OutstandingNacks", "RequestedTicks", "split_ranges"]
 
 
-def chopped(ranges: Iterable[TickRange], span: int, ranges_max: int) -> list[TickRange]:
+def split_ranges(ranges: Iterable[TickRange], span: int, ranges_max: int) -> list[TickRange]:
     """Cut ranges to a greatest length; the first so many, since a gap may be years long.
 
-    >>> [*map(str, chopped([TickRange(1, 7), TickRange(9, 9)], 3, 10))]
+    >>> [*map(str, split_ranges([TickRange(1, 7), TickRange(9, 9)], 3, 10))]
     ['[1, 3]', '[4, 6]', '[7, 7]', '[9, 9]']
     """
     parts: list[TickRange] = []
@@ -43,13 +43,13 @@ def chopped(ranges: Iterable[TickRange], span: int, ranges_max: int) -> list[Tic
     return parts
 
 
-class Asked:
+class OutstandingNacks:
     """The ticks of one pubend that a router has asked its feeder for, and when."""
 
     __slots__ = ("_memory_us", "_ranges", "_ranges_max", "_remembered_max", "_span")
 
     def __init__(self, parameters: Parameters) -> None:
-        self._memory_us = us(ms=parameters.nrt_min_ms)
+        self._memory_us = microseconds(ms=parameters.nrt_min_ms)
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._ranges_max = parameters.nack_ranges_max
         self._remembered_max = parameters.curious_ranges_max
@@ -66,7 +66,7 @@ class Asked:
         not fit into one nack.
         """
         fresh = [part for low, high in ranges for part in self._fresh(low, high, now)]
-        parts = chopped(fresh, self._span, self._ranges_max)
+        parts = split_ranges(fresh, self._span, self._ranges_max)
         for low, high in parts:
             self._ranges.put(low, high, now)
         if len(self._ranges) > self._remembered_max:
@@ -95,7 +95,7 @@ class Asked:
             yield TickRange(low, high)
 
 
-class Curious:
+class RequestedTicks:
     """The ticks that one receiver has asked for and not been told."""
 
     __slots__ = ("_ranges", "_ranges_max")
@@ -162,12 +162,12 @@ class Curiosity:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self._patience_us = us(ms=parameters.gct_ms)
+        self._patience_us = microseconds(ms=parameters.gct_ms)
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._window = parameters.nack_window * self._span
         self._ranges_max = parameters.nack_ranges_max
-        self.threshold = RepetitionThreshold(
-            us(ms=parameters.nrt_min_ms), us(ms=parameters.nrt_max_ms)
+        self.threshold = NackRepetitionThreshold(
+            microseconds(ms=parameters.nrt_min_ms), microseconds(ms=parameters.nrt_max_ms)
         )
         self._gaps: list[_Gap] = []
         self._doubled = 0
@@ -183,11 +183,11 @@ class Curiosity:
         it grows by at its upper end is as old as the gap.
         """
         gaps: list[_Gap] = []
-        place = 0
+        index = 0
         for low, high in missing:
             here = low
-            while place < len(self._gaps) and self._gaps[place].low <= high:
-                gap = self._gaps[place]
+            while index < len(self._gaps) and self._gaps[index].low <= high:
+                gap = self._gaps[index]
                 if gap.high >= low:
                     if here < gap.low:
                         self._note(gaps, here, gap.low - 1, now)
@@ -196,7 +196,7 @@ class Curiosity:
                     here = gap.high + 1
                 if gap.high > high:
                     break  # it may reach into the next missing range
-                place += 1
+                index += 1
             if here <= high:
                 self._note(gaps, here, high, now)
         self._gaps = gaps
@@ -234,7 +234,7 @@ class Curiosity:
             if gap.attempts:
                 gap.due = min(gap.due, gap.asked + self.threshold.us)
 
-    def hasten(self, high: Tick, now: int) -> None:
+    def expedite(self, high: Tick, now: int) -> None:
         """Let everything up to a tick be due at once: its acknowledgement is expected (R45, R57)."""
         for gap in self._gaps:
             if gap.low > high:
@@ -252,17 +252,17 @@ class Curiosity:
         """Return what to ask for now, lowest first, cut to size; it counts as asked for."""
         asked: list[_Gap] = []
         room = self._window
-        place = 0
-        while place < min(len(self._gaps), self._ranges_max) and room > 0:
-            gap = self._gaps[place]
+        index = 0
+        while index < min(len(self._gaps), self._ranges_max) and room > 0:
+            gap = self._gaps[index]
             if gap.due <= now:
                 most = min(self._span, room)
                 if gap.high - gap.low >= most:
-                    self._gaps.insert(place + 1, gap.part(gap.low + most, gap.high))
+                    self._gaps.insert(index + 1, gap.part(gap.low + most, gap.high))
                     gap.high = gap.low + most - 1
                 asked.append(gap)
             room -= gap.high - gap.low + 1
-            place += 1
+            index += 1
         self._count_repetitions(asked, now)
         for gap in asked:
             gap.asked = now

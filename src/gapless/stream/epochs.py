@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import PubendId, ShbId, VectorEntry
 from gapless.core.ticks import Tick
-from gapless.messages.records import RegimeRecord
-from gapless.messages.streams import Piece, Regime
+from gapless.messages.records import StreamEpochRecord
+from gapless.messages.streams import KnowledgeRange, StreamEpoch
 
-__all__ = ["Regimes", "Vector"]
+__all__ = ["StreamEpochs", "StreamVector"]
 
 
-class Vector(NamedTuple):
+class StreamVector(NamedTuple):
     """V^m of a regime of a pubend: which hosts it serves, up to which virtual time."""
 
-    regime: int
+    stream_epoch: int
     announcement_version: int
-    entries: Mapping[ShbId, Entry]
+    entries: Mapping[ShbId, VectorEntry]
     start: Tick = 0
     """From which tick on."""
 
 
-NOBODY = Vector(0, 0, {})
+NOBODY = StreamVector(0, 0, {})
 """Regime 0: ticks before the first regime serve nobody, and nobody can start there."""
 
 
-class Regimes:
+class StreamEpochs:
     """The regimes of one pubend that a broker knows, newest last."""
 
     def __init__(self) -> None:
-        self._vectors: dict[int, Vector] = {0: NOBODY}
+        self._vectors: dict[int, StreamVector] = {0: NOBODY}
 
     def __len__(self) -> int:
         """Return how many are known, the empty one included."""
@@ -46,27 +46,27 @@ class Regimes:
         """Say whether a number's meaning is known."""
         return number in self._vectors
 
-    def get(self, number: int) -> Vector | None:
+    def get(self, number: int) -> StreamVector | None:
         """Return a number's meaning."""
         return self._vectors.get(number)
 
-    def opens_at(self, piece: Piece) -> bool:
+    def opens_at(self, knowledge: KnowledgeRange) -> bool:
         """Say whether a piece begins with the first tick of its regime."""
-        vector = self._vectors.get(piece.regime)
-        return vector is not None and piece.regime > 0 and vector.start == piece.low
+        vector = self._vectors.get(knowledge.stream_epoch)
+        return vector is not None and knowledge.stream_epoch > 0 and vector.start == knowledge.low
 
-    def learn_record(self, record: RegimeRecord) -> None:
+    def learn_record(self, record: StreamEpochRecord) -> None:
         """Learn a regime from disk."""
         entries = dict(record.entries)
-        self._vectors[record.number] = Vector(
+        self._vectors[record.number] = StreamVector(
             record.number, record.announcement_version, entries, record.start
         )
 
-    def learn(self, message: Regime) -> bool:
+    def learn(self, message: StreamEpoch) -> bool:
         """Learn a regime; False if it was known, or says what changes in one that is not."""
         if message.number in self._vectors:
             return False
-        entries: dict[ShbId, Entry] = {}
+        entries: dict[ShbId, VectorEntry] = {}
         if message.base is not None:
             base = self._vectors.get(message.base)
             if base is None:
@@ -75,7 +75,7 @@ class Regimes:
                 shb: entry for shb, entry in base.entries.items() if shb not in message.forgotten
             }
         entries.update(message.entries)
-        self._vectors[message.number] = Vector(
+        self._vectors[message.number] = StreamVector(
             message.number,
             message.announcement_version,
             dict(sorted(entries.items())),
@@ -91,10 +91,10 @@ class Regimes:
             number: vector for number, vector in self._vectors.items() if number in needed
         }
 
-    def message(self, pubend: PubendId, number: int, base: int | None) -> Regime:
+    def message(self, pubend: PubendId, number: int, base: int | None) -> StreamEpoch:
         """Return a regime as it is told, as a change to ``base`` where that is shorter."""
         vector = self._vectors[number]
-        whole = Regime(
+        whole = StreamEpoch(
             pubend,
             number,
             vector.start,
@@ -113,6 +113,6 @@ class Regimes:
         forgotten = tuple(shb for shb in before.entries if shb not in vector.entries)
         if len(changed) + len(forgotten) >= len(vector.entries):
             return whole
-        return Regime(
+        return StreamEpoch(
             pubend, number, vector.start, vector.announcement_version, base, changed, forgotten
         )

@@ -9,8 +9,8 @@ when the regime of one is not known yet, and goes on from there later.
 from __future__ import annotations
 
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.streams import Piece
-from gapless.stream.istream import Stream
+from gapless.messages.streams import KnowledgeRange
+from gapless.stream.istream import IStream
 
 __all__ = ["DoubtHorizon"]
 
@@ -23,18 +23,20 @@ class DoubtHorizon:
     def __init__(self, base: Tick) -> None:
         self.tick = base
 
-    def next_pieces(self, stream: Stream) -> list[Piece]:
+    def next_ranges(self, stream: IStream) -> list[KnowledgeRange]:
         """Return what may be handed over now, in order; the first begins just above the horizon."""
         return stream.run(self.tick + 1)
 
-    def doubts(self, stream: Stream, high: Tick) -> list[TickRange]:
+    def unknown_ranges(self, stream: IStream, high: Tick) -> list[TickRange]:
         """Return the ranges above the horizon, up to a tick, that are still Q."""
         return stream.gaps(self.tick + 1, high)
 
-    def pass_over(self, piece: Piece) -> None:
+    def pass_over(self, knowledge: KnowledgeRange) -> None:
         """Note that a piece was handed over; it must be the next one."""
-        assert piece.low == self.tick + 1, f"{piece.low} does not follow the horizon {self.tick}"
-        self.tick = piece.high
+        assert knowledge.low == self.tick + 1, (
+            f"{knowledge.low} does not follow the horizon {self.tick}"
+        )
+        self.tick = knowledge.high
 
     def skip_to(self, tick: Tick) -> None:
         """Give up what lies up to a tick: it is before the base, or its log is gone (R42, R45).

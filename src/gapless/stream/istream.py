@@ -22,10 +22,10 @@ from typing import Final
 from gapless.core.ids import PubendId
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.streams import Piece
+from gapless.messages.streams import KnowledgeRange
 from gapless.packed.encode import PUBLICATION_BYTES, content_bytes
 from gapless.stream.ranges import (
-    Knowledge,
+    TickState,
     cut,
     join,
     overlaid,
@@ -33,13 +33,13 @@ from gapless.stream.ranges import (
     tick_of,
 )
 
-__all__ = ["PIECE_BYTES", "Account", "Stream"]
+__all__ = ["RANGE_BYTES", "IStream", "MemoryAccount"]
 
-PIECE_BYTES: Final = 128
+RANGE_BYTES: Final = 128
 """What a piece takes beside its publications."""
 
 
-class Account:
+class MemoryAccount:
     """How many bytes the streams that share it hold together."""
 
     __slots__ = ("bytes",)
@@ -48,12 +48,12 @@ class Account:
         self.bytes = 0
 
 
-class Stream:
+class IStream:
     """What is known of one pubend's stream.
 
-    >>> stream = Stream(PubendId("stocks"))
+    >>> stream = IStream(PubendId("stocks"))
     >>> for ticks in [(1, 4), (8, 9), (3, 8)]:
-    ...     print([(new.low, new.high) for new in stream.accumulate(Piece(*ticks, 1, 0))])
+    ...     print([(new.low, new.high) for new in stream.accumulate(KnowledgeRange(*ticks, 1, 0))])
     [(1, 4)]
     [(8, 9)]
     [(5, 7)]
@@ -61,94 +61,97 @@ class Stream:
     (1, 9, 9)
     """
 
-    __slots__ = ("_highs", "_lows", "_pieces", "_sizes", "account", "bytes", "pubend", "top")
+    __slots__ = ("_highs", "_lows", "_ranges", "_sizes", "account", "bytes", "pubend", "top")
 
-    def __init__(self, pubend: PubendId, account: Account | None = None) -> None:
+    def __init__(self, pubend: PubendId, account: MemoryAccount | None = None) -> None:
         self.pubend = pubend
-        self.account = Account() if account is None else account
+        self.account = MemoryAccount() if account is None else account
         self.bytes = 0
         """What the pieces take, about; also booked on the account."""
         self.top: Tick = 0
         """The highest tick that is, or was once, known to have passed."""
         self._lows: list[Tick] = []
         self._highs: list[Tick] = []
-        self._pieces: list[Piece] = []
+        self._ranges: list[KnowledgeRange] = []
         self._sizes: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of pieces."""
-        return len(self._pieces)
+        return len(self._ranges)
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[KnowledgeRange]:
         """Return the pieces, lowest first."""
-        return iter(self._pieces)
+        return iter(self._ranges)
 
     # --- what is known -----------------------------------------------------------------------
 
-    def state(self, tick: Tick) -> Knowledge:
+    def state(self, tick: Tick) -> TickState:
         """Return what is known of one tick."""
-        place = bisect_left(self._highs, tick)
-        return state_of(self._pieces[place], tick) if place < len(self) else Knowledge.Q
+        index = bisect_left(self._highs, tick)
+        return state_of(self._ranges[index], tick) if index < len(self) else TickState.Q
 
-    def known(self, low: Tick, high: Tick) -> list[Piece]:
+    def known(self, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return what is known between two ticks, lowest first."""
-        first, last = self._places(low, high)
-        found = self._pieces[first:last]
+        first, last = self._indexes(low, high)
+        found = self._ranges[first:last]
         if found:
             found[0] = cut(found[0], low, high)
             found[-1] = cut(found[-1], low, high)
         return found
 
-    def around(self, low: Tick, high: Tick) -> list[Piece]:
+    def around(self, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return what is known between two ticks, with silence at both ends as far as it goes."""
-        first, last = self._places(low, high)
+        first, last = self._indexes(low, high)
         return [
-            cut(piece, *_within_silence(piece, low, high)) for piece in self._pieces[first:last]
+            cut(knowledge, *_within_silence(knowledge, low, high))
+            for knowledge in self._ranges[first:last]
         ]
 
     def gaps(self, low: Tick, high: Tick) -> list[TickRange]:
         """Return the ranges between two ticks that are Q."""
         missing = []
-        for place in range(*self._places(low, high)):
-            if low < self._lows[place]:
-                missing.append(TickRange(low, self._lows[place] - 1))
-            low = self._highs[place] + 1
+        for index in range(*self._indexes(low, high)):
+            if low < self._lows[index]:
+                missing.append(TickRange(low, self._lows[index] - 1))
+            low = self._highs[index] + 1
         if low <= high:
             missing.append(TickRange(low, high))
         return missing
 
-    def run(self, low: Tick) -> list[Piece]:
+    def run(self, low: Tick) -> list[KnowledgeRange]:
         """Return the pieces from ``low`` up to the first Q; none if that is Q itself."""
-        first, last = self._run_places(low)
-        found = self._pieces[first:last]
+        first, last = self._run_indexes(low)
+        found = self._ranges[first:last]
         if found:
             found[0] = cut(found[0], low, found[0].high)
         return found
 
     def known_through(self, low: Tick) -> Tick:
         """Return the highest tick up to which all is known from ``low`` on, or ``low - 1``."""
-        first, last = self._run_places(low)
+        first, last = self._run_indexes(low)
         return self._highs[last - 1] if first < last else low - 1
 
-    def regimes(self) -> list[int]:
+    def stream_epochs(self) -> list[int]:
         """Return the regimes of the pieces, each once, in the order of their ticks."""
-        return list(dict.fromkeys(piece.regime for piece in self._pieces))
+        return list(dict.fromkeys(knowledge.stream_epoch for knowledge in self._ranges))
 
     # --- accumulation ------------------------------------------------------------------------
 
-    def accumulate(self, piece: Piece, content: int | None = None) -> list[Piece]:
+    def accumulate(
+        self, knowledge: KnowledgeRange, content: int | None = None
+    ) -> list[KnowledgeRange]:
         """Take a piece in and return what was new: parts that were Q, and D over F, lowest first.
 
         A D over an F comes back as a piece of its one tick. ``content`` is how many bytes the
         publications hold, if the caller knows it; else they are measured one by one.
         """
-        low, high = piece.low, piece.high
+        low, high = knowledge.low, knowledge.high
         assert low <= high, f"pubend {self.pubend}: [{low}, {high}] is no range"
         if self._highs and low <= self._highs[-1]:
-            new = self._merge(piece, content)
+            new = self._merge(knowledge, content)
         else:
-            self._append(piece, content)
-            new = [piece]
+            self._append(knowledge, content)
+            new = [knowledge]
         self.top = max(self.top, high)
         return new
 
@@ -156,73 +159,77 @@ class Stream:
         """Note that the stream has come as far as a tick, of which nothing else is known (R8)."""
         self.top = max(self.top, tick)
 
-    def _append(self, piece: Piece, content: int | None) -> None:
+    def _append(self, knowledge: KnowledgeRange, content: int | None) -> None:
         """Put a piece above all others."""
-        size = _size(piece, content)
-        if self._pieces and _is_cheap_to_join(self._pieces[-1], piece):
-            self._pieces[-1] = join(self._pieces[-1], piece)
-            self._highs[-1] = piece.high
-            size -= PIECE_BYTES
+        size = _size(knowledge, content)
+        if self._ranges and _is_cheap_to_join(self._ranges[-1], knowledge):
+            self._ranges[-1] = join(self._ranges[-1], knowledge)
+            self._highs[-1] = knowledge.high
+            size -= RANGE_BYTES
             self._sizes[-1] += size
         else:
-            self._lows.append(piece.low)
-            self._highs.append(piece.high)
-            self._pieces.append(piece)
+            self._lows.append(knowledge.low)
+            self._highs.append(knowledge.high)
+            self._ranges.append(knowledge)
             self._sizes.append(size)
         self._book(size)
 
-    def _merge(self, piece: Piece, content: int | None) -> list[Piece]:
+    def _merge(self, knowledge: KnowledgeRange, content: int | None) -> list[KnowledgeRange]:
         """Put a piece between or over others."""
-        first, last = self._places(piece.low, piece.high)
+        first, last = self._indexes(knowledge.low, knowledge.high)
         if first == last:
-            self._replace(first, last, [piece], [_size(piece, content)])
-            return [piece]
-        new: list[Piece] = []
-        pieces: list[Piece] = []
+            self._replace(first, last, [knowledge], [_size(knowledge, content)])
+            return [knowledge]
+        new: list[KnowledgeRange] = []
+        ranges: list[KnowledgeRange] = []
         sizes: list[int] = []
-        low = piece.low
-        for place in range(first, last):
-            known = self._pieces[place]
+        low = knowledge.low
+        for index in range(first, last):
+            known = self._ranges[index]
             if low < known.low:
-                part = cut(piece, low, known.low - 1)
+                part = cut(knowledge, low, known.low - 1)
                 new.append(part)
-                pieces.append(part)
+                ranges.append(part)
                 sizes.append(_size(part))
             low = known.high + 1
-            richer, added = overlaid(self.pubend, known, piece)
-            pieces.append(richer)
-            sizes.append(_size(richer) if added else self._sizes[place])
+            richer, added = overlaid(self.pubend, known, knowledge)
+            ranges.append(richer)
+            sizes.append(_size(richer) if added else self._sizes[index])
             new += [
-                Piece(one.tick, one.tick, piece.regime, piece.control_version, (one,))
+                KnowledgeRange(
+                    one.tick, one.tick, knowledge.stream_epoch, knowledge.control_version, (one,)
+                )
                 for one in added
             ]
-        if low <= piece.high:
-            part = cut(piece, low, piece.high)
+        if low <= knowledge.high:
+            part = cut(knowledge, low, knowledge.high)
             new.append(part)
-            pieces.append(part)
+            ranges.append(part)
             sizes.append(_size(part))
         if new:
-            self._replace(first, last, pieces, sizes)
+            self._replace(first, last, ranges, sizes)
         return new
 
-    def _replace(self, first: int, last: int, pieces: list[Piece], sizes: list[int]) -> None:
+    def _replace(
+        self, first: int, last: int, ranges: list[KnowledgeRange], sizes: list[int]
+    ) -> None:
         """Put pieces in the place of those from ``first`` to ``last``, joined where it is cheap."""
         if first:  # the neighbours may be joined too
             first -= 1
-            pieces.insert(0, self._pieces[first])
+            ranges.insert(0, self._ranges[first])
             sizes.insert(0, self._sizes[first])
         if last < len(self):
-            pieces.append(self._pieces[last])
+            ranges.append(self._ranges[last])
             sizes.append(self._sizes[last])
             last += 1
-        kept = [pieces[0]]
+        kept = [ranges[0]]
         kept_sizes = [sizes[0]]
-        for piece, size in zip(pieces[1:], sizes[1:], strict=True):
-            if _is_cheap_to_join(kept[-1], piece):
-                kept[-1] = join(kept[-1], piece)
-                kept_sizes[-1] += size - PIECE_BYTES
+        for knowledge, size in zip(ranges[1:], sizes[1:], strict=True):
+            if _is_cheap_to_join(kept[-1], knowledge):
+                kept[-1] = join(kept[-1], knowledge)
+                kept_sizes[-1] += size - RANGE_BYTES
             else:
-                kept.append(piece)
+                kept.append(knowledge)
                 kept_sizes.append(size)
         self._set(first, last, kept, kept_sizes)
 
@@ -230,47 +237,47 @@ class Stream:
 
     def forget(self, low: Tick, high: Tick) -> None:
         """Lower the ticks between two to Q."""
-        first, last = self._places(low, high)
+        first, last = self._indexes(low, high)
         if first == last:
             return
-        left, right = self._pieces[first], self._pieces[last - 1]
+        left, right = self._ranges[first], self._ranges[last - 1]
         kept = []
         if left.low < low:
             kept.append(cut(left, left.low, low - 1))
         if high < right.high:
             kept.append(cut(right, high + 1, right.high))
-        self._set(first, last, kept, [_size(piece) for piece in kept])
+        self._set(first, last, kept, [_size(knowledge) for knowledge in kept])
 
     def forget_up_to(self, high: Tick) -> None:
         """Lower everything up to a tick to Q."""
         if self._lows and self._lows[0] <= high:
             self.forget(self._lows[0], high)
 
-    def forget_lowest(self) -> Piece:
+    def forget_lowest(self) -> KnowledgeRange:
         """Lower the lowest piece to Q and return it."""
-        return self._forget_place(0)
+        return self._forget_index(0)
 
-    def forget_highest(self) -> Piece:
+    def forget_highest(self) -> KnowledgeRange:
         """Lower the highest piece to Q and return it."""
-        return self._forget_place(len(self) - 1)
+        return self._forget_index(len(self) - 1)
 
     def forget_all(self) -> None:
         """Lower everything to Q."""
         self._set(0, len(self), [], [])
 
-    def _forget_place(self, place: int) -> Piece:
-        piece = self._pieces[place]
-        self._set(place, place + 1, [], [])
-        return piece
+    def _forget_index(self, index: int) -> KnowledgeRange:
+        knowledge = self._ranges[index]
+        self._set(index, index + 1, [], [])
+        return knowledge
 
     # --- places ------------------------------------------------------------------------------
 
-    def _places(self, low: Tick, high: Tick) -> tuple[int, int]:
+    def _indexes(self, low: Tick, high: Tick) -> tuple[int, int]:
         """Return where the pieces stand that overlap a range: the first, and behind the last."""
         first = bisect_left(self._highs, low)
         return first, bisect_right(self._lows, high, first) if low <= high else first
 
-    def _run_places(self, low: Tick) -> tuple[int, int]:
+    def _run_indexes(self, low: Tick) -> tuple[int, int]:
         """Return where the pieces stand that reach from a tick up to the first Q."""
         first = last = bisect_left(self._highs, low)
         lows, highs = self._lows, self._highs
@@ -280,12 +287,12 @@ class Stream:
                 last += 1
         return first, last
 
-    def _set(self, first: int, last: int, pieces: list[Piece], sizes: list[int]) -> None:
+    def _set(self, first: int, last: int, ranges: list[KnowledgeRange], sizes: list[int]) -> None:
         """Put pieces in the place of those from ``first`` to ``last``."""
         self._book(sum(sizes) - sum(self._sizes[first:last]))
-        self._lows[first:last] = [piece.low for piece in pieces]
-        self._highs[first:last] = [piece.high for piece in pieces]
-        self._pieces[first:last] = pieces
+        self._lows[first:last] = [knowledge.low for knowledge in ranges]
+        self._highs[first:last] = [knowledge.high for knowledge in ranges]
+        self._ranges[first:last] = ranges
         self._sizes[first:last] = sizes
 
     def _book(self, size: int) -> None:
@@ -293,11 +300,11 @@ class Stream:
         self.account.bytes += size
 
 
-def _is_cheap_to_join(left: Piece, right: Piece) -> bool:
+def _is_cheap_to_join(left: KnowledgeRange, right: KnowledgeRange) -> bool:
     """Whether two neighbours can be one piece without much copying."""
     if (
         left.high + 1 != right.low
-        or left.regime != right.regime
+        or left.stream_epoch != right.stream_epoch
         or left.control_version != right.control_version
     ):
         return False
@@ -305,18 +312,18 @@ def _is_cheap_to_join(left: Piece, right: Piece) -> bool:
     return not count or not more or count + more <= JOIN_PUBLICATIONS_MAX
 
 
-def _within_silence(piece: Piece, low: Tick, high: Tick) -> tuple[Tick, Tick]:
+def _within_silence(knowledge: KnowledgeRange, low: Tick, high: Tick) -> tuple[Tick, Tick]:
     """Return a range of a piece, widened to the publications next to it."""
-    publications = piece.publications
+    publications = knowledge.publications
     before = bisect_left(publications, low, key=tick_of)
     behind = bisect_right(publications, high, key=tick_of)
     return (
-        publications[before - 1].tick + 1 if before else piece.low,
-        publications[behind].tick - 1 if behind < len(publications) else piece.high,
+        publications[before - 1].tick + 1 if before else knowledge.low,
+        publications[behind].tick - 1 if behind < len(publications) else knowledge.high,
     )
 
 
-def _size(piece: Piece, content: int | None = None) -> int:
+def _size(knowledge: KnowledgeRange, content: int | None = None) -> int:
     """Return about how many bytes a piece takes."""
-    content = content_bytes(piece) if content is None else content
-    return PIECE_BYTES + PUBLICATION_BYTES * len(piece.publications) + content
+    content = content_bytes(knowledge) if content is None else content
+    return RANGE_BYTES + PUBLICATION_BYTES * len(knowledge.publications) + content

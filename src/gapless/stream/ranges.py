@@ -14,7 +14,7 @@ They form a chain, Q < F < D, and what is known of a tick is the greatest of wha
   the pubend's log by a release, never of a tick. In GD a D that meets an F becomes D* and then F,
   because F may mean "acknowledged". Here F can only mean silence or a filter's verdict for some
   cell and regime, so D is the richer statement and wins.
-- E (error) is :class:`ConflictError`: two different publications at one tick, or one tick in
+- E (error) is :class:`KnowledgeConflictError`: two different publications at one tick, or one tick in
   two regimes or control versions. It stops the broker rather than choose one.
 
 A piece says for all its ticks at once: these are D, all others F. All operations return pieces that
@@ -32,15 +32,15 @@ from typing import Final
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import RangeSet, Tick
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.streams import KnowledgeRange, Publication
 
 __all__ = [
-    "ConflictError",
-    "Knowledge",
+    "KnowledgeConflictError",
+    "TickState",
     "cut",
     "divided",
-    "fault_of",
     "filtered",
+    "invalid_reason",
     "join",
     "joinable",
     "joined",
@@ -56,7 +56,7 @@ __all__ = [
 tick_of: Final = attrgetter("tick")
 
 
-class Knowledge(IntEnum):
+class TickState(IntEnum):
     """What is known of a tick; the greater statement wins."""
 
     Q = 0
@@ -64,7 +64,7 @@ class Knowledge(IntEnum):
     D = 2
 
 
-class ConflictError(AssertionError):
+class KnowledgeConflictError(AssertionError):
     """Two statements about one tick that cannot both be true: GD's state E (I1)."""
 
     def __init__(self, pubend: PubendId, tick: Tick, problem: str) -> None:
@@ -73,24 +73,24 @@ class ConflictError(AssertionError):
         super().__init__(f"pubend {pubend}, tick {tick}: {problem}")
 
 
-def state_of(piece: Piece, tick: Tick) -> Knowledge:
+def state_of(knowledge: KnowledgeRange, tick: Tick) -> TickState:
     """Return what the piece says of a tick."""
-    if not piece.low <= tick <= piece.high:
-        return Knowledge.Q
-    return Knowledge.D if publications_between(piece, tick, tick) else Knowledge.F
+    if not knowledge.low <= tick <= knowledge.high:
+        return TickState.Q
+    return TickState.D if publications_between(knowledge, tick, tick) else TickState.F
 
 
-def fault_of(piece: Piece) -> str | None:
+def invalid_reason(knowledge: KnowledgeRange) -> str | None:
     """Return why this is no piece, or None; for what a peer has sent.
 
-    >>> fault_of(Piece(5, 4, 1, 0))
+    >>> invalid_reason(KnowledgeRange(5, 4, 1, 0))
     'its ticks [5, 4] are no range'
     """
-    low, high = piece.low, piece.high
+    low, high = knowledge.low, knowledge.high
     if not 0 <= low <= high:
         return f"its ticks [{low}, {high}] are no range"
     last = low - 1
-    for publication in piece.publications:
+    for publication in knowledge.publications:
         if publication.tick <= last:
             return f"its publication at {publication.tick} is out of order or below {low}"
         last = publication.tick
@@ -100,51 +100,55 @@ def fault_of(piece: Piece) -> str | None:
 # --- parts --------------------------------------------------------------------------------------
 
 
-def publications_between(piece: Piece, low: Tick, high: Tick) -> tuple[Publication, ...]:
+def publications_between(
+    knowledge: KnowledgeRange, low: Tick, high: Tick
+) -> tuple[Publication, ...]:
     """Return the publications of a piece from ``low`` to ``high``."""
-    publications = piece.publications
-    if not publications or (low <= piece.low and piece.high <= high):
+    publications = knowledge.publications
+    if not publications or (low <= knowledge.low and knowledge.high <= high):
         return publications
     first = bisect_left(publications, low, key=tick_of)
     return publications[first : bisect_right(publications, high, first, key=tick_of)]
 
 
-def cut(piece: Piece, low: Tick, high: Tick) -> Piece:
+def cut(knowledge: KnowledgeRange, low: Tick, high: Tick) -> KnowledgeRange:
     """Return the part of a piece between two ticks, which must overlap it."""
-    if low <= piece.low and piece.high <= high:
-        return piece
-    low, high = max(low, piece.low), min(high, piece.high)
+    if low <= knowledge.low and knowledge.high <= high:
+        return knowledge
+    low, high = max(low, knowledge.low), min(high, knowledge.high)
     assert low <= high, f"[{low}, {high}] is no part of a piece"
-    publications = publications_between(piece, low, high)
-    return Piece(low, high, piece.regime, piece.control_version, publications)
+    publications = publications_between(knowledge, low, high)
+    return KnowledgeRange(
+        low, high, knowledge.stream_epoch, knowledge.control_version, publications
+    )
 
 
-def split(piece: Piece, tick: Tick) -> tuple[Piece, Piece]:
+def split(knowledge: KnowledgeRange, tick: Tick) -> tuple[KnowledgeRange, KnowledgeRange]:
     """Return the part below a tick, and the part from it on; neither may be empty."""
-    return cut(piece, piece.low, tick - 1), cut(piece, tick, piece.high)
+    return cut(knowledge, knowledge.low, tick - 1), cut(knowledge, tick, knowledge.high)
 
 
-def divided(piece: Piece, publications_max: int) -> list[Piece]:
+def divided(knowledge: KnowledgeRange, publications_max: int) -> list[KnowledgeRange]:
     """Return a piece as several, lowest first, with at most so many publications each."""
-    starts = [each.tick for each in piece.publications[publications_max::publications_max]]
-    edges = [piece.low, *starts, piece.high + 1]
-    return [cut(piece, low, beyond - 1) for low, beyond in pairwise(edges)]
+    starts = [each.tick for each in knowledge.publications[publications_max::publications_max]]
+    edges = [knowledge.low, *starts, knowledge.high + 1]
+    return [cut(knowledge, low, beyond - 1) for low, beyond in pairwise(edges)]
 
 
-def within(piece: Piece, ranges: RangeSet) -> list[Piece]:
+def within(knowledge: KnowledgeRange, ranges: RangeSet) -> list[KnowledgeRange]:
     """Return the parts of a piece that lie in the ranges, lowest first."""
-    return [cut(piece, low, high) for low, high in ranges.within(piece.low, piece.high)]
+    return [cut(knowledge, low, high) for low, high in ranges.within(knowledge.low, knowledge.high)]
 
 
-def without(piece: Piece, ranges: RangeSet) -> list[Piece]:
+def without(knowledge: KnowledgeRange, ranges: RangeSet) -> list[KnowledgeRange]:
     """Return the parts of a piece that lie outside the ranges, lowest first."""
-    return [cut(piece, low, high) for low, high in ranges.gaps(piece.low, piece.high)]
+    return [cut(knowledge, low, high) for low, high in ranges.gaps(knowledge.low, knowledge.high)]
 
 
 # --- wholes -------------------------------------------------------------------------------------
 
 
-def joinable(left: Piece, right: Piece) -> bool:
+def joinable(left: KnowledgeRange, right: KnowledgeRange) -> bool:
     """Whether two pieces can be said as one: contiguous, of one regime and control version.
 
     The ticks of a piece share their regime. Joined silences of two regimes would let a
@@ -152,70 +156,82 @@ def joinable(left: Piece, right: Piece) -> bool:
     """
     return (
         left.high + 1 == right.low
-        and left.regime == right.regime
+        and left.stream_epoch == right.stream_epoch
         and left.control_version == right.control_version
     )
 
 
-def join(left: Piece, right: Piece) -> Piece:
+def join(left: KnowledgeRange, right: KnowledgeRange) -> KnowledgeRange:
     """Return two joinable pieces as one."""
     assert joinable(left, right), f"[…, {left.high}] and [{right.low}, …] cannot be joined"
     publications = left.publications + right.publications  # one of them alone is not copied
-    return Piece(left.low, right.high, left.regime, left.control_version, publications)
+    return KnowledgeRange(
+        left.low, right.high, left.stream_epoch, left.control_version, publications
+    )
 
 
-def joined(pieces: Iterable[Piece], publications_max: int) -> list[Piece]:
+def joined(ranges: Iterable[KnowledgeRange], publications_max: int) -> list[KnowledgeRange]:
     """Return pieces, lowest first, as few as can be with at most so many publications each.
 
     A piece that has more from the start is left as it is. Each publication is copied once, however
     many pieces become one.
     """
-    result: list[Piece] = []
-    run: list[Piece] = []
+    result: list[KnowledgeRange] = []
+    run: list[KnowledgeRange] = []
     count = 0
-    for piece in pieces:
-        more = len(piece.publications)
+    for knowledge in ranges:
+        more = len(knowledge.publications)
         if run and not (
-            joinable(run[-1], piece) and (count + more <= publications_max or not more)
+            joinable(run[-1], knowledge) and (count + more <= publications_max or not more)
         ):
             result.append(_joined_run(run))
             run, count = [], 0
-        run.append(piece)
+        run.append(knowledge)
         count += more
     if run:
         result.append(_joined_run(run))
     return result
 
 
-def _joined_run(run: list[Piece]) -> Piece:
+def _joined_run(run: list[KnowledgeRange]) -> KnowledgeRange:
     """Return pieces that are known to be joinable as one."""
     first = run[0]
     if len(run) == 1:
         return first
-    publications = [publication for piece in run for publication in piece.publications]
-    return Piece(first.low, run[-1].high, first.regime, first.control_version, tuple(publications))
+    publications = [publication for knowledge in run for publication in knowledge.publications]
+    return KnowledgeRange(
+        first.low, run[-1].high, first.stream_epoch, first.control_version, tuple(publications)
+    )
 
 
 # --- other contents -----------------------------------------------------------------------------
 
 
-def filtered(piece: Piece, passes: Callable[[Publication], bool]) -> Piece:
+def filtered(knowledge: KnowledgeRange, passes: Callable[[Publication], bool]) -> KnowledgeRange:
     """Return the piece behind a filter edge: a D that does not pass becomes F (GD 2.4)."""
-    publications = tuple(filter(passes, piece.publications))
-    if len(publications) == len(piece.publications):
-        return piece
-    return Piece(piece.low, piece.high, piece.regime, piece.control_version, publications)
+    publications = tuple(filter(passes, knowledge.publications))
+    if len(publications) == len(knowledge.publications):
+        return knowledge
+    return KnowledgeRange(
+        knowledge.low,
+        knowledge.high,
+        knowledge.stream_epoch,
+        knowledge.control_version,
+        publications,
+    )
 
 
-def overlaid(pubend: PubendId, known: Piece, other: Piece) -> tuple[Piece, list[Publication]]:
+def overlaid(
+    pubend: PubendId, known: KnowledgeRange, other: KnowledgeRange
+) -> tuple[KnowledgeRange, list[Publication]]:
     """Return a known piece with the D of an overlapping one, and those that were F before.
 
-    The known piece keeps its range. Raises :class:`ConflictError` where both cannot be true.
+    The known piece keeps its range. Raises :class:`KnowledgeConflictError` where both cannot be true.
     """
     low, high = max(known.low, other.low), min(known.high, other.high)
-    if known.regime != other.regime or known.control_version != other.control_version:
-        said = f"{known.regime}/{known.control_version} and {other.regime}/{other.control_version}"
-        raise ConflictError(pubend, low, f"in two regimes or control versions, {said}")
+    if known.stream_epoch != other.stream_epoch or known.control_version != other.control_version:
+        versions = f"{known.stream_epoch}/{known.control_version} and {other.stream_epoch}/{other.control_version}"
+        raise KnowledgeConflictError(pubend, low, f"in two regimes or control versions, {versions}")
     offered = publications_between(other, low, high)
     if not offered:
         return known, []
@@ -229,11 +245,13 @@ def overlaid(pubend: PubendId, known: Piece, other: Piece) -> tuple[Piece, list[
             added.append(publication)
         elif not _is_same(same, publication):
             who = f"{same.publisher}/{same.sequence} and {publication.publisher}/{publication.sequence}"
-            raise ConflictError(pubend, publication.tick, f"holds two publications, {who}")
+            raise KnowledgeConflictError(pubend, publication.tick, f"holds two publications, {who}")
     if not added:
         return known, []
     publications = tuple(sorted((*known.publications, *added), key=tick_of))
-    richer = Piece(known.low, known.high, known.regime, known.control_version, publications)
+    richer = KnowledgeRange(
+        known.low, known.high, known.stream_epoch, known.control_version, publications
+    )
     return richer, added
 
 

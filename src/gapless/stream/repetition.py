@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["RepetitionThreshold"]
+__all__ = ["NackRepetitionThreshold"]
 
 INITIAL: Final = 4
 """The threshold before the first answer, in its least values: early nacks cross several brokers."""
 
 
-class RepetitionThreshold:
+class NackRepetitionThreshold:
     """The estimated threshold, in microseconds, between a least and a greatest value.
 
-    >>> threshold = RepetitionThreshold(50_000, 10_000_000)
+    >>> threshold = NackRepetitionThreshold(50_000, 10_000_000)
     >>> threshold.sample(100_000)
     >>> threshold.us
     300000

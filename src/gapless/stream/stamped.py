@@ -39,15 +39,15 @@ class StampedRanges:
     def put(self, low: Tick, high: Tick, stamp: int) -> None:
         """Give all ticks of a range a time, whatever they had before."""
         assert low <= high, f"[{low}, {high}] is no range"
-        place = self._clear(low, high)
-        if place and self._highs[place - 1] == low - 1 and self._stamps[place - 1] == stamp:
-            place -= 1
-            low = self._lows[place]
-            self._set(place, place + 1, [])
-        if place < len(self) and self._lows[place] == high + 1 and self._stamps[place] == stamp:
-            high = self._highs[place]
-            self._set(place, place + 1, [])
-        self._set(place, place, [StampedRange(low, high, stamp)])
+        index = self._clear(low, high)
+        if index and self._highs[index - 1] == low - 1 and self._stamps[index - 1] == stamp:
+            index -= 1
+            low = self._lows[index]
+            self._set(index, index + 1, [])
+        if index < len(self) and self._lows[index] == high + 1 and self._stamps[index] == stamp:
+            high = self._highs[index]
+            self._set(index, index + 1, [])
+        self._set(index, index, [StampedRange(low, high, stamp)])
 
     def remove(self, low: Tick, high: Tick) -> None:
         """Take the ticks of a range out."""
@@ -58,9 +58,9 @@ class StampedRanges:
         """Return the parts that lie between two ticks."""
         return [
             StampedRange(
-                max(low, self._lows[place]), min(high, self._highs[place]), self._stamps[place]
+                max(low, self._lows[index]), min(high, self._highs[index]), self._stamps[index]
             )
-            for place in range(bisect_left(self._highs, low), bisect_right(self._lows, high))
+            for index in range(bisect_left(self._highs, low), bisect_right(self._lows, high))
         ]
 
     def expire(self, before: int) -> None:
@@ -75,9 +75,9 @@ class StampedRanges:
         The lowest are needed first: of what was asked for at once, they must be the last to go.
         """
         oldest = min(self._stamps)
-        place = max(place for place, stamp in enumerate(self._stamps) if stamp == oldest)
-        dropped = TickRange(self._lows[place], self._highs[place])
-        self._set(place, place + 1, [])
+        index = max(index for index, stamp in enumerate(self._stamps) if stamp == oldest)
+        dropped = TickRange(self._lows[index], self._highs[index])
+        self._set(index, index + 1, [])
         return dropped
 
     def clear(self) -> None:
@@ -93,11 +93,11 @@ class StampedRanges:
         kept = []
         if self._lows[first] < low:
             kept.append(StampedRange(self._lows[first], low - 1, self._stamps[first]))
-        place = first + len(kept)
+        index = first + len(kept)
         if high < self._highs[last - 1]:
             kept.append(StampedRange(high + 1, self._highs[last - 1], self._stamps[last - 1]))
         self._set(first, last, kept)
-        return place
+        return index
 
     def _set(self, first: int, last: int, parts: list[StampedRange]) -> None:
         self._lows[first:last] = [part.low for part in parts]

@@ -4,17 +4,17 @@ Theory of operation
 -------------------
 A broker that hosts subscribers has one **subend** (:mod:`.subend`) per pubend for all of them: the
 doubt horizon moves over the stream once, whoever is there. A **subscription** (:mod:`.subscription`)
-has a **strand** (:mod:`.strand`) on every pubend whose events could match; a strand is live behind
+has a **strand** (:mod:`.cursor`) on every pubend whose events could match; a strand is live behind
 the horizon, or reads the log on its way there, or waits for its start or its client. Filters are
-**segments** (:mod:`.segments`): a change of filter lets one end and the next govern, at one tick of
+**segments** (:mod:`.filter_segments`): a change of filter lets one end and the next govern, at one tick of
 each stream.
 
-The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.crew` knows who waits for what
-of a stream, :mod:`.owing` since when a subscription is owed pubends that are younger. :mod:`.calls` takes
-what clients ask, :mod:`.operators` what operators ask of durable subscriptions. :mod:`.reporting` tells pubends up to where their logs are needed, :mod:`.holding` keeps them
-for those who read far back, and :mod:`.progress` tells clients where nothing comes. :mod:`.restoring` brings
+The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.groups` knows who waits for what
+of a stream, :mod:`.start_guarantee` since when a subscription is owed pubends that are younger. :mod:`.client_calls` takes
+what clients ask, :mod:`.operator_calls` what operators ask of durable subscriptions. :mod:`.reporter` tells pubends up to where their logs are needed, :mod:`.log_hold` keeps them
+for those who read far back, and :mod:`.progress` tells clients where nothing comes. :mod:`.record` brings
 durable subscriptions back from disk; :mod:`.abandonment` knows the pubends that nobody waits for, as their brokers
-were retired, and :mod:`.drifting` what total order does without them; :mod:`.loose` is the end of a best-effort stream.
+were retired, and :mod:`.exclusion` what total order does without them; :mod:`.best_effort_end` is the end of a best-effort stream.
 
 Whatever is missing of the past, for whatever reason (a client that comes back, a late start, a slow
 reader, a filter that no table knew), comes by one primitive: a read of the log with the filter.
@@ -35,10 +35,17 @@ Papers: the subend's safety and liveness (GD 2.3), one stream per host for all s
 delivery start points (VT 4.1.8).
 """
 
-from gapless.subscribers.client_calls import Calls
-from gapless.subscribers.host import Leaf, SubscriberHost
-from gapless.subscribers.operator_calls import Operators
+from gapless.subscribers.client_calls import SubscriberCalls
+from gapless.subscribers.host import Interest, SubscriberHost
+from gapless.subscribers.operator_calls import OperatorCalls
 from gapless.subscribers.record import restore
-from gapless.subscribers.reporter import Reporting
+from gapless.subscribers.reporter import AckReporter
 
-__all__ = ["Calls", "Leaf", "Operators", "Reporting", "SubscriberHost", "restore"]
+__all__ = [
+    "AckReporter",
+    "Interest",
+    "OperatorCalls",
+    "SubscriberCalls",
+    "SubscriberHost",
+    "restore",
+]

@@ -6,7 +6,7 @@ is back. But nobody waits meanwhile:
 
 - who needs it no more does not take leave of it (R43). Should it come back, its row of this host ends by R55;
 - in total order the other streams go on without it (R51). When it is back, what it has below what was merged comes too
-  late, and is told as a gap (:mod:`.drifting`).
+  late, and is told as a gap (:mod:`.exclusion`).
 
 A client may come to another host than the one that went on without a pubend, or begin anew from a position that it
 has kept, when the pubend is back. Its place there is from before then, and below what it has merged: the same rule
@@ -23,24 +23,24 @@ from typing import TYPE_CHECKING
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order
-from gapless.messages.records import JoinRecord, Store
-from gapless.subscribers.cursor import Strand
+from gapless.messages.records import JoinedPubendRecord, PutRecord
+from gapless.subscribers.cursor import Cursor
 
 if TYPE_CHECKING:
     from gapless.subscribers.host import SubscriberHost
 
-__all__ = ["Abandonment"]
+__all__ = ["AbandonedPubends"]
 
 
-class Abandonment:
+class AbandonedPubends:
     """Which of the pubends that a host has joined are abandoned."""
 
-    def __init__(self, host: SubscriberHost, joins: Iterable[JoinRecord]) -> None:
+    def __init__(self, host: SubscriberHost, joined_pubends: Iterable[JoinedPubendRecord]) -> None:
         self._host = host
-        self._pubends = {each.pubend for each in joins if each.abandoned}
+        self._pubends = {each.pubend for each in joined_pubends if each.abandoned}
         self.is_retired: Callable[[PubendId], bool] = _nobody_is
         """Says whether the broker of a pubend was retired."""
-        self.back_at: Callable[[PubendId], Tick] = _never
+        self.returned_at: Callable[[PubendId], Tick] = _never
         """Says above which tick nobody has gone on without a pubend whose broker is back; 0 if it was not away."""
         self.found: Callable[[PubendId], None] = _nobody_cares
         """Hears of every pubend that is there again, or was there all the time."""
@@ -50,50 +50,50 @@ class Abandonment:
 
     def look_at(self, pubend: PubendId) -> None:
         """Abandon a pubend if its broker was retired and nobody feeds it."""
-        join = self._host.joins.get(pubend)
+        membership = self._host.memberships.get(pubend)
         subend = self._host.subends.get(pubend)
-        if join is None or not self.is_retired(pubend):
+        if membership is None or not self.is_retired(pubend):
             return
         if subend is None or subend.feeder is None:
             if pubend not in self._pubends:
                 self._pubends.add(pubend)
-                self._write(JoinRecord(pubend, join, abandoned=True))
-                self._review_strands(pubend)
+                self._write(JoinedPubendRecord(pubend, membership, abandoned=True))
+                self._review_cursors(pubend)
             self._host.give_up_leaving(pubend)
 
     def end(self, pubend: PubendId) -> None:
         """A pubend is there again."""
         self.found(pubend)
         if pubend in self._pubends:
-            self._host.context.mark("abandoned pubend is back")
+            self._host.context.mark("abandoned pubend returned")
             self._pubends.remove(pubend)
-            self._write(JoinRecord(pubend, self._host.joins[pubend]))
-            self._review_strands(pubend)
+            self._write(JoinedPubendRecord(pubend, self._host.memberships[pubend]))
+            self._review_cursors(pubend)
 
     def forget(self, pubend: PubendId) -> None:
         """A pubend is not joined any more."""
         self._pubends.discard(pubend)
 
-    def review(self, strand: Strand, *, placed: bool = False, passed: bool = False) -> None:
+    def review(self, cursor: Cursor, *, positioned: bool = False, excluded: bool = False) -> None:
         """Let a strand be waited for in total order, or not; its client may have ``placed`` it."""
-        subscription = strand.subscription
-        if strand.pubend in self._pubends:
-            strand.drifting.begin()
+        subscription = cursor.subscription
+        if cursor.pubend in self._pubends:
+            cursor.merge_exclusion.start()
         elif subscription.client is None or subscription.order is not Order.TOTAL:
             return
-        elif strand.drifting.is_adrift:
-            strand.drifting.end()
-        elif placed:
+        elif cursor.merge_exclusion.is_excluded:
+            cursor.merge_exclusion.end()
+        elif positioned:
             merged = subscription.merged
-            strand.drifting.suspect(merged if passed else self.back_at(strand.pubend))
+            cursor.merge_exclusion.suspect(merged if excluded else self.returned_at(cursor.pubend))
 
-    def _review_strands(self, pubend: PubendId) -> None:
+    def _review_cursors(self, pubend: PubendId) -> None:
         subend = self._host.subends.get(pubend)
-        for strand in [] if subend is None else [*subend.strands.values()]:
-            self.review(strand)
+        for cursor in [] if subend is None else [*subend.cursors.values()]:
+            self.review(cursor)
 
-    def _write(self, record: JoinRecord) -> None:
-        self._host.context.write((Store(record),), _nothing)
+    def _write(self, record: JoinedPubendRecord) -> None:
+        self._host.context.write((PutRecord(record),), _nothing)
 
 
 def _nobody_is(pubend: PubendId) -> bool:

@@ -13,31 +13,37 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate, Feed
-from gapless.messages.streams import Attached, AttachKind, Piece, Publication, Unfed
+from gapless.messages.streams import (
+    Attached,
+    AttachKind,
+    FeedUnavailable,
+    KnowledgeRange,
+    Publication,
+)
 
-__all__ = ["LooseEnd", "LooseOwner"]
+__all__ = ["BestEffortSubend", "BestEffortSubendOwner"]
 
 
-class LooseOwner(Protocol):
+class BestEffortSubendOwner(Protocol):
     """The host of which it is a part."""
 
-    def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications without guarantee to whoever has room for them."""
 
 
-class LooseEnd:
+class BestEffortSubend:
     """One best-effort stream at a subscriber host."""
 
     def __init__(
         self,
         context: Context,
         pubend: PubendId,
-        owner: LooseOwner,
+        owner: BestEffortSubendOwner,
         candidates: Callable[[], list[Candidate]],
     ) -> None:
         self.pubend = pubend
         self._owner = owner
-        self._life = 0
+        self._incarnation = 0
         self._last: Tick = 0
         name = str(context.identity.shb)
         self._feed = Feed(context, pubend, AttachKind.LEAF, name, self, candidates)
@@ -46,7 +52,7 @@ class LooseEnd:
         """End for good."""
         self._feed.close()
 
-    def hasten(self) -> None:
+    def retry_feed(self) -> None:
         """Somebody can be asked for a feed who could not before."""
         self._feed.session_opened()
 
@@ -58,29 +64,29 @@ class LooseEnd:
         """A router feeds this host."""
         self._feed.attached(peer, message)
 
-    def take_unfed(self, peer: BrokerId, message: Unfed) -> None:
+    def take_feed_unavailable(self, peer: BrokerId, message: FeedUnavailable) -> None:
         """A router cannot feed this host."""
-        self._feed.unfed(peer, message)
+        self._feed.feed_unavailable(peer, message)
 
-    def receive(self, piece: Piece) -> None:
+    def receive(self, knowledge: KnowledgeRange) -> None:
         """Hand over what is new."""
-        if piece.regime < self._life:
+        if knowledge.stream_epoch < self._incarnation:
             return  # of an earlier life of the pubend's broker
-        if piece.regime > self._life:
-            self._life, self._last = piece.regime, 0
+        if knowledge.stream_epoch > self._incarnation:
+            self._incarnation, self._last = knowledge.stream_epoch, 0
         self._feed.note_progress()
-        new = tuple(each for each in piece.publications if each.tick > self._last)
-        self._last = max(self._last, piece.high)
+        new = tuple(each for each in knowledge.publications if each.tick > self._last)
+        self._last = max(self._last, knowledge.high)
         if new:
-            self._owner.hand_over_loose(self.pubend, new)
+            self._owner.deliver_best_effort(self.pubend, new)
 
-    def fed(self, at: Tick) -> None:
+    def feed_found(self, at: Tick) -> None:
         """A feeder was found; what it has sent before is not asked for."""
 
-    def fed_up_to(self, at: Tick) -> None:
+    def feed_sent_up_to(self, at: Tick) -> None:
         """Everything up to a tick was sent; what is not here is lost."""
         del at
         self._feed.note_progress()
 
-    def unfed(self) -> None:
+    def feed_lost(self) -> None:
         """There is no feeder."""

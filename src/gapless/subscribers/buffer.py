@@ -15,9 +15,9 @@ from typing import Any
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Publication
-from gapless.packed.encode import PUBLICATION_BYTES, written_bytes
-from gapless.stream.istream import Account
-from gapless.subscribers.cursor_state import Lost
+from gapless.packed.encode import PUBLICATION_BYTES, encoded_bytes
+from gapless.stream.istream import MemoryAccount
+from gapless.subscribers.cursor_state import GapRange
 
 __all__ = ["Buffer"]
 
@@ -25,15 +25,15 @@ __all__ = ["Buffer"]
 class Buffer:
     """What one strand lets wait."""
 
-    __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_losses", "_waiting")
+    __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_gaps", "_waiting")
 
-    def __init__(self, parameters: Parameters, backlog: Account) -> None:
+    def __init__(self, parameters: Parameters, backlog: MemoryAccount) -> None:
         self._always = parameters.prefetch_max
         self._backlog_max = parameters.backlog_bytes
         self._backlog = backlog
         """What waits beyond ``prefetch_max``, of all strands of the host."""
-        self._waiting: deque[Publication | Lost] = deque()
-        self._losses = 0
+        self._waiting: deque[Publication | GapRange] = deque()
+        self._gaps = 0
         """How many of those that wait are losses."""
         self._beyond: deque[tuple[Tick, int]] = deque()
         """The last ticks and the sizes of runs that are booked on the backlog."""
@@ -69,7 +69,7 @@ class Buffer:
         """Let a run wait though it is more than always may, if the backlog allows; say whether."""
         if self._backlog.bytes >= self._backlog_max:
             return False
-        size = written_bytes(tuple(publications)) + PUBLICATION_BYTES * len(publications)
+        size = encoded_bytes(tuple(publications)) + PUBLICATION_BYTES * len(publications)
         self._backlog.bytes += size
         self._beyond.append((publications[-1].tick, size))
         self._waiting.extend(publications)
@@ -79,43 +79,43 @@ class Buffer:
         """Let what was read or held wait; who reads looks for room before."""
         self._waiting.extend(publications)
 
-    def append_loss(self, lost: Lost) -> None:
+    def append_gap(self, gap: GapRange) -> None:
         """Let a loss wait in its place."""
-        self._waiting.append(lost)
-        self._losses += 1
+        self._waiting.append(gap)
+        self._gaps += 1
 
     # --- out -------------------------------------------------------------------------------------
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
         """Take events that may be told: so many, up to a tick, before any loss."""
         waiting = self._waiting
-        if 0 < len(waiting) <= most and waiting[-1].tick <= up_to and not self._losses:
+        if 0 < len(waiting) <= most and waiting[-1].tick <= up_to and not self._gaps:
             everything: list[Any] = [*waiting]  # the usual case, at once
             self.clear()
             return everything
         taken: list[Publication] = []
         while waiting and len(taken) < most:
             head = waiting[0]
-            if isinstance(head, Lost) or head.tick > up_to:
+            if isinstance(head, GapRange) or head.tick > up_to:
                 break
             taken.append(head)
             waiting.popleft()
         self._release()
         return taken
 
-    def take_loss(self, up_to: Tick) -> Lost | None:
+    def take_gap(self, up_to: Tick) -> GapRange | None:
         """Take a loss, if it is the next that may be told."""
         head = self._waiting[0] if self._waiting else None
-        if not isinstance(head, Lost) or head.tick > up_to:
+        if not isinstance(head, GapRange) or head.tick > up_to:
             return None
         self._waiting.popleft()
-        self._losses -= 1
+        self._gaps -= 1
         return head
 
     def clear(self) -> None:
         """Let nothing wait any more."""
         self._waiting.clear()
-        self._losses = 0
+        self._gaps = 0
         self._release()
 
     def _release(self) -> None:

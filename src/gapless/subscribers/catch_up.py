@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.streams import Publication
-from gapless.subscribers.cursor_state import FOREVER, Lost, State
-from gapless.subscribers.filter_segments import Segment
+from gapless.subscribers.cursor_state import FOREVER, CursorPhase, GapRange
+from gapless.subscribers.filter_segments import FilterSegment
 
 if TYPE_CHECKING:
-    from gapless.requests.carrier import Errand
-    from gapless.subscribers.cursor import Strand
+    from gapless.requests.carrier import PendingRequest
+    from gapless.subscribers.cursor import Cursor
 
 __all__ = ["CatchUp"]
 
@@ -26,9 +26,9 @@ __all__ = ["CatchUp"]
 class CatchUp:
     """What a strand has read, and what it holds back meanwhile."""
 
-    def __init__(self, strand: Strand) -> None:
-        self._strand = strand
-        self._host = strand.subscription.host
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._host = cursor.subscription.host
         self._parameters = self._host.context.parameters
         self.held: list[Publication] = []
         """What came live above J."""
@@ -36,7 +36,7 @@ class CatchUp:
         """J: up to here the log is read."""
         self._top: Tick | None = None
         """The stream's top when the log was last read."""
-        self._errand: Errand | None = None
+        self._pending_request: PendingRequest | None = None
         self._reading = 0
         """Counts reads: an answer to an older one is not for us."""
         self.fault = ""
@@ -45,137 +45,147 @@ class CatchUp:
     @property
     def is_reading(self) -> bool:
         """Whether a read is under way."""
-        return self._errand is not None
+        return self._pending_request is not None
 
-    def pump(self) -> None:
+    def continue_reading(self) -> None:
         """Go on reading, or join the live stream."""
-        strand = self._strand
-        if self._errand is not None or strand.subscription.client is None:
+        cursor = self._cursor
+        if self._pending_request is not None or cursor.subscription.client is None:
             return
-        if strand.drifting.is_adrift or strand.asks_for_earlier:
+        if cursor.merge_exclusion.is_excluded or cursor.is_start_unverified:
             return
-        if not strand.buffer.has_room:
+        if not cursor.buffer.has_room:
             return  # nor join: the next event would be one too many, and all be read again
-        strand.drifting.step_over_hole()
-        if strand.state is State.CATCHING and not strand.drifting.is_hole_ahead:
+        cursor.merge_exclusion.skip_range()
+        if (
+            cursor.phase is CursorPhase.CATCHING_UP
+            and not cursor.merge_exclusion.is_skipped_range_ahead
+        ):
             self.try_to_join()
-        if not strand.reads_log:
+        if not cursor.reads_log:
             return
-        known = max(strand.subend.horizon or 0, self._top or 0)
-        if self._top is not None and strand.position >= known:
+        known = max(cursor.subend.horizon or 0, self._top or 0)
+        if self._top is not None and cursor.position >= known:
             return  # nothing more is there yet
-        segment, end = strand.governing(strand.position + 1)
-        if strand.base is not None and not self._host.meets(strand.pubend, segment):
+        segment, end = cursor.segment_at(cursor.position + 1)
+        if cursor.started_after is not None and not self._host.may_match(cursor.pubend, segment):
             # not beyond the horizon: what is advertised there may be more than is known here
-            self._pass_over(min(end, strand.subend.horizon or 0))
+            self._pass_over(min(end, cursor.subend.horizon or 0))
         else:
-            high = min(end, self.join_at) if strand.state is State.JOINING else end
-            self._read(segment, strand.drifting.up_to_hole(high))
+            high = min(end, self.join_at) if cursor.phase is CursorPhase.JOINING else end
+            self._read(segment, cursor.merge_exclusion.up_to_skipped_range(high))
 
     def _pass_over(self, high: Tick) -> None:
         """Go on without reading: a filter that can match nothing of the stream governs here."""
-        strand = self._strand
-        if high > strand.position:
-            strand.position = high
+        cursor = self._cursor
+        if high > cursor.position:
+            cursor.position = high
             self.join_if_read()
-            self._host.touch(strand.subscription)
+            self._host.mark_dirty(cursor.subscription)
 
     # --- joining ---------------------------------------------------------------------------------
 
     def try_to_join(self) -> None:
         """Join if the horizon is near, and the live stream serves the filter there."""
-        strand, subend = self._strand, self._strand.subend
+        cursor, subend = self._cursor, self._cursor.subend
         horizon = subend.horizon
-        if horizon is None or strand.base is None or not strand.segment.reached_by(subend.served):
+        if (
+            horizon is None
+            or cursor.started_after is None
+            or not cursor.segment.is_served_at(subend.served)
+        ):
             return
         window = self._parameters.join_window_ms * TICKS_PER_MS
-        position = strand.position
-        if position < horizon - window or strand.governing(position + 1)[1] != FOREVER:
+        position = cursor.position
+        if position < horizon - window or cursor.segment_at(position + 1)[1] != FOREVER:
             return
         if position >= horizon:
-            strand.become(State.LIVE)
+            cursor.set_phase(CursorPhase.LIVE)
         else:
             self.join_at = horizon
-            strand.become(State.JOINING)
+            cursor.set_phase(CursorPhase.JOINING)
 
-    def hold_back(self, publications: list[Publication]) -> None:
+    def buffer_live(self, publications: list[Publication]) -> None:
         """Hold what came live until J is read, unless it becomes too much."""
         self.held += [each for each in publications if each.tick > self.join_at]
-        if len(self.held) > self._parameters.join_hold:
+        if len(self.held) > self._parameters.join_buffer_events_max:
             self._host.context.mark("joining held too much")
             self.held.clear()
-            self._strand.become(State.CATCHING)
+            self._cursor.set_phase(CursorPhase.CATCHING_UP)
 
     def join_if_read(self) -> None:
         """Be live if the log is read up to J."""
-        strand = self._strand
-        if strand.state is State.JOINING and strand.position >= self.join_at:
-            strand.buffer.extend(self.held)
+        cursor = self._cursor
+        if cursor.phase is CursorPhase.JOINING and cursor.position >= self.join_at:
+            cursor.buffer.extend(self.held)
             self.held.clear()
-            strand.become(State.LIVE)
+            cursor.set_phase(CursorPhase.LIVE)
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def _read(self, segment: Segment, high: Tick) -> None:
-        strand = self._strand
+    def _read(self, segment: FilterSegment, high: Tick) -> None:
+        cursor = self._cursor
         self._reading += 1
-        turn, hold = self._reading, strand.holding.named()
+        turn, log_hold = self._reading, cursor.log_holds.named()
 
         def read(reply: ReadReply) -> None:
             if turn == self._reading:
                 self._reading += 1
-                self._errand, self.fault = None, ""
-                strand.holding.answered(hold)
+                self._pending_request, self.fault = None, ""
+                cursor.log_holds.answered(log_hold)
                 self.take_read(reply, segment, high)
 
         def fault(reason: str) -> None:
             if turn == self._reading:
                 self.fault = reason
-                strand.subscription.stalls.note(strand.pubend)
+                cursor.subscription.stalls.note(cursor.pubend)
 
-        errand = self._host.requests.read(
-            strand.pubend,
+        pending_request = self._host.requests.read(
+            cursor.pubend,
             segment.text,
-            strand.position + 1,
+            cursor.position + 1,
             high,
-            hold=hold,
-            hold_tick=strand.kept_from,
+            log_hold=log_hold,
+            log_hold_tick=cursor.retained_from,
             then=read,
             fault=fault,
         )
         if turn == self._reading:
-            self._errand = errand
+            self._pending_request = pending_request
 
-    def take_read(self, reply: ReadReply, segment: Segment, high: Tick) -> None:
+    def take_read(self, reply: ReadReply, segment: FilterSegment, high: Tick) -> None:
         """Buffer what was read; what the log no longer has is a loss, never silence (A14)."""
-        strand = self._strand
+        cursor = self._cursor
         self._top = reply.top
-        strand.learn_oldest(reply.released)
+        cursor.set_earliest(reply.released)
         # not beyond what was asked for: what lies above may have come live, and is held
-        released, gone = min(reply.released, high), min(reply.gone, high)
-        if released > strand.position:
-            lost = gone > strand.position and strand.base is not None
-            if lost and self._host.meets(strand.pubend, segment):
-                strand.buffer.append_loss(Lost(strand.position + 1, gone))
-            strand.position = released
-        if strand.base is None:
-            strand.begin(max(strand.position, strand.subscription.merged))
-        for piece in reply.pieces:
-            strand.buffer.extend(
-                each for each in piece.publications if strand.position < each.tick <= high
+        released, last_released_match = (
+            min(reply.released, high),
+            min(reply.last_released_match, high),
+        )
+        if released > cursor.position:
+            has_gap = last_released_match > cursor.position and cursor.started_after is not None
+            if has_gap and self._host.may_match(cursor.pubend, segment):
+                cursor.buffer.append_gap(GapRange(cursor.position + 1, last_released_match))
+            cursor.position = released
+        if cursor.started_after is None:
+            cursor.start(max(cursor.position, cursor.subscription.merged))
+        for knowledge in reply.ranges:
+            cursor.buffer.extend(
+                each for each in knowledge.publications if cursor.position < each.tick <= high
             )
-        strand.position = max(strand.position, min(reply.done, high))
+        cursor.position = max(cursor.position, min(reply.done, high))
         self.join_if_read()
         # what is to be told of the strand itself is told before its events, when the step ends
-        self._host.touch(strand.subscription)
+        self._host.mark_dirty(cursor.subscription)
 
     def stop(self) -> None:
         """An answer that is under way is no longer wanted."""
         self._reading += 1
         self.fault = ""
-        if self._errand is not None:
-            self._errand.cancel()
-            self._errand = None
+        if self._pending_request is not None:
+            self._pending_request.cancel()
+            self._pending_request = None
 
     def forget_top(self) -> None:
         """Read again, whatever was known of the end of the log."""

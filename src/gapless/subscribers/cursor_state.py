@@ -1,4 +1,4 @@
-"""What a strand can be, and what its buffer can hold; see :mod:`.strand`."""
+"""What a strand can be, and what its buffer can hold; see :mod:`.cursor`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Final, NamedTuple
 
 from gapless.core.ticks import Tick
 
-__all__ = ["FOREVER", "Lost", "State"]
+__all__ = ["FOREVER", "CursorPhase", "GapRange"]
 
 FOREVER: Final = 2**62
 """Above every tick."""
 
 
-class State(Enum):
+class CursorPhase(Enum):
     """Where a strand stands."""
 
-    WAITING = "waiting"
+    PENDING = "pending"
     LIVE = "live"
-    CATCHING = "catching"
+    CATCHING_UP = "catching up"
     JOINING = "joining"
-    AWAY = "away"
+    DISCONNECTED = "disconnected"
 
 
-class Lost(NamedTuple):
+class GapRange(NamedTuple):
     """A range in a buffer that the log no longer has."""
 
     low: Tick

@@ -17,31 +17,37 @@ from typing import Any, Protocol
 from gapless.content import Conjunction
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.matching import MatchIndex
-from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
+from gapless.core.ids import BrokerId, MembershipId, PubendId, VirtualTime
 from gapless.core.limits import ROOTS_READ_MAX
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate
-from gapless.messages.clients import BeginKind, Cause, Ended, Order, Owed
-from gapless.messages.pubend_requests import HoldId
-from gapless.messages.records import Erase, JoinRecord, Store, SubscriptionRecord
-from gapless.messages.streams import Publication, SetForget
-from gapless.requests.carrier import Errand, Requests
-from gapless.stream.istream import Account
-from gapless.subscribers.abandonment import Abandonment
-from gapless.subscribers.best_effort_end import LooseEnd
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
-from gapless.subscribers.filter_segments import Segment
-from gapless.subscribers.start_guarantee import NOT_OWED, Early, joined
+from gapless.messages.clients import (
+    Order,
+    RefusalCause,
+    StartGuarantees,
+    StartKind,
+    SubscriptionEnded,
+)
+from gapless.messages.pubend_requests import LogHoldId
+from gapless.messages.records import DeleteRecord, JoinedPubendRecord, PutRecord, SubscriptionRecord
+from gapless.messages.streams import ForgetMemberSet, Publication
+from gapless.requests.carrier import PendingRequest, PubendRequests
+from gapless.stream.istream import MemoryAccount
+from gapless.subscribers.abandonment import AbandonedPubends
+from gapless.subscribers.best_effort_end import BestEffortSubend
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.filter_segments import FilterSegment
+from gapless.subscribers.start_guarantee import NO_GUARANTEE, StartGuarantee, earliest_times
 from gapless.subscribers.subend import Subend
-from gapless.subscribers.subscription import Subscription, Told
+from gapless.subscribers.subscription import ConfirmedFilter, HostedSubscription
 
-__all__ = ["Leaf", "SubscriberHost"]
+__all__ = ["Interest", "SubscriberHost"]
 
 
-class Leaf(Protocol):
+class Interest(Protocol):
     """The table that says what this host wants."""
 
     @property
@@ -59,7 +65,7 @@ class Leaf(Protocol):
         """Let an owner want nothing more."""
 
 
-class _Offer:
+class _AnnouncedPubend:
     """A pubend that is announced."""
 
     __slots__ = ("advertisement", "best_effort", "version")
@@ -76,74 +82,76 @@ class SubscriberHost:
     def __init__(
         self,
         context: Context,
-        leaf: Leaf,
-        requests: Requests,
+        leaf: Interest,
+        requests: PubendRequests,
         candidates: Callable[[PubendId], list[Candidate]],
-        joins: Iterable[JoinRecord] = (),
+        joined_pubends: Iterable[JoinedPubendRecord] = (),
     ) -> None:
         self.context = context
         self.requests = requests
         self.leaf = leaf
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, HostedSubscription] = {}
         self.subends: dict[PubendId, Subend] = {}
-        self.loose: dict[PubendId, LooseEnd] = {}
+        self.best_effort_subends: dict[PubendId, BestEffortSubend] = {}
         self.report: Callable[[Subend], None] = _no_report
         """Reports a pubend now."""
-        self.obstacle: Callable[[PubendId], str] = _no_way
+        self.obstacle: Callable[[PubendId], str] = _no_route
         """Says what is in the way of a feed of a pubend; only for people (R11, R12)."""
         self._candidates = candidates
-        self._account = Account()
-        self.backlog = Account()
+        self._account = MemoryAccount()
+        self.backlog = MemoryAccount()
         """What waits for slow clients beyond what always may."""
         self.ending: list[dict[PubendId, Tick]] = []
         """What durable subscriptions need that have ended and are not gone from the disk yet."""
-        joins = tuple(joins)
-        self.joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
+        joined_pubends = tuple(joined_pubends)
+        self.memberships: dict[PubendId, MembershipId] = {
+            each.pubend: each.membership for each in joined_pubends
+        }
         """The stays of this host, those that are about to end included."""
-        self.unheard = {*self.joins}
+        self.unannounced = {*self.memberships}
         """Pubends that an earlier life has joined and this one has not heard of yet."""
-        self.abandonment = Abandonment(self, joins)
+        self.abandonment = AbandonedPubends(self, joined_pubends)
         self._unneeded: dict[PubendId, int] = {}
         """Since when nobody needs a pubend that is joined."""
-        self._leaving: dict[PubendId, Join] = {}
-        self._farewells: dict[PubendId, Errand] = {}
+        self._leaving: dict[PubendId, MembershipId] = {}
+        self._leave_requests: dict[PubendId, PendingRequest] = {}
         """The leave that is taken of each pubend that is left."""
-        self._offers: dict[PubendId, _Offer] = {}
+        self._announced_pubends: dict[PubendId, _AnnouncedPubend] = {}
         self._index = MatchIndex()
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[int, FilterSegment] = {}
         self._count = 0
-        self._join_count = 0
-        self._touched: dict[str, Subscription] = {}
-        self._behind: dict[str, tuple[Subscription, int]] = {}
+        self._membership_count = 0
+        self._dirty: dict[str, HostedSubscription] = {}
+        self._behind: dict[str, tuple[HostedSubscription, int]] = {}
         """Subscriptions that are not durable and could not keep up, and since when."""
-        self._slow: list[Subscription] = []
+        self._slow: list[HostedSubscription] = []
         self._full: set[str] = set()
         """Clients whose connections take no more now; what they are owed waits here."""
-        context.after(self._review_us, self._review)
+        context.call_later(self._review_us, self._review)
 
     @property
     def _review_us(self) -> int:
-        return max(1, us(s=self.context.parameters.linger_s) // 4)
+        return max(1, microseconds(s=self.context.parameters.interest_grace_s) // 4)
 
     # --- filters -------------------------------------------------------------------------------
 
-    def make_segment(self, subscription: Subscription, wanted: Filter) -> Segment:
+    def make_segment(self, subscription: HostedSubscription, wanted: Filter) -> FilterSegment:
         """Return a new segment of a subscription; nobody is told of it yet."""
         self._count += 1
-        segment = Segment(subscription, self._count, wanted)
+        segment = FilterSegment(subscription, self._count, wanted)
         subscription.segments.append(segment)
         return segment
 
-    def own(self, segment: Segment) -> None:
+    def own(self, segment: FilterSegment) -> None:
         """Put a segment into the table and the index (R16)."""
         if segment.start is None:
             segment.start = self.leaf.own(segment.number, segment.filter.conjunctions)
             self._index.add(segment.number, segment.filter)
             self._segments[segment.number] = segment
-            if segment.owed_from is None:
-                segment.owed_from = segment.start
+            if segment.required_from is None:
+                segment.required_from = segment.start
 
-    def disown(self, segment: Segment) -> None:
+    def disown(self, segment: FilterSegment) -> None:
         """Take a segment out of the table and the index (R17)."""
         if segment.start is not None:
             segment.start = None
@@ -151,17 +159,17 @@ class SubscriberHost:
             self._index.remove(segment.number)
             del self._segments[segment.number]
 
-    def meets(self, pubend: PubendId, segment: Segment) -> bool:
+    def may_match(self, pubend: PubendId, segment: FilterSegment) -> bool:
         """Say whether a segment may match something of a pubend."""
-        found = segment.meets.get(pubend)
+        found = segment.may_match.get(pubend)
         if found is None:
-            offer = self._offers.get(pubend)
-            if offer is None:
+            announced = self._announced_pubends.get(pubend)
+            if announced is None:
                 return True  # of a pubend that is not announced (yet) nothing is known
-            found = segment.meets[pubend] = offer.advertisement.intersects(segment.filter)
+            found = segment.may_match[pubend] = announced.advertisement.intersects(segment.filter)
         return found
 
-    def everything_wanted(self) -> str:
+    def covering_filter(self) -> str:
         """Return the text of a filter that covers all that this host wants now."""
         roots = self.leaf.roots
         return str(Filter.of(roots)) if len(roots) <= ROOTS_READ_MAX else "TRUE"
@@ -172,18 +180,20 @@ class SubscriberHost:
         self, pubend: PubendId, advertisement: Filter, version: int, *, best_effort: bool
     ) -> None:
         """A pubend exists, or its advertisement became wider."""
-        self._offers[pubend] = _Offer(advertisement, version, best_effort=best_effort)
+        self._announced_pubends[pubend] = _AnnouncedPubend(
+            advertisement, version, best_effort=best_effort
+        )
         for subscription in self.subscriptions.values():
             for segment in subscription.segments:
-                segment.meets.pop(pubend, None)
+                segment.may_match.pop(pubend, None)
             if subscription.stored:
-                self.look_at(subscription, pubend, is_news=True)
-            elif pubend not in subscription.early and self._could_begin(subscription, pubend):
-                self._note_early(subscription, pubend)  # of one that comes from elsewhere
-        self.unheard.discard(pubend)
+                self.update_cursor(subscription, pubend, newly_announced=True)
+            elif pubend not in subscription.guarantees and self._could_start(subscription, pubend):
+                self._note_guarantee(subscription, pubend)  # of one that comes from elsewhere
+        self.unannounced.discard(pubend)
         subend = self.subends.get(pubend)
         if subend is not None:
-            subend.hasten()
+            subend.retry_feed()
         self.abandonment.look_at(pubend)
 
     def served_at(self, pubend: PubendId, version: int) -> None:
@@ -192,62 +202,69 @@ class SubscriberHost:
         Then nobody here knows what is advertised, and it may be anything: else a report could let
         events go that somebody wants by the wider advertisement (A22).
         """
-        offer = self._offers.get(pubend)
-        if offer is not None and offer.version < version:
+        announced = self._announced_pubends.get(pubend)
+        if announced is not None and announced.version < version:
             self.context.mark("wider than announced")
-            self._offers[pubend] = _Offer(EVERYTHING, version, best_effort=offer.best_effort)
+            self._announced_pubends[pubend] = _AnnouncedPubend(
+                EVERYTHING, version, best_effort=announced.best_effort
+            )
             for subscription in self.subscriptions.values():
                 for segment in subscription.segments:
-                    segment.meets.pop(pubend, None)
+                    segment.may_match.pop(pubend, None)
 
-    def look_at_all(self, subscription: Subscription) -> None:
+    def update_cursors(self, subscription: HostedSubscription) -> None:
         """Let a subscription have a strand on every pubend that it could match, or has a place on."""
-        begin = subscription.begin
-        placed = [pubend for pubend, _ in begin.position if begin.kind is BeginKind.POSITION]
-        for pubend in sorted({*self._offers, *placed}):
-            self.look_at(subscription, pubend)
-        subscription.brought = []  # every strand that has a place has taken it over
+        start = subscription.start
+        positioned = [pubend for pubend, _ in start.position if start.kind is StartKind.POSITION]
+        for pubend in sorted({*self._announced_pubends, *positioned}):
+            self.update_cursor(subscription, pubend)
+        subscription.imported_segments = []  # every strand that has a place has taken it over
 
-    def look_at(
-        self, subscription: Subscription, pubend: PubendId, *, is_news: bool = False
+    def update_cursor(
+        self, subscription: HostedSubscription, pubend: PubendId, *, newly_announced: bool = False
     ) -> None:
         """Let a subscription have a strand on a pubend if it could match something of it.
 
-        If the pubend ``is_news``, a client that was told that its subscription has begun could not
+        If the pubend ``newly_announced``, a client that was told that its subscription has begun could not
         know of it, and expects all of it (R46).
         """
-        met = any(self.meets(pubend, segment) for segment in subscription.segments)
-        offer = self._offers.get(pubend)
-        if offer is not None and offer.best_effort:
-            if met and pubend not in self.loose:
-                self.loose[pubend] = LooseEnd(
+        met = any(self.may_match(pubend, segment) for segment in subscription.segments)
+        announced = self._announced_pubends.get(pubend)
+        if announced is not None and announced.best_effort:
+            if met and pubend not in self.best_effort_subends:
+                self.best_effort_subends[pubend] = BestEffortSubend(
                     self.context, pubend, self, partial(self._candidates, pubend)
                 )
             return
-        strand = subscription.strands.get(pubend)
-        placed = subscription.begin.on(pubend) is BeginKind.POSITION
-        if strand is None and (met or placed):
-            if is_news:
-                self._note_early(subscription, pubend)
-            self._begin_strand(subscription, pubend)
-        elif strand is None:
-            subscription.forget_early(pubend)
-        elif not met and strand.state is State.WAITING:
-            self.drop_strand(strand)
+        cursor = subscription.cursors.get(pubend)
+        positioned = subscription.start.on(pubend) is StartKind.POSITION
+        if cursor is None and (met or positioned):
+            if newly_announced:
+                self._note_guarantee(subscription, pubend)
+            self._start_cursor(subscription, pubend)
+        elif cursor is None:
+            subscription.clear_guarantee(pubend)
+        elif not met and cursor.phase is CursorPhase.PENDING:
+            self.drop_cursor(cursor)
 
-    def _note_early(self, subscription: Subscription, pubend: PubendId) -> None:
+    def _note_guarantee(self, subscription: HostedSubscription, pubend: PubendId) -> None:
         """Note from which filter on a subscription is owed a pubend that its client could not know of."""
-        advertisement = self._offers[pubend].advertisement
-        told, held = subscription.told_when_heard(pubend), subscription.early.get(pubend)
-        if told is None or (held is not None and held.time is not None):
+        advertisement = self._announced_pubends[pubend].advertisement
+        confirmed, held = subscription.confirmed_at(pubend), subscription.guarantees.get(pubend)
+        if confirmed is None or (held is not None and held.time is not None):
             return
-        if not advertisement.intersects(told.filter):
-            told = subscription.newest_told
-        subscription.early[pubend] = Early(told.time, told.since if held is None else held.moments)
+        if not advertisement.intersects(confirmed.filter):
+            confirmed = subscription.newest_to_confirm
+        subscription.guarantees[pubend] = StartGuarantee(
+            confirmed.time, confirmed.former_host_times if held is None else held.former_host_times
+        )
         subscription.dirty = True
 
-    def owe(
-        self, subscription: Subscription, owed: Owed, placed: Collection[PubendId] = ()
+    def set_guarantees(
+        self,
+        subscription: HostedSubscription,
+        guarantees: StartGuarantees,
+        positioned: Collection[PubendId] = (),
     ) -> None:
         """Take over since when a subscription that comes here is owed what its client has no place on.
 
@@ -255,126 +272,141 @@ class SubscriberHost:
         comes, as any other that comes to it. Where it has begun without its client, one of them may have been
         known earlier.
         """
-        subscription.newest.since = owed.since
-        subscription.told = subscription.newest_told
-        known = [each for each in sorted(self._offers) if self._could_begin(subscription, each)]
-        brought = {**dict.fromkeys(known, owed.since), **dict(owed.others)}
-        for pubend, moments in brought.items():
-            strand = subscription.strands.get(pubend)
-            if subscription.begin.on(pubend) is not BeginKind.LATEST:
+        subscription.newest.former_host_times = guarantees.default
+        subscription.confirmed_filter = subscription.newest_to_confirm
+        known = [
+            each
+            for each in sorted(self._announced_pubends)
+            if self._could_start(subscription, each)
+        ]
+        imported = {**dict.fromkeys(known, guarantees.default), **dict(guarantees.by_pubend)}
+        for pubend, times in imported.items():
+            cursor = subscription.cursors.get(pubend)
+            if subscription.start.on(pubend) is not StartKind.LATEST:
                 continue
-            if strand is not None and strand.state is not State.WAITING:
-                if pubend not in placed and moments and strand.is_untouched:
-                    strand.reconsider(moments)
+            if cursor is not None and cursor.phase is not CursorPhase.PENDING:
+                if pubend not in positioned and times and cursor.is_untouched:
+                    cursor.verify_start(times)
                 continue
-            before = subscription.early.get(pubend, NOT_OWED)
-            joint = joined(*before.moments, *moments)
-            subscription.early[pubend] = before._replace(moments=joint)
-            if strand is not None:
-                strand.is_asking = strand.is_early
-                strand.become(State.WAITING)
-                strand.subend.ask_since_when()
+            before = subscription.guarantees.get(pubend, NO_GUARANTEE)
+            joint = earliest_times(*before.former_host_times, *times)
+            subscription.guarantees[pubend] = before._replace(former_host_times=joint)
+            if cursor is not None:
+                cursor.is_verifying = cursor.has_guarantee
+                cursor.set_phase(CursorPhase.PENDING)
+                cursor.subend.verify_starts()
 
-    def _could_begin(self, subscription: Subscription, pubend: PubendId) -> bool:
-        offer = self._offers[pubend]
-        return not offer.best_effort and self.meets(pubend, subscription.newest)
+    def _could_start(self, subscription: HostedSubscription, pubend: PubendId) -> bool:
+        announced = self._announced_pubends[pubend]
+        return not announced.best_effort and self.may_match(pubend, subscription.newest)
 
-    def owe_as_before(
-        self, subscription: Subscription, told: Told | None, early: Mapping[PubendId, Early]
+    def restore_guarantees(
+        self,
+        subscription: HostedSubscription,
+        confirmed: ConfirmedFilter | None,
+        guarantees: Mapping[PubendId, StartGuarantee],
     ) -> None:
         """Take over what an old form of a subscription was owed here: nobody else may know of that.
 
         Also what its client was ``told`` of its filter, unless that says so itself.
         """
-        if subscription.told is None:
-            subscription.told = told
-        for pubend, each in early.items():
-            brought = subscription.early.get(pubend, NOT_OWED)
-            moments = joined(*brought.moments, *each.moments)
-            subscription.early[pubend] = each._replace(moments=moments)
+        if subscription.confirmed_filter is None:
+            subscription.confirmed_filter = confirmed
+        for pubend, each in guarantees.items():
+            imported = subscription.guarantees.get(pubend, NO_GUARANTEE)
+            times = earliest_times(*imported.former_host_times, *each.former_host_times)
+            subscription.guarantees[pubend] = each._replace(former_host_times=times)
 
-    def owed_of(self, subscription: Subscription) -> dict[PubendId, Early]:
+    def guarantees_of(self, subscription: HostedSubscription) -> dict[PubendId, StartGuarantee]:
         """Return what a form of a subscription is owed, also where it has begun: its client may have no place there."""
-        begun = {
-            pubend: Early(None, strand.began_by)
-            for pubend, strand in subscription.strands.items()
-            if strand.began_by
+        started = {
+            pubend: StartGuarantee(None, cursor.started_by)
+            for pubend, cursor in subscription.cursors.items()
+            if cursor.started_by
         }
-        return {**subscription.early_unheard, **begun, **subscription.early}
+        return {**subscription.unannounced_guarantees, **started, **subscription.guarantees}
 
-    def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
-        strand = Strand(subscription, self.subend(pubend), subscription.newest)
-        subscription.strands[pubend] = strand
-        begin = subscription.begin
-        match begin.on(pubend):
-            case BeginKind.POSITION:
-                strand.bring(subscription.brought)
+    def _start_cursor(self, subscription: HostedSubscription, pubend: PubendId) -> None:
+        cursor = Cursor(subscription, self.subend(pubend), subscription.newest)
+        subscription.cursors[pubend] = cursor
+        start = subscription.start
+        match start.on(pubend):
+            case StartKind.POSITION:
+                cursor.import_segments(subscription.imported_segments)
                 acked = subscription.acked_elsewhere.get(pubend, 0)
-                strand.begin_in_past(dict(begin.position)[pubend], acked=acked)
-            case BeginKind.EARLIEST:
-                strand.begin_in_past(None)
-            case BeginKind.TIME:
-                strand.untold = subscription.client is None
-                strand.begin_in_past(max(begin.clock - 1, subscription.merged))
-            case BeginKind.LATEST:
-                strand.is_asking = strand.is_early
-                strand.become(State.WAITING)
-                strand.subend.ask_since_when()
+                cursor.start_in_past(dict(start.position)[pubend], acked=acked)
+            case StartKind.EARLIEST:
+                cursor.start_in_past(None)
+            case StartKind.TIME:
+                cursor.start_unconfirmed = subscription.client is None
+                cursor.start_in_past(max(start.clock - 1, subscription.merged))
+            case StartKind.LATEST:
+                cursor.is_verifying = cursor.has_guarantee
+                cursor.set_phase(CursorPhase.PENDING)
+                cursor.subend.verify_starts()
         if subscription.order is Order.TOTAL:
-            for each in subscription.strands.values():
+            for each in subscription.cursors.values():
                 each.subend.register(each)
                 each.subend.review_eager()
         self.abandonment.look_at(pubend)
-        self.abandonment.review(strand)
-        self.touch(subscription)
+        self.abandonment.review(cursor)
+        self.mark_dirty(subscription)
 
-    def place(
-        self, subscription: Subscription, pubend: PubendId, after: Tick, *, seeks: int
+    def reposition(
+        self, subscription: HostedSubscription, pubend: PubendId, after: Tick, *, seek_count: int
     ) -> None:
         """Let a subscription that comes back go on after a tick, if it has begun here only above.
 
         Where an operator has moved it more than so many ``seeks``, it stays.
         """
-        strand = subscription.strands.get(pubend)
-        if strand is None:
-            strand = Strand(subscription, self.subend(pubend), subscription.newest)
-            subscription.strands[pubend] = strand
+        cursor = subscription.cursors.get(pubend)
+        if cursor is None:
+            cursor = Cursor(subscription, self.subend(pubend), subscription.newest)
+            subscription.cursors[pubend] = cursor
             self.abandonment.look_at(pubend)
-        if strand.base is None:
-            strand.bring(subscription.brought)
-            strand.move_to(after)
-        elif strand.sought <= seeks:
-            if after < strand.base or (seeks > subscription.seeks and after < strand.acked):
-                strand.move_to(after)
-            strand.retake(subscription.brought)
+        if cursor.started_after is None:
+            cursor.import_segments(subscription.imported_segments)
+            cursor.move_to(after)
+        elif cursor.seek_number <= seek_count:
+            if after < cursor.started_after or (
+                seek_count > subscription.seek_count and after < cursor.acked
+            ):
+                cursor.move_to(after)
+            cursor.replace_segments(subscription.imported_segments)
 
-    def drop_strand(self, strand: Strand) -> None:
+    def drop_cursor(self, cursor: Cursor) -> None:
         """A subscription looks at a pubend no more."""
-        strand.catch_up.stop()
-        strand.buffer.clear()
-        strand.subend.forget(strand)
-        subscription = strand.subscription
-        if subscription.strands.get(strand.pubend) is strand:
-            del subscription.strands[strand.pubend]
-            subscription.forget_early(strand.pubend)
-        strand.holding.release()
+        cursor.catch_up.stop()
+        cursor.buffer.clear()
+        cursor.subend.forget(cursor)
+        subscription = cursor.subscription
+        if subscription.cursors.get(cursor.pubend) is cursor:
+            del subscription.cursors[cursor.pubend]
+            subscription.clear_guarantee(cursor.pubend)
+        cursor.log_holds.release()
 
     def subend(self, pubend: PubendId, *, restored: bool = False) -> Subend:
         """Return the subend of a pubend, joined if it is the first that needs it (R43)."""
         found = self.subends.get(pubend)
         if found is None:
-            join = self.joins.get(pubend)
+            membership = self.memberships.get(pubend)
             # of an earlier life only durable subscriptions need a join; else its end may be under way
-            is_new = join is None or self._leaving.get(pubend) == join
-            is_new |= join is not None and not restored and join.life < self.context.identity.life
-            if join is None or is_new:
-                self._join_count += 1
-                join = self.joins[pubend] = Join(self.context.identity.life, self._join_count)
+            is_new = membership is None or self._leaving.get(pubend) == membership
+            is_new |= (
+                membership is not None
+                and not restored
+                and membership.incarnation < self.context.identity.incarnation
+            )
+            if membership is None or is_new:
+                self._membership_count += 1
+                membership = self.memberships[pubend] = MembershipId(
+                    self.context.identity.incarnation, self._membership_count
+                )
             self._count += 1
             found = self.subends[pubend] = Subend(
                 self.context,
                 pubend,
-                join,
+                membership,
                 self._count,
                 self,
                 self.requests,
@@ -382,8 +414,8 @@ class SubscriberHost:
                 partial(self._candidates, pubend),
             )
             if is_new:
-                record = JoinRecord(pubend, join, pubend in self.abandonment)
-                self.context.write((Store(record),), found.open)
+                record = JoinedPubendRecord(pubend, membership, pubend in self.abandonment)
+                self.context.write((PutRecord(record),), found.open)
             else:
                 found.open()
         self._unneeded.pop(pubend, None)
@@ -391,76 +423,79 @@ class SubscriberHost:
 
     def _review(self) -> None:
         """Leave pubends that nobody has needed for a while (R43)."""
-        self.context.after(self._review_us, self._review)
+        self.context.call_later(self._review_us, self._review)
         now = self.context.now
-        for pubend in [*self.joins]:
+        for pubend in [*self.memberships]:
             subend = self.subends.get(pubend)
-            if (subend is not None and subend.strands) or pubend in self._leaving:
+            if (subend is not None and subend.cursors) or pubend in self._leaving:
                 self._unneeded.pop(pubend, None)
-            elif now - self._unneeded.setdefault(pubend, now) >= us(
-                s=self.context.parameters.linger_s
+            elif now - self._unneeded.setdefault(pubend, now) >= microseconds(
+                s=self.context.parameters.interest_grace_s
             ):
                 self._leave(pubend)
-        for pubend, loose in [*self.loose.items()]:
-            if not self._wants_loose(pubend):
-                loose.close()
-                del self.loose[pubend]
+        for pubend, best_effort_subend in [*self.best_effort_subends.items()]:
+            if not self._wants_best_effort(pubend):
+                best_effort_subend.close()
+                del self.best_effort_subends[pubend]
 
     def _leave(self, pubend: PubendId) -> None:
-        join = self._leaving[pubend] = self.joins[pubend]
+        membership = self._leaving[pubend] = self.memberships[pubend]
         del self._unneeded[pubend]
         subend = self.subends.pop(pubend, None)
         if subend is not None:
             if subend.feeder is not None:
-                self.context.post(subend.feeder, SetForget(-subend.number))
+                self.context.send(subend.feeder, ForgetMemberSet(-subend.number))
             subend.close()
 
         if pubend in self.abandonment:
-            self._left(pubend, join)  # there is nobody to take leave of
+            self._left(pubend, membership)  # there is nobody to take leave of
         else:
             shb = self.context.identity.shb
-            self._farewells[pubend] = self.requests.leave(
-                pubend, shb, join, lambda: self._left(pubend, join)
+            self._leave_requests[pubend] = self.requests.leave(
+                pubend, shb, membership, lambda: self._left(pubend, membership)
             )
 
-    def _left(self, pubend: PubendId, join: Join) -> None:
+    def _left(self, pubend: PubendId, membership: MembershipId) -> None:
         """A stay has ended."""
-        self._farewells.pop(pubend, None)
-        if self._leaving.get(pubend) == join:
+        self._leave_requests.pop(pubend, None)
+        if self._leaving.get(pubend) == membership:
             del self._leaving[pubend]
-        if self.joins.get(pubend) == join:
-            del self.joins[pubend]
+        if self.memberships.get(pubend) == membership:
+            del self.memberships[pubend]
             self.abandonment.forget(pubend)
-            self.context.write((Erase(JoinRecord(pubend, join).key),), _nothing)
+            self.context.write(
+                (DeleteRecord(JoinedPubendRecord(pubend, membership).key),), _nothing
+            )
 
     def give_up_leaving(self, pubend: PubendId) -> None:
         """Take leave no more of a pubend whose broker will not answer."""
-        errand = self._farewells.get(pubend)
-        if errand is not None:
-            errand.cancel()
+        pending_request = self._leave_requests.get(pubend)
+        if pending_request is not None:
+            pending_request.cancel()
             self._left(pubend, self._leaving[pubend])
 
-    def _wants_loose(self, pubend: PubendId) -> bool:
-        return pubend in self._offers and any(
-            self.meets(pubend, subscription.newest) for subscription in self.subscriptions.values()
+    def _wants_best_effort(self, pubend: PubendId) -> bool:
+        return pubend in self._announced_pubends and any(
+            self.may_match(pubend, subscription.newest)
+            for subscription in self.subscriptions.values()
         )
 
     # --- what the streams bring ------------------------------------------------------------------
 
-    def hand_over(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications, in tick order, to the strands that are live."""
         for number, wanted in self._wanted(publications):
             segment = self._segments[number]
-            strand = segment.subscription.strands.get(pubend)
-            if strand is not None and strand.is_live:
-                strand.take(segment, wanted)
+            cursor = segment.subscription.cursors.get(pubend)
+            if cursor is not None and cursor.is_live:
+                cursor.take(segment, wanted)
 
     def _wanted(self, publications: tuple[Publication, ...]) -> list[tuple[int, list[Publication]]]:
         """Return by segment, oldest first, the publications that it matches."""
         attributes = [each.attributes for each in publications]
         return sorted(self._index.distribute(attributes, publications).items())
 
-    def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications without guarantee to whoever has room for them (R33)."""
         for number, wanted in self._wanted(publications):
             subscription = self._segments[number].subscription
@@ -470,69 +505,71 @@ class SubscriberHost:
             if room < len(wanted):
                 self.context.mark("best effort dropped")
             subscription.best_effort.extend((pubend, each) for each in wanted[: max(0, room)])
-            self.touch(subscription)
+            self.mark_dirty(subscription)
 
-    def fed(self, subend: Subend) -> None:
+    def feed_found(self, subend: Subend) -> None:
         """A feeder was found: it hears at once that this host wants the pubend (R43)."""
         self.abandonment.end(subend.pubend)
         self.report(subend)
-        for strand in subend.strands.values():
-            self.touch(strand.subscription)
+        for cursor in subend.cursors.values():
+            self.mark_dirty(cursor.subscription)
 
-    def unfed(self, subend: Subend) -> None:
+    def feed_lost(self, subend: Subend) -> None:
         """A feeder was lost."""
         self.abandonment.look_at(subend.pubend)
 
     def advanced(self, subend: Subend) -> None:
         """The horizon of a stream has moved: whoever waits for that goes on."""
-        for strand in subend.attentive():
-            self.touch(strand.subscription)
+        for cursor in subend.cursors_behind():
+            self.mark_dirty(cursor.subscription)
 
     def stalled(self, subend: Subend) -> None:
         """A stream stands still because its log cannot be read there, or goes on (P8)."""
-        for strand in subend.strands.values():
-            strand.subscription.stalls.note(subend.pubend)
+        for cursor in subend.cursors.values():
+            cursor.subscription.stalls.note(subend.pubend)
 
     # --- the end of a step -------------------------------------------------------------------------
 
-    def touch(self, subscription: Subscription) -> None:
+    def mark_dirty(self, subscription: HostedSubscription) -> None:
         """Look at a subscription when the step ends."""
-        self._touched[subscription.name] = subscription
+        self._dirty[subscription.name] = subscription
 
     def takes_more(self, client: str | None) -> bool:
         """Say whether a client is there whose connection can take more."""
         return client is not None and client not in self._full
 
-    def hold_back(self, client: str) -> None:
+    def pause_client(self, client: str) -> None:
         """Send a client no events until it has read what waits for it, whatever credit it gave."""
-        self.context.mark("client held back")
+        self.context.mark("client paused")
         self._full.add(client)
 
-    def go_on(self, client: str) -> None:
+    def resume_client(self, client: str) -> None:
         """Send to a client again; also when it is gone."""
         if client in self._full:
             self._full.remove(client)
             for subscription in self.subscriptions.values():
                 if subscription.client == client:
-                    self.touch(subscription)
+                    self.mark_dirty(subscription)
 
-    def fell_behind(self, subscription: Subscription) -> None:
+    def fell_behind(self, subscription: HostedSubscription) -> None:
         """Note that a subscription that is not durable has to read the log."""
         self._behind.setdefault(subscription.name, (subscription, self.context.now))
 
-    def review_behind(self) -> None:
+    def end_slow_subscriptions(self) -> None:
         """End subscriptions that do not catch up: for those that are not durable no log is kept long."""
-        limit = us(s=self.context.parameters.slow_after_s)
+        limit = microseconds(s=self.context.parameters.slow_consumer_timeout_s)
         for name, (subscription, since) in [*self._behind.items()]:
-            strands = subscription.strands.values()
-            reads_log = any(each.reads_log and not each.drifting.is_adrift for each in strands)
+            cursors = subscription.cursors.values()
+            reads_log = any(
+                each.reads_log and not each.merge_exclusion.is_excluded for each in cursors
+            )
             if subscription.ended or not reads_log:
                 del self._behind[name]
             elif self.context.now - since > limit:
                 del self._behind[name]
                 self._slow.append(subscription)
 
-    def flush(self, end: Callable[[Subscription], Any]) -> None:
+    def flush(self, end: Callable[[HostedSubscription], Any]) -> None:
         """Send what the step brought; end subscriptions that are too slow."""
         slow, self._slow = self._slow, []
         for subscription in slow:
@@ -541,50 +578,51 @@ class SubscriberHost:
                 parameters = self.context.parameters
                 reason = (
                     f"it fell more than {parameters.prefetch_max:,} events behind and did not catch "
-                    f"up within {parameters.slow_after_s} s; read faster, or be durable"
+                    f"up within {parameters.slow_consumer_timeout_s} s; read faster, or be durable"
                 )
-                notice = Ended(subscription.name, reason, Cause.TOO_SLOW)
-                self.context.tell(subscription.client, notice)
+                notice = SubscriptionEnded(subscription.name, reason, RefusalCause.SLOW_CONSUMER)
+                self.context.notify(subscription.client, notice)
                 end(subscription)
-        while self._touched:
-            touched, self._touched = self._touched, {}
-            for subscription in touched.values():
+        while self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            for subscription in dirty.values():
                 if not subscription.ended:
-                    subscription.review_answer()
-                    subscription.drain()
+                    subscription.reply_if_ready()
+                    subscription.send_available()
                     if subscription.stalls.noted:
                         subscription.stalls.review()
-                    subscription.review_change()
+                    subscription.finish_change()
 
     # --- the disk ----------------------------------------------------------------------------------
 
-    def save(self, subscription: Subscription, then: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, then: Callable[[], None]) -> None:
         """Put a durable subscription on disk and go on."""
         acked = {
-            pubend: (strand.moves, strand.acked) for pubend, strand in subscription.strands.items()
+            pubend: (cursor.seek_count, cursor.acked)
+            for pubend, cursor in subscription.cursors.items()
         }
-        holds = {pubend: each.holding.current for pubend, each in subscription.strands.items()}
+        holds = {pubend: each.log_holds.current for pubend, each in subscription.cursors.items()}
 
         def saved() -> None:
             subscription.stored = True
-            for pubend, (moves, tick) in acked.items():
-                strand = subscription.strands.get(pubend)
-                if strand is not None:
-                    if strand.moves == moves:
-                        strand.acked_stored = max(strand.acked_stored, tick)
-                    strand.holding.saved(holds[pubend])
+            for pubend, (seek_count, tick) in acked.items():
+                cursor = subscription.cursors.get(pubend)
+                if cursor is not None:
+                    if cursor.seek_count == seek_count:
+                        cursor.acked_stored = max(cursor.acked_stored, tick)
+                    cursor.log_holds.saved(holds[pubend])
             then()
 
-        self.context.write((Store(subscription.record()),), saved)
+        self.context.write((PutRecord(subscription.record()),), saved)
 
-    def erase(self, subscription: Subscription) -> None:
+    def erase(self, subscription: HostedSubscription) -> None:
         """Take a durable subscription from the disk; a crash before that brings it back as it was."""
-        let_go = self.keep_for(subscription)
-        self.context.write((Erase(SubscriptionRecord.key_of(subscription.name)),), let_go)
+        let_go = self.retain_logs_for(subscription)
+        self.context.write((DeleteRecord(SubscriptionRecord.key_of(subscription.name)),), let_go)
 
-    def keep_for(self, subscription: Subscription) -> Callable[[], None]:
+    def retain_logs_for(self, subscription: HostedSubscription) -> Callable[[], None]:
         """Keep the logs for a subscription that ends, until its record is gone; return what ends that."""
-        needed = {pubend: each.needed for pubend, each in subscription.strands.items()}
+        needed = {pubend: each.needed for pubend, each in subscription.cursors.items()}
         kept = {pubend: tick for pubend, tick in needed.items() if tick is not None}
         self.ending.append(kept)
 
@@ -593,48 +631,48 @@ class SubscriberHost:
 
         return let_go
 
-    def strand_began(self, strand: Strand) -> None:
+    def cursor_started(self, cursor: Cursor) -> None:
         """A strand has begun: on disk, where that matters, before its client is told."""
-        self._guard(strand, strand.position, began=True)
+        self._guard(cursor, cursor.position, started=True)
 
-    def strand_switched(self, strand: Strand, end: int) -> None:
+    def cursor_filter_changed(self, cursor: Cursor, end: int) -> None:
         """A filter has ended on a strand."""
-        self._guard(strand, end)
+        self._guard(cursor, end)
 
-    def _guard(self, strand: Strand, tick: int, *, began: bool = False) -> None:
-        subscription = strand.subscription
+    def _guard(self, cursor: Cursor, tick: int, *, started: bool = False) -> None:
+        subscription = cursor.subscription
         if subscription.durable:
-            strand.raise_barrier(tick)
+            cursor.limit_delivery(tick)
 
             def durable() -> None:
-                strand.lower_barrier()
-                strand.base_stored |= began
-                self.touch(subscription)
+                cursor.lift_limit()
+                cursor.start_stored |= started
+                self.mark_dirty(subscription)
 
             self.save(subscription, durable)
-        self.touch(subscription)
+        self.mark_dirty(subscription)
 
-    def new_hold(self, subscription: str) -> HoldId:
+    def new_log_hold(self, subscription: str) -> LogHoldId:
         """Return the name of a hold that no other has, in any life."""
         self._count += 1
-        name = f"{subscription}/{self.context.identity.life}.{self._count}"
-        return HoldId(self.context.identity.shb, name)
+        name = f"{subscription}/{self.context.identity.incarnation}.{self._count}"
+        return LogHoldId(self.context.identity.shb, name)
 
     # --- sessions ------------------------------------------------------------------------------------
 
     def session_opened(self) -> None:
         """Somebody can be asked for a feed who could not before."""
         for subend in self.subends.values():
-            subend.hasten()
-        for loose in self.loose.values():
-            loose.hasten()
+            subend.retry_feed()
+        for best_effort_subend in self.best_effort_subends.values():
+            best_effort_subend.retry_feed()
 
     def session_closed(self, peer: BrokerId) -> None:
         """A broker cannot be reached any more."""
         for subend in self.subends.values():
             subend.session_closed(peer)
-        for loose in self.loose.values():
-            loose.session_closed(peer)
+        for best_effort_subend in self.best_effort_subends.values():
+            best_effort_subend.session_closed(peer)
 
 
 def _nothing() -> None:
@@ -645,7 +683,7 @@ def _no_report(subend: Subend) -> None:
     """Nobody reports yet."""
 
 
-def _no_way(pubend: PubendId) -> str:
+def _no_route(pubend: PubendId) -> str:
     """Nobody knows more."""
     del pubend
-    return "there is no way to its broker now"
+    return "there is no route to its broker now"

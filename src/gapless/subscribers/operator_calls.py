@@ -35,48 +35,48 @@ import msgspec
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
+    PendingStart,
     PositionTuple,
     Refused,
+    StartKind,
+    StartPoint,
     Unsubscribed,
-    Waiting,
 )
 from gapless.messages.operating import (
-    DurableSought,
+    DurableSeekDone,
     RemoveDurable,
     SeekDurable,
     SetDurableFilter,
 )
-from gapless.subscribers.client_calls import NEGATIVE, Calls, sought
-from gapless.subscribers.cursor import Strand
+from gapless.subscribers.client_calls import NEGATIVE, SubscriberCalls, seek_target
+from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.host import SubscriberHost
-from gapless.subscribers.subscription import Subscription
+from gapless.subscribers.subscription import HostedSubscription
 
-__all__ = ["Operators"]
+__all__ = ["OperatorCalls"]
 
 _NOT_CONFIRMED = "this pubend has not confirmed yet that it keeps its log from there on"
 _NOT_MOVED = "where this stream is now is not known here yet, so it was not moved"
 
 
-class _Seek(msgspec.Struct):
+class _PendingSeek(msgspec.Struct):
     """A seek that is on disk, and whose pubends have not all confirmed that they keep their logs."""
 
     operator: str
     request: int
-    subscription: Subscription
+    subscription: HostedSubscription
     position: PositionTuple
-    unmoved: tuple[Waiting, ...]
+    unmoved: tuple[PendingStart, ...]
     deadline: int
 
 
-class Operators:
+class OperatorCalls:
     """The calls of operators on the durable subscriptions of a host."""
 
-    def __init__(self, host: SubscriberHost, calls: Calls) -> None:
+    def __init__(self, host: SubscriberHost, calls: SubscriberCalls) -> None:
         self._host = host
         self._context = host.context
         self._calls = calls
@@ -86,7 +86,7 @@ class Operators:
             RemoveDurable: self._remove,
         }
 
-    def asked(self, operator: str, request: Any) -> bool:
+    def handle(self, operator: str, request: Any) -> bool:
         """Take a request of an operator; False if it is another."""
         handler = self._handlers.get(type(request))
         if handler is not None:
@@ -94,9 +94,9 @@ class Operators:
         return handler is not None
 
     def _refuse(self, operator: str, request: int, reason: str) -> None:
-        self._context.tell(operator, Refused(request, reason))
+        self._context.notify(operator, Refused(request, reason))
 
-    def _durable(self, operator: str, request: int, name: str) -> Subscription | None:
+    def _durable(self, operator: str, request: int, name: str) -> HostedSubscription | None:
         """Return a durable subscription that is on disk, or refuse the request and say why."""
         found = self._host.subscriptions.get(name)
         if found is None:
@@ -111,7 +111,7 @@ class Operators:
         return None
 
     def _may_end_connection(
-        self, operator: str, call: SeekDurable | RemoveDurable, found: Subscription
+        self, operator: str, call: SeekDurable | RemoveDurable, found: HostedSubscription
     ) -> bool:
         if found.client is None or call.force:
             return True
@@ -141,14 +141,14 @@ class Operators:
         found = self._durable(operator, call.request, call.subscription)
         if found is None or not self._may_end_connection(operator, call, found):
             return
-        self._tell_ended(found, f"an operator removed the subscription {found.name!r}")
+        self._notify_ended(found, f"an operator removed the subscription {found.name!r}")
         self._calls.end(found)
         if found.epoch:
-            self._calls.moves.ended(found)
-        self._context.write((), lambda: self._context.tell(operator, Unsubscribed(call.request)))
+            self._calls.hosting.forget_moved(found)
+        self._context.write((), lambda: self._context.notify(operator, Unsubscribed(call.request)))
 
-    def _tell_ended(self, subscription: Subscription, reason: str) -> None:
-        subscription.dismiss(reason)
+    def _notify_ended(self, subscription: HostedSubscription, reason: str) -> None:
+        subscription.notify_ended(reason)
 
     # --- seeking -------------------------------------------------------------------------------
 
@@ -156,82 +156,84 @@ class Operators:
         found = self._durable(operator, call.request, call.subscription)
         if found is None:
             return
-        fault = self._fault_of(call.begin, found)
+        fault = self._invalid_reason(call.start, found)
         if fault is not None:
             self._refuse(operator, call.request, fault)
             return
         if not self._may_end_connection(operator, call, found):
             return
-        self._tell_ended(
+        self._notify_ended(
             found,
             f"an operator moved the subscription {found.name!r} to another position; "
             "subscribe again to go on from there",
         )
         self._calls.disconnect(found)
-        position, unmoved = self._move(found, call.begin)
-        wait = us(ms=self._context.parameters.attach_timeout_ms)
-        seek = _Seek(operator, call.request, found, position, unmoved, self._context.now + wait)
+        position, unmoved = self._move(found, call.start)
+        wait = microseconds(ms=self._context.parameters.attach_timeout_ms)
+        seek = _PendingSeek(
+            operator, call.request, found, position, unmoved, self._context.now + wait
+        )
         self._host.save(found, lambda: self._look_at(seek))
 
-    def _fault_of(self, begin: Begin, subscription: Subscription) -> str | None:
+    def _invalid_reason(self, start: StartPoint, subscription: HostedSubscription) -> str | None:
         """Say why nobody should go there: what is skipped in the future would be lost unseen."""
-        ticks = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
+        ticks = dict(start.position) if start.kind is StartKind.POSITION else {}
         if any(tick < 0 for tick in ticks.values()):
             return NEGATIVE
-        unknown = [str(pubend) for pubend in ticks if pubend not in subscription.strands]
+        unknown = [str(pubend) for pubend in ticks if pubend not in subscription.cursors]
         if unknown:
             return (
                 f"the subscription {subscription.name!r} has nothing on {', '.join(unknown)}; "
                 "it has streams on the pubends that its filter can match"
             )
-        for strand in subscription.strands.values():
-            tick = self._target(begin, strand)
-            present = max(self._context.clock, strand.subend.horizon or 0)
+        for cursor in subscription.cursors.values():
+            tick = self._target(start, cursor)
+            present = max(self._context.clock, cursor.subend.horizon or 0)
             if tick is not None and tick > present:
-                return f"{tick} is in the future of {strand.pubend}, which is at {present}"
+                return f"{tick} is in the future of {cursor.pubend}, which is at {present}"
         return None
 
-    def _target(self, begin: Begin, strand: Strand) -> Tick | None:
+    def _target(self, start: StartPoint, cursor: Cursor) -> Tick | None:
         """Return after which tick a strand is to go on; None if it stays, or if nobody can say."""
-        if begin.kind is BeginKind.LATEST and strand.subend.horizon is None:
+        if start.kind is StartKind.LATEST and cursor.subend.horizon is None:
             return None
-        return sought(begin, strand)
+        return seek_target(start, cursor)
 
     def _move(
-        self, subscription: Subscription, begin: Begin
-    ) -> tuple[PositionTuple, tuple[Waiting, ...]]:
+        self, subscription: HostedSubscription, start: StartPoint
+    ) -> tuple[PositionTuple, tuple[PendingStart, ...]]:
         """Move the strands; return where they are then, and those that could not be moved."""
         self._context.mark("operator moved a subscription")
         subscription.merged = 0
-        subscription.seeks += 1
+        subscription.seek_count += 1
         position: list[tuple[PubendId, Tick]] = []
         unmoved = []
-        for pubend, strand in subscription.strands.items():
-            tick = self._target(begin, strand)
+        for pubend, cursor in subscription.cursors.items():
+            tick = self._target(start, cursor)
             if tick is not None:
-                strand.move_to(tick, oldest=begin.kind is BeginKind.EARLIEST)
-                strand.sought = subscription.seeks
+                cursor.move_to(tick, earliest=start.kind is StartKind.EARLIEST)
+                cursor.seek_number = subscription.seek_count
                 position.append((pubend, tick))
-            elif begin.kind is BeginKind.LATEST:
-                unmoved.append(Waiting(pubend, _NOT_MOVED))
+            elif start.kind is StartKind.LATEST:
+                unmoved.append(PendingStart(pubend, _NOT_MOVED))
         return tuple(position), tuple(unmoved)
 
-    def _look_at(self, seek: _Seek) -> None:
+    def _look_at(self, seek: _PendingSeek) -> None:
         """Answer when all logs are kept, or when that takes too long."""
         subscription = seek.subscription
         if subscription.ended:
             reason = f"the subscription {subscription.name!r} ended meanwhile"
             self._refuse(seek.operator, seek.request, reason)
             return
-        found = [subscription.strands.get(pubend) for pubend, _ in seek.position]
-        strands = [each for each in found if each is not None]
-        open_ones = [each.pubend for each in strands if not each.settled]
+        found = [subscription.cursors.get(pubend) for pubend, _ in seek.position]
+        cursors = [each for each in found if each is not None]
+        open_ones = [each.pubend for each in cursors if not each.is_resumable]
         if open_ones and self._context.now < seek.deadline:
-            pause = us(ms=self._context.parameters.retry_ms)
-            self._context.after(pause, lambda: self._look_at(seek))
+            pause = microseconds(ms=self._context.parameters.retry_ms)
+            self._context.call_later(pause, lambda: self._look_at(seek))
             return
-        waiting = tuple(Waiting(pubend, _NOT_CONFIRMED) for pubend in open_ones)
+        pending = tuple(PendingStart(pubend, _NOT_CONFIRMED) for pubend in open_ones)
         # where the oldest is, the pubend may have said meanwhile
-        position = tuple((each.pubend, each.origin) for each in strands)
-        answer = DurableSought(seek.request, position, (*waiting, *seek.unmoved))
-        self._context.tell(seek.operator, answer)
+        position = tuple((each.pubend, each.origin) for each in cursors)
+        answer = DurableSeekDone(seek.request, position, (*pending, *seek.unmoved))
+        self._context.notify(seek.operator, answer)

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 from gapless.core.ids import PubendId
 from gapless.core.limits import PROGRESS_STREAMS_MAX
 from gapless.core.machine import Timer
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Progress
 
 if TYPE_CHECKING:
-    from gapless.subscribers.subscription import Subscription
+    from gapless.subscribers.subscription import HostedSubscription
 
-__all__ = ["ProgressNews"]
+__all__ = ["ProgressNotifier"]
 
 
-class ProgressNews:
+class ProgressNotifier:
     """Tells the client of one subscription how far its quiet streams are."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
         self._timer: Timer | None = None
         self._seen: dict[PubendId, Tick] = {}
@@ -36,7 +36,7 @@ class ProgressNews:
         self._noted: dict[PubendId, Tick] = {}
         """How far the client was told that a stream is."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """There is a client, and it was answered."""
         if self._timer is None:
             self._wait()
@@ -55,7 +55,9 @@ class ProgressNews:
 
     def _wait(self) -> None:
         context = self._subscription.host.context
-        self._timer = context.after(us(ms=context.parameters.progress_ms), self._look)
+        self._timer = context.call_later(
+            microseconds(ms=context.parameters.progress_ms), self._look
+        )
 
     def _look(self) -> None:
         self._timer = None
@@ -64,23 +66,23 @@ class ProgressNews:
         if client is None or subscription.ended:
             return
         self._wait()
-        if subscription.answer is not None or not subscription.host.takes_more(client):
+        if subscription.pending_reply is not None or not subscription.host.takes_more(client):
             return
-        news = self._news()
-        for first in range(0, len(news), PROGRESS_STREAMS_MAX):
-            part = tuple(news[first : first + PROGRESS_STREAMS_MAX])
-            subscription.host.context.tell(client, Progress(subscription.name, part))
+        updates = self._updates()
+        for first in range(0, len(updates), PROGRESS_STREAMS_MAX):
+            part = tuple(updates[first : first + PROGRESS_STREAMS_MAX])
+            subscription.host.context.notify(client, Progress(subscription.name, part))
 
-    def _news(self) -> list[tuple[PubendId, Tick]]:
+    def _updates(self) -> list[tuple[PubendId, Tick]]:
         """Return the streams of which no event came since the last look, and that went on."""
         found = []
-        for pubend, strand in self._subscription.strands.items():
-            if not strand.told_base:
+        for pubend, cursor in self._subscription.cursors.items():
+            if not cursor.start_confirmed:
                 continue
-            is_quiet = self._seen.get(pubend) == strand.last_told
-            self._seen[pubend] = strand.last_told
-            told = strand.told
-            if is_quiet and told > strand.last_told and told != self._noted.get(pubend):
-                self._noted[pubend] = told
-                found.append((pubend, told))
+            is_quiet = self._seen.get(pubend) == cursor.last_sent
+            self._seen[pubend] = cursor.last_sent
+            sent_up_to = cursor.sent_up_to
+            if is_quiet and sent_up_to > cursor.last_sent and sent_up_to != self._noted.get(pubend):
+                self._noted[pubend] = sent_up_to
+                found.append((pubend, sent_up_to))
         return found

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gapless.core.machine import Context
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import TICKS_PER_MS, Tick
-from gapless.messages.streams import Member, Report, SetDefine
-from gapless.subscribers.cursor_state import State
+from gapless.messages.streams import AckReport, DefineMemberSet, Member
+from gapless.subscribers.cursor_state import CursorPhase
 from gapless.subscribers.host import SubscriberHost
 from gapless.subscribers.subend import Subend
 
-__all__ = ["Reporting"]
+__all__ = ["AckReporter"]
 
 
-class Reporting:
+class AckReporter:
     """The reports of one subscriber host."""
 
     def __init__(self, host: SubscriberHost, expire: Callable[[], None]) -> None:
@@ -32,20 +32,22 @@ class Reporting:
         self._expire = expire
         host.report = self.report
         self._refreshed_at = self._context.now
-        self._context.after(us(ms=self._context.parameters.ack_ms), self._tick)
+        self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
 
     def _tick(self) -> None:
         parameters = self._context.parameters
-        self._context.after(us(ms=parameters.ack_ms), self._tick)
+        self._context.call_later(microseconds(ms=parameters.ack_ms), self._tick)
         self._expire()
-        self._host.review_behind()
+        self._host.end_slow_subscriptions()
         self.save_acknowledgements()
-        due = self._context.now - self._refreshed_at > us(s=parameters.hold_ttl_s) // 4
+        due = (
+            self._context.now - self._refreshed_at > microseconds(s=parameters.log_hold_ttl_s) // 4
+        )
         for subend in self._host.subends.values():
             self.report(subend)
-            for strand in subend.strands.values():
-                if strand.holding.current is not None and strand.state is not State.WAITING:
-                    strand.holding.look_after(due=due)
+            for cursor in subend.cursors.values():
+                if cursor.log_holds.current is not None and cursor.phase is not CursorPhase.PENDING:
+                    cursor.log_holds.refresh(due=due)
         if due:
             self._refreshed_at = self._context.now
 
@@ -53,24 +55,24 @@ class Reporting:
         """Say that this host wants a pubend, and up to where it needs it no more."""
         if subend.feeder is None:
             return
-        tick = self._floor(subend)
+        tick = self._ack_floor(subend)
         subend.reported = max(tick, subend.reported or 0)
-        durable = any(strand.subscription.durable for strand in subend.strands.values())
+        durable = any(cursor.subscription.durable for cursor in subend.cursors.values())
         identity = self._context.identity
-        member = Member(identity.shb, subend.join, durable, self._host.leaf.time)
+        member = Member(identity.shb, subend.membership, durable, self._host.leaf.time)
         # negative, so that it is no number of the router of the same broker
         number = -subend.number
-        self._context.post(subend.feeder, SetDefine(number, (member,)))
-        self._context.post(subend.feeder, Report(number, ((subend.pubend, tick),)))
+        self._context.send(subend.feeder, DefineMemberSet(number, (member,)))
+        self._context.send(subend.feeder, AckReport(number, ((subend.pubend, tick),)))
 
-    def _floor(self, subend: Subend) -> Tick:
+    def _ack_floor(self, subend: Subend) -> Tick:
         floor = subend.horizon or 0
         for needed_by in self._host.ending:
             floor = min(floor, needed_by.get(subend.pubend, floor))
-        for strand in subend.strands.values():
-            if strand.is_up_to_date:
+        for cursor in subend.cursors.values():
+            if cursor.is_up_to_date:
                 continue  # as are nearly all, and there may be thousands
-            awaited = strand.waited_for
+            awaited = cursor.report_limit
             if awaited is not None and awaited < floor:
                 floor = awaited
         return floor
@@ -81,8 +83,8 @@ class Reporting:
         for subscription in self._host.subscriptions.values():
             if not subscription.durable or not subscription.stored:
                 continue
-            for strand in subscription.strands.values():
-                subscription.dirty |= strand.acked - strand.acked_stored > lag
+            for cursor in subscription.cursors.values():
+                subscription.dirty |= cursor.acked - cursor.acked_stored > lag
             if subscription.dirty:
                 subscription.dirty = False
                 self._host.save(subscription, subscription.review_segments)

@@ -8,12 +8,12 @@ from typing import TypeAlias
 from gapless.core.ids import PubendId
 from gapless.messages.streams import Publication
 
-__all__ = ["Run", "Runs"]
+__all__ = ["DeliveryRun", "DeliveryRuns"]
 
-Run: TypeAlias = tuple[PubendId, tuple[Publication, ...]]
+DeliveryRun: TypeAlias = tuple[PubendId, tuple[Publication, ...]]
 
 
-class Runs:
+class DeliveryRuns:
     """Collects events in the order in which they are to be sent."""
 
     __slots__ = ("_runs",)
@@ -28,10 +28,10 @@ class Runs:
         else:
             self._runs.append((pubend, publications))
 
-    def take(self, most: int) -> Iterator[tuple[Run, ...]]:
+    def take(self, most: int) -> Iterator[tuple[DeliveryRun, ...]]:
         """Take all that was collected, in parts of at most so many events."""
         runs, self._runs = self._runs, []
-        part: list[Run] = []
+        part: list[DeliveryRun] = []
         room = most
         for pubend, publications in runs:
             taken = 0

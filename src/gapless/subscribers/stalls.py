@@ -14,46 +14,46 @@ from gapless.core.ticks import Tick
 from gapless.messages.clients import Stalled
 
 if TYPE_CHECKING:
-    from gapless.subscribers.subscription import Subscription
+    from gapless.subscribers.subscription import HostedSubscription
 
-__all__ = ["Stalls"]
+__all__ = ["StallNotifier"]
 
 
-class Stalls:
+class StallNotifier:
     """The news of streams that stand still, for one subscription."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
         self.noted: dict[PubendId, None] = {}
         """Streams to look at: they stand still, or did."""
-        self._told: dict[PubendId, tuple[str, Tick]] = {}
+        self._notified: dict[PubendId, tuple[str, Tick]] = {}
         """What the client was told, and where the stream stood then."""
 
     def note(self, pubend: PubendId) -> None:
         """There is news of a stream; look at it when the step ends."""
         self.noted[pubend] = None
-        self._subscription.host.touch(self._subscription)
+        self._subscription.host.mark_dirty(self._subscription)
 
     def forget_client(self) -> None:
         """The client is gone; the next one knows nothing."""
-        self._told.clear()
+        self._notified.clear()
 
     def review(self) -> None:
         """Tell the client what it does not know; after its call was answered."""
         subscription = self._subscription
-        if not self.noted or subscription.client is None or subscription.answer is not None:
+        if not self.noted or subscription.client is None or subscription.pending_reply is not None:
             return
         for pubend in [*self.noted]:
-            strand = subscription.strands.get(pubend)
-            fault = "" if strand is None else strand.fault
-            place = 0 if strand is None else strand.frontier
-            reason, told_at = self._told.get(pubend, ("", 0))
+            cursor = subscription.cursors.get(pubend)
+            fault = "" if cursor is None else cursor.fault
+            position = 0 if cursor is None else cursor.buffered_up_to
+            reason, notified_at = self._notified.get(pubend, ("", 0))
             # a read begun anew has no fault until it is answered: only who has moved goes on
-            if fault != reason and (fault or place != told_at):
-                self._told[pubend] = (fault, place)
-                passed = strand is not None and strand.drifting.is_adrift
-                notice = Stalled(subscription.name, pubend, fault, passed)
-                subscription.host.context.tell(subscription.client, notice)
-            if not self._told.get(pubend, ("", 0))[0] and not fault:
-                self._told.pop(pubend, None)
+            if fault != reason and (fault or position != notified_at):
+                self._notified[pubend] = (fault, position)
+                excluded = cursor is not None and cursor.merge_exclusion.is_excluded
+                notice = Stalled(subscription.name, pubend, fault, excluded)
+                subscription.host.context.notify(subscription.client, notice)
+            if not self._notified.get(pubend, ("", 0))[0] and not fault:
+                self._notified.pop(pubend, None)
                 del self.noted[pubend]

@@ -23,76 +23,89 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from gapless.core.ids import PubendId, ShbId, VirtualTime
-from gapless.core.limits import OWED_MOMENTS_MAX, OWED_PUBENDS_MAX
+from gapless.core.limits import START_GUARANTEE_PUBENDS_MAX, START_GUARANTEE_TIMES_MAX
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Moment, Owed
-from gapless.pubend.known_hosts import Known
+from gapless.messages.clients import HostTime, StartGuarantees
+from gapless.pubend.known_hosts import KnownTimes
 
-__all__ = ["NOT_OWED", "Early", "fault_of", "joined", "told_of"]
+__all__ = [
+    "NO_GUARANTEE",
+    "StartGuarantee",
+    "earliest_times",
+    "guarantees_message",
+    "invalid_reason",
+]
 
 
-class Early(NamedTuple):
+class StartGuarantee(NamedTuple):
     """Since when a subscription is owed a pubend that it has not begun on."""
 
     time: VirtualTime | None
     """By the virtual time of its present host; None if the host had heard of the pubend when it came."""
-    moments: tuple[Moment, ...] = ()
+    former_host_times: tuple[HostTime, ...] = ()
     """By former homes."""
 
     @property
-    def hosts(self) -> set[ShbId]:
+    def former_hosts(self) -> set[ShbId]:
         """The former homes that the pubend is asked about."""
-        return {each.host for each in self.moments}
+        return {each.host for each in self.former_host_times}
 
-    def all_moments(self, host: ShbId) -> tuple[Moment, ...]:
+    def all_times(self, host: ShbId) -> tuple[HostTime, ...]:
         """Return its moments, with that of its present host."""
-        own = () if self.time is None else (Moment(host, self.time),)
-        return joined(*self.moments, *own)
+        own = () if self.time is None else (HostTime(host, self.time),)
+        return earliest_times(*self.former_host_times, *own)
 
-    def known_after(self, host: ShbId, known: Mapping[ShbId, Known]) -> Tick | None:
+    def start_after(self, host: ShbId, known: Mapping[ShbId, KnownTimes]) -> Tick | None:
         """Return after which tick the pubend knew of it, by what it knew of hosts; None if it did not."""
         found = [
             next((tick for time, tick in known.get(each.host, ()) if time >= each.time), None)
-            for each in self.all_moments(host)
+            for each in self.all_times(host)
         ]
         return min((tick for tick in found if tick is not None), default=None)
 
 
-NOT_OWED: Final = Early(None)
+NO_GUARANTEE: Final = StartGuarantee(None)
 """The pubend was there before it."""
 
 
-def joined(*moments: Moment) -> tuple[Moment, ...]:
+def earliest_times(*times: HostTime) -> tuple[HostTime, ...]:
     """Return the first moment of each host, in this order; of too many the first and the last ones."""
     first: dict[ShbId, VirtualTime] = {}
-    for each in moments:
+    for each in times:
         first[each.host] = min(each.time, first.get(each.host, each.time))
-    found = [Moment(host, time) for host, time in first.items()]
-    if len(found) > OWED_MOMENTS_MAX:
-        found = [found[0], *found[1 - OWED_MOMENTS_MAX :]]
+    found = [HostTime(host, time) for host, time in first.items()]
+    if len(found) > START_GUARANTEE_TIMES_MAX:
+        found = [found[0], *found[1 - START_GUARANTEE_TIMES_MAX :]]
     return tuple(found)
 
 
-def told_of(since: tuple[Moment, ...], others: Mapping[PubendId, tuple[Moment, ...]]) -> Owed:
+def guarantees_message(
+    default: tuple[HostTime, ...], by_pubend: Mapping[PubendId, tuple[HostTime, ...]]
+) -> StartGuarantees:
     """Return what a client is told that it is owed.
 
     Of too many pubends only those are named that have moments, and all others have none then: they begin with what
     comes. To leave out one that was there before would be wrong: it would begin in the past, by the moments of all.
     """
-    if len(others) <= OWED_PUBENDS_MAX:
-        return Owed(since, tuple(others.items()))
-    named = [(pubend, moments) for pubend, moments in others.items() if moments]
-    return Owed((), tuple(named[:OWED_PUBENDS_MAX]))
+    if len(by_pubend) <= START_GUARANTEE_PUBENDS_MAX:
+        return StartGuarantees(default, tuple(by_pubend.items()))
+    named = [(pubend, times) for pubend, times in by_pubend.items() if times]
+    return StartGuarantees((), tuple(named[:START_GUARANTEE_PUBENDS_MAX]))
 
 
-def fault_of(owed: Owed) -> str | None:
+def invalid_reason(guarantees: StartGuarantees) -> str | None:
     """Say what is wrong with what a client brings along, if anything is."""
-    if len(owed.others) > OWED_PUBENDS_MAX:
+    if len(guarantees.by_pubend) > START_GUARANTEE_PUBENDS_MAX:
         return (
-            f"{len(owed.others)} pubends for which something else is owed are too many; "
-            f"no broker tells more than {OWED_PUBENDS_MAX} (OWED_PUBENDS_MAX)"
+            f"{len(guarantees.by_pubend)} start guarantees for pubends are too many; "
+            f"no broker sends more than {START_GUARANTEE_PUBENDS_MAX} (START_GUARANTEE_PUBENDS_MAX)"
         )
-    most = max(len(each) for each in (owed.since, *(moments for _, moments in owed.others)))
-    if most > OWED_MOMENTS_MAX:
-        return f"{most} moments of former homes are too many; no broker tells more than {OWED_MOMENTS_MAX}"
+    most = max(
+        len(each) for each in (guarantees.default, *(times for _, times in guarantees.by_pubend))
+    )
+    if most > START_GUARANTEE_TIMES_MAX:
+        return (
+            f"{most} times of former hosting brokers are too many; "
+            f"no broker sends more than {START_GUARANTEE_TIMES_MAX}"
+        )
     return None

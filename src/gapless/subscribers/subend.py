@@ -22,36 +22,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from gapless.core.ids import ORIGIN, Join, PubendId, ShbId, VirtualTime
-from gapless.core.limits import HOSTS_ASKED_MAX
+from gapless.core.ids import VIRTUAL_TIME_ZERO, MembershipId, PubendId, ShbId, VirtualTime
+from gapless.core.limits import FORMER_HOSTS_PER_READ_MAX
 from gapless.core.machine import Context, Timer
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate, Feed
 from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.streams import (
     AckExpected,
-    Advance,
+    AdvanceRequest,
     Attached,
     AttachKind,
+    FeedUnavailable,
+    KnowledgeRange,
     Member,
     Nack,
-    Piece,
     Publication,
-    Regime,
-    RegimeWant,
     Released,
-    Unfed,
+    StreamEpoch,
+    StreamEpochRequest,
     Unreadable,
 )
-from gapless.requests.carrier import Errand, Requests
+from gapless.requests.carrier import PendingRequest, PubendRequests
 from gapless.stream.curiosity import Curiosity
-from gapless.stream.epochs import Regimes
+from gapless.stream.epochs import StreamEpochs
 from gapless.stream.horizon import DoubtHorizon
-from gapless.stream.istream import Account, Stream
+from gapless.stream.istream import IStream, MemoryAccount
 from gapless.stream.ranges import cut
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.groups import Crew
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.groups import CursorGroups
 
 __all__ = ["Subend", "SubendOwner"]
 
@@ -59,13 +59,13 @@ __all__ = ["Subend", "SubendOwner"]
 class SubendOwner(Protocol):
     """The host of which a subend is a part."""
 
-    def hand_over(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications, in tick order, to the strands that are live."""
 
-    def fed(self, subend: Subend) -> None:
+    def feed_found(self, subend: Subend) -> None:
         """A feeder was found."""
 
-    def unfed(self, subend: Subend) -> None:
+    def feed_lost(self, subend: Subend) -> None:
         """The feeder was lost."""
 
     def advanced(self, subend: Subend) -> None:
@@ -77,7 +77,7 @@ class SubendOwner(Protocol):
     def served_at(self, pubend: PubendId, version: int) -> None:
         """The stream is in a regime of an announcement version."""
 
-    def everything_wanted(self) -> str:
+    def covering_filter(self) -> str:
         """Return the text of a filter that covers all that this host wants now."""
 
 
@@ -88,18 +88,18 @@ class Subend:
         self,
         context: Context,
         pubend: PubendId,
-        join: Join,
+        membership: MembershipId,
         number: int,
         owner: SubendOwner,
-        requests: Requests,
-        account: Account,
+        requests: PubendRequests,
+        account: MemoryAccount,
         candidates: Callable[[], list[Candidate]],
     ) -> None:
         self.pubend = pubend
-        self.join = join
+        self.membership = membership
         self.number = number
         """Names it among the subends of its host."""
-        self.crew = Crew()
+        self.groups = CursorGroups()
         self.reported: Tick | None = None
         """The greatest tick that this host has reported in this life."""
         self.listed_after: Tick | None = None
@@ -111,20 +111,20 @@ class Subend:
         self._owner = owner
         self._requests = requests
         self._candidates = candidates
-        self._stream = Stream(pubend, account)
-        self._regimes = Regimes()
+        self._stream = IStream(pubend, account)
+        self._stream_epochs = StreamEpochs()
         self._horizon: DoubtHorizon | None = None
         self._curiosity = Curiosity(context.parameters)
         self._feed: Feed | None = None
         self._due: Timer | None = None
-        self._wanted_regime: tuple[int, int] | None = None
+        self._requested_epoch: tuple[int, int] | None = None
         """A regime that was asked for, and when to ask again."""
         self._version = 0
         """The greatest announcement version of what was handed over."""
-        self._reading: Errand | None = None
-        self._asking: Errand | None = None
+        self._reading: PendingRequest | None = None
+        self._verification: PendingRequest | None = None
         """Asks the pubend since when it knew of this host."""
-        self._asked_of: set[ShbId] = set()
+        self._verified_hosts: set[ShbId] = set()
         """Of which other hosts that asks too."""
         self._fed_at: Tick | None = None
         """Where the stream would begin if the pubend did not know more."""
@@ -137,9 +137,9 @@ class Subend:
     # --- what others ask -----------------------------------------------------------------------
 
     @property
-    def strands(self) -> dict[str, Strand]:
+    def cursors(self) -> dict[str, Cursor]:
         """All strands of the stream, by subscription."""
-        return self.crew.all
+        return self.groups.all
 
     @property
     def horizon(self) -> Tick | None:
@@ -147,7 +147,7 @@ class Subend:
         return None if self._horizon is None else self._horizon.tick
 
     @property
-    def kept_above(self) -> Tick | None:
+    def retained_above(self) -> Tick | None:
         """Above which tick reports keep the log; a new member's row begins with its regime (R53)."""
         if self.reported is None or self.listed_after is None:
             return None
@@ -161,7 +161,7 @@ class Subend:
     @property
     def is_cut_off(self) -> bool:
         """Whether somebody wants this pubend and nobody feeds it."""
-        return bool(self.strands) and self.feeder is None
+        return bool(self.cursors) and self.feeder is None
 
     def open(self) -> None:
         """Begin to be fed; the join is on disk."""
@@ -173,9 +173,9 @@ class Subend:
                 str(self._shb),
                 self,
                 self._candidates,
-                eager=self.crew.is_merged,
+                eager=self.groups.is_merged,
             )
-            self.ask_since_when()
+            self.verify_starts()
 
     def close(self) -> None:
         """End for good."""
@@ -184,14 +184,14 @@ class Subend:
             self._feed.close()
             self._feed = None
         self._stop_reading()
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
+        if self._verification is not None:
+            self._verification.cancel()
+            self._verification = None
         self._stream.forget_all()
         if self._due is not None:
             self._due.cancel()
 
-    def hasten(self) -> None:
+    def retry_feed(self) -> None:
         """Somebody can be asked for a feed who could not before."""
         if self._feed is not None:
             self._feed.session_opened()
@@ -201,24 +201,24 @@ class Subend:
         if self._feed is not None:
             self._feed.session_closed(peer)
 
-    def register(self, strand: Strand) -> None:
+    def register(self, cursor: Cursor) -> None:
         """Note the state and the filters of a strand, old or new."""
-        if self.crew.register(strand):
+        if self.groups.register(cursor):
             self.review_eager()
 
-    def forget(self, strand: Strand) -> None:
+    def forget(self, cursor: Cursor) -> None:
         """A subscription has ended."""
-        if self.crew.forget(strand):
+        if self.groups.forget(cursor):
             self.review_eager()
 
-    def attentive(self) -> Iterable[Strand]:
+    def cursors_behind(self) -> Iterable[Cursor]:
         """Return the strands that wait for the horizon to move."""
-        return self.crew.attentive.values()
+        return self.groups.behind.values()
 
     def review_eager(self) -> None:
         """Have silence come at once if somebody waits in total order."""
         if self._feed is not None:
-            self._feed.set_eager(self.crew.is_merged)
+            self._feed.set_eager(self.groups.is_merged)
 
     # --- the feed ------------------------------------------------------------------------------
 
@@ -227,119 +227,125 @@ class Subend:
         if self._feed is not None:
             self._feed.attached(peer, message)
 
-    def take_unfed(self, peer: str, message: Unfed) -> None:
+    def take_feed_unavailable(self, peer: str, message: FeedUnavailable) -> None:
         """A router cannot feed this host."""
         if self._feed is not None:
-            self._feed.unfed(peer, message)
+            self._feed.feed_unavailable(peer, message)
 
-    def fed(self, at: Tick) -> None:
+    def feed_found(self, at: Tick) -> None:
         """A feeder was found; where the first one begins, the stream begins (R42).
 
         Unless the pubend, when it is asked, knows an earlier beginning.
         """
-        if self._asking is not None:
+        if self._verification is not None:
             self._fed_at = at
         elif self._horizon is None:
-            self._begin_after(at)
+            self._start_after(at)
         self._stream.raise_top(at)
         self._look_for_gaps()
         self._curiosity.restart(self._context.now)
-        self._wanted_regime = None
+        self._requested_epoch = None
         self._ask()
-        self._owner.fed(self)
+        self._owner.feed_found(self)
         self.advance()
         self._owner.advanced(self)
 
-    def _begin_after(self, tick: Tick) -> None:
+    def _start_after(self, tick: Tick) -> None:
         self._horizon = DoubtHorizon(tick)
-        for strand in [*self.strands.values()]:
-            if strand.subscription.client is not None and not strand.is_live:
-                strand.switch_now()
+        for cursor in [*self.cursors.values()]:
+            if cursor.subscription.client is not None and not cursor.is_live:
+                cursor.switch_now()
 
-    def ask_since_when(self) -> None:
+    def verify_starts(self) -> None:
         """Ask since when the pubend knew of this host, if somebody was here before it (R46).
 
         When the join is on disk: the pubend keeps its log for it from the answer on.
         """
-        if self._asking is not None or self._feed is None:
+        if self._verification is not None or self._feed is None:
             return
-        asking = [strand for strand in self.crew.early.values() if strand.is_asking]
-        if asking:
-            self._asked_of = set()
-            for strand in asking:
-                if len(self._asked_of | strand.former_hosts) <= HOSTS_ASKED_MAX:
-                    self._asked_of |= strand.former_hosts
-            durable = any(strand.subscription.durable for strand in self.strands.values())
-            newcomer = Member(self._shb, self.join, durable, ORIGIN)
-            self._asking = self._requests.read(
+        verifying = [cursor for cursor in self.groups.guaranteed.values() if cursor.is_verifying]
+        if verifying:
+            self._verified_hosts = set()
+            for cursor in verifying:
+                if len(self._verified_hosts | cursor.former_hosts) <= FORMER_HOSTS_PER_READ_MAX:
+                    self._verified_hosts |= cursor.former_hosts
+            durable = any(cursor.subscription.durable for cursor in self.cursors.values())
+            joining_member = Member(self._shb, self.membership, durable, VIRTUAL_TIME_ZERO)
+            self._verification = self._requests.read(
                 self.pubend,
                 "FALSE",
                 1,
                 0,
-                hold=None,
-                newcomer=newcomer,
-                hosts=tuple(sorted(self._asked_of)),
-                then=self._since_when,
+                log_hold=None,
+                joining_member=joining_member,
+                former_hosts=tuple(sorted(self._verified_hosts)),
+                then=self._starts_verified,
             )
 
-    def _since_when(self, reply: ReadReply) -> None:
+    def _starts_verified(self, reply: ReadReply) -> None:
         """Begin where the pubend knew of this host; each strand where it knew of that."""
-        self._context.mark("began before it came")
-        self._asking = None
+        self._context.mark("start verified by the pubend")
+        self._verification = None
         known = {**dict(reply.others), self._shb: reply.known}
-        early = self.crew.early.values()
-        asked = [each for each in early if each.is_asking and each.former_hosts <= self._asked_of]
-        begins = [(strand, strand.known_after(known)) for strand in asked]
+        guaranteed = self.groups.guaranteed.values()
+        asked = [
+            each
+            for each in guaranteed
+            if each.is_verifying and each.former_hosts <= self._verified_hosts
+        ]
+        starts = [(cursor, cursor.guaranteed_start_after(known)) for cursor in asked]
         if self._horizon is None:
-            ticks = [tick for _, tick in begins if tick is not None and tick >= reply.kept]
+            ticks = [
+                tick for _, tick in starts if tick is not None and tick >= reply.retained_above
+            ]
             ticks += [] if self._fed_at is None else [self._fed_at]
             if ticks:
-                self._begin_after(min(ticks))
-        for strand, tick in begins:
-            if strand.asks_for_earlier:
-                strand.begin_earlier(tick, reply)
+                self._start_after(min(ticks))
+        for cursor, tick in starts:
+            if cursor.is_start_unverified:
+                cursor.move_start_back(tick, reply)
             else:
-                strand.begin_early(tick, reply)
-        self.ask_since_when()  # for those that came since, and those of too many hosts
+                cursor.start_guaranteed(tick, reply)
+        self.verify_starts()  # for those that came since, and those of too many hosts
         self._look_for_gaps()
         self._ask()
         self.advance()
         self._owner.advanced(self)
 
-    def fed_up_to(self, at: Tick) -> None:
+    def feed_sent_up_to(self, at: Tick) -> None:
         """Everything up to a tick was sent; what is not here was lost."""
         if at > self._stream.top:
             self._stream.raise_top(at)
             self._look_for_gaps()
             self._plan()
 
-    def unfed(self) -> None:
+    def feed_lost(self) -> None:
         """There is no feeder; what is missing waits for the next one."""
-        self._owner.unfed(self)
+        self._owner.feed_lost(self)
 
     # --- knowledge -----------------------------------------------------------------------------
 
-    def receive(self, piece: Piece) -> None:
+    def receive(self, knowledge: KnowledgeRange) -> None:
         """Take a piece in and hand over what can be."""
         if self._feed is None:
             return
         horizon = self._horizon
-        if piece.high > self._stream.top:
+        if knowledge.high > self._stream.top:
             self._feed.note_progress()
-        if horizon is None or piece.high <= horizon.tick:
+        if horizon is None or knowledge.high <= horizon.tick:
             return
-        if piece.low <= horizon.tick:
-            piece = cut(piece, horizon.tick + 1, piece.high)
-        self._curiosity.answered(piece.low, piece.high, self._context.now)
-        if not self._take_next(piece):
-            self._stream.accumulate(piece)
+        if knowledge.low <= horizon.tick:
+            knowledge = cut(knowledge, horizon.tick + 1, knowledge.high)
+        self._curiosity.answered(knowledge.low, knowledge.high, self._context.now)
+        if not self._take_next(knowledge):
+            self._stream.accumulate(knowledge)
             self.advance()
             self._bound()
         if horizon.tick != self._stream.top or len(self._curiosity):
             self._look_for_gaps()
             self._plan()
 
-    def _take_next(self, piece: Piece) -> bool:
+    def _take_next(self, knowledge: KnowledgeRange) -> bool:
         """Hand a piece over if it is the next one and nothing waits, which is the usual case.
 
         Then it has no place among those that wait. Says whether it was handed over.
@@ -347,10 +353,10 @@ class Subend:
         horizon = self._horizon
         if horizon is None or self._reading is not None or len(self._stream):
             return False
-        if piece.low != horizon.tick + 1:
+        if knowledge.low != horizon.tick + 1:
             return False
-        self._stream.raise_top(piece.high)
-        if not self._hand_over(piece):
+        self._stream.raise_top(knowledge.high)
+        if not self._hand_over(knowledge):
             return False
         self._passed()
         return True
@@ -363,106 +369,106 @@ class Subend:
             self._context.mark("subend forgot")
             self._stream.forget_highest()
 
-    def regime(self, message: Regime) -> None:
+    def stream_epoch(self, message: StreamEpoch) -> None:
         """Learn a regime that a piece may wait for."""
-        self._forget_regimes()  # a stream that stands still hears of them, too
-        if self._regimes.learn(message):
+        self._forget_stream_epochs()  # a stream that stands still hears of them, too
+        if self._stream_epochs.learn(message):
             self.advance()
 
-    def _forget_regimes(self) -> None:
-        kept = self._context.parameters.regimes_kept
-        if len(self._regimes) > 2 * kept + 1:
-            self._regimes.forget(self._stream.regimes(), kept)
+    def _forget_stream_epochs(self) -> None:
+        kept = self._context.parameters.stream_epochs_kept
+        if len(self._stream_epochs) > 2 * kept + 1:
+            self._stream_epochs.forget(self._stream.stream_epochs(), kept)
 
     def advance(self) -> None:
         """Hand over all pieces that follow the horizon (R44)."""
         if self._horizon is None or self._reading is not None:
             return
         before = self._horizon.tick
-        for piece in self._horizon.next_pieces(self._stream):
-            if not self._hand_over(piece):
+        for knowledge in self._horizon.next_ranges(self._stream):
+            if not self._hand_over(knowledge):
                 break
         if self._horizon.tick > before:
             self._stream.forget_up_to(self._horizon.tick)
             self._passed()
 
-    def _hand_over(self, piece: Piece) -> bool:
+    def _hand_over(self, knowledge: KnowledgeRange) -> bool:
         """Hand over the next piece, if what it is for is known and it is covered; say whether."""
-        vector = self._regimes.get(piece.regime)
+        vector = self._stream_epochs.get(knowledge.stream_epoch)
         if vector is None:
-            self._want_regime(piece.regime)
+            self._request_stream_epoch(knowledge.stream_epoch)
             return False
         if vector.announcement_version > self._version:
             self._version = vector.announcement_version
             self._owner.served_at(self.pubend, self._version)
         entry = vector.entries.get(self._shb)
         time = None if entry is None else entry.time
-        if not self.crew.is_covered(time):
-            self._read_uncovered(piece)
+        if not self.groups.is_covered(time):
+            self._read_uncovered(knowledge)
             return False
-        self._start_strands(piece.low, time)
-        self._pass_over(piece, time)
+        self._start_cursors(knowledge.low, time)
+        self._pass_over(knowledge, time)
         return True
 
     def _passed(self) -> None:
         """Pieces were handed over: forget regimes, and let others know."""
-        self._forget_regimes()
+        self._forget_stream_epochs()
         self._moved()
 
-    def _start_strands(self, low: Tick, time: VirtualTime | None) -> None:
+    def _start_cursors(self, low: Tick, time: VirtualTime | None) -> None:
         if time is None:
             return
-        for strand in [*self.crew.waiting.values()]:
-            strand.offer_start(low, time)
-        if self.crew.early:
-            for strand in self.crew.early.values():
-                strand.offer_early(low, time)
-            self.ask_since_when()
-        for strand in [*self.crew.changing.values()]:
-            strand.offer_switch(low, time)
+        for cursor in [*self.groups.pending.values()]:
+            cursor.start_if_served(low, time)
+        if self.groups.guaranteed:
+            for cursor in self.groups.guaranteed.values():
+                cursor.verify_again(low, time)
+            self.verify_starts()
+        for cursor in [*self.groups.changing.values()]:
+            cursor.switch_if_served(low, time)
 
-    def _pass_over(self, piece: Piece, time: VirtualTime | None) -> None:
+    def _pass_over(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
         assert self._horizon is not None
         self.served = time
         if time is not None and self.listed_after is None:
-            self.listed_after = piece.low - 1
-        if piece.publications and self.crew.live:
-            self._owner.hand_over(self.pubend, piece.publications)
-        self._horizon.pass_over(piece)
+            self.listed_after = knowledge.low - 1
+        if knowledge.publications and self.groups.live:
+            self._owner.deliver(self.pubend, knowledge.publications)
+        self._horizon.pass_over(knowledge)
 
     # --- what is not covered ---------------------------------------------------------------------
 
-    def _read_uncovered(self, piece: Piece) -> None:
+    def _read_uncovered(self, knowledge: KnowledgeRange) -> None:
         """Read a range whose silence was not made for all who are live (R44)."""
-        self._context.mark("piece not covered")
-        turn = self.crew.turn
+        self._context.mark("knowledge range not covered")
+        turn = self.groups.turn
 
         def read(reply: ReadReply) -> None:
             self._reading = None
-            if turn == self.crew.turn:
-                self._take_read(reply, piece.high)
+            if turn == self.groups.turn:
+                self._take_read(reply, knowledge.high)
             self.advance()
 
         self._reading = self._requests.read(
             self.pubend,
-            self._owner.everything_wanted(),
-            piece.low,
-            piece.high,
-            hold=None,
+            self._owner.covering_filter(),
+            knowledge.low,
+            knowledge.high,
+            log_hold=None,
             then=read,
-            fault=lambda reason: self._stall(piece.low, reason),
+            fault=lambda reason: self._stall(knowledge.low, reason),
         )
 
     def _take_read(self, reply: ReadReply, high: Tick) -> None:
         """Hand over what was read; it stands for the pieces of that range."""
         assert self._horizon is not None
         before = self._horizon.tick
-        self._lose(reply.released, reply.gone)
-        for piece in reply.pieces:
-            if piece.low > high or piece.high <= self._horizon.tick:
+        self._add_gap(reply.released, reply.last_released_match)
+        for knowledge in reply.ranges:
+            if knowledge.low > high or knowledge.high <= self._horizon.tick:
                 continue
-            part = cut(piece, self._horizon.tick + 1, high)
-            vector = self._regimes.get(part.regime)
+            part = cut(knowledge, self._horizon.tick + 1, high)
+            vector = self._stream_epochs.get(part.stream_epoch)
             entry = None if vector is None else vector.entries.get(self._shb)
             self._pass_over(part, None if entry is None else entry.time)
         if self._horizon.tick > before:
@@ -479,19 +485,19 @@ class Subend:
     def released(self, message: Released) -> None:
         """The log no longer has what was asked for: a gap, never silence (R45)."""
         if self._horizon is not None and message.up_to > self._horizon.tick:
-            self._lose(message.up_to, message.up_to)
+            self._add_gap(message.up_to, message.up_to)
             self.advance()
             self._moved()
 
-    def _lose(self, up_to: Tick, gone: Tick) -> None:
+    def _add_gap(self, up_to: Tick, last_match: Tick) -> None:
         """Go on above what is released; up to ``gone`` there may have been events."""
         assert self._horizon is not None
         low = self._horizon.tick + 1
         if up_to < low:
             return
         self._context.mark("gap at a subend")
-        for strand in [*self.crew.live.values()]:
-            strand.lose(low, gone)
+        for cursor in [*self.groups.live.values()]:
+            cursor.add_gap(low, last_match)
         self._horizon.skip_to(up_to)
         self._stream.raise_top(up_to)
         self._stream.forget_up_to(up_to)
@@ -506,7 +512,7 @@ class Subend:
 
     def _stall(self, low: Tick, reason: str) -> None:
         """Note where the stream stands still; also again, for those who came since."""
-        self._context.mark("stream stalled by damage")
+        self._context.mark("stream stalled by corruption")
         self.fault, self._fault_at = reason, low
         self._owner.stalled(self)
 
@@ -525,22 +531,22 @@ class Subend:
         if self._horizon is None:
             return
         if message.pressure:
-            for strand in self.strands.values():
-                strand.give_up(message.tick)
+            for cursor in self.cursors.values():
+                cursor.give_up(message.tick)
         if message.tick > self._stream.top:
             self._stream.raise_top(message.tick)
         self._look_for_gaps()
-        self._curiosity.hasten(message.tick, self._context.now)
+        self._curiosity.expedite(message.tick, self._context.now)
         self._ask()
 
     def ask_to_advance(self, tick: Tick) -> None:
         """Somebody waits in total order for silence up to a tick (R51)."""
         if self.feeder is not None:
-            self._context.post(self.feeder, Advance(self.pubend, tick))
+            self._context.send(self.feeder, AdvanceRequest(self.pubend, tick))
 
     def _look_for_gaps(self) -> None:
         if self._horizon is not None:
-            doubts = self._horizon.doubts(self._stream, self._stream.top)
+            doubts = self._horizon.unknown_ranges(self._stream, self._stream.top)
             self._curiosity.observe(doubts, self._context.now)
 
     def _ask(self) -> None:
@@ -549,19 +555,19 @@ class Subend:
             return
         ranges = self._curiosity.due(self._context.now)
         if ranges:
-            self._context.post(self.feeder, Nack(self.pubend, tuple(ranges)))
-        if self._wanted_regime is not None and self._wanted_regime[1] <= self._context.now:
-            self._want_regime(self._wanted_regime[0])
+            self._context.send(self.feeder, Nack(self.pubend, tuple(ranges)))
+        if self._requested_epoch is not None and self._requested_epoch[1] <= self._context.now:
+            self._request_stream_epoch(self._requested_epoch[0])
         self._plan()
 
-    def _want_regime(self, number: int) -> None:
-        wanted = self._wanted_regime
-        if wanted is not None and wanted[0] == number and wanted[1] > self._context.now:
+    def _request_stream_epoch(self, number: int) -> None:
+        requested = self._requested_epoch
+        if requested is not None and requested[0] == number and requested[1] > self._context.now:
             return
-        again = self._context.now + 2 * us(ms=self._context.parameters.nrt_min_ms)
-        self._wanted_regime = (number, again)
+        again = self._context.now + 2 * microseconds(ms=self._context.parameters.nrt_min_ms)
+        self._requested_epoch = (number, again)
         if self.feeder is not None:
-            self._context.post(self.feeder, RegimeWant(self.pubend, number))
+            self._context.send(self.feeder, StreamEpochRequest(self.pubend, number))
         self._plan()
 
     def _plan(self) -> None:
@@ -569,15 +575,15 @@ class Subend:
         if self.feeder is None:
             return
         due = self._curiosity.next_due()
-        if self._wanted_regime is not None:
-            if self._regimes.knows(self._wanted_regime[0]):
-                self._wanted_regime = None
-            elif due is None or self._wanted_regime[1] < due:
-                due = self._wanted_regime[1]
+        if self._requested_epoch is not None:
+            if self._stream_epochs.knows(self._requested_epoch[0]):
+                self._requested_epoch = None
+            elif due is None or self._requested_epoch[1] < due:
+                due = self._requested_epoch[1]
         if self._due is not None:
             if self._due.action is not None and self._due.at == due:
                 return
             self._due.cancel()
             self._due = None
         if due is not None:
-            self._due = self._context.after(max(1, due - self._context.now), self._ask)
+            self._due = self._context.call_later(max(1, due - self._context.now), self._ask)

@@ -9,16 +9,16 @@ from types import TracebackType
 from typing import Self
 
 from gapless.audit.options import AuditOptions
-from gapless.client.loop_thread import Portal
+from gapless.client.loop_thread import EventLoopThread
 from gapless.core.errors import ClosedError, UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime.addresses import Address
+from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.node import Node
 from gapless.runtime.overlay_config import overlay_of
 from gapless.runtime.principals import write_secret
-from gapless.runtime.settings import Settings
+from gapless.runtime.settings import BrokerSettings
 from gapless.wire import new_token
 
 __all__ = ["Overlay", "SyncOverlay"]
@@ -49,7 +49,7 @@ class Overlay:
         self._parameters = parameters
         self._on_disk = on_disk
         self._directory: TemporaryDirectory[str] | None = None
-        self._addresses: dict[BrokerId, Address] = {}
+        self._addresses: dict[BrokerId, ListenAddress] = {}
         self._nodes: dict[BrokerId, Node] = {}
 
     @property
@@ -65,7 +65,7 @@ class Overlay:
         names = brokers or self.brokers[:1]
         return "gapless://" + ",".join(str(self._address(name)) for name in names)
 
-    def _address(self, name: BrokerId) -> Address:
+    def _address(self, name: BrokerId) -> ListenAddress:
         if name not in self._addresses:
             raise UsageError(f"{name} is no broker that was started; there are {self.brokers}")
         return self._addresses[name]
@@ -81,7 +81,7 @@ class Overlay:
             self._directory = TemporaryDirectory(prefix="gapless-")
         try:
             for name in self.brokers:
-                await self._start(name, Address())
+                await self._start(name, ListenAddress())
         except BaseException:
             await self.stop()
             raise
@@ -95,26 +95,26 @@ class Overlay:
     ) -> None:
         await self.stop()
 
-    async def _start(self, name: BrokerId, listen: Address) -> None:
-        home = None if self._directory is None else Path(self._directory.name)
-        settings = Settings(
+    async def _start(self, name: BrokerId, listen: ListenAddress) -> None:
+        base = None if self._directory is None else Path(self._directory.name)
+        settings = BrokerSettings(
             name=name,
             overlay=self._overlay,
-            data=home / name if home is not None and self._on_disk else None,
+            data=base / name if base is not None and self._on_disk else None,
             listen=listen,
             parameters=self._parameters,
             audit=self._audit,
-            access=None if home is None else self._access(home),
+            access=None if base is None else self._access(base),
         )
         node = Node(settings, addresses=self._addresses)
         await node.start()
         self._nodes[name] = node
         self._addresses[name] = node.address
 
-    def _access(self, home: Path) -> AccessOptions | None:
+    def _access(self, base: Path) -> AccessOptions | None:
         if self._tokens is None:
             return None
-        secret = home / "broker.token"
+        secret = base / "broker.token"
         if not secret.exists():
             write_secret(secret, new_token())
         return AccessOptions(tokens=str(self._tokens), broker_token=str(secret))
@@ -160,7 +160,7 @@ class SyncOverlay:
         self._overlay = Overlay(
             topology, parameters=parameters, on_disk=on_disk, audit=audit, tokens=tokens
         )
-        self._portal: Portal | None = None
+        self._loop_thread: EventLoopThread | None = None
 
     @property
     def brokers(self) -> tuple[BrokerId, ...]:
@@ -172,13 +172,13 @@ class SyncOverlay:
         return self._overlay.url(*brokers)
 
     def __enter__(self) -> Self:
-        portal = Portal()
+        loop_thread = EventLoopThread()
         try:
-            portal.run(self._overlay.__aenter__())
+            loop_thread.run(self._overlay.__aenter__())
         except BaseException:
-            portal.stop()
+            loop_thread.stop()
             raise
-        self._portal = portal
+        self._loop_thread = loop_thread
         return self
 
     def __exit__(
@@ -187,17 +187,17 @@ class SyncOverlay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        portal, self._portal = self._running, None
+        loop_thread, self._loop_thread = self._running, None
         try:
-            portal.run(self._overlay.stop())
+            loop_thread.run(self._overlay.stop())
         finally:
-            portal.stop()
+            loop_thread.stop()
 
     @property
-    def _running(self) -> Portal:
-        if self._portal is None:
+    def _running(self) -> EventLoopThread:
+        if self._loop_thread is None:
             raise ClosedError("open the overlay with 'with' first")
-        return self._portal
+        return self._loop_thread
 
     def kill(self, name: BrokerId) -> None:
         """End a broker as a crash would."""

@@ -9,34 +9,42 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import FRAME_BYTES_MAX
-from gapless.messages import clients, mobility, operating, overlay, propagation, staging, streams
-from gapless.messages import pubend_requests as requests
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    pubend_requests,
+    staging,
+    streams,
+)
 from gapless.messages.overlay import (
     Hello,
     Packet,
+    PeerSessionId,
     RelayBroken,
     Relayed,
     RelayFull,
-    SessionId,
 )
 from gapless.wire.frames import HEADER_BYTES, Body
-from gapless.wire.handshake import Beat, Goodbye, Greeting
-from gapless.wire.parts import Part, parts_of
+from gapless.wire.handshake import Disconnect, Handshake, KeepAlive
+from gapless.wire.parts import PacketPart, parts_of
 
 __all__ = [
     "CLIENT_NOTICES",
     "CLIENT_REQUESTS",
     "LINK_PACKETS",
     "Codec",
-    "decode_greeting",
-    "encode_greeting",
+    "decode_handshake",
+    "encode_handshake",
 ]
 
 
 class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
     """A relayed packet as it is read: a relay has no business with what is inside."""
 
-    path: tuple[BrokerId, ...]
+    route: tuple[BrokerId, ...]
     index: int
     inner: msgspec.Raw
 
@@ -46,36 +54,36 @@ Message: TypeAlias = (
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
-    | overlay.NameAsk
-    | overlay.NameAnswer
+    | overlay.NameQuery
+    | overlay.NameReply
     | overlay.RelayProbe
     | _Carried
     | mobility.Superseded
-    | propagation.TableWant
+    | propagation.TableRequest
     | propagation.TableStop
     | propagation.TableFull
     | propagation.TableDelta
     | streams.Attach
     | streams.Attached
-    | streams.Unfed
+    | streams.FeedUnavailable
     | streams.Detach
-    | streams.Frame
-    | streams.Silence
-    | streams.Regime
-    | streams.RegimeWant
+    | streams.StreamData
+    | streams.StreamSilence
+    | streams.StreamEpoch
+    | streams.StreamEpochRequest
     | streams.Nack
     | streams.Released
     | streams.Unreadable
-    | streams.SetDefine
-    | streams.SetForget
-    | streams.Report
+    | streams.DefineMemberSet
+    | streams.ForgetMemberSet
+    | streams.AckReport
     | streams.AckExpected
-    | streams.Advance
-    | requests.Read
-    | requests.ReadReply
-    | requests.ReleaseHold
-    | requests.Leave
-    | requests.Done
+    | streams.AdvanceRequest
+    | pubend_requests.Read
+    | pubend_requests.ReadReply
+    | pubend_requests.ReleaseLogHold
+    | pubend_requests.LeavePubend
+    | pubend_requests.RequestDone
 )
 """What a packet may carry."""
 
@@ -90,21 +98,21 @@ Request: TypeAlias = (
     | clients.Seek
     | clients.Unsubscribe
     | clients.ReadLog
-    | clients.RetireHost
+    | clients.RetireBroker
     | clients.ListPartitions
-    | operating.ShowBroker
-    | operating.ShowTopology
+    | operating.GetBroker
+    | operating.GetTopology
     | operating.ListPubends
     | operating.ListSubscriptions
-    | operating.ShowSubscription
+    | operating.GetSubscription
     | operating.SeekDurable
     | operating.SetDurableFilter
     | operating.RemoveDurable
-    | staging.Stage
-    | staging.CommitStaged
-    | staging.DropStaged
-    | Beat
-    | Goodbye
+    | staging.StageChunk
+    | staging.CommitBatch
+    | staging.DropBatch
+    | KeepAlive
+    | Disconnect
 )
 """What a client may send."""
 
@@ -113,30 +121,30 @@ Notice: TypeAlias = (
     | clients.PublisherOpened
     | clients.Published
     | clients.Subscribed
-    | clients.Started
+    | clients.SubscriptionStarted
     | clients.Stalled
     | clients.Delivery
     | clients.Progress
     | clients.Gap
-    | clients.Ended
+    | clients.SubscriptionEnded
     | clients.FilterSet
-    | clients.Switched
+    | clients.FilterChanged
     | clients.Unsubscribed
     | clients.ReadPart
-    | clients.HostRetired
+    | clients.BrokerRetired
     | clients.PartitionTable
     | clients.Refused
-    | operating.BrokerShown
-    | operating.TopologyShown
+    | operating.BrokerReply
+    | operating.TopologyReply
     | operating.PubendList
     | operating.SubscriptionList
-    | operating.SubscriptionShown
-    | operating.DurableSought
-    | staging.Staged
-    | staging.StagedCommitted
-    | staging.StagedDropped
-    | Beat
-    | Goodbye
+    | operating.SubscriptionReply
+    | operating.DurableSeekDone
+    | staging.ChunkStaged
+    | staging.BatchCommitted
+    | staging.BatchDropped
+    | KeepAlive
+    | Disconnect
 )
 """What a client may hear."""
 
@@ -144,8 +152,8 @@ Notice: TypeAlias = (
 class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
     """A packet as it is read: its messages have types here, where all of them are known."""
 
-    sender: SessionId
-    receiver: SessionId
+    sender: PeerSessionId
+    receiver: PeerSessionId
     sequence: int
     messages: tuple[Message, ...]
 
@@ -214,13 +222,13 @@ class LinkCodec(Codec[Any]):
 
     def _uncovered(self, carried: _Carried) -> Relayed:
         """Return a relayed packet, with what is inside if it has arrived, else with its bytes."""
-        if carried.index + 1 < len(carried.path):
-            return Relayed(carried.path, carried.index, carried.inner.copy())
+        if carried.index + 1 < len(carried.route):
+            return Relayed(carried.route, carried.index, carried.inner.copy())
         try:
             inner = _INSIDE.decode(carried.inner)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ProtocolError(f"a relayed packet is none: {error}") from None
-        return Relayed(carried.path, carried.index, self._opened(inner))
+        return Relayed(carried.route, carried.index, self._opened(inner))
 
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
@@ -228,16 +236,16 @@ CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
 _INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
     Hello | _Envelope | RelayBroken | RelayFull
 )
-LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | Part | Beat | Goodbye)
+LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | PacketPart | KeepAlive | Disconnect)
 
-_GREETINGS: Final[Codec[Greeting]] = Codec(Greeting)
+_HANDSHAKES: Final[Codec[Handshake]] = Codec(Handshake)
 
 
-def encode_greeting(greeting: Greeting) -> bytearray:
+def encode_handshake(handshake: Handshake) -> bytearray:
     """Return a greeting as a frame."""
-    return _GREETINGS.encode(greeting)
+    return _HANDSHAKES.encode(handshake)
 
 
-def decode_greeting(body: Body) -> Greeting:
+def decode_handshake(body: Body) -> Handshake:
     """Return the greeting of a frame's body."""
-    return _GREETINGS.decode(body)
+    return _HANDSHAKES.decode(body)

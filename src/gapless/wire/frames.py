@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from gapless.core.errors import ProtocolError
 from gapless.core.limits import FRAME_BYTES_MAX, READ_BYTES_MAX
 
-__all__ = ["HEADER_BYTES", "Body", "Intake"]
+__all__ = ["HEADER_BYTES", "Body", "FrameReader"]
 
 Body: TypeAlias = bytes | bytearray | memoryview
 """The body of a frame, wherever it is."""
@@ -37,28 +37,28 @@ class _Shared(threading.local):
 _shared: Final = _Shared()
 
 
-class Intake:
+class FrameReader:
     r"""Takes what a connection reads, in whatever pieces, and gives the bodies of frames.
 
-    A connection reads into :attr:`room` and then says how much that was. The bodies that it gets are
+    A connection reads into :attr:`buffer` and then says how much that was. The bodies that it gets are
     views: they are good until the next read of any connection of this thread.
 
-    >>> intake = Intake()
-    >>> intake.room[:8] = b"\0\0\0\2hi\0\0"
-    >>> [bytes(body) for body in intake.filled(8)]
+    >>> reader = FrameReader()
+    >>> reader.buffer[:8] = b"\0\0\0\2hi\0\0"
+    >>> [bytes(body) for body in reader.filled(8)]
     [b'hi']
-    >>> intake.room[:2] = b"\0\1"
-    >>> intake.filled(2)
+    >>> reader.buffer[:2] = b"\0\1"
+    >>> reader.filled(2)
     []
     """
 
-    __slots__ = ("_come", "_frame", "_shared", "_whole", "limit", "room")
+    __slots__ = ("_come", "_frame", "_shared", "_whole", "buffer", "limit")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self.limit = limit
         """Bytes that a body may have; it may be raised when the other side is known better."""
         self._shared = _shared.view
-        self.room = self._shared
+        self.buffer = self._shared
         """Where the next bytes are to be put."""
         self._frame: memoryview | None = None
         """A frame that is not whole."""
@@ -106,7 +106,7 @@ class Intake:
         self._whole = HEADER_BYTES
         if self._come >= HEADER_BYTES:
             self._whole += self._size(part, 0)
-        self._make_room(part)
+        self._make_buffer(part)
 
     def _go_on(self, frame: memoryview, count: int) -> list[memoryview]:
         """Take more of a frame."""
@@ -114,17 +114,17 @@ class Intake:
         if self._come == self._whole == HEADER_BYTES:
             self._whole += self._size(frame, 0)
         if self._come < self._whole:
-            self._make_room(frame)
+            self._make_buffer(frame)
             return []
         self._frame = None
-        self.room = self._shared
+        self.buffer = self._shared
         return [frame[HEADER_BYTES : self._whole]]
 
-    def _make_room(self, part: memoryview) -> None:
+    def _make_buffer(self, part: memoryview) -> None:
         """Have a buffer for a frame, with what has come and with room for more."""
         size = min(self._whole, max(_READY_BYTES, 2 * self._come))
         if self._frame is None or self._come == len(self._frame):
             frame = memoryview(bytearray(size))
             frame[: self._come] = part[: self._come]
             self._frame = frame
-        self.room = self._frame[self._come :]
+        self.buffer = self._frame[self._come :]

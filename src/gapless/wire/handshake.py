@@ -11,13 +11,13 @@ from gapless.core.ids import BrokerId, CellId
 
 __all__ = [
     "VERSIONS",
-    "Beat",
-    "Farewell",
-    "Goodbye",
-    "Greeting",
-    "Introduce",
+    "Connect",
+    "Connected",
+    "Disconnect",
+    "DisconnectReason",
+    "Handshake",
+    "KeepAlive",
     "Role",
-    "Welcome",
     "common_version",
 ]
 
@@ -32,31 +32,31 @@ class Role(IntEnum):
     BROKER = 1
 
 
-class Farewell(IntEnum):
+class DisconnectReason(IntEnum):
     """Why a connection ends; what the other side should do about it."""
 
     STOPPING = 0
     """The broker stops: come back later, or go to another."""
-    DISMISSED = 1
+    CLOSED_BY_BROKER = 1
     """The broker ends this client, for the reason it gives."""
-    NOT_UNDERSTOOD = 2
+    PROTOCOL_ERROR = 2
     """A frame was malformed, too large or out of place: coming back as you are will not help."""
     NO_COMMON_VERSION = 3
-    NOT_EXPECTED = 4
+    UNKNOWN_BROKER = 4
     """No broker of this name belongs here."""
-    TOO_MANY = 5
+    CONNECTION_LIMIT = 5
     """The broker has as many connections as it takes: come back later, or go to another."""
-    SILENT = 6
+    KEEPALIVE_TIMEOUT = 6
     """Nothing was heard for too long."""
-    DONE = 7
+    CLIENT_DONE = 7
     """The side that says it has all it wanted."""
     NOT_AUTHENTICATED = 8
     """No token came, or none that is taken here: coming back with the same will not help."""
-    NOT_NOW = 9
+    AUTHENTICATION_UNAVAILABLE = 9
     """The broker cannot tell at the moment who may come in: come back later, or go to another."""
 
 
-class Introduce(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The first frame, from the side that dials."""
 
     role: Role
@@ -71,38 +71,38 @@ class Introduce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def __repr__(self) -> str:
         """Show all but the token: what is shown ends in logs and in errors."""
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
-        return f"Introduce({shown})"
+        return f"Connect({shown})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         return [*{**shown, "token": "…" if self.token else ""}.items()]
 
 
-class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class Connected(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The answer: who is here, and what holds on this connection."""
 
     version: int
     broker: BrokerId
     cell: CellId
     frame_bytes_max: int
-    beat_ms: int
+    keepalive_ms: int
     """Each side says something at least so often, and gives the other up after four such times."""
     client: str = ""
     """The name that the broker gave this connection."""
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class KeepAlive(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Still here."""
 
 
-class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class Disconnect(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """This connection ends now, and why."""
 
-    farewell: Farewell
+    code: DisconnectReason
     reason: str
 
 
-Greeting: TypeAlias = Introduce | Welcome | Goodbye
+Handshake: TypeAlias = Connect | Connected | Disconnect
 
 
 def common_version(theirs: tuple[int, ...]) -> int | None:

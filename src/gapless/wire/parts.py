@@ -14,17 +14,17 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.limits import PACKET_BYTES_MAX, PART_BYTES
 
-__all__ = ["Assembler", "Part", "parts_of"]
+__all__ = ["PacketAssembler", "PacketPart", "parts_of"]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class PacketPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Some bytes of a packet, and whether they are its last."""
 
     data: bytes
     is_last: bool
 
 
-def parts_of(body: bytes | bytearray | memoryview) -> Iterator[Part]:
+def parts_of(body: bytes | bytearray | memoryview) -> Iterator[PacketPart]:
     """Divide a packet's bytes.
 
     >>> [(len(part.data), part.is_last) for part in parts_of(bytes(PART_BYTES + 1))]
@@ -35,17 +35,17 @@ def parts_of(body: bytes | bytearray | memoryview) -> Iterator[Part]:
         raise ProtocolError(f"a packet of {size:,} bytes is above the limit {PACKET_BYTES_MAX:,}")
     for start in range(0, size, PART_BYTES):
         end = start + PART_BYTES
-        yield Part(bytes(body[start:end]), end >= size)
+        yield PacketPart(bytes(body[start:end]), end >= size)
 
 
-class Assembler:
+class PacketAssembler:
     """Puts the parts of one connection together."""
 
     def __init__(self, limit: int = PACKET_BYTES_MAX) -> None:
         self._limit = limit
         self._body = bytearray()
 
-    def take(self, part: Part) -> bytes | None:
+    def take(self, part: PacketPart) -> bytes | None:
         """Take a part; return the packet's bytes if it was the last."""
         if len(self._body) + len(part.data) > self._limit:
             raise ProtocolError(f"a packet in parts is above the limit {self._limit:,}")

@@ -17,7 +17,7 @@ from gapless.core.limits import TOKEN_CHARACTERS_MAX, TOKENS_BYTES_MAX
 
 __all__ = ["digest_of", "new_token", "read_tokens", "token_fault"]
 
-_MARK: Final = "gapless-"
+_PREFIX: Final = "gapless-"
 """What tokens that are made here begin with, so that programs that look for secrets in texts find them."""
 
 _RANDOM_BYTES: Final = 32
@@ -29,7 +29,7 @@ def new_token() -> str:
     >>> token_fault(new_token()), len(new_token())
     (None, 51)
     """
-    return _MARK + secrets.token_urlsafe(_RANDOM_BYTES)
+    return _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def digest_of(token: str) -> bytes:

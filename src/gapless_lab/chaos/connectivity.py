@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gapless.core.ids import BrokerId
-from gapless.runtime.overlay_config import Overlay
-from gapless_lab.chaos.faults import Fault, Harm
-from gapless_lab.chaos.flow import Stream
-from gapless_lab.demo.workload import FeedPart, WatcherPart
+from gapless.runtime.overlay_config import OverlayConfig
+from gapless_lab.chaos.faults import Fault, FaultAction
+from gapless_lab.chaos.flow import ObservedStream
+from gapless_lab.demo.workload import PublisherRole, SubscriberRole
 
-__all__ = ["connected_parts", "streams_with_a_way", "who_must_move"]
+__all__ = ["connected_parts", "connected_streams", "subscribers_to_fail_over"]
 
 
-def connected_parts(overlay: Overlay, faults: Sequence[Fault]) -> list[set[BrokerId]]:
+def connected_parts(overlay: OverlayConfig, faults: Sequence[Fault]) -> list[set[BrokerId]]:
     """Return the parts into which faults divide the brokers that run."""
     down = {
-        victim for fault in faults if fault.harm is not Harm.ISOLATE for victim in fault.victims
+        victim
+        for fault in faults
+        if fault.action is not FaultAction.ISOLATE
+        for victim in fault.victims
     }
     cuts = {frozenset(link) for fault in faults for link in fault.cuts}
     left = {broker: cell for broker, cell in overlay.brokers if broker not in down}
@@ -39,38 +42,42 @@ def connected_parts(overlay: Overlay, faults: Sequence[Fault]) -> list[set[Broke
     return parts
 
 
-def streams_with_a_way(
-    overlay: Overlay,
-    feeds: Iterable[FeedPart],
-    present: Mapping[WatcherPart, BrokerId | None],
+def connected_streams(
+    overlay: OverlayConfig,
+    publishers: Iterable[PublisherRole],
+    present: Mapping[SubscriberRole, BrokerId | None],
     faults: Sequence[Fault],
-) -> list[Stream]:
+) -> list[ObservedStream]:
     """Return the streams that must flow while faults last, of watchers that are somewhere ``present``,
     or are on their way.
     """
     parts = connected_parts(overlay, faults)
     running = {broker for part in parts for broker in part}
-    homes = {feed.pubend: feed.brokers[0] for feed in feeds}
+    phbs = {publisher.pubend: publisher.brokers[0] for publisher in publishers}
     found = []
-    for watcher, broker in present.items():
-        places = _places(watcher, broker, running)
-        around = next((part for part in parts if places and places <= part), set())
-        reached = {pubend for pubend in watcher.wish.pubends if homes[pubend] in around}
-        if watcher.order == "total" and reached != watcher.wish.pubends:
+    for subscriber, broker in present.items():
+        brokers = _possible_brokers(subscriber, broker, running)
+        around = next((part for part in parts if brokers and brokers <= part), set())
+        reached = {pubend for pubend in subscriber.filter.pubends if phbs[pubend] in around}
+        if subscriber.order == "total" and reached != subscriber.filter.pubends:
             continue  # it waits for all of them
-        found += [Stream(watcher.name, pubend) for pubend in sorted(reached)]
+        found += [ObservedStream(subscriber.name, pubend) for pubend in sorted(reached)]
     return found
 
 
-def who_must_move(
-    overlay: Overlay, present: Mapping[WatcherPart, BrokerId | None], faults: Sequence[Fault]
+def subscribers_to_fail_over(
+    overlay: OverlayConfig,
+    present: Mapping[SubscriberRole, BrokerId | None],
+    faults: Sequence[Fault],
 ) -> set[str]:
     """Return the watchers whose broker does not run while faults last."""
     running = {broker for part in connected_parts(overlay, faults) for broker in part}
     return {part.name for part, broker in present.items() if broker and broker not in running}
 
 
-def _places(part: WatcherPart, present: BrokerId | None, running: set[BrokerId]) -> set[BrokerId]:
+def _possible_brokers(
+    part: SubscriberRole, present: BrokerId | None, running: set[BrokerId]
+) -> set[BrokerId]:
     """Return where a watcher may be, or will be soon; nowhere if none of its brokers runs.
 
     Who is behind a barrier stays there: its broker is alive, and says so. The session of a durable watcher may

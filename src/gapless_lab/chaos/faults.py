@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import DEFAULTS
-from gapless.runtime.overlay_config import Overlay
-from gapless_lab.chaos.roles import longest_way
+from gapless.runtime.overlay_config import OverlayConfig
+from gapless_lab.chaos.roles import longest_path
 
 __all__ = [
     "ANOTHER_LEFT",
@@ -28,7 +28,7 @@ __all__ = [
     "ONE_TOO_MANY",
     "SIDE_CUT",
     "Fault",
-    "Harm",
+    "FaultAction",
     "count_kinds",
     "draw_faults",
 ]
@@ -39,7 +39,7 @@ ONE_TOO_MANY: Final = "δ + 1 cells in a row"
 SIDE_CUT: Final = "one-way side cut"
 
 
-class Harm(Enum):
+class FaultAction(Enum):
     """What is done to brokers."""
 
     NOTHING = "nothing"
@@ -53,7 +53,7 @@ class Fault(NamedTuple):
 
     kind: str
     text: str
-    harm: Harm
+    action: FaultAction
     victims: tuple[BrokerId, ...]
     """The brokers that are harmed."""
     cuts: tuple[tuple[BrokerId, BrokerId], ...]
@@ -67,13 +67,13 @@ class Fault(NamedTuple):
 class _Draw:
     """The places of one overlay, and the choice among them."""
 
-    def __init__(self, overlay: Overlay, random: Random, session_dead_ms: int) -> None:
+    def __init__(self, overlay: OverlayConfig, random: Random, session_timeout_ms: int) -> None:
         self._overlay = overlay
         self._random = random
-        self._slowness = session_dead_ms / DEFAULTS.session_dead_ms
+        self._slowness = session_timeout_ms / DEFAULTS.session_timeout_ms
         """How much longer than by default it takes to be suspected."""
         self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
-        self._left: frozenset[BrokerId] = frozenset()
+        self._survivors: frozenset[BrokerId] = frozenset()
         """Who was left alone in its cell the last time."""
 
     def broker(self) -> BrokerId:
@@ -105,28 +105,28 @@ class _Draw:
 
     def row(self, length: int) -> tuple[CellId, ...]:
         """Return so many cells in a row, with others at both ends if the tree is long enough."""
-        way = longest_way(self._overlay)
-        inner = way[1:-1] if len(way) >= length + 2 else way[1:]
+        path = longest_path(self._overlay)
+        inner = path[1:-1] if len(path) >= length + 2 else path[1:]
         first = self._random.randrange(max(1, len(inner) - length + 1))
         return inner[first : first + length]
 
     def middle(self) -> CellId:
         """Return the cell in the middle, where somebody publishes and others subscribe."""
-        way = longest_way(self._overlay)
-        return way[len(way) // 2]
+        path = longest_path(self._overlay)
+        return path[len(path) // 2]
 
-    def harm(self) -> Harm:
-        return self._random.choice([Harm.KILL, Harm.FREEZE, Harm.ISOLATE])
+    def action(self) -> FaultAction:
+        return self._random.choice([FaultAction.KILL, FaultAction.FREEZE, FaultAction.ISOLATE])
 
-    def lost(self, kind: str, cells: tuple[CellId, ...], harm: Harm) -> Fault:
+    def lost(self, kind: str, cells: tuple[CellId, ...], action: FaultAction) -> Fault:
         """Return the loss of whole cells."""
         victims = tuple(broker for cell in cells for broker in self._brokers[cell])
         inside = set(victims)
         others = [broker for broker, _ in self._overlay.brokers if broker not in inside]
-        cuts = _between(victims, others) if harm is Harm.ISOLATE else ()
+        cuts = _between(victims, others) if action is FaultAction.ISOLATE else ()
         what = "cells" if len(cells) > 1 else "cell"
-        text = f"{what} {', '.join(cells)}: {harm.value}"
-        return Fault(kind, text, harm, victims, cuts, self.hold_s())
+        text = f"{what} {', '.join(cells)}: {action.value}"
+        return Fault(kind, text, action, victims, cuts, self.hold_s())
 
     def side(self, cell: CellId) -> tuple[BrokerId, ...]:
         """Return the brokers of one side of a cell: all behind one of its neighbours."""
@@ -136,9 +136,9 @@ class _Draw:
 
     def sides(self) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
         """Return the brokers of both sides of an edge of the longest way, either of them first."""
-        way = longest_way(self._overlay)
-        first = self._random.randrange(len(way) - 1)
-        here, there = way[first : first + 2]
+        path = longest_path(self._overlay)
+        first = self._random.randrange(len(path) - 1)
+        here, there = path[first : first + 2]
         return self.in_any_order(self._behind(there, here), self._behind(here, there))
 
     def in_any_order(
@@ -161,10 +161,12 @@ class _Draw:
     def remnant(self) -> tuple[BrokerId, ...]:
         """Return one broker of each cell, where there are several not the one of the last time."""
         left = [
-            self._random.choice([each for each in brokers if each not in self._left] or brokers)
+            self._random.choice(
+                [each for each in brokers if each not in self._survivors] or brokers
+            )
             for brokers in self._brokers.values()
         ]
-        self._left = frozenset(left)
+        self._survivors = frozenset(left)
         return tuple(left)
 
 
@@ -184,27 +186,27 @@ def _between(some: Sequence[BrokerId], others: Sequence[BrokerId]) -> _Links:
 
 def _crash(draw: _Draw) -> Fault:
     broker = draw.broker()
-    text = f"{Harm.KILL.value} {broker}"
-    return Fault("crash", text, Harm.KILL, (broker,), (), draw.hold_s())
+    text = f"{FaultAction.KILL.value} {broker}"
+    return Fault("crash", text, FaultAction.KILL, (broker,), (), draw.hold_s())
 
 
 def _freeze(draw: _Draw) -> Fault:
     broker = draw.broker()
-    text = f"{Harm.FREEZE.value} {broker}"
-    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.long_s())
+    text = f"{FaultAction.FREEZE.value} {broker}"
+    return Fault("freeze", text, FaultAction.FREEZE, (broker,), (), draw.long_s())
 
 
 def _one_way(draw: _Draw) -> Fault:
     source, target = draw.neighbours()
     text = f"nothing gets from {source} to {target}, but back"
-    return Fault("one-way cut", text, Harm.NOTHING, (), ((source, target),), draw.hold_s())
+    return Fault("one-way cut", text, FaultAction.NOTHING, (), ((source, target),), draw.hold_s())
 
 
 def _cut(draw: _Draw) -> Fault:
     source, target = draw.neighbours()
     text = f"nothing gets through between {source} and {target}"
     cuts = ((source, target), (target, source))
-    return Fault("cut link", text, Harm.NOTHING, (), cuts, draw.hold_s())
+    return Fault("cut link", text, FaultAction.NOTHING, (), cuts, draw.hold_s())
 
 
 def _flap(draw: _Draw) -> Fault:
@@ -214,11 +216,11 @@ def _flap(draw: _Draw) -> Fault:
 
 
 def _cell(draw: _Draw) -> Fault:
-    return draw.lost("lost cell", draw.row(1), draw.harm())
+    return draw.lost("lost cell", draw.row(1), draw.action())
 
 
 def _barrier(draw: _Draw) -> Fault:
-    return draw.lost("barrier", draw.row(1), Harm.ISOLATE)
+    return draw.lost("barrier", draw.row(1), FaultAction.ISOLATE)
 
 
 def _island(draw: _Draw) -> Fault:
@@ -226,7 +228,7 @@ def _island(draw: _Draw) -> Fault:
     side = draw.side(cell)
     text = f"cell {cell}: cut off from one side, {', '.join(side)}"
     cuts = _between(draw.brokers(cell), side)
-    return Fault("island", text, Harm.NOTHING, (), cuts, draw.hold_s())
+    return Fault("island", text, FaultAction.NOTHING, (), cuts, draw.hold_s())
 
 
 def _one_way_island(draw: _Draw) -> Fault:
@@ -245,14 +247,14 @@ def _silence(
 ) -> Fault:
     """Return the cut of all links from some brokers to others, but not back."""
     text = f"nothing gets from {', '.join(sources)} to {', '.join(targets)}, but back"
-    return Fault(kind, text, Harm.NOTHING, (), _from_to(sources, targets), hold_s)
+    return Fault(kind, text, FaultAction.NOTHING, (), _from_to(sources, targets), hold_s)
 
 
 def _one_left(draw: _Draw) -> Fault:
     left = draw.remnant()
     victims = tuple(broker for broker in draw.all_brokers() if broker not in left)
-    text = f"{Harm.KILL.value} all but {', '.join(left)}"
-    return Fault(ONE_LEFT, text, Harm.KILL, victims, (), draw.hold_s())
+    text = f"{FaultAction.KILL.value} all but {', '.join(left)}"
+    return Fault(ONE_LEFT, text, FaultAction.KILL, victims, (), draw.hold_s())
 
 
 def _another_left(draw: _Draw) -> Fault:
@@ -263,7 +265,7 @@ def _another_left(draw: _Draw) -> Fault:
 _Kind: TypeAlias = Callable[[_Draw], Fault]
 
 
-def _kinds(overlay: Overlay) -> list[_Kind]:
+def _kinds(overlay: OverlayConfig) -> list[_Kind]:
     kinds: list[_Kind] = [_crash, _freeze]
     if any(len(cell.brokers) > 1 for cell in overlay.topology.cells):
         kinds += [_one_left, _another_left]
@@ -272,43 +274,43 @@ def _kinds(overlay: Overlay) -> list[_Kind]:
     kinds += [_one_way, _side_cut, _cut, _flap]
     if overlay.delta >= 1:
         kinds += [_cell, _barrier]
-        if len(longest_way(overlay)) >= 3:  # else there is nobody on the other side
+        if len(longest_path(overlay)) >= 3:  # else there is nobody on the other side
             kinds += [_island, _one_way_island]
     return kinds + _rows(overlay)
 
 
-def _rows(overlay: Overlay) -> list[_Kind]:
+def _rows(overlay: OverlayConfig) -> list[_Kind]:
     """Return the kinds that lose several cells in a row, as many as can be bypassed or one more."""
     delta = overlay.delta
 
     def bypassed(draw: _Draw) -> Fault:
-        return draw.lost(f"{delta} cells in a row", draw.row(delta), draw.harm())
+        return draw.lost(f"{delta} cells in a row", draw.row(delta), draw.action())
 
     def one_too_many(draw: _Draw) -> Fault:
-        fault = draw.lost(ONE_TOO_MANY, draw.row(delta + 1), draw.harm())
+        fault = draw.lost(ONE_TOO_MANY, draw.row(delta + 1), draw.action())
         return fault._replace(hold_s=draw.long_s())  # what waits is to be seen waiting
 
     kinds: list[_Kind] = []
     if delta >= 2:
         kinds.append(bypassed)
-    if len(longest_way(overlay)) >= delta + 2:  # else nobody is left
+    if len(longest_path(overlay)) >= delta + 2:  # else nobody is left
         kinds.append(one_too_many)
     return kinds
 
 
-def count_kinds(overlay: Overlay) -> int:
+def count_kinds(overlay: OverlayConfig) -> int:
     """Return after how many faults every kind has come once."""
     return len(_kinds(overlay))
 
 
 def draw_faults(
-    overlay: Overlay, random: Random, session_dead_ms: int = DEFAULTS.session_dead_ms
+    overlay: OverlayConfig, random: Random, session_timeout_ms: int = DEFAULTS.session_timeout_ms
 ) -> Iterator[tuple[Fault, ...]]:
     """Draw faults without end, of which those in one tuple come together.
 
     How long they last goes with the time after which brokers take a silent neighbour to be down.
     """
-    draw, kinds = _Draw(overlay, random, session_dead_ms), _kinds(overlay)
+    draw, kinds = _Draw(overlay, random, session_timeout_ms), _kinds(overlay)
     while True:
         random.shuffle(kinds)
         for kind in kinds:

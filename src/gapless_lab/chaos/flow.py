@@ -18,49 +18,51 @@ from gapless_lab.demo.clients import now_us
 if TYPE_CHECKING:
     from gapless.client import Event
 
-__all__ = ["Counts", "FailOver", "FailOverRow", "Flow", "Stream", "tabulate"]
+__all__ = ["Counts", "Failover", "FailoverRow", "ObservedStream", "StreamRecovery", "tabulate"]
 
 LOOK_S: Final = 0.05
 
 
-class Stream(NamedTuple):
+class ObservedStream(NamedTuple):
     """A pubend, as one watcher sees it."""
 
-    watcher: str
+    subscriber: str
     pubend: str
 
     def __str__(self) -> str:
-        return f"{self.watcher} from {self.pubend}"
+        return f"{self.subscriber} from {self.pubend}"
 
 
-class Flow:
+class StreamRecovery:
     """When each stream first flowed again after something happened."""
 
     def __init__(self) -> None:
         self._since_us = 0
         self._later_us: dict[str, int] = {}
         """When watchers came that came later."""
-        self._again: dict[Stream, int] = {}
+        self._again: dict[ObservedStream, int] = {}
         """How long after that each stream flowed for the first time, in microseconds."""
 
-    def took(self, watcher: str, batch: list[Event], at_us: int) -> None:
+    def took(self, subscriber: str, batch: list[Event], at_us: int) -> None:
         """A watcher was given events."""
-        since_us = self._later_us.get(watcher, self._since_us)
+        since_us = self._later_us.get(subscriber, self._since_us)
         for event in batch:
             if event.tick > since_us:
-                self._again.setdefault(Stream(watcher, event.pubend), at_us - since_us)
+                self._again.setdefault(ObservedStream(subscriber, event.pubend), at_us - since_us)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Something happens now: what flows from now on flows again."""
         self._since_us = now_us()
         self._later_us.clear()
         self._again.clear()
 
-    def begin_for(self, watchers: Iterable[str]) -> None:
+    def reset_for(self, subscribers: Iterable[str]) -> None:
         """Some come now: what they are given of before does not count."""
-        self._later_us.update(dict.fromkeys(watchers, now_us()))
+        self._later_us.update(dict.fromkeys(subscribers, now_us()))
 
-    async def await_all(self, wanted: Collection[Stream], patience_s: float) -> list[Stream]:
+    async def await_all(
+        self, wanted: Collection[ObservedStream], patience_s: float
+    ) -> list[ObservedStream]:
         """Wait until streams flow again; return those that did not in time."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + patience_s
@@ -70,11 +72,11 @@ class Flow:
             await asyncio.sleep(LOOK_S)
         return sorted(self.still(wanted))
 
-    def still(self, streams: Iterable[Stream]) -> set[Stream]:
+    def still(self, streams: Iterable[ObservedStream]) -> set[ObservedStream]:
         """Return which of some streams have not flowed since."""
         return set(streams) - self._again.keys()
 
-    def slowest_s(self, wanted: Collection[Stream]) -> float | None:
+    def slowest_s(self, wanted: Collection[ObservedStream]) -> float | None:
         """Return how many seconds the slowest of some streams took to flow; None if none has."""
         taken = [after_us for stream, after_us in self._again.items() if stream in wanted]
         return max(taken) / 1e6 if taken else None
@@ -85,17 +87,17 @@ class Counts(NamedTuple):
 
     streams: int = 0
     """All that there were."""
-    with_way: int = 0
+    connected: int = 0
     """Those that had to flow while it lasted."""
     waited: int = 0
     """Those of which nothing that was published since had come when it healed."""
 
 
-class FailOver(msgspec.Struct, frozen=True):
+class Failover(msgspec.Struct, frozen=True):
     """How long one fault kept streams from flowing."""
 
     kind: str
-    with_way_s: float | None
+    connected_s: float | None
     """Until all streams flowed that had a way, of watchers whose broker runs; None if there were none."""
     healed_s: float | None
     """From the healing on, until all flowed."""
@@ -108,21 +110,21 @@ class FailOver(msgspec.Struct, frozen=True):
     @property
     def story(self) -> str:
         """Say it in a sentence."""
-        said = f"{self.counts.with_way} of {self.counts.streams} streams had a way"
-        if self.with_way_s is not None:
-            said += f", and flowed again after {self.with_way_s:.2f} s"
+        text = f"{self.counts.connected} of {self.counts.streams} streams had a route"
+        if self.connected_s is not None:
+            text += f", and flowed again after {self.connected_s:.2f} s"
         if self.moved_s is not None:
-            said += f"; of who moved after {self.moved_s:.2f} s"
+            text += f"; of who moved after {self.moved_s:.2f} s"
         if self.joined_s is not None:
-            said += f"; new subscriptions flowed after {self.joined_s:.2f} s"
+            text += f"; new subscriptions flowed after {self.joined_s:.2f} s"
         if self.counts.waited:
-            said += f"; {self.counts.waited} waited until it was over"
+            text += f"; {self.counts.waited} waited until it was over"
         if self.healed_s is not None:
-            said += f"; all flowed {self.healed_s:.2f} s after healing"
-        return said
+            text += f"; all flowed {self.healed_s:.2f} s after healing"
+        return text
 
 
-class FailOverRow(msgspec.Struct, frozen=True):
+class FailoverRow(msgspec.Struct, frozen=True):
     """What is to be said of a kind of fault."""
 
     kind: str
@@ -139,21 +141,21 @@ class FailOverRow(msgspec.Struct, frozen=True):
     """How many streams waited until it was over, where these were most."""
 
 
-def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
+def tabulate(found: Iterable[Failover]) -> list[FailoverRow]:
     """Return a row for every kind of fault."""
-    by_kind: dict[str, list[FailOver]] = {}
+    by_kind: dict[str, list[Failover]] = {}
     for each in found:
         by_kind.setdefault(each.kind, []).append(each)
     rows = []
     for kind, members in sorted(by_kind.items()):
         spreads = (
-            *_spread(each.with_way_s for each in members),
+            *_spread(each.connected_s for each in members),
             *_spread(each.healed_s for each in members),
             *_spread(each.moved_s for each in members),
             *_spread(each.joined_s for each in members),
         )
         waited = max(each.counts.waited for each in members)
-        rows.append(FailOverRow(kind, len(members), *spreads, waited_most=waited))
+        rows.append(FailoverRow(kind, len(members), *spreads, waited_most=waited))
     return rows
 
 

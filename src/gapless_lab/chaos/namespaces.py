@@ -22,8 +22,8 @@ import msgspec
 
 from gapless.core.errors import GaplessError
 from gapless.core.ids import BrokerId
-from gapless.runtime.addresses import PORT, Address
-from gapless.runtime.overlay_config import Overlay
+from gapless.runtime.addresses import PORT, ListenAddress
+from gapless.runtime.overlay_config import OverlayConfig
 
 __all__ = ["Namespaces", "enter", "is_inside", "why_not"]
 
@@ -57,8 +57,8 @@ def why_not() -> str | None:
         return str(error)
     if tried.returncode == 0:
         return None
-    said = (tried.stderr or tried.stdout).strip().splitlines()
-    return said[-1] if said else f"unshare ended with {tried.returncode}"
+    lines = (tried.stderr or tried.stdout).strip().splitlines()
+    return lines[-1] if lines else f"unshare ended with {tried.returncode}"
 
 
 def is_inside() -> bool:
@@ -81,20 +81,20 @@ class Namespaces:
     def __init__(self) -> None:
         self._hosts: dict[BrokerId, str] = {}
 
-    async def start(self, overlay: Overlay) -> Overlay:
+    async def start(self, overlay: OverlayConfig) -> OverlayConfig:
         """Give every broker a namespace and a cable to the hub."""
         assert is_inside(), "namespaces are made in those of this process only"
-        for place, (broker, _) in enumerate(overlay.brokers, start=1):
-            self._hosts[broker] = f"198.18.{place}.2"
-            await _join(broker, place)
-        addresses = {broker: Address(host, PORT) for broker, host in self._hosts.items()}
+        for number, (broker, _) in enumerate(overlay.brokers, start=1):
+            self._hosts[broker] = f"198.18.{number}.2"
+            await _add_namespace(broker, number)
+        addresses = {broker: ListenAddress(host, PORT) for broker, host in self._hosts.items()}
         return msgspec.structs.replace(overlay, addresses=addresses)
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         """Run a broker in its namespace."""
         return ("nsenter", f"--net=/run/netns/{broker}", "--")
 
-    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
         """All see all where they are."""
         del broker
         return {}
@@ -114,22 +114,22 @@ class Namespaces:
         """Nothing is to be done: it ends with this process."""
 
 
-async def _join(broker: BrokerId, place: int) -> None:
+async def _add_namespace(broker: BrokerId, number: int) -> None:
     """Make a broker's namespace, and a cable from there to the hub."""
     await _ip(
         [
             f"netns add {broker}",
-            f"link add v{place} type veth peer name eth0 netns {broker}",
-            f"address add 198.18.{place}.1/24 dev v{place}",
-            f"link set v{place} up",
+            f"link add v{number} type veth peer name eth0 netns {broker}",
+            f"address add 198.18.{number}.1/24 dev v{number}",
+            f"link set v{number} up",
         ]
     )
     await _ip(
         [
             "link set lo up",
-            f"address add 198.18.{place}.2/24 dev eth0",
+            f"address add 198.18.{number}.2/24 dev eth0",
             "link set eth0 up",
-            f"route add default via 198.18.{place}.1",
+            f"route add default via 198.18.{number}.1",
         ],
         *("-n", broker),
     )
@@ -142,6 +142,6 @@ async def _ip(commands: Iterable[str], *options: str) -> None:
         stdin=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await process.communicate("\n".join(commands).encode())
+    _, output = await process.communicate("\n".join(commands).encode())
     if process.returncode:
-        raise GaplessError(f"ip: {said.decode(errors='replace').strip()}")
+        raise GaplessError(f"ip: {output.decode(errors='replace').strip()}")

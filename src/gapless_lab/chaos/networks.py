@@ -7,13 +7,13 @@ from enum import Enum
 from typing import Protocol
 
 from gapless.core.ids import BrokerId
-from gapless.runtime.overlay_config import Overlay
-from gapless.runtime.supervisor import Places
+from gapless.runtime.overlay_config import OverlayConfig
+from gapless.runtime.supervisor import ProcessPlacement
 
-__all__ = ["Network", "NetworkKind"]
+__all__ = ["BreakableNetwork", "ChaosNetworkKind"]
 
 
-class NetworkKind(Enum):
+class ChaosNetworkKind(Enum):
     """What can be between brokers."""
 
     AUTO = "auto"
@@ -22,14 +22,14 @@ class NetworkKind(Enum):
     PROXIES = "proxies"
 
 
-class Network(Places, Protocol):
+class BreakableNetwork(ProcessPlacement, Protocol):
     """A network that can be cut between any two brokers, in each direction by itself.
 
     A cut is silent: nobody is told, and what was sent into it arrives when it has healed, if both
     ends still wait for it.
     """
 
-    async def start(self, overlay: Overlay) -> Overlay:
+    async def start(self, overlay: OverlayConfig) -> OverlayConfig:
         """Make the network; return the overlay with the addresses at which brokers listen."""
 
     async def cut(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:

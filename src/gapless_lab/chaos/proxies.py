@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from gapless.core.ids import BrokerId
-from gapless.runtime.addresses import Address
-from gapless.runtime.overlay_config import Overlay
-from gapless.runtime.ports import HeldPorts
+from gapless.runtime.addresses import ListenAddress
+from gapless.runtime.overlay_config import OverlayConfig
+from gapless.runtime.ports import ReservedPorts
 
 __all__ = ["Proxies"]
 
@@ -51,7 +51,7 @@ class _End(asyncio.Protocol):
     def _may_read(self) -> bool:
         """Whether what comes can be passed on, and nothing is cut in this direction."""
         passage = self._passage
-        return passage.is_joined and not self._is_full and not passage.proxies.is_cut(self.link)
+        return passage.is_connected and not self._is_full and not passage.proxies.is_cut(self.link)
 
     def _pass_on(self, data: bytes) -> None:
         if self.other.transport is not None:
@@ -92,13 +92,13 @@ class _Passage:
         self.near = _End(self, dialler, listener)
         self.far = _End(self, listener, dialler)
         self.near.other, self.far.other = self.far, self.near
-        self.is_joined = False
+        self.is_connected = False
         self._task: asyncio.Task[Any] | None = None
 
     def made(self, end: _End) -> None:
         """One of the connections is there; the first is that of who dials."""
         if end is self.far:
-            self.is_joined = True
+            self.is_connected = True
         self.proxies.passages[self] = None
         self.review()
 
@@ -111,7 +111,7 @@ class _Passage:
         self.near.review()
         self.far.review()
 
-    async def _dial(self, address: Address) -> None:
+    async def _dial(self, address: ListenAddress) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self.far, *address)
@@ -130,21 +130,22 @@ class Proxies:
     """A proxy for every pair of neighbours; see :mod:`gapless_lab.chaos.networks`."""
 
     def __init__(self) -> None:
-        self.addresses: dict[BrokerId, Address] = {}
+        self.addresses: dict[BrokerId, ListenAddress] = {}
         """Where brokers listen."""
         self.passages: dict[_Passage, None] = {}
         """The connections that there are now."""
-        self._seen: dict[BrokerId, dict[BrokerId, Address]] = {}
+        self._seen: dict[BrokerId, dict[BrokerId, ListenAddress]] = {}
         self._servers: list[asyncio.Server] = []
-        self._held = HeldPorts(0)
+        self._held = ReservedPorts(0)
         self._cut: set[tuple[BrokerId, BrokerId]] = set()
 
-    async def start(self, overlay: Overlay) -> Overlay:
+    async def start(self, overlay: OverlayConfig) -> OverlayConfig:
         """Listen in the place of every broker, for each that dials it."""
         names = [broker for broker, _ in overlay.brokers]
-        self._held = HeldPorts(len(names))
+        self._held = ReservedPorts(len(names))
         self.addresses = {
-            name: Address(HOST, port) for name, port in zip(names, self._held.ports, strict=True)
+            name: ListenAddress(HOST, port)
+            for name, port in zip(names, self._held.ports, strict=True)
         }
         for dialler, cell in overlay.brokers:
             around = overlay.topology.neighbourhood(cell, overlay.delta + 1).all_brokers()
@@ -160,14 +161,14 @@ class Proxies:
         )
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
-        self._seen.setdefault(dialler, {})[listener] = Address(HOST, port)
+        self._seen.setdefault(dialler, {})[listener] = ListenAddress(HOST, port)
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         """Brokers run as they are."""
         del broker
         return ()
 
-    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
         """A broker finds a proxy in the place of each that it dials."""
         return self._seen.get(broker, {})
 
@@ -191,7 +192,7 @@ class Proxies:
 
     async def stop(self) -> None:
         """Close everything."""
-        self._held.let_go()
+        self._held.release()
         for server in self._servers:
             server.close()
         for passage in [*self.passages]:

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import Final
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.runtime.overlay_config import Overlay
+from gapless.runtime.overlay_config import OverlayConfig
 from gapless_lab.demo.workload import (
     ABROAD,
     DESK_LATER,
     EVERYTHING,
     LARGE,
-    Cast,
-    FeedPart,
-    WatcherPart,
+    DemoRoles,
+    PublisherRole,
+    SubscriberRole,
 )
 
-__all__ = ["FICKLE", "NEWCOMERS", "VISITOR", "WISHES", "cast_for", "longest_way"]
+__all__ = ["FICKLE", "FILTERS", "NEWCOMERS", "VISITOR", "assign_roles", "longest_path"]
 
 FICKLE: Final = "fickle"
 """Who changes its filter whenever something fails."""
 
-WISHES: Final = (EVERYTHING, DESK_LATER)
+FILTERS: Final = (EVERYTHING, DESK_LATER)
 """What the fickle one wants, in turn; some of every stream, so that all of its streams can be seen."""
 
 VISITOR: Final = "visitor"
@@ -38,51 +38,51 @@ NEWCOMERS: Final = ("newcomer-1", "newcomer-2", "newcomer-3", "newcomer-4")
 them are there in the end."""
 
 
-def longest_way(overlay: Overlay) -> tuple[CellId, ...]:
+def longest_path(overlay: OverlayConfig) -> tuple[CellId, ...]:
     """Return the longest way through the tree: the farthest cell from any, and the farthest from it."""
     reach = len(overlay.topology.cells)
     around = overlay.topology.neighbourhood(overlay.topology.cells[0].name, reach)
     end = around.cells[-1].name
     other = overlay.topology.neighbourhood(end, reach).cells[-1].name
-    way = (end, *overlay.topology.neighbourhood(end, reach).path(other))
-    return min(way, way[::-1])
+    path = (end, *overlay.topology.neighbourhood(end, reach).path(other))
+    return min(path, path[::-1])
 
 
-def cast_for(overlay: Overlay) -> Cast:
+def assign_roles(overlay: OverlayConfig) -> DemoRoles:
     """Give everybody a place."""
     brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
-    way = [brokers[cell] for cell in longest_way(overlay)]
-    near, middle, far = way[0], way[len(way) // 2], way[-1]
-    everywhere = tuple(cell[0] for cell in way)
-    return Cast(
-        feeds=(
-            FeedPart("nyse-1", "NYSE", near[:1], 0.3),
-            FeedPart("nasdaq", "NASDAQ", middle[:1], 0.3),
-            FeedPart("lse", "LSE", far[-1:], 0.2),
-            FeedPart("tse", "TSE", near[-1:], 0.2, deadline_s=2.0),
+    path = [brokers[cell] for cell in longest_path(overlay)]
+    near, middle, far = path[0], path[len(path) // 2], path[-1]
+    everywhere = tuple(cell[0] for cell in path)
+    return DemoRoles(
+        publishers=(
+            PublisherRole("nyse-1", "NYSE", near[:1], 0.3),
+            PublisherRole("nasdaq", "NASDAQ", middle[:1], 0.3),
+            PublisherRole("lse", "LSE", far[-1:], 0.2),
+            PublisherRole("tse", "TSE", near[-1:], 0.2, deadline_s=2.0),
         ),
-        watchers=(
-            WatcherPart("tape", EVERYTHING, far),
-            WatcherPart("abroad", ABROAD, near[::-1]),
-            WatcherPart("roamer", EVERYTHING, everywhere[::-1]),
-            WatcherPart("desk", EVERYTHING, middle[-1:], is_durable=True),
-            WatcherPart("ledger", LARGE, far[:1], is_durable=True, order="total"),
-            WatcherPart("refugee", EVERYTHING, far, is_durable=True),
-            WatcherPart(FICKLE, WISHES[0], _each_once(middle[::-1], near), is_durable=True),
-            *_guests(near, far),
+        subscribers=(
+            SubscriberRole("tape", EVERYTHING, far),
+            SubscriberRole("abroad", ABROAD, near[::-1]),
+            SubscriberRole("roamer", EVERYTHING, everywhere[::-1]),
+            SubscriberRole("desk", EVERYTHING, middle[-1:], is_durable=True),
+            SubscriberRole("ledger", LARGE, far[:1], is_durable=True, order="total"),
+            SubscriberRole("refugee", EVERYTHING, far, is_durable=True),
+            SubscriberRole(FICKLE, FILTERS[0], _each_once(middle[::-1], near), is_durable=True),
+            *_temporary(near, far),
         ),
         router=middle[0],
     )
 
 
-def _guests(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[WatcherPart]:
+def _temporary(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[SubscriberRole]:
     """Return who comes later, at one end of the tree or, where that is gone, at the other."""
     here, there = _each_once(far, near), _each_once(near, far)
     return [
-        WatcherPart(VISITOR, EVERYTHING, here),
+        SubscriberRole(VISITOR, EVERYTHING, here),
         *(
-            WatcherPart(name, EVERYTHING, there if place % 2 else here)
-            for place, name in enumerate(NEWCOMERS, start=1)
+            SubscriberRole(name, EVERYTHING, there if index % 2 else here)
+            for index, name in enumerate(NEWCOMERS, start=1)
         ),
     ]
 

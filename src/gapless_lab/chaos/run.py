@@ -16,20 +16,20 @@ from typing import Final
 import msgspec
 
 from gapless.client import connect
-from gapless.runtime.overlay_config import Overlay, overlay_of
-from gapless.runtime.supervisor import BrokerProcess, Happening, Stage, Supervisor
-from gapless_lab.chaos.connectivity import streams_with_a_way, who_must_move
-from gapless_lab.chaos.faults import Fault, Harm, count_kinds, draw_faults
-from gapless_lab.chaos.flow import Counts, FailOver, Flow, Stream, tabulate
+from gapless.runtime.overlay_config import OverlayConfig, overlay_of
+from gapless.runtime.supervisor import BrokerProcess, ProcessEvent, ProcessStage, Supervisor
+from gapless_lab.chaos.connectivity import connected_streams, subscribers_to_fail_over
+from gapless_lab.chaos.faults import Fault, FaultAction, count_kinds, draw_faults
+from gapless_lab.chaos.flow import Counts, Failover, ObservedStream, StreamRecovery, tabulate
 from gapless_lab.chaos.namespaces import Namespaces
-from gapless_lab.chaos.networks import Network, NetworkKind
+from gapless_lab.chaos.networks import BreakableNetwork, ChaosNetworkKind
 from gapless_lab.chaos.proxies import Proxies
-from gapless_lab.chaos.roles import FICKLE, VISITOR, cast_for
-from gapless_lab.chaos.subscriber_pool import Company
+from gapless_lab.chaos.roles import FICKLE, VISITOR, assign_roles
+from gapless_lab.chaos.subscriber_pool import SubscriberPool
 from gapless_lab.chaos.timing import parameters_for, timing_for
-from gapless_lab.chaos.verdict import Options, Verdict, show_verdict
+from gapless_lab.chaos.verdict import ChaosOptions, ChaosVerdict, show_verdict
 from gapless_lab.demo.audit import audit_files
-from gapless_lab.demo.clients import Feed, Tally
+from gapless_lab.demo.clients import DemoCounters, DemoPublisher
 from gapless_lab.demo.records import RecordFile
 from gapless_lab.demo.runs import (
     drain,
@@ -46,7 +46,7 @@ __all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "perform", "perform_and_show"]
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
-GUESTS_AFTER: Final = 0.3
+TEMPORARY_AFTER: Final = 0.3
 """When guests come, as a part of the time that a fault lasts at least: some before it can have been
 noticed, some later."""
 
@@ -60,23 +60,28 @@ DRAIN_S: Final = 120.0
 """How long the last events may take to arrive before they count as lost."""
 
 
-class _Run:
+class _ChaosRun:
     """Brokers, clients, and what is done to them."""
 
     def __init__(
-        self, options: Options, overlay: Overlay, network: Network, screen: Screen, tally: Tally
+        self,
+        options: ChaosOptions,
+        overlay: OverlayConfig,
+        network: BreakableNetwork,
+        screen: Screen,
+        tally: DemoCounters,
     ) -> None:
         self.options = options
         self.overlay = overlay
         self.network = network
         self.screen = screen
         self.tally = tally
-        self.cast = cast_for(overlay)
-        self.flow = Flow()
+        self.roles = assign_roles(overlay)
+        self.flow = StreamRecovery()
         self.faults: list[str] = []
-        self.fail_overs: list[FailOver] = []
+        self.failovers: list[Failover] = []
         self.stuck: list[str] = []
-        self._company: Company | None = None
+        self._subscribers: SubscriberPool | None = None
         self._supervisor: Supervisor | None = None
 
     @property
@@ -86,25 +91,25 @@ class _Run:
         return self._supervisor
 
     @property
-    def company(self) -> Company:
+    def subscribers(self) -> SubscriberPool:
         """Who watches."""
-        assert self._company is not None, "the run has not started"
-        return self._company
+        assert self._subscribers is not None, "the run has not started"
+        return self._subscribers
 
     async def start(self, data: Path) -> None:
         """Start the network and the brokers."""
         self._supervisor = Supervisor(
             await self.network.start(self.overlay),
             data / "brokers",
-            parameters=parameters_for(self.options.session_dead_ms),
-            places=self.network,
+            parameters=parameters_for(self.options.session_timeout_ms),
+            placement=self.network,
             on_event=self._happened,
         )
         self.screen.say(f"starting {len(self.supervisor.brokers)} brokers …")
         await self.supervisor.start()
-        self.screen.cast(self.cast, self.supervisor)
+        self.screen.show_roles(self.roles, self.supervisor)
         urls = {each.name: each.url for each in self.supervisor.brokers}
-        self._company = Company(self.cast, urls, self.tally, self.flow)
+        self._subscribers = SubscriberPool(self.roles, urls, self.tally, self.flow)
 
     async def stop(self) -> None:
         """Stop the brokers and the network, as far as they were started."""
@@ -112,11 +117,11 @@ class _Run:
             await self._supervisor.stop()
         await self.network.stop()
 
-    def _happened(self, happening: Happening) -> None:
-        if happening.stage is Stage.READY and self.supervisor[happening.broker].restarts:
+    def _happened(self, happening: ProcessEvent) -> None:
+        if happening.stage is ProcessStage.READY and self.supervisor[happening.broker].restarts:
             self.tally.restarts += 1
 
-    async def left_partitions(self) -> list[str]:
+    async def remaining_partitions(self) -> list[str]:
         """Return what brokers still list as cut off, when all has been healed for a while."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + PATIENCE_S
@@ -131,26 +136,26 @@ class _Run:
     async def play(self, records: dict[str, RecordFile], directory: Path) -> None:
         """Let everybody publish and subscribe while things fail, until all that is owed has come."""
         options, end = self.options, asyncio.Event()
-        urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.cast.feeds}
-        feeds = [
-            Feed(part, urls[part.name], options.rate, options.seed, self.tally)
-            for part in self.cast.feeds
+        urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.roles.publishers}
+        publishers = [
+            DemoPublisher(part, urls[part.name], options.rate, options.seed, self.tally)
+            for part in self.roles.publishers
         ]
         async with asyncio.TaskGroup() as watching:
             async with asyncio.TaskGroup() as publishing:
-                for feed in feeds:
-                    publishing.create_task(feed.run(records[feed.part.name], end))
-                for feed in feeds:
-                    await feed.ready.wait()
-                await self.company.open(records, watching)
-                await self.company.find_homes()
+                for publisher in publishers:
+                    publishing.create_task(publisher.run(records[publisher.role.name], end))
+                for publisher in publishers:
+                    await publisher.ready.wait()
+                await self.subscribers.open(records, watching)
+                await self.subscribers.locate_durables()
                 self.screen.phase("chaos")
                 await self._harm_all()
                 end.set()
             self.screen.phase("waiting for the last events")
-            self.company.welcome([VISITOR])  # it is owed what it has missed
+            self.subscribers.add([VISITOR])  # it is owed what it has missed
             await drain(records, directory, DRAIN_S)
-            self.company.end()
+            self.subscribers.end()
 
     # --- faults --------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class _Run:
         limit = loop.time() + self.options.minutes * 60
         random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
         least = count_kinds(self.overlay)
-        drawn = draw_faults(self.overlay, random, self.options.session_dead_ms)
+        drawn = draw_faults(self.overlay, random, self.options.session_timeout_ms)
         for number, faults in enumerate(drawn):
             if number >= least and loop.time() >= limit:
                 return
@@ -172,11 +177,11 @@ class _Run:
         text = " and ".join(fault.text for fault in faults)
         self.faults.append(text)
         self.screen.say(text, style="bold red")
-        guests = self.company.guests_for({fault.kind for fault in faults})
-        present = self.company.present(guests)
-        wanted = set(streams_with_a_way(self.overlay, self.cast.feeds, present, faults))
+        temporary = self.subscribers.temporary_for({fault.kind for fault in faults})
+        present = self.subscribers.present(temporary)
+        wanted = set(connected_streams(self.overlay, self.roles.publishers, present, faults))
         # a filter whose streams all have a way must change while the fault lasts, else when it is over
-        is_due = wanted.issuperset(self.company.streams_of(FICKLE))
+        is_due = wanted.issuperset(self.subscribers.streams_of(FICKLE))
         flaps: list[asyncio.Task[None]] = []
         over = asyncio.Event()
         try:
@@ -184,61 +189,61 @@ class _Run:
                 await self._harm(fault)
                 if fault.flap_s:
                     flaps.append(asyncio.create_task(self._flap(fault, over)))
-            self.flow.begin()
-            changing = asyncio.create_task(self.company.change_filter())
+            self.flow.reset()
+            changing = asyncio.create_task(self.subscribers.change_filter())
             hold_s = max(fault.hold_s for fault in faults)
             due = changing if is_due else None
-            await self._go_around(guests, wanted, due, hold_s, text)
-            moving = who_must_move(self.overlay, present, faults)
-            during, moved, joined = self._times(wanted, moving, guests)
-            everything = self.company.streams
+            await self._go_around(temporary, wanted, due, hold_s, text)
+            moving = subscribers_to_fail_over(self.overlay, present, faults)
+            during, moved, joined = self._times(wanted, moving, temporary)
+            everything = self.subscribers.streams
             waited = len(self.flow.still(everything))
         finally:
             over.set()
             await asyncio.gather(*flaps)
-            self.flow.begin()
+            self.flow.reset()
             for fault in faults:
                 await self._heal(fault)
         await self._await_flow(everything, f"after: {text}")
         if not is_due:
             await self._await_change(changing, f"after: {text}")
         after = self.flow.slowest_s(everything)
-        await self.company.find_homes()
-        await self.company.see_off()
+        await self.subscribers.locate_durables()
+        await self.subscribers.remove_temporary()
         kind = faults[0].kind if len(faults) == 1 else "two at once"
         counts = Counts(len(everything), len(wanted), waited)
-        found = FailOver(kind, during, after, moved, joined, counts)
-        self.fail_overs.append(found)
+        found = Failover(kind, during, after, moved, joined, counts)
+        self.failovers.append(found)
         self.screen.say(f"  {found.story}", style="green")
 
     async def _go_around(
         self,
-        guests: Collection[str],
-        wanted: Collection[Stream],
+        temporary: Collection[str],
+        wanted: Collection[ObservedStream],
         changing: asyncio.Task[str | None] | None,
         hold_s: float,
         text: str,
     ) -> None:
         """Let guests come, and see that what has a way flows while faults last."""
         hold = asyncio.create_task(asyncio.sleep(hold_s))
-        await asyncio.sleep(GUESTS_AFTER * hold_s)
-        self.flow.begin_for(guests)
-        self.company.welcome(guests)
+        await asyncio.sleep(TEMPORARY_AFTER * hold_s)
+        self.flow.reset_for(temporary)
+        self.subscribers.add(temporary)
         await self._await_flow(wanted, f"during: {text}")
         if changing is not None:
             await self._await_change(changing, f"during: {text}")
         await hold
 
     def _times(
-        self, wanted: Collection[Stream], moving: Collection[str], coming: Collection[str]
+        self, wanted: Collection[ObservedStream], moving: Collection[str], coming: Collection[str]
     ) -> list[float | None]:
         """Return how long streams took: of who stayed, of who had to move, of who came."""
-        moved = {stream for stream in wanted if stream.watcher in moving}
-        joined = {stream for stream in wanted if stream.watcher in coming}
+        moved = {stream for stream in wanted if stream.subscriber in moving}
+        joined = {stream for stream in wanted if stream.subscriber in coming}
         stayed = set(wanted) - moved - joined
         return [self.flow.slowest_s(some) for some in (stayed, moved, joined)]
 
-    async def _await_flow(self, wanted: Collection[Stream], when: str) -> None:
+    async def _await_flow(self, wanted: Collection[ObservedStream], when: str) -> None:
         """Wait until streams flow; note those that do not."""
         for stream in await self.flow.await_all(wanted, PATIENCE_S):
             self._note_stuck(f"{stream} stood still for {PATIENCE_S:g} s {when}")
@@ -257,11 +262,11 @@ class _Run:
     async def _harm(self, fault: Fault) -> None:
         await self.network.cut(fault.cuts)
         for victim in fault.victims:
-            if fault.harm is Harm.KILL:
-                self.supervisor.keep_down(victim)
+            if fault.action is FaultAction.KILL:
+                self.supervisor.prevent_restart(victim)
                 self.supervisor.kill(victim)
                 self.tally.kills += 1
-            elif fault.harm is Harm.FREEZE:
+            elif fault.action is FaultAction.FREEZE:
                 self._signal(victim, signal.SIGSTOP)
 
     async def _flap(self, fault: Fault, over: asyncio.Event) -> None:
@@ -275,9 +280,9 @@ class _Run:
     async def _heal(self, fault: Fault) -> None:
         await self.network.heal(fault.cuts)
         for victim in fault.victims:
-            if fault.harm is Harm.KILL:
-                self.supervisor.let_up(victim)
-            elif fault.harm is Harm.FREEZE:
+            if fault.action is FaultAction.KILL:
+                self.supervisor.allow_restart(victim)
+            elif fault.action is FaultAction.FREEZE:
                 self._signal(victim, signal.SIGCONT)
 
     def _signal(self, broker: str, number: signal.Signals) -> None:
@@ -294,48 +299,52 @@ async def _listed(broker: BrokerProcess) -> list[str]:
 
 
 async def perform(
-    options: Options, kind: NetworkKind, data: Path, screen: Screen, tally: Tally
-) -> Verdict:
+    options: ChaosOptions, kind: ChaosNetworkKind, data: Path, screen: Screen, tally: DemoCounters
+) -> ChaosVerdict:
     """Run it and return the verdict; records and brokers' data are below ``data``."""
-    network: Network = Namespaces() if kind is NetworkKind.NAMESPACES else Proxies()
+    network: BreakableNetwork = Namespaces() if kind is ChaosNetworkKind.NAMESPACES else Proxies()
     overlay = overlay_of(options.topology, delta=options.delta)
-    run = _Run(options, overlay, network, screen, tally)
+    run = _ChaosRun(options, overlay, network, screen, tally)
     directory = data / "records"
     try:
         await run.start(data)
-        with record_files(run.cast, directory) as records:
+        with record_files(run.roles, directory) as records:
             show = asyncio.create_task(keep_showing(screen, run.supervisor))
             try:
                 await run.play(records, directory)
-                listed = await run.left_partitions()
+                listed = await run.remaining_partitions()
             finally:
                 show.cancel()
     finally:
         screen.say("stopping the brokers …")
         await run.stop()
-    return Verdict(
+    return ChaosVerdict(
         options=options,
         network=kind,
-        timing=timing_for(options.session_dead_ms),
+        timing=timing_for(options.session_timeout_ms),
         faults=run.faults,
-        fail_over=tabulate(run.fail_overs),
+        failover_times=tabulate(run.failovers),
         stuck=run.stuck,
         listed=listed,
         kills=tally.kills,
         restarts=tally.restarts,
-        flights=run.company.flights,
+        failovers=run.subscribers.failovers,
         audit=audit_files(directory, TESTS),
     )
 
 
 def perform_and_show(
-    options: Options, kind: NetworkKind, data: Path | None = None, *, as_json: bool = False
+    options: ChaosOptions,
+    kind: ChaosNetworkKind,
+    data: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> int:
     """Run it, show it, and return the exit code: 0 only if the verdict is clean.
 
     What it has written is kept where that was asked for, or if the verdict is not clean.
     """
-    console, tally = make_console(), Tally()
+    console, tally = make_console(), DemoCounters()
     directory, is_kept = empty_directory(data, "gapless-chaos-"), data is not None
     try:
         with Screen(console, tally, quiet=as_json) as screen:

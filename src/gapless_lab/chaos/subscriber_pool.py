@@ -14,35 +14,41 @@ from gapless.core.errors import ConnectionLostError, GaplessError
 from gapless.core.ids import BrokerId
 from gapless.messages.operating import ListSubscriptions
 from gapless_lab.chaos.faults import ANOTHER_LEFT, ONE_LEFT
-from gapless_lab.chaos.flow import Flow, Stream
-from gapless_lab.chaos.roles import FICKLE, NEWCOMERS, VISITOR, WISHES
-from gapless_lab.chaos.subscribers import Guest, Resident
-from gapless_lab.demo.clients import Tally
+from gapless_lab.chaos.flow import ObservedStream, StreamRecovery
+from gapless_lab.chaos.roles import FICKLE, FILTERS, NEWCOMERS, VISITOR
+from gapless_lab.chaos.subscribers import PermanentSubscriber, TemporarySubscriber
+from gapless_lab.demo.clients import DemoCounters
 from gapless_lab.demo.records import RecordFile
-from gapless_lab.demo.workload import Cast, WatcherPart
+from gapless_lab.demo.workload import DemoRoles, SubscriberRole
 
-__all__ = ["Company"]
+__all__ = ["SubscriberPool"]
 
-_GUESTS: Final = frozenset({VISITOR, *NEWCOMERS})
+_TEMPORARY: Final = frozenset({VISITOR, *NEWCOMERS})
 
 
-class Company:
+class SubscriberPool:
     """The watchers of a cast."""
 
-    def __init__(self, cast: Cast, urls: Mapping[BrokerId, str], tally: Tally, flow: Flow) -> None:
-        self._watchers: dict[str, Resident] = {}
-        for part in cast.watchers:
-            kind = Guest if part.name in _GUESTS else Resident
+    def __init__(
+        self,
+        roles: DemoRoles,
+        urls: Mapping[BrokerId, str],
+        tally: DemoCounters,
+        flow: StreamRecovery,
+    ) -> None:
+        self._subscribers: dict[str, PermanentSubscriber] = {}
+        for part in roles.subscribers:
+            kind = TemporarySubscriber if part.name in _TEMPORARY else PermanentSubscriber
             known = [urls[broker] for broker in part.brokers]
-            self._watchers[part.name] = kind(part, known, tally, on_batch=flow.took)
+            self._subscribers[part.name] = kind(part, known, tally, on_batch=flow.took)
         self._urls = urls
-        self._homes: dict[str, BrokerId] = {}
+        self._hosting_brokers: dict[str, BrokerId] = {}
         """Where durable watchers that can flee were found last."""
-        self.flights = 0
+        self.failovers = 0
         """How often one of these was found elsewhere."""
         self._there: dict[str, None] = {}
         self._newcomers = deque(NEWCOMERS)
-        self._wishes = cycle(WISHES[1:] + WISHES[:1])
+        self._filters = cycle(FILTERS[1:] + FILTERS[:1])
         self._records: Mapping[str, RecordFile] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup
@@ -52,32 +58,32 @@ class Company:
     async def open(self, records: Mapping[str, RecordFile], group: asyncio.TaskGroup) -> None:
         """Let all that are no guests come, one after the other."""
         self._records, self._group = records, group
-        for name, watcher in self._watchers.items():
-            if name not in _GUESTS:
-                self.welcome([name])
-                await watcher.ready.wait()
+        for name, subscriber in self._subscribers.items():
+            if name not in _TEMPORARY:
+                self.add([name])
+                await subscriber.ready.wait()
 
-    def guests_for(self, kinds: Collection[str]) -> list[str]:
+    def temporary_for(self, kinds: Collection[str]) -> list[str]:
         """Return who is to come while faults of these kinds last."""
-        guests = [VISITOR]
+        temporary = [VISITOR]
         if self._newcomers and not {ONE_LEFT, ANOTHER_LEFT}.isdisjoint(kinds):
-            guests.append(self._newcomers.popleft())
-        return guests
+            temporary.append(self._newcomers.popleft())
+        return temporary
 
-    def welcome(self, names: Collection[str]) -> None:
+    def add(self, names: Collection[str]) -> None:
         """Let some come, or come back."""
         for name in names:
-            watcher = self._watchers[name]
+            subscriber = self._subscribers[name]
             self._there[name] = None
             if name in self._tasks:
-                watcher.come_back()
+                subscriber.come_back()
             else:
-                work = watcher.run(self._records[name])
+                work = subscriber.run(self._records[name])
                 self._tasks[name] = self._group.create_task(work, name=name)
 
-    async def see_off(self) -> None:
+    async def remove_temporary(self) -> None:
         """Let the visitor go, and wait until it is gone."""
-        visitor = self._watchers[VISITOR]
+        visitor = self._subscribers[VISITOR]
         del self._there[VISITOR]
         visitor.leave()
         while visitor.session is not None:  # noqa: ASYNC110  # nobody tells
@@ -85,49 +91,49 @@ class Company:
 
     def end(self) -> None:
         """Send all home."""
-        for watcher in self._watchers.values():
-            watcher.end()
+        for subscriber in self._subscribers.values():
+            subscriber.end()
 
     # --- who is where ----------------------------------------------------------------------------
 
-    def present(self, coming: Collection[str]) -> dict[WatcherPart, BrokerId | None]:
+    def present(self, coming: Collection[str]) -> dict[SubscriberRole, BrokerId | None]:
         """Return where watchers are now; None for those who are to come, or are on their way."""
-        found: dict[WatcherPart, BrokerId | None] = {}
+        found: dict[SubscriberRole, BrokerId | None] = {}
         for name in (*self._there, *coming):
-            watcher = self._watchers[name]
-            broker = None if watcher.session is None else watcher.session.broker
-            found[watcher.part] = self._homes.get(name, broker)
+            subscriber = self._subscribers[name]
+            broker = None if subscriber.session is None else subscriber.session.broker
+            found[subscriber.role] = self._hosting_brokers.get(name, broker)
         return found
 
-    async def find_homes(self) -> None:
+    async def locate_durables(self) -> None:
         """Ask brokers which of the durable watchers that can flee they have, and count flights."""
         known = {
-            name: watcher.part.brokers
-            for name, watcher in self._watchers.items()
-            if watcher.part.is_durable and len(watcher.part.brokers) > 1
+            name: subscriber.role.brokers
+            for name, subscriber in self._subscribers.items()
+            if subscriber.role.is_durable and len(subscriber.role.brokers) > 1
         }
         for broker in sorted({broker for brokers in known.values() for broker in brokers}):
             for name in await _connected_durables(self._urls[broker]):
                 if broker in known.get(name, ()):
-                    self.flights += self._homes.get(name, broker) != broker
-                    self._homes[name] = broker
+                    self.failovers += self._hosting_brokers.get(name, broker) != broker
+                    self._hosting_brokers[name] = broker
 
     @property
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[ObservedStream]:
         """What everybody sees who is there."""
         return [stream for name in self._there for stream in self.streams_of(name)]
 
-    def streams_of(self, name: str) -> list[Stream]:
+    def streams_of(self, name: str) -> list[ObservedStream]:
         """What one sees, or would see."""
-        pubends = self._watchers[name].part.wish.pubends
-        return [Stream(name, pubend) for pubend in sorted(pubends)]
+        pubends = self._subscribers[name].role.filter.pubends
+        return [ObservedStream(name, pubend) for pubend in sorted(pubends)]
 
     # --- changing a filter -----------------------------------------------------------------------
 
     async def change_filter(self) -> str | None:
         """Let the fickle one want something else; return what kept it from that, if anything did."""
         try:
-            await self._watchers[FICKLE].switch(next(self._wishes))
+            await self._subscribers[FICKLE].switch(next(self._filters))
         except GaplessError as error:
             return f"{FICKLE} could not change its filter: {error}"
         return None

@@ -10,20 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gapless.client import connect
-from gapless.core.errors import TooSlowError
-from gapless_lab.demo.clients import BACKOFF, PATIENCE_S, Watcher, now_us
-from gapless_lab.demo.records import Opened, RecordFile
+from gapless.core.errors import SlowConsumerError
+from gapless_lab.demo.clients import BACKOFF, PATIENCE_S, DemoSubscriber, now_us
+from gapless_lab.demo.records import DemoOpened, RecordFile
 
 if TYPE_CHECKING:
     from gapless.client import Session, Subscription
 
-__all__ = ["FLEE_AFTER_S", "Guest", "Resident"]
+__all__ = ["FAILOVER_AFTER_S", "PermanentSubscriber", "TemporarySubscriber"]
 
-FLEE_AFTER_S: Final = 1.0
+FAILOVER_AFTER_S: Final = 1.0
 """How long a durable watcher waits for its broker: less than a fault lasts, mostly, so that it flees."""
 
 
-class Resident(Watcher):
+class PermanentSubscriber(DemoSubscriber):
     """A watcher that flees soon, and that no broker's silence keeps from connecting in the end."""
 
     async def run(self, record: RecordFile) -> None:
@@ -32,17 +32,17 @@ class Resident(Watcher):
         while not self._is_over:
             session = connect(
                 self._urls,
-                name=self.part.name,
-                deadline=PATIENCE_S,
-                connect_deadline=None,
+                name=self.role.name,
+                deadline_s=PATIENCE_S,
+                connect_deadline_s=None,
                 backoff=BACKOFF,
-                flee_after=FLEE_AFTER_S,
+                failover_after_s=FAILOVER_AFTER_S,
             )
             async with session:
                 self.session = session
                 try:
-                    await self._visit(session, record)
-                except TooSlowError:
+                    await self._run_session(session, record)
+                except SlowConsumerError:
                     self._go_on_from_here()
                     continue
             self.session = None
@@ -55,33 +55,35 @@ class Resident(Watcher):
         self._start = self._events.position
 
 
-class Guest(Resident):
+class TemporarySubscriber(PermanentSubscriber):
     """A watcher whose every visit is a new subscription; it misses nothing between two visits."""
 
-    _began: dict[str, int] | None = None
+    _start_ticks: dict[str, int] | None = None
     """After which tick it began on each stream, when it first did."""
     _reached: dict[str, int] | None = None
     """How far it has got on each stream, also on those that wait now."""
 
-    async def _visit(self, session: Session, record: RecordFile) -> None:
-        part = self.part
+    async def _run_session(self, session: Session, record: RecordFile) -> None:
+        part = self.role
         assert not part.is_durable, "a durable subscription is not new when it returns"
-        subscription = session.subscribe(self._wish.text, order=part.order, start=self._start)
+        subscription = session.subscribe(self._filter.text, order=part.order, start=self._start)
         async with subscription as events:
             self._events = events
             while not self._leaving.is_set():
-                self._note_begun(events, record)
+                self._note_started(events, record)
                 await self._take(events, record)
         self._go_on_from_here()
         self._leaving.clear()
 
-    def _note_begun(self, events: Subscription, record: RecordFile) -> None:
+    def _note_started(self, events: Subscription, record: RecordFile) -> None:
         """Write down where streams began, once, when all have."""
         if self.ready.is_set():
             return
-        self._began = {**events.position_after(None), **(self._began or {})}
-        if self._wish.pubends <= self._began.keys():
-            record.write(Opened(self._wish.text, self.part.order, self._began, now_us()))
+        self._start_ticks = {**events.position_after(None), **(self._start_ticks or {})}
+        if self._filter.pubends <= self._start_ticks.keys():
+            record.write(
+                DemoOpened(self._filter.text, self.role.order, self._start_ticks, now_us())
+            )
             self.ready.set()
 
     def _go_on_from_here(self) -> None:

@@ -8,17 +8,17 @@ from rich.table import Table
 from rich.text import Text
 
 from gapless.core.parameters import DEFAULTS
-from gapless_lab.chaos.flow import FailOverRow
-from gapless_lab.chaos.networks import NetworkKind
+from gapless_lab.chaos.flow import FailoverRow
+from gapless_lab.chaos.networks import ChaosNetworkKind
 from gapless_lab.chaos.timing import Timing
 from gapless_lab.demo.audit import Audit
-from gapless_lab.demo.clients import Tally
+from gapless_lab.demo.clients import DemoCounters
 from gapless_lab.demo.screen import show_audit
 
-__all__ = ["Options", "Verdict", "show_verdict"]
+__all__ = ["ChaosOptions", "ChaosVerdict", "show_verdict"]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be chosen."""
 
     minutes: float = 1.0
@@ -29,25 +29,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     rate: float = 100.0
     """Events a second, of all publishers together."""
-    session_dead_ms: int = DEFAULTS.session_dead_ms
+    session_timeout_ms: int = DEFAULTS.session_timeout_ms
     """After which silence brokers take a neighbour to be down."""
 
 
-class Verdict(msgspec.Struct, kw_only=True):
+class ChaosVerdict(msgspec.Struct, kw_only=True):
     """What came of a run."""
 
-    options: Options
-    network: NetworkKind
+    options: ChaosOptions
+    network: ChaosNetworkKind
     timing: Timing
     faults: list[str]
-    fail_over: list[FailOverRow]
+    failover_times: list[FailoverRow]
     stuck: list[str]
     """Streams that had a way and did not flow, and filters that were not changed."""
     listed: list[str]
     """Partitions that brokers list though all is healed."""
     kills: int
     restarts: int
-    flights: int
+    failovers: int
     """How often a durable watcher went on at another broker, as its own was gone."""
     audit: Audit
     clean: bool = False
@@ -60,18 +60,18 @@ class Verdict(msgspec.Struct, kw_only=True):
         self.clean = self.audit.is_clean and not self.stuck and not self.listed
 
 
-def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
+def show_verdict(console: Console, verdict: ChaosVerdict, tally: DemoCounters) -> None:
     """Print how long fail-overs took, the audit, and the verdict."""
     console.print()
     console.print(f"{len(verdict.faults)} faults; seconds until all streams flowed again:")
-    console.print(_fail_over(verdict.fail_over))
+    console.print(_fail_over(verdict.failover_times))
     console.print(verdict.timing.story, soft_wrap=True)
-    console.print(f"durable subscriptions fled {verdict.flights} times")
+    console.print(f"durable subscriptions failed over {verdict.failovers} times")
     show_audit(console, verdict.audit, tally)
     for each in verdict.stuck:
         console.print(Text(f"  {each}", style="red"))
     if verdict.stuck:
-        console.print(Text("STUCK: what had a way did not flow", "bold red"))
+        console.print(Text("STUCK: what had a route did not flow", "bold red"))
     for each in verdict.listed:
         console.print(Text(f"  {each}, though all is healed", style="red"))
     seed = f"seed {verdict.options.seed}"
@@ -81,11 +81,11 @@ def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
         console.print(f"records and logs of the brokers are in {verdict.kept}", soft_wrap=True)
 
 
-def _fail_over(rows: list[FailOverRow]) -> Table:
+def _fail_over(rows: list[FailoverRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
     for name in (
-        *("times", "with a way: median", "worst", "who moved: median", "worst"),
+        *("times", "with a route: median", "worst", "who moved: median", "worst"),
         *("who came: median", "worst", "all, after healing: median", "worst"),
     ):
         table.add_column(name, justify="right")

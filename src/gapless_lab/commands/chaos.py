@@ -13,11 +13,11 @@ from gapless.cli.output import print_note
 from gapless.core.errors import UsageError
 from gapless.core.limits import DELTA_MAX
 from gapless.core.parameters import DEFAULTS
-from gapless_lab.chaos.networks import NetworkKind
+from gapless_lab.chaos.networks import ChaosNetworkKind
 
 __all__ = ["chaos"]
 
-LEAST_DEAD_MS: Final = 300
+SESSION_TIMEOUT_MIN_MS: Final = 300
 """A process that waits its turn on a busy computer must not be taken for dead all the time."""
 
 
@@ -38,20 +38,20 @@ def chaos(
     ] = 2,
     seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,
-    session_dead_ms: Annotated[
+    session_timeout_ms: Annotated[
         int,
         typer.Option(
-            min=LEAST_DEAD_MS,
-            max=DEFAULTS.link_silent_ms - 1,
+            min=SESSION_TIMEOUT_MIN_MS,
+            max=DEFAULTS.link_idle_timeout_ms - 1,
             help="A neighbour that was not heard for so long is down; heartbeats go with it.",
         ),
-    ] = DEFAULTS.session_dead_ms,
+    ] = DEFAULTS.session_timeout_ms,
     network: Annotated[
-        NetworkKind,
+        ChaosNetworkKind,
         typer.Option(
             help="What is between brokers: namespaces where they are allowed, or proxies."
         ),
-    ] = NetworkKind.AUTO,
+    ] = ChaosNetworkKind.AUTO,
     data: Annotated[
         Path | None,
         typer.Option(help="An empty directory to keep records and logs in, instead of none."),
@@ -68,33 +68,33 @@ def chaos(
     for, or a broker still lists a partition in the end.
     """
     from gapless_lab.chaos.run import perform_and_show
-    from gapless_lab.chaos.verdict import Options
+    from gapless_lab.chaos.verdict import ChaosOptions
 
     settle(context, as_json=as_json)
-    options = Options(
+    options = ChaosOptions(
         minutes=minutes,
         topology=topology,
         delta=delta,
         seed=seed,
         rate=rate,
-        session_dead_ms=session_dead_ms,
+        session_timeout_ms=session_timeout_ms,
     )
     kind = _settled(network)
     raise typer.Exit(perform_and_show(options, kind, data, as_json=as_json))
 
 
-def _settled(network: NetworkKind) -> NetworkKind:
+def _settled(network: ChaosNetworkKind) -> ChaosNetworkKind:
     """Choose what is between brokers; for namespaces, begin again inside of some."""
     from gapless_lab.chaos.namespaces import enter, is_inside, why_not
 
-    if network is NetworkKind.PROXIES or is_inside():
-        return NetworkKind.NAMESPACES if is_inside() else network
+    if network is ChaosNetworkKind.PROXIES or is_inside():
+        return ChaosNetworkKind.NAMESPACES if is_inside() else network
     reason = why_not()
     if reason is None:
         enter(sys.argv[1:])
-    if network is NetworkKind.NAMESPACES:
+    if network is ChaosNetworkKind.NAMESPACES:
         raise UsageError(
             f"network namespaces are not allowed here: {reason}; use --network proxies"
         )
     print_note(f"proxies are between the brokers, as namespaces are not allowed here: {reason}")
-    return NetworkKind.PROXIES
+    return ChaosNetworkKind.PROXIES

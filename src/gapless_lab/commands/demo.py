@@ -40,11 +40,11 @@ def demo(
     The audit is made from what publishers and subscribers have written down, and evaluates the
     filters by itself. Exit code 1 if anything was lost, came twice, out of order or uncalled for.
     """
-    from gapless_lab.demo.run import Options, perform_and_show
+    from gapless_lab.demo.run import DemoOptions, perform_and_show
 
     settle(context, as_json=as_json)
     if spark and as_json:
         raise UsageError("--spark shows tables; for JSON keep --data, and run gapless spark audit")
-    options = Options(seconds=seconds, topology=topology, seed=seed, rate=rate)
+    options = DemoOptions(seconds=seconds, topology=topology, seed=seed, rate=rate)
     then = audit_and_profile if spark else None
     raise typer.Exit(perform_and_show(options, data, as_json=as_json, then=then))

@@ -13,7 +13,7 @@ from gapless.cli.spark_sessions import session
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gapless.runtime.overlay_config import Overlay
+    from gapless.runtime.overlay_config import OverlayConfig
 
 __all__ = ["audit_and_profile"]
 
@@ -29,7 +29,7 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
     from gapless.runtime.overlay_config import load_overlay
     from gapless.spark.extra import need_spark
     from gapless.spark.java import find_java
-    from gapless_lab.demo.workload import cast_for
+    from gapless_lab.demo.workload import assign_roles
 
     try:
         need_spark()
@@ -41,7 +41,7 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
     from gapless.spark.jobs.profiling import profile
 
     overlay = load_overlay(tree)
-    pubends = sorted({feed.pubend for feed in cast_for(overlay).feeds})
+    pubends = sorted({feed.pubend for feed in assign_roles(overlay).publishers})
     screen = Console(stderr=True)
     with (
         _brokers_again(overlay, tree.parent) as servers,
@@ -59,23 +59,23 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
 
 
 @contextmanager
-def _brokers_again(overlay: Overlay, data: Path) -> Iterator[list[str]]:
+def _brokers_again(overlay: OverlayConfig, data: Path) -> Iterator[list[str]]:
     """Start the brokers of a demo with what they have on disk, and say where they are.
 
     They write no audit log: nothing is to be added to what is audited.
     """
     import msgspec
 
-    from gapless.client.loop_thread import Portal
+    from gapless.client.loop_thread import EventLoopThread
     from gapless.runtime.supervisor import Supervisor
     from gapless_lab.demo.run import PARAMETERS
 
-    placed = msgspec.structs.replace(overlay, addresses={})  # the old ports may be taken
-    supervisor = Supervisor(placed, data, port=0, parameters=PARAMETERS)
-    portal = Portal()
+    without_addresses = msgspec.structs.replace(overlay, addresses={})  # the old ports may be taken
+    supervisor = Supervisor(without_addresses, data, port=0, parameters=PARAMETERS)
+    loop_thread = EventLoopThread()
     try:
-        portal.run(supervisor.start())
+        loop_thread.run(supervisor.start())
         yield supervisor.urls
     finally:
-        portal.run(supervisor.stop())
-        portal.stop()
+        loop_thread.run(supervisor.stop())
+        loop_thread.stop()

@@ -16,8 +16,8 @@ from gapless.cli.output import console, counted, listing, plain, print_json, pri
 if TYPE_CHECKING:
     from gapless_lab.lab.experiment import Experiment
     from gapless_lab.lab.points import Point
-    from gapless_lab.lab.report import Report
-    from gapless_lab.lab.running import Run, Spread
+    from gapless_lab.lab.report import ExperimentReport
+    from gapless_lab.lab.running import ExperimentRun, Spread
 
 __all__ = ["lab"]
 
@@ -104,24 +104,26 @@ def _run(
     wanted = [(each, each.points(quick=quick, runs=runs, changed=changed)) for each in chosen]
     made = [_prepared(each, points, out, fresh=fresh) for each, points in wanted]
     spread_out = spark and any(run.missing for run in made)
-    reports: list[Report] = []
+    reports: list[ExperimentReport] = []
     with _spread(master if spread_out else None) as spread:
         for run in made:
             _go(run, spread, quiet=as_json)
-            reports.append(_told(run, as_json=as_json))
+            reports.append(_write_report(run, as_json=as_json))
     if as_json:
         print_json(reports[0] if len(reports) == 1 else reports)
     raise typer.Exit(EXIT_FAILED if any(run.failures for run in made) else 0)
 
 
-def _prepared(experiment: Experiment, points: list[Point], out: Path, *, fresh: bool) -> Run:
-    from gapless_lab.lab.results import Shelf, this_code
-    from gapless_lab.lab.running import Run
+def _prepared(
+    experiment: Experiment, points: list[Point], out: Path, *, fresh: bool
+) -> ExperimentRun:
+    from gapless_lab.lab.results import ResultStore, this_code
+    from gapless_lab.lab.running import ExperimentRun
 
-    shelf = Shelf(out / experiment.name, this_code(__version__))
+    shelf = ResultStore(out / experiment.name, this_code(__version__))
     if fresh:
         shelf.clear()
-    return Run(experiment, points, shelf)
+    return ExperimentRun(experiment, points, shelf)
 
 
 @contextlib.contextmanager
@@ -140,7 +142,7 @@ def _spread(master: str | None) -> Iterator[Spread]:
         yield lambda points: outcomes(made, MEASURE, points)
 
 
-def _go(run: Run, spread: Spread, *, quiet: bool) -> None:
+def _go(run: ExperimentRun, spread: Spread, *, quiet: bool) -> None:
     """Measure what is missing, and show how far it is; Ctrl-C keeps what is finished."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -171,7 +173,7 @@ def _shown(point: Point) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.items() if name != "experiment")
 
 
-def _told(run: Run, *, as_json: bool) -> Report:
+def _write_report(run: ExperimentRun, *, as_json: bool) -> ExperimentReport:
     """Write down what came of a run, and print it unless it is wanted as JSON."""
     report, charts = run.report()
     written = run.shelf.write(report, charts)
@@ -181,16 +183,16 @@ def _told(run: Run, *, as_json: bool) -> Report:
         print_note(f"failed: {_shown(failure.point)}: {failure.error}")
     for path in written:
         print_note(f"written: {path}")
-    _tell_of_pictures(len(charts), written)
+    _note_missing_plots(len(charts), written)
     return report
 
 
-def _tell_of_pictures(charts: int, written: Sequence[Path]) -> None:
+def _note_missing_plots(charts: int, written: Sequence[Path]) -> None:
     if charts and not any(path.suffix == ".png" for path in written):
         print_note('not drawn: matplotlib is not installed: pip install "gapless[lab]"')
 
 
-def _show(report: Report) -> None:
+def _show(report: ExperimentReport) -> None:
     """Print the tables, and what the paper says."""
     from gapless_lab.lab.report import COMPARED, axes_line, cell, compared_rows
 

@@ -29,7 +29,7 @@ def _sim_run(
     start: Annotated[int, typer.Option(help="The first seed.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
     machine: Machine = None,
-    probes: Annotated[
+    invariants: Annotated[
         bool, typer.Option(help="Check the invariants inside the brokers at every step.")
     ] = True,
     as_json: AsJson = False,
@@ -43,7 +43,7 @@ def _sim_run(
         start=start,
         workers=workers,
         machine=machine,
-        probes=probes,
+        invariants=invariants,
         as_json=as_json,
     )
     raise typer.Exit(code)

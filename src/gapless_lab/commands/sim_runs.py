@@ -14,10 +14,10 @@ from rich.text import Text
 
 from gapless.cli.output import console, print_json
 from gapless_lab.sim import digest as digests
-from gapless_lab.sim.campaign import Summary, known_marks, run_many, summarise
+from gapless_lab.sim.campaign import Summary, known_coverage_marks, run_many, summarise
 from gapless_lab.sim.machine import BROKER, load_factory
-from gapless_lab.sim.options import Options, draw
-from gapless_lab.sim.runner import Result, run_options, run_seed
+from gapless_lab.sim.options import SimulationOptions, draw
+from gapless_lab.sim.runner import RunResult, run_options, run_seed
 from gapless_lab.sim.shrink import shrink
 from gapless_lab.sim.trace_format import since_the_start
 
@@ -25,7 +25,7 @@ EXIT_VIOLATION = 1
 """The exit code of a run that found something."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class RunLine(msgspec.Struct, frozen=True):
     """One run of many, as JSON: what its line says, and the digest that names its course."""
 
     seed: int
@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
     trace_hash: str
 
     @classmethod
-    def of(cls, result: Result) -> Line:
+    def of(cls, result: RunResult) -> RunLine:
         """Return the line of a run."""
         return cls(
             seed=result.options.seed,
@@ -55,12 +55,12 @@ class Line(msgspec.Struct, frozen=True):
         )
 
 
-class Report(msgspec.Struct, frozen=True):
+class SimulationReport(msgspec.Struct, frozen=True):
     """What ``run`` prints as JSON."""
 
     summary: Summary
-    failures: list[Result]
-    runs: list[Line]
+    failures: list[RunResult]
+    runs: list[RunLine]
     """All runs, in the order of their seeds."""
 
 
@@ -70,36 +70,36 @@ def run(
     start: int,
     workers: int,
     machine: str | None,
-    probes: bool,
+    invariants: bool,
     as_json: bool,
 ) -> int:
     """Run seeds; print a line a run and a summary. Return the exit code."""
     machine = machine or BROKER
     load_factory(machine)  # a missing machine is said before anything is begun
     wanted = range(start, start + seeds)
-    one = run_seed if probes else partial(run_seed, probes=())
+    one = run_seed if invariants else partial(run_seed, observers=())
     return report(run_many(wanted, machine, workers=workers, run=one), seeds, as_json=as_json)
 
 
-def report(made: Iterable[Result], seeds: int, *, as_json: bool) -> int:
+def report(made: Iterable[RunResult], seeds: int, *, as_json: bool) -> int:
     """Print a line a run as results come, and a summary in the end. Return the exit code."""
-    results: list[Result] = []
-    failures: list[Result] = []
-    lines: list[Line] = []
+    results: list[RunResult] = []
+    failures: list[RunResult] = []
+    lines: list[RunLine] = []
     for result in _shown(made, seeds, as_json=as_json):
-        lines.append(Line.of(result))
+        lines.append(RunLine.of(result))
         results.append(msgspec.structs.replace(result, violations=result.violations[:1]))
         if result.failed:
             failures.append(result)
-    summary = summarise(results, known=known_marks())
+    summary = summarise(results, known=known_coverage_marks())
     if as_json:
-        print_json(Report(summary, failures, lines))
+        print_json(SimulationReport(summary, failures, lines))
     else:
         _show_summary(summary, failures)
     return EXIT_VIOLATION if failures else 0
 
 
-def _shown(results: Iterable[Result], total: int, *, as_json: bool) -> Iterable[Result]:
+def _shown(results: Iterable[RunResult], total: int, *, as_json: bool) -> Iterable[RunResult]:
     """Pass results on, and show each as a line with a count below on a terminal."""
     if as_json:
         yield from results
@@ -114,7 +114,7 @@ def _shown(results: Iterable[Result], total: int, *, as_json: bool) -> Iterable[
             yield result
 
 
-def _show_summary(summary: Summary, failures: list[Result]) -> None:
+def _show_summary(summary: Summary, failures: list[RunResult]) -> None:
     out = console()
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
@@ -166,17 +166,19 @@ def replay(
     return EXIT_VIOLATION if result.failed else 0
 
 
-def _read_options(text: str) -> Options:
+def _read_options(text: str) -> SimulationOptions:
     """Read options from JSON, or from a file with JSON."""
     path = Path(text)
-    return Options.of_json(text if text.lstrip().startswith("{") else path.read_text("utf-8"))
+    return SimulationOptions.of_json(
+        text if text.lstrip().startswith("{") else path.read_text("utf-8")
+    )
 
 
 def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _show_result(result: Result) -> None:
+def _show_result(result: RunResult) -> None:
     out = console()
     out.print(Text(result.line(), style="red" if result.failed else "green"))
     out.print(Text(f"options  {result.options.line()}"))

@@ -16,8 +16,8 @@ from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gapless.spark.jobs.plotting import Plot
-    from gapless_lab.sim.runner import Result
-    from gapless_lab.sweep.distribution import Outcome
+    from gapless_lab.sim.runner import RunResult
+    from gapless_lab.sweep.distribution import PointOutcome
     from gapless_lab.sweep.experiments import Point
     from gapless_lab.sweep.sweeping import Sweep
 
@@ -35,7 +35,7 @@ def sweep(
     machine: Annotated[
         str | None, typer.Option(help="What to simulate, as module:name; else the broker.")
     ] = None,
-    probes: Annotated[
+    invariants: Annotated[
         bool, typer.Option(help="Check the invariants inside the brokers at every step.")
     ] = True,
     experiment: Annotated[
@@ -72,7 +72,13 @@ def sweep(
     if seeds is not None:
         wanted = range(start, start + seeds)
         code = _sweep_seeds(
-            wanted, machine, probes=probes, master=master, out=out, plots=drawn, as_json=as_json
+            wanted,
+            machine,
+            invariants=invariants,
+            master=master,
+            out=out,
+            plots=drawn,
+            as_json=as_json,
         )
     else:
         assert experiment is not None
@@ -85,7 +91,7 @@ def _sweep_seeds(
     seeds: range,
     machine: str | None,
     *,
-    probes: bool,
+    invariants: bool,
     master: str,
     out: Path | None,
     plots: list[Plot],
@@ -97,11 +103,11 @@ def _sweep_seeds(
     from gapless_lab.sweep.sweeping import SEEDS, gather, seed_outcomes
 
     load_factory(machine or BROKER)
-    gathered: list[Outcome] = []
+    gathered: list[PointOutcome] = []
     with session(master, "sweep") as made:
-        found = seed_outcomes(made, seeds, machine or BROKER, probes=probes)
+        found = seed_outcomes(made, seeds, machine or BROKER, invariants=invariants)
 
-        def results() -> Iterator[Result]:
+        def results() -> Iterator[RunResult]:
             for outcome, result in found:
                 gathered.append(outcome)
                 yield result
@@ -148,7 +154,7 @@ def _sweep_points(
         Progress(console=Console(stderr=True), transient=True, disable=quiet) as progress,
     ):
         task = progress.add_task("points", total=len(points))
-        found = run_sweep(made, experiment, points, watch=lambda _: progress.advance(task))
+        found = run_sweep(made, experiment, points, on_outcome=lambda _: progress.advance(task))
     _keep(found, out, plots)
     if as_json:
         print_json(found)

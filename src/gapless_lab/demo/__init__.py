@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Real broker processes form a tree (:mod:`.run`). Feeds publish quotes, watchers subscribe
-(:mod:`.players`); who they are and what they want is in :mod:`.workload`. Meanwhile a script kills
+(:mod:`.clients`); who they are and what they want is in :mod:`.workload`. Meanwhile a script kills
 brokers, changes a filter, sends a subscriber away and lets a late one come (:mod:`.script`).
 
 Every feed and every watcher writes down what happened to it, in a file of its own (:mod:`.records`).

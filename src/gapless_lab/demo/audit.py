@@ -18,18 +18,18 @@ from typing import Final, TypeAlias
 import msgspec
 
 from gapless_lab.demo.records import (
-    Delivered,
-    GapMet,
+    DemoDelivered,
+    DemoFilterChanged,
+    DemoGap,
+    DemoOpened,
+    DemoPublished,
     Note,
-    Opened,
-    Published,
     Quote,
-    Switched,
     read_notes,
     read_published,
 )
 
-__all__ = ["Audit", "Latency", "Row", "Test", "audit", "audit_files"]
+__all__ = ["Audit", "AuditSummaryRow", "Latency", "Test", "audit", "audit_files"]
 
 Test: TypeAlias = Callable[[Quote], bool]
 """Says whether a filter matches, without a filter."""
@@ -37,7 +37,7 @@ Test: TypeAlias = Callable[[Quote], bool]
 EXAMPLES_MAX: Final = 10
 """So many findings are described; all are counted."""
 
-COUNTS: Final = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
+COUNTS: Final = ("expected", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
 """What is counted of a watcher."""
 
 Key: TypeAlias = tuple[str, int]
@@ -62,11 +62,11 @@ class Latency(msgspec.Struct, frozen=True):
         return cls(*(round(each / 1_000, 1) for each in picked))
 
 
-class Row(msgspec.Struct, kw_only=True):
+class AuditSummaryRow(msgspec.Struct, kw_only=True):
     """What is to be said of one watcher, or of all."""
 
-    watcher: str
-    owed: int = 0
+    subscriber: str
+    expected: int = 0
     delivered: int = 0
     lost: int = 0
     duplicates: int = 0
@@ -94,8 +94,8 @@ class Audit(msgspec.Struct, kw_only=True):
     """Those of them that somebody was given, so they were published."""
     failed: int
     """Events that surely were not published, as the publisher was told."""
-    rows: list[Row]
-    total: Row
+    rows: list[AuditSummaryRow]
+    total: AuditSummaryRow
     examples: list[str]
 
     @property
@@ -107,10 +107,10 @@ class Audit(msgspec.Struct, kw_only=True):
 class _Ledger:
     """All that was published, and what is found wrong."""
 
-    def __init__(self, published: Iterable[Published]) -> None:
-        self.by_key: dict[Key, Published] = {}
+    def __init__(self, published: Iterable[DemoPublished]) -> None:
+        self.by_key: dict[Key, DemoPublished] = {}
         self.examples: list[str] = []
-        self.repeated: list[Published] = []
+        self.repeated: list[DemoPublished] = []
         for each in published:
             key = each.publisher, each.number
             if key in self.by_key:
@@ -125,17 +125,17 @@ class _Ledger:
         return sum(each.outcome == outcome for each in self.by_key.values())
 
 
-class _Governed:
+class _AppliedFilters:
     """Which filter governs where, for one watcher."""
 
-    def __init__(self, first: Opened, tests: Mapping[str, Test]) -> None:
+    def __init__(self, first: DemoOpened, tests: Mapping[str, Test]) -> None:
         self._tests = tests
         self._first = tests[first.filter]
         self._switches: dict[str, list[tuple[int, Test]]] = {}
         self.start = first.position
         self.since_us = first.at_us
 
-    def switch(self, switched: Switched) -> None:
+    def switch(self, switched: DemoFilterChanged) -> None:
         for pubend, tick in switched.position.items():
             changes = self._switches.setdefault(pubend, [])
             changes.append((tick, self._tests[switched.filter]))
@@ -144,55 +144,57 @@ class _Governed:
     def wants(self, pubend: str, tick: int, quote: Quote) -> bool:
         """Whether the filter that governs at a tick matches."""
         changes = self._switches.get(pubend, [])
-        place = bisect_left(changes, tick, key=lambda change: change[0])
-        test = changes[place - 1][1] if place else self._first
+        index = bisect_left(changes, tick, key=lambda change: change[0])
+        test = changes[index - 1][1] if index else self._first
         return test(quote)
 
-    def is_owed(self, each: Published) -> bool:
+    def must_receive(self, each: DemoPublished) -> bool:
         if each.outcome != "ok" or not self.wants(each.pubend, each.tick, each.attributes):
             return False
         return each.tick > self.start.get(each.pubend, -1) or each.sent_us > self.since_us
 
 
-class _Watched:
+class _SubscriberAudit:
     """One watcher's deliveries, in the order of its file."""
 
-    def __init__(self, name: str, ledger: _Ledger, governed: _Governed, *, total: bool) -> None:
-        self.row = Row(watcher=name)
+    def __init__(
+        self, name: str, ledger: _Ledger, filters: _AppliedFilters, *, total: bool
+    ) -> None:
+        self.row = AuditSummaryRow(subscriber=name)
         self.seen: set[Key] = set()
         self.delays_us: list[int] = []
         self.since_us = 0
         self._ledger = ledger
-        self._governed = governed
+        self._filters = filters
         self._is_total = total
         self._ticks: dict[str, int] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._last = (-1, "")
 
-    def take(self, each: Delivered) -> None:
+    def take(self, each: DemoDelivered) -> None:
         row, key = self.row, (each.publisher, each.number)
         row.delivered += 1
         if key in self.seen:
             row.duplicates += 1
-            self._say(each, "came twice")
+            self._note(each, "came twice")
             return
         self.seen.add(key)
         problem = self._spurious(each)
         if problem:
             row.spurious += 1
-            self._say(each, problem)
+            self._note(each, problem)
         elif not self._follows(each):
             row.out_of_order += 1
-            self._say(each, "came out of order")
+            self._note(each, "came out of order")
         sent = self._ledger.by_key.get(key)
         if sent is not None and sent.sent_us >= self.since_us:
             self.delays_us.append(each.at_us - sent.sent_us)
 
-    def _say(self, each: Delivered, what: str) -> None:
+    def _note(self, each: DemoDelivered, what: str) -> None:
         event = f"{each.publisher} {each.number} at {each.pubend}:{each.tick}"
-        self._ledger.note(f"{self.row.watcher}: {event} {what}")
+        self._ledger.note(f"{self.row.subscriber}: {event} {what}")
 
-    def _spurious(self, each: Delivered) -> str:
+    def _spurious(self, each: DemoDelivered) -> str:
         """Say why it should not have come, if so."""
         sent = self._ledger.by_key.get((each.publisher, each.number))
         if sent is None:
@@ -203,13 +205,13 @@ class _Watched:
             return "is not what was published"
         if sent.outcome == "ok" and sent.tick != each.tick:
             return f"was acknowledged at {sent.tick}"
-        if not self._governed.wants(each.pubend, each.tick, each.attributes):
-            return "does not match the filter that governs there"
-        if each.tick <= self._governed.start.get(each.pubend, -1):
+        if not self._filters.wants(each.pubend, each.tick, each.attributes):
+            return "does not match the filter that applies there"
+        if each.tick <= self._filters.start.get(each.pubend, -1):
             return "is before the start"
         return ""
 
-    def _follows(self, each: Delivered) -> bool:
+    def _follows(self, each: DemoDelivered) -> bool:
         """Whether it is behind everything that came before; note that it came."""
         of_publisher = each.pubend, each.publisher
         good = each.tick > self._ticks.get(each.pubend, -1)
@@ -224,41 +226,41 @@ class _Watched:
         """All has come; what is owed and missing is lost."""
         row = self.row
         for key, each in self._ledger.by_key.items():
-            if self._governed.is_owed(each):
-                row.owed += 1
+            if self._filters.must_receive(each):
+                row.expected += 1
                 if key not in self.seen:
                     row.lost += 1
                     event = f"{each.publisher} {each.number} at {each.pubend}:{each.tick}"
-                    self._ledger.note(f"{row.watcher}: {event} never came")
+                    self._ledger.note(f"{row.subscriber}: {event} never came")
         row.latency_ms = Latency.of(self.delays_us)
 
 
-def _watch(
+def _audit_subscriber(
     name: str, notes: list[Note], ledger: _Ledger, tests: Mapping[str, Test]
-) -> _Watched | None:
+) -> _SubscriberAudit | None:
     """Go through the notes of one watcher; None if it never subscribed."""
-    first = next((note for note in notes if isinstance(note, Opened)), None)
+    first = next((note for note in notes if isinstance(note, DemoOpened)), None)
     if first is None:
         return None
-    governed = _Governed(first, tests)
+    filters = _AppliedFilters(first, tests)
     for note in notes:  # a change may stand behind what it governs: it is told when it is through
-        if isinstance(note, Switched):
-            governed.switch(note)
-    watched = _Watched(name, ledger, governed, total=first.order == "total")
+        if isinstance(note, DemoFilterChanged):
+            filters.switch(note)
+    audited = _SubscriberAudit(name, ledger, filters, total=first.order == "total")
     for note in notes:
-        if isinstance(note, Delivered):
-            watched.take(note)
-        elif isinstance(note, Opened):
-            watched.since_us = note.at_us
-        elif isinstance(note, GapMet):
-            watched.row.gaps += 1
+        if isinstance(note, DemoDelivered):
+            audited.take(note)
+        elif isinstance(note, DemoOpened):
+            audited.since_us = note.at_us
+        elif isinstance(note, DemoGap):
+            audited.row.gaps += 1
             ledger.note(f"{name}: a gap on {note.pubend} from {note.low} to {note.high}")
-    watched.settle()
-    return watched
+    audited.settle()
+    return audited
 
 
 def audit(
-    published: Iterable[Published],
+    published: Iterable[DemoPublished],
     notes: Mapping[str, Iterable[Note]],
     tests: Mapping[str, Test],
 ) -> Audit:
@@ -266,20 +268,20 @@ def audit(
     ledger = _Ledger(published)
     for each in ledger.repeated:
         ledger.note(f"{each.publisher} wrote {each.number} down twice")
-    found = (_watch(name, [*each], ledger, tests) for name, each in notes.items())
-    watchers = [one for one in found if one is not None]
-    total = Row(watcher="total")
+    found = (_audit_subscriber(name, [*each], ledger, tests) for name, each in notes.items())
+    subscribers = [one for one in found if one is not None]
+    total = AuditSummaryRow(subscriber="total")
     for field in COUNTS:
-        setattr(total, field, sum(getattr(one.row, field) for one in watchers))
-    total.latency_ms = Latency.of([delay for one in watchers for delay in one.delays_us])
-    seen = {key for one in watchers for key in one.seen}
+        setattr(total, field, sum(getattr(one.row, field) for one in subscribers))
+    total.latency_ms = Latency.of([delay for one in subscribers for delay in one.delays_us])
+    seen = {key for one in subscribers for key in one.seen}
     unknown = {key for key, each in ledger.by_key.items() if each.outcome == "unknown"}
     return Audit(
         published=ledger.count("ok"),
         unknown=len(unknown),
         unknown_delivered=len(unknown & seen),
         failed=ledger.count("failed"),
-        rows=[one.row for one in watchers],
+        rows=[one.row for one in subscribers],
         total=total,
         examples=ledger.examples,
     )
@@ -287,7 +289,7 @@ def audit(
 
 def audit_files(directory: Path, tests: Mapping[str, Test]) -> Audit:
     """Audit the records in a directory: ``*.published`` of feeds, ``*.delivered`` of watchers."""
-    feeds = sorted(directory.glob("*.published"))
-    published = (record for path in feeds for record in read_published(path))
+    publishers = sorted(directory.glob("*.published"))
+    published = (record for path in publishers for record in read_published(path))
     notes = {path.stem: read_notes(path) for path in sorted(directory.glob("*.delivered"))}
     return audit(published, notes, tests)

@@ -17,24 +17,30 @@ from gapless.core.errors import (
     GapError,
     GaplessError,
     OutcomeUnknownError,
-    TooSlowError,
+    SlowConsumerError,
 )
 from gapless_lab.demo.records import (
-    Delivered,
-    GapMet,
-    Opened,
-    Outcome,
-    Published,
+    DemoDelivered,
+    DemoFilterChanged,
+    DemoGap,
+    DemoOpened,
+    DemoPublished,
+    PublishOutcome,
     RecordFile,
-    Switched,
 )
-from gapless_lab.demo.workload import FeedPart, Mark, WatcherPart, Wish, quotes
+from gapless_lab.demo.workload import (
+    DemoFilter,
+    PayloadHeader,
+    PublisherRole,
+    SubscriberRole,
+    quotes,
+)
 
 if TYPE_CHECKING:
     from gapless.client import Event, Publisher, Session, Subscription
     from gapless.client.starts import Start
 
-__all__ = ["Feed", "Tally", "Watcher"]
+__all__ = ["DemoCounters", "DemoPublisher", "DemoSubscriber"]
 
 BURST_S: Final = 0.02
 """How often a feed publishes what is due."""
@@ -55,10 +61,10 @@ def now_us() -> int:
 
 
 def _connect(where: str | Sequence[str], name: str, audit: Path | None) -> Session:
-    return connect(where, name=name, deadline=PATIENCE_S, backoff=BACKOFF, audit=audit)
+    return connect(where, name=name, deadline_s=PATIENCE_S, backoff=BACKOFF, audit=audit)
 
 
-class Tally:
+class DemoCounters:
     """What has happened so far, for people who watch."""
 
     def __init__(self) -> None:
@@ -68,30 +74,30 @@ class Tally:
         self.restarts = 0
 
 
-class Feed:
+class DemoPublisher:
     """Publishes quotes, and writes down what became of each."""
 
     def __init__(
         self,
-        part: FeedPart,
+        role: PublisherRole,
         url: str,
         rate: float,
         seed: int,
-        tally: Tally,
+        tally: DemoCounters,
         audit: Path | None = None,
     ) -> None:
-        self.part = part
+        self.role = role
         self._audit = audit
         self.ready = asyncio.Event()
         """Set when something is published."""
         self._url = url
-        self._rate = rate * part.share
-        self._random = Random(f"{part.name} {seed}")  # noqa: S311  # quotes are no secret
+        self._rate = rate * role.share
+        self._random = Random(f"{role.name} {seed}")  # noqa: S311  # quotes are no secret
         self._tally = tally
 
     async def run(self, record: RecordFile, end: asyncio.Event) -> None:
         """Publish until the end, then wait for what is not answered."""
-        part = self.part
+        part = self.role
         async with (
             _connect(self._url, part.name, self._audit) as session,
             session.publisher(
@@ -110,20 +116,20 @@ class Feed:
         answers: asyncio.TaskGroup,
         end: asyncio.Event,
     ) -> None:
-        stream = quotes(self.part.exchange, self._random)
-        began, number = time.monotonic(), 0
+        stream = quotes(self.role.exchange, self._random)
+        started_at, number = time.monotonic(), 0
         while not end.is_set():
-            due = int((time.monotonic() - began) * self._rate)
+            due = int((time.monotonic() - started_at) * self._rate)
             while number < due and not end.is_set():
                 number += 1
                 quote, sent_us = next(stream), now_us()
-                payload = msgspec.json.encode(Mark(self.part.name, number))
+                payload = msgspec.json.encode(PayloadHeader(self.role.name, number))
                 answer: Awaitable[Any]
-                if self.part.deadline_s is None:
+                if self.role.deadline_s is None:
                     answer = await publisher.send(quote, payload)
                 else:
                     # its place among the others is taken when it is first run, so in order
-                    answer = publisher.publish(quote, payload, deadline=self.part.deadline_s)
+                    answer = publisher.publish(quote, payload, deadline_s=self.role.deadline_s)
                 answers.create_task(self._note(record, number, quote, sent_us, answer))
             await asyncio.sleep(BURST_S)
 
@@ -132,14 +138,14 @@ class Feed:
     ) -> None:
         """Wait for an answer, and write down what it is."""
         outcome, tick = await _outcome(answer)
-        part = self.part
-        done = Published(part.name, number, part.pubend, quote, sent_us, outcome, tick)
+        part = self.role
+        done = DemoPublished(part.name, number, part.pubend, quote, sent_us, outcome, tick)
         record.write(done)
         self.ready.set()
         self._tally.published += outcome == "ok"
 
 
-async def _outcome(answer: Awaitable[Any]) -> tuple[Outcome, int]:
+async def _outcome(answer: Awaitable[Any]) -> tuple[PublishOutcome, int]:
     """Wait for an answer; return which of three it is, and the tick if there is one."""
     try:
         position = await answer
@@ -151,24 +157,24 @@ async def _outcome(answer: Awaitable[Any]) -> tuple[Outcome, int]:
     return "ok", tick
 
 
-def _ignore(watcher: str, batch: list[Event], at_us: int) -> None:
-    del watcher, batch, at_us
+def _ignore(subscriber: str, batch: list[Event], at_us: int) -> None:
+    del subscriber, batch, at_us
 
 
-class Watcher:
+class DemoSubscriber:
     """Subscribes, and writes down what it is given."""
 
     def __init__(
         self,
-        part: WatcherPart,
+        role: SubscriberRole,
         urls: Sequence[str],
-        tally: Tally,
+        tally: DemoCounters,
         audit: Path | None = None,
         *,
         on_batch: Callable[[str, list[Event], int], None] = _ignore,
     ) -> None:
         """``on_batch`` hears of all that comes: the watcher's name, events, the clock."""
-        self.part = part
+        self.role = role
         self.session: Session | None = None
         """What it has with the brokers, while it is there."""
         self._audit = audit
@@ -177,8 +183,8 @@ class Watcher:
         """Set when the subscription has begun on all streams."""
         self._urls = urls
         self._tally = tally
-        self._wish = part.wish
-        self._start: Start = part.start
+        self._filter = role.filter
+        self._start: Start = role.start
         self._leaving = asyncio.Event()
         self._returning = asyncio.Event()
         self._is_over = False
@@ -189,11 +195,11 @@ class Watcher:
         """Subscribe and take events; leave and return as told."""
         self._record = record
         while not self._is_over:
-            async with _connect(self._urls, self.part.name, self._audit) as session:
+            async with _connect(self._urls, self.role.name, self._audit) as session:
                 self.session = session
                 try:
-                    await self._visit(session, record)
-                except TooSlowError:
+                    await self._run_session(session, record)
+                except SlowConsumerError:
                     # on a busy computer; nothing is lost, it goes on from where it was
                     assert self._events is not None
                     self._start = self._events.position
@@ -215,18 +221,18 @@ class Watcher:
         self._leaving.set()
         self._returning.set()
 
-    async def switch(self, wish: Wish) -> None:
+    async def switch(self, new_filter: DemoFilter) -> None:
         """Change the filter; write down from where on the new one governs."""
         assert self._events is not None
         assert self._record is not None
-        position = await self._events.set_filter(wish.text)
-        self._wish = wish
-        self._record.write(Switched(wish.text, dict(position)))
+        position = await self._events.set_filter(new_filter.text)
+        self._filter = new_filter
+        self._record.write(DemoFilterChanged(new_filter.text, dict(position)))
 
-    async def _visit(self, session: Session, record: RecordFile) -> None:
-        part = self.part
+    async def _run_session(self, session: Session, record: RecordFile) -> None:
+        part = self.role
         subscription = session.subscribe(
-            self._wish.text,
+            self._filter.text,
             durable=part.name if part.is_durable else None,
             order=part.order,
             start=self._start,
@@ -235,7 +241,7 @@ class Watcher:
             self._events = events
             await self._started(events)
             where = dict(events.position)
-            record.write(Opened(self._wish.text, part.order, where, now_us()))
+            record.write(DemoOpened(self._filter.text, part.order, where, now_us()))
             self.ready.set()
             while not self._leaving.is_set():
                 await self._take(events, record)
@@ -247,24 +253,26 @@ class Watcher:
     async def _started(self, events: Subscription) -> None:
         """Wait until the subscription has begun on all streams: what is owed counts from there."""
         async with asyncio.timeout(PATIENCE_S):
-            while not self._wish.pubends <= events.position.keys():  # noqa: ASYNC110  # nobody tells
+            while not self._filter.pubends <= events.position.keys():  # noqa: ASYNC110  # nobody tells
                 await asyncio.sleep(0.01)
 
     async def _take(self, events: Subscription, record: RecordFile) -> None:
         try:
-            batch = await events.next_batch(deadline=LOOK_S)
+            batch = await events.next_batch(deadline_s=LOOK_S)
         except DeadlineError:
             return
         except GapError as gap:
-            record.write(GapMet(gap.pubend, gap.low, gap.high))
+            record.write(DemoGap(gap.pubend, gap.low, gap.high))
             return
         at_us = now_us()
         for event in batch:
             record.write(_delivered(event, at_us))
         self._tally.delivered += len(batch)
-        self._on_batch(self.part.name, batch, at_us)
+        self._on_batch(self.role.name, batch, at_us)
 
 
-def _delivered(event: Event, at_us: int) -> Delivered:
-    mark = msgspec.json.decode(event.payload, type=Mark)
-    return Delivered(mark.publisher, mark.number, event.pubend, event.tick, event.attributes, at_us)
+def _delivered(event: Event, at_us: int) -> DemoDelivered:
+    header = msgspec.json.decode(event.payload, type=PayloadHeader)
+    return DemoDelivered(
+        header.publisher, header.number, event.pubend, event.tick, event.attributes, at_us
+    )

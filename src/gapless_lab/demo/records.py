@@ -10,16 +10,16 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 __all__ = [
-    "Delivered",
-    "GapMet",
+    "DemoDelivered",
+    "DemoFilterChanged",
+    "DemoGap",
+    "DemoOpened",
+    "DemoPublished",
+    "DemoRecord",
     "Note",
-    "Opened",
-    "Outcome",
-    "Published",
+    "PublishOutcome",
     "Quote",
-    "Record",
     "RecordFile",
-    "Switched",
     "read_notes",
     "read_published",
 ]
@@ -27,10 +27,10 @@ __all__ = [
 Quote: TypeAlias = Mapping[str, Any]
 """The attributes of an event."""
 
-Outcome: TypeAlias = Literal["ok", "unknown", "failed"]
+PublishOutcome: TypeAlias = Literal["ok", "unknown", "failed"]
 
 
-class Published(msgspec.Struct, frozen=True, tag="published"):
+class DemoPublished(msgspec.Struct, frozen=True, tag="published"):
     """A feed published an event, or tried to."""
 
     publisher: str
@@ -39,12 +39,12 @@ class Published(msgspec.Struct, frozen=True, tag="published"):
     pubend: str
     attributes: dict[str, bool | int | float | str]
     sent_us: int
-    outcome: Outcome
+    outcome: PublishOutcome
     tick: int = 0
     """Where it is, if it was acknowledged."""
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
+class DemoOpened(msgspec.Struct, frozen=True, tag="opened"):
     """A watcher has subscribed, for the first time or again."""
 
     filter: str
@@ -53,14 +53,14 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     at_us: int
 
 
-class Switched(msgspec.Struct, frozen=True, tag="switched"):
+class DemoFilterChanged(msgspec.Struct, frozen=True, tag="switched"):
     """Another filter governs after a position."""
 
     filter: str
     position: dict[str, int]
 
 
-class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
+class DemoDelivered(msgspec.Struct, frozen=True, tag="delivered"):
     """A watcher was given an event."""
 
     publisher: str
@@ -71,7 +71,7 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
     at_us: int
 
 
-class GapMet(msgspec.Struct, frozen=True, tag="gap"):
+class DemoGap(msgspec.Struct, frozen=True, tag="gap"):
     """A watcher was told that a log has lost a range."""
 
     pubend: str
@@ -79,12 +79,12 @@ class GapMet(msgspec.Struct, frozen=True, tag="gap"):
     high: int
 
 
-Note: TypeAlias = Opened | Switched | Delivered | GapMet
+Note: TypeAlias = DemoOpened | DemoFilterChanged | DemoDelivered | DemoGap
 """What a watcher writes down."""
 
-Record: TypeAlias = Note | Published
+DemoRecord: TypeAlias = Note | DemoPublished
 
-_PUBLISHED = msgspec.json.Decoder(Published)
+_PUBLISHED = msgspec.json.Decoder(DemoPublished)
 _NOTES: msgspec.json.Decoder[Note] = msgspec.json.Decoder(Note)
 
 
@@ -95,7 +95,7 @@ class RecordFile:
         self._file = path.open("wb")
         self._encoder = msgspec.json.Encoder()
 
-    def write(self, record: Record) -> None:
+    def write(self, record: DemoRecord) -> None:
         """Add a record."""
         self._file.write(self._encoder.encode(record) + b"\n")
 
@@ -115,7 +115,7 @@ class RecordFile:
         self._file.close()
 
 
-def read_published(path: Path) -> Iterator[Published]:
+def read_published(path: Path) -> Iterator[DemoPublished]:
     """Read what a feed wrote down."""
     with path.open("rb") as lines:
         yield from map(_PUBLISHED.decode, lines)

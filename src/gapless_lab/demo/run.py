@@ -17,9 +17,9 @@ from rich.console import Console
 from gapless.audit.options import AuditOptions
 from gapless.core.ids import BrokerId
 from gapless.runtime.overlay_config import overlay_of
-from gapless.runtime.supervisor import Happening, Stage, Supervisor
+from gapless.runtime.supervisor import ProcessEvent, ProcessStage, Supervisor
 from gapless_lab.demo.audit import Audit, audit_files
-from gapless_lab.demo.clients import Feed, Tally, Watcher
+from gapless_lab.demo.clients import DemoCounters, DemoPublisher, DemoSubscriber
 from gapless_lab.demo.records import RecordFile
 from gapless_lab.demo.runs import (
     drain,
@@ -30,9 +30,9 @@ from gapless_lab.demo.runs import (
 )
 from gapless_lab.demo.screen import Screen, make_console, show_audit
 from gapless_lab.demo.script import script_for
-from gapless_lab.demo.workload import TESTS, Cast, FeedPart, Wish, cast_for
+from gapless_lab.demo.workload import TESTS, DemoFilter, DemoRoles, PublisherRole, assign_roles
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "Options", "perform", "perform_and_show"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "DemoOptions", "perform", "perform_and_show"]
 
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
@@ -51,7 +51,7 @@ READY_S: Final = 30.0
 """How long a broker may take to be back before it is killed again."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be chosen."""
 
     seconds: float = 40.0
@@ -62,21 +62,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Events a second, of all feeds together."""
 
 
-class Result(msgspec.Struct, kw_only=True):
+class DemoResult(msgspec.Struct, kw_only=True):
     """What ``--json`` prints."""
 
-    options: Options
+    options: DemoOptions
     kills: int
     restarts: int
     clean: bool
     audit: Audit
 
 
-class _Theatre:
+class _DemoRun:
     """The stage of the script: the overlay and everybody at it."""
 
     def __init__(
-        self, supervisor: Supervisor, cast: Cast, screen: Screen, tally: Tally, audit: Path
+        self,
+        supervisor: Supervisor,
+        roles: DemoRoles,
+        screen: Screen,
+        tally: DemoCounters,
+        audit: Path,
     ) -> None:
         self._supervisor = supervisor
         self._audit = audit
@@ -84,15 +89,17 @@ class _Theatre:
         self._tally = tally
         self._tasks: asyncio.TaskGroup
         self._records: dict[str, RecordFile] = {}
-        self.watchers = {
-            part.name: Watcher(part, [supervisor[each].url for each in part.brokers], tally, audit)
-            for part in cast.watchers
+        self.subscribers = {
+            part.name: DemoSubscriber(
+                part, [supervisor[each].url for each in part.brokers], tally, audit
+            )
+            for part in roles.subscribers
         }
 
-    def feed(self, part: FeedPart, options: Options) -> Feed:
+    def publisher(self, part: PublisherRole, options: DemoOptions) -> DemoPublisher:
         """Return a feed at its broker."""
         url = self._supervisor[part.brokers[0]].url
-        return Feed(part, url, options.rate, options.seed, self._tally, self._audit)
+        return DemoPublisher(part, url, options.rate, options.seed, self._tally, self._audit)
 
     def open(self, records: dict[str, RecordFile], tasks: asyncio.TaskGroup) -> None:
         """From now on watchers can enter."""
@@ -106,42 +113,44 @@ class _Theatre:
         self._tally.kills += 1
         self._screen.say(f"kill -9 {broker}: {why}", style="bold red")
 
-    async def leave(self, watcher: str) -> None:
+    async def leave(self, subscriber: str) -> None:
         """Let a durable subscriber go away."""
-        self.watchers[watcher].leave()
-        self._screen.say(f"{watcher} disconnects", style="yellow")
+        self.subscribers[subscriber].leave()
+        self._screen.say(f"{subscriber} disconnects", style="yellow")
 
-    async def come_back(self, watcher: str) -> None:
+    async def come_back(self, subscriber: str) -> None:
         """Let it return."""
-        self.watchers[watcher].come_back()
-        self._screen.say(f"{watcher} comes back, and is owed all that it missed", style="yellow")
+        self.subscribers[subscriber].come_back()
+        self._screen.say(
+            f"{subscriber} comes back, and must receive all that it missed", style="yellow"
+        )
 
-    async def enter(self, watcher: str) -> None:
+    async def enter(self, subscriber: str) -> None:
         """Let a subscriber join that was not there before."""
-        entering = self.watchers[watcher]
-        self._tasks.create_task(entering.run(self._records[watcher]))
-        if entering.part.start == "earliest":
-            self._screen.say(f"{watcher} joins, from the earliest on", style="yellow")
+        entering = self.subscribers[subscriber]
+        self._tasks.create_task(entering.run(self._records[subscriber]))
+        if entering.role.start == "earliest":
+            self._screen.say(f"{subscriber} joins, from the earliest on", style="yellow")
 
-    async def switch(self, watcher: str, wish: Wish) -> None:
+    async def switch(self, subscriber: str, new_filter: DemoFilter) -> None:
         """Change the filter of a subscription."""
-        await self.watchers[watcher].switch(wish)
-        self._screen.say(f"{watcher} changes its filter to: {wish.text}", style="yellow")
+        await self.subscribers[subscriber].switch(new_filter)
+        self._screen.say(f"{subscriber} changes its filter to: {new_filter.text}", style="yellow")
 
     def end(self) -> None:
         """Send all watchers home."""
-        for watcher in self.watchers.values():
-            watcher.end()
+        for subscriber in self.subscribers.values():
+            subscriber.end()
 
 
-async def perform(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit:
+async def perform(options: DemoOptions, data: Path, screen: Screen, tally: DemoCounters) -> Audit:
     """Run the demo and return the audit; records and brokers' data are below ``data``."""
     overlay = overlay_of(options.topology)
-    cast = cast_for(overlay)
+    roles = assign_roles(overlay)
     directory = data / "records"
 
-    def happened(happening: Happening) -> None:
-        if happening.stage is Stage.READY and supervisor[happening.broker].restarts:
+    def happened(happening: ProcessEvent) -> None:
+        if happening.stage is ProcessStage.READY and supervisor[happening.broker].restarts:
             tally.restarts += 1
             screen.say(f"{happening.broker} is back", style="green")
 
@@ -156,12 +165,12 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
     screen.say(f"starting {len(supervisor.brokers)} brokers …")
     try:
         await supervisor.start()
-        screen.cast(cast, supervisor)
-        with record_files(cast, directory) as records:
-            theatre = _Theatre(supervisor, cast, screen, tally, data / AUDIT)
+        screen.show_roles(roles, supervisor)
+        with record_files(roles, directory) as records:
+            run = _DemoRun(supervisor, roles, screen, tally, data / AUDIT)
             show = asyncio.create_task(keep_showing(screen, supervisor))
             try:
-                await _play(options, cast, theatre, records, directory, screen)
+                await _play(options, roles, run, records, directory, screen)
             finally:
                 show.cancel()
     finally:
@@ -171,48 +180,48 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
 
 
 async def _play(
-    options: Options,
-    cast: Cast,
-    theatre: _Theatre,
+    options: DemoOptions,
+    roles: DemoRoles,
+    run: _DemoRun,
     records: dict[str, RecordFile],
     directory: Path,
     screen: Screen,
 ) -> None:
     """Let everybody do their part, until all that is owed has come."""
     end = asyncio.Event()
-    feeds = [theatre.feed(part, options) for part in cast.feeds]
+    publishers = [run.publisher(part, options) for part in roles.publishers]
     async with asyncio.TaskGroup() as watching:
-        theatre.open(records, watching)
+        run.open(records, watching)
         async with asyncio.TaskGroup() as publishing:
-            for feed in feeds:
-                publishing.create_task(feed.run(records[feed.part.name], end))
-            for feed in feeds:
-                await feed.ready.wait()
-            for part in cast.watchers:
+            for publisher in publishers:
+                publishing.create_task(publisher.run(records[publisher.role.name], end))
+            for publisher in publishers:
+                await publisher.ready.wait()
+            for part in roles.subscribers:
                 if part.start == "latest":
-                    await theatre.enter(part.name)
-                    await theatre.watchers[part.name].ready.wait()
+                    await run.enter(part.name)
+                    await run.subscribers[part.name].ready.wait()
             screen.phase("publishing")
-            await _follow_script(options, cast, theatre)
+            await _follow_script(options, roles, run)
             end.set()
         screen.phase("waiting for the last events")
         await drain(records, directory, DRAIN_S)
-        theatre.end()
+        run.end()
 
 
-async def _follow_script(options: Options, cast: Cast, theatre: _Theatre) -> None:
+async def _follow_script(options: DemoOptions, roles: DemoRoles, run: _DemoRun) -> None:
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    started_at = loop.time()
     random = Random(options.seed)  # noqa: S311  # a seed gives the same script again
     async with asyncio.TaskGroup() as acting:
-        for scene in script_for(cast, options.seconds, random):
-            await asyncio.sleep(max(0.0, began + scene.at_s - loop.time()))
-            acting.create_task(scene.act(theatre))  # a slow one does not hold the next up
-    await asyncio.sleep(max(0.0, began + options.seconds - loop.time()))
+        for step in script_for(roles, options.seconds, random):
+            await asyncio.sleep(max(0.0, started_at + step.at_s - loop.time()))
+            acting.create_task(step.act(run))  # a slow one does not hold the next up
+    await asyncio.sleep(max(0.0, started_at + options.seconds - loop.time()))
 
 
 def perform_and_show(
-    options: Options,
+    options: DemoOptions,
     data: Path | None = None,
     *,
     as_json: bool = False,
@@ -223,14 +232,14 @@ def perform_and_show(
     ``then`` is given the audit logs and the overlay's file, and says whether it found all clean, too.
     What it has written is kept where that was asked for, or if the audit found something.
     """
-    console, tally = make_console(), Tally()
+    console, tally = make_console(), DemoCounters()
     directory, is_kept = empty_directory(data, "gapless-demo-"), data is not None
     try:
         with Screen(console, tally, quiet=as_json) as screen:
             audit = asyncio.run(until_signal(perform(options, directory, screen, tally)))
         if audit is None:
             return EXIT_INTERRUPTED
-        _tell(console, options, tally, audit, as_json=as_json)
+        _print_result(console, options, tally, audit, as_json=as_json)
         logs, tree = directory / AUDIT, directory / "brokers" / "overlay.toml"
         is_clean = audit.is_clean and (then is None or then(logs, tree))
         is_kept |= not is_clean
@@ -242,11 +251,13 @@ def perform_and_show(
             shutil.rmtree(directory)
 
 
-def _tell(console: Console, options: Options, tally: Tally, audit: Audit, *, as_json: bool) -> None:
+def _print_result(
+    console: Console, options: DemoOptions, tally: DemoCounters, audit: Audit, *, as_json: bool
+) -> None:
     if not as_json:
         show_audit(console, audit, tally)
         return
-    result = Result(
+    result = DemoResult(
         options=options,
         kills=tally.kills,
         restarts=tally.restarts,

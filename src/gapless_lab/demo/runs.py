@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gapless.core.errors import UsageError
-from gapless.runtime.supervisor import Stage, Supervisor
+from gapless.runtime.supervisor import ProcessStage, Supervisor
 from gapless_lab.demo.audit import audit_files
 from gapless_lab.demo.records import RecordFile
 from gapless_lab.demo.screen import Screen
-from gapless_lab.demo.workload import TESTS, Cast
+from gapless_lab.demo.workload import TESTS, DemoRoles
 
 __all__ = ["drain", "empty_directory", "keep_showing", "record_files", "until_signal"]
 
@@ -35,10 +35,10 @@ def empty_directory(data: Path | None, prefix: str) -> Path:
 
 
 @contextlib.contextmanager
-def record_files(cast: Cast, directory: Path) -> Iterator[dict[str, RecordFile]]:
+def record_files(roles: DemoRoles, directory: Path) -> Iterator[dict[str, RecordFile]]:
     """Give everybody a file to write down what happens to it."""
-    suffixes = {part.name: "published" for part in cast.feeds}
-    suffixes |= {part.name: "delivered" for part in cast.watchers}
+    suffixes = {part.name: "published" for part in roles.publishers}
+    suffixes |= {part.name: "delivered" for part in roles.subscribers}
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as files:
         yield {
@@ -64,7 +64,7 @@ async def drain(records: Mapping[str, RecordFile], directory: Path, patience_s: 
 async def keep_showing(screen: Screen, supervisor: Supervisor) -> None:
     """Show how it goes, until this is cancelled."""
     while True:
-        ready = sum(each.stage is Stage.READY for each in supervisor.brokers)
+        ready = sum(each.stage is ProcessStage.READY for each in supervisor.brokers)
         screen.tick(ready, len(supervisor.brokers))
         await asyncio.sleep(0.2)
 

@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gapless_lab.demo.audit import Audit, Latency, Row
-from gapless_lab.demo.clients import Tally
-from gapless_lab.demo.workload import Cast
+from gapless_lab.demo.audit import Audit, AuditSummaryRow, Latency
+from gapless_lab.demo.clients import DemoCounters
+from gapless_lab.demo.workload import DemoRoles
 
 if TYPE_CHECKING:
     from gapless.runtime.supervisor import Supervisor
@@ -36,14 +36,14 @@ def make_console() -> Console:
 class Screen:
     """Shows how the demo goes; use it with ``with``. A quiet one shows nothing."""
 
-    def __init__(self, console: Console, tally: Tally, *, quiet: bool = False) -> None:
+    def __init__(self, console: Console, tally: DemoCounters, *, quiet: bool = False) -> None:
         self._console = console
         self._tally = tally
         self._quiet = quiet
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._live: Live | None = None
-        self._last = (self._began, 0, 0)
-        self._shown_at = self._began
+        self._last = (self._started_at, 0, 0)
+        self._shown_at = self._started_at
         self._phase = "starting"
 
     def __enter__(self) -> Self:
@@ -64,25 +64,29 @@ class Screen:
     def say(self, what: str, *, style: str = "") -> None:
         """Say what happened, with the time since the beginning."""
         if not self._quiet:
-            at = f"{time.monotonic() - self._began:5.1f} s  "
+            at = f"{time.monotonic() - self._started_at:5.1f} s  "
             self._console.print(Text.assemble((at, "dim"), (what, style)), soft_wrap=True)
 
     def phase(self, name: str) -> None:
         """Say what the demo is at now."""
         self._phase = name
 
-    def cast(self, cast: Cast, supervisor: Supervisor) -> None:
+    def show_roles(self, roles: DemoRoles, supervisor: Supervisor) -> None:
         """Say who is where."""
         if self._quiet:
             return
         self.say(f"{len(supervisor.brokers)} brokers are ready, a process each")
-        for feed in cast.feeds:
-            waits = "" if feed.deadline_s is None else f", waits {feed.deadline_s:g} s at most"
-            where = f"publishes to {feed.pubend} at {feed.brokers[0]}{waits}"
-            self._console.print(f"         {feed.name:7} {where}")
-        for watcher in cast.watchers:
+        for publisher in roles.publishers:
+            waits = (
+                ""
+                if publisher.deadline_s is None
+                else f", waits {publisher.deadline_s:g} s at most"
+            )
+            where = f"publishes to {publisher.pubend} at {publisher.brokers[0]}{waits}"
+            self._console.print(f"         {publisher.name:7} {where}")
+        for subscriber in roles.subscribers:
             self._console.print(
-                Text(f"         {watcher.name:7} {watcher.story}: {watcher.wish.text}")
+                Text(f"         {subscriber.name:7} {subscriber.story}: {subscriber.filter.text}")
             )
 
     def tick(self, brokers_ready: int, brokers: int) -> None:
@@ -101,13 +105,13 @@ class Screen:
         if self._live is None:
             self.say(line)
         else:
-            self._live.update(Text(f"{now - self._began:5.1f} s  {line}", style="cyan"))
+            self._live.update(Text(f"{now - self._started_at:5.1f} s  {line}", style="cyan"))
         self._shown_at = now
         if passed >= 1:
             self._last = (now, tally.published, tally.delivered)
 
 
-def show_audit(console: Console, audit: Audit, tally: Tally) -> None:
+def show_audit(console: Console, audit: Audit, tally: DemoCounters) -> None:
     """Print the audit."""
     console.print()
     console.print(f"brokers were killed {tally.kills} times and came back {tally.restarts} times")
@@ -135,7 +139,7 @@ def _table(audit: Audit) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("subscriber")
     for name in (
-        *("owed", "delivered", "lost", "duplicates", "out of order", "spurious", "gaps"),
+        *("expected", "delivered", "lost", "duplicates", "out of order", "spurious", "gaps"),
         *("p50 ms", "p95 ms", "p99 ms", "max ms"),
     ):
         table.add_column(name, justify="right")
@@ -145,13 +149,13 @@ def _table(audit: Audit) -> Table:
     return table
 
 
-def _cells(row: Row) -> list[Text]:
+def _cells(row: AuditSummaryRow) -> list[Text]:
     faults = (row.lost, row.duplicates, row.out_of_order, row.spurious, row.gaps)
     delays = row.latency_ms or Latency(0, 0, 0, 0)
     shown = (delays.p50, delays.p95, delays.p99, delays.max)
     return [
-        Text(row.watcher),
-        Text(f"{row.owed:,}"),
+        Text(row.subscriber),
+        Text(f"{row.expected:,}"),
         Text(f"{row.delivered:,}"),
         *(Text(f"{each:,}", "bold red" if each else "green") for each in faults),
         *(Text("" if row.latency_ms is None else f"{each:,.1f}") for each in shown),

@@ -7,34 +7,34 @@ from random import Random
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from gapless.core.ids import BrokerId
-from gapless_lab.demo.workload import DESK_FIRST, DESK_LATER, Cast, Wish
+from gapless_lab.demo.workload import DESK_FIRST, DESK_LATER, DemoFilter, DemoRoles
 
-__all__ = ["Scene", "Stage", "script_for"]
+__all__ = ["ScriptActions", "ScriptStep", "script_for"]
 
 
-class Stage(Protocol):
+class ScriptActions(Protocol):
     """What a scene may do."""
 
     async def kill(self, broker: BrokerId, why: str) -> None:
         """Kill a broker; it is started again with what is on its disk."""
 
-    async def leave(self, watcher: str) -> None:
+    async def leave(self, subscriber: str) -> None:
         """Let a durable subscriber go away."""
 
-    async def come_back(self, watcher: str) -> None:
+    async def come_back(self, subscriber: str) -> None:
         """Let it return."""
 
-    async def enter(self, watcher: str) -> None:
+    async def enter(self, subscriber: str) -> None:
         """Let a subscriber join that was not there before."""
 
-    async def switch(self, watcher: str, wish: Wish) -> None:
+    async def switch(self, subscriber: str, new_filter: DemoFilter) -> None:
         """Change the filter of a subscription."""
 
 
-Act: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
+Act: TypeAlias = Callable[[ScriptActions], Coroutine[Any, Any, None]]
 
 
-class Scene(NamedTuple):
+class ScriptStep(NamedTuple):
     """Something that happens at a time, in seconds."""
 
     at_s: float
@@ -48,13 +48,13 @@ MORE_S = 60.0
 """Above this there are more kills, at random, one every ten seconds."""
 
 
-def script_for(cast: Cast, seconds: float, random: Random) -> list[Scene]:
+def script_for(roles: DemoRoles, seconds: float, random: Random) -> list[ScriptStep]:
     """Return what happens in a run of so many seconds, in order."""
     hosts = {
-        "pubend": cast.feed("nyse-1").brokers[0],
-        "durable": cast.watcher("desk").brokers[0],
-        "total": cast.watcher("ledger").brokers[0],
-        "moving": cast.watcher("blue").brokers[0],
+        "pubend": roles.publisher("nyse-1").brokers[0],
+        "durable": roles.subscriber("desk").brokers[0],
+        "total": roles.subscriber("ledger").brokers[0],
+        "moving": roles.subscriber("blue").brokers[0],
     }
     parts: list[tuple[float, Act]] = [
         (0.20, lambda stage: stage.kill(hosts["pubend"], "it hosts the pubend nyse")),
@@ -65,17 +65,17 @@ def script_for(cast: Cast, seconds: float, random: Random) -> list[Scene]:
         parts += [
             (0.28, lambda stage: stage.leave("abroad")),
             (0.36, lambda stage: stage.kill(hosts["durable"], "it hosts the subscription desk")),
-            (0.56, lambda stage: stage.kill(cast.router, "it is in the middle of the tree")),
+            (0.56, lambda stage: stage.kill(roles.router, "it is in the middle of the tree")),
             (0.64, lambda stage: stage.come_back("abroad")),
             (0.70, lambda stage: stage.kill(hosts["moving"], "the subscriber blue has to move")),
             (0.80, lambda stage: stage.kill(hosts["pubend"], "the second time, with another")),
             (0.80, lambda stage: stage.kill(hosts["total"], "it hosts the subscription ledger")),
             (0.81, lambda stage: stage.switch("desk", DESK_FIRST)),
         ]
-    parts += [(each, _anyone(cast, random)) for each in _more(seconds, random)]
+    parts += [(each, _anyone(roles, random)) for each in _more(seconds, random)]
     jitter = 0.01 * seconds
-    scenes = [Scene(part * seconds + random.uniform(0, jitter), act) for part, act in parts]
-    return sorted(scenes, key=lambda scene: scene.at_s)
+    steps = [ScriptStep(part * seconds + random.uniform(0, jitter), act) for part, act in parts]
+    return sorted(steps, key=lambda scene: scene.at_s)
 
 
 def _more(seconds: float, random: Random) -> list[float]:
@@ -83,8 +83,8 @@ def _more(seconds: float, random: Random) -> list[float]:
     return [random.uniform(0.2, 0.9) for _ in range(int((seconds - MORE_S) // 10))]
 
 
-def _anyone(cast: Cast, random: Random) -> Act:
-    homes = {broker for feed in cast.feeds for broker in feed.brokers}
-    homes |= {broker for watcher in cast.watchers for broker in watcher.brokers}
-    chosen = random.choice(sorted(homes))
+def _anyone(roles: DemoRoles, random: Random) -> Act:
+    hosts = {broker for publisher in roles.publishers for broker in publisher.brokers}
+    hosts |= {broker for subscriber in roles.subscribers for broker in subscriber.brokers}
+    chosen = random.choice(sorted(hosts))
     return lambda stage: stage.kill(chosen, "it was drawn")

@@ -13,13 +13,22 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from gapless.core.ids import BrokerId
-from gapless.runtime.overlay_config import Overlay
+from gapless.runtime.overlay_config import OverlayConfig
 from gapless_lab.demo.audit import Test
 
-__all__ = ["TESTS", "Cast", "FeedPart", "Mark", "WatcherPart", "Wish", "cast_for", "quotes"]
+__all__ = [
+    "TESTS",
+    "DemoFilter",
+    "DemoRoles",
+    "PayloadHeader",
+    "PublisherRole",
+    "SubscriberRole",
+    "assign_roles",
+    "quotes",
+]
 
 
-class Wish(NamedTuple):
+class DemoFilter(NamedTuple):
     """A filter, in two languages."""
 
     text: str
@@ -28,29 +37,29 @@ class Wish(NamedTuple):
     """Streams on which it can match at all; on the others a subscription does not begin."""
 
 
-EVERYTHING = Wish("TRUE", lambda _: True)
-BLUE = Wish(
+EVERYTHING = DemoFilter("TRUE", lambda _: True)
+BLUE = DemoFilter(
     "symbol LIKE 'I%' AND price > 100",
     lambda quote: str(quote["symbol"]).startswith("I") and quote["price"] > 100,
 )
-DESK_FIRST = Wish(
+DESK_FIRST = DemoFilter(
     "symbol = 'IBM' AND price > 95",
     lambda quote: quote["symbol"] == "IBM" and quote["price"] > 95,
 )
-DESK_LATER = Wish(
+DESK_LATER = DemoFilter(
     "symbol IN ('SONY', 'VOD') OR volume >= 900",
     lambda quote: quote["symbol"] in {"SONY", "VOD"} or quote["volume"] >= 900,
 )
-LARGE = Wish(
+LARGE = DemoFilter(
     "price * volume > 40000",
     lambda quote: quote["price"] * quote["volume"] > 40_000,
 )
-ABROAD = Wish(
+ABROAD = DemoFilter(
     "exchange <> 'NYSE' AND NOT (volume < 200)",
     lambda quote: quote["exchange"] != "NYSE" and quote["volume"] >= 200,
     frozenset({"nasdaq", "lse", "tse"}),
 )
-LONDON = Wish(
+LONDON = DemoFilter(
     "exchange = 'LSE' AND price BETWEEN 20 AND 120",
     lambda quote: quote["exchange"] == "LSE" and 20 <= quote["price"] <= 120,
     frozenset({"lse"}),
@@ -70,7 +79,7 @@ _SYMBOLS: Final = {
 }
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PayloadHeader(msgspec.Struct, frozen=True):
     """What the payload of an event begins with: who sent it, and its number."""
 
     publisher: str
@@ -78,7 +87,7 @@ class Mark(msgspec.Struct, frozen=True):
     text: str = "a note of a broker of the old kind, with nothing that a filter could look at"
 
 
-class FeedPart(NamedTuple):
+class PublisherRole(NamedTuple):
     """A publisher: where it is and how it behaves."""
 
     name: str
@@ -95,11 +104,11 @@ class FeedPart(NamedTuple):
         return self.exchange.lower()
 
 
-class WatcherPart(NamedTuple):
+class SubscriberRole(NamedTuple):
     """A subscriber: where it is and what it wants."""
 
     name: str
-    wish: Wish
+    filter: DemoFilter
     brokers: tuple[BrokerId, ...]
     is_durable: bool = False
     order: Literal["publisher", "total"] = "publisher"
@@ -116,48 +125,48 @@ class WatcherPart(NamedTuple):
         return f"{', '.join(words)}, at {' or '.join(self.brokers)}"
 
 
-class Cast(NamedTuple):
+class DemoRoles(NamedTuple):
     """Everybody, and the brokers that have a part of their own."""
 
-    feeds: tuple[FeedPart, ...]
-    watchers: tuple[WatcherPart, ...]
+    publishers: tuple[PublisherRole, ...]
+    subscribers: tuple[SubscriberRole, ...]
     router: BrokerId
     """Inside the tree: when it dies, the tree is in parts."""
 
-    def feed(self, name: str) -> FeedPart:
+    def publisher(self, name: str) -> PublisherRole:
         """Return a feed."""
-        return next(each for each in self.feeds if each.name == name)
+        return next(each for each in self.publishers if each.name == name)
 
-    def watcher(self, name: str) -> WatcherPart:
+    def subscriber(self, name: str) -> SubscriberRole:
         """Return a watcher."""
-        return next(each for each in self.watchers if each.name == name)
+        return next(each for each in self.subscribers if each.name == name)
 
 
-def cast_for(overlay: Overlay) -> Cast:
+def assign_roles(overlay: OverlayConfig) -> DemoRoles:
     """Give everybody a place in a tree: clients at its leaves, as far as there are some."""
     lonely = {cell.name for cell in overlay.topology.cells if len(cell.neighbours) <= 1}
     leaves = [broker for broker, cell in overlay.brokers if cell in lonely]
     inner = [broker for broker, cell in overlay.brokers if cell not in lonely] or leaves
 
-    def leaf(place: int) -> BrokerId:
-        return leaves[place % len(leaves)]
+    def leaf(index: int) -> BrokerId:
+        return leaves[index % len(leaves)]
 
     nyse = (leaf(0),)
-    return Cast(
-        feeds=(
-            FeedPart("nyse-1", "NYSE", nyse, 0.3),
-            FeedPart("nyse-2", "NYSE", nyse, 0.1),
-            FeedPart("nasdaq", "NASDAQ", (leaf(2),), 0.3),
-            FeedPart("lse", "LSE", (inner[-1],), 0.15),
-            FeedPart("tse", "TSE", (leaf(3),), 0.15, deadline_s=0.4),
+    return DemoRoles(
+        publishers=(
+            PublisherRole("nyse-1", "NYSE", nyse, 0.3),
+            PublisherRole("nyse-2", "NYSE", nyse, 0.1),
+            PublisherRole("nasdaq", "NASDAQ", (leaf(2),), 0.3),
+            PublisherRole("lse", "LSE", (inner[-1],), 0.15),
+            PublisherRole("tse", "TSE", (leaf(3),), 0.15, deadline_s=0.4),
         ),
-        watchers=(
-            WatcherPart("tape", EVERYTHING, (leaf(1),)),
-            WatcherPart("blue", BLUE, (leaf(2), inner[0])),
-            WatcherPart("desk", DESK_FIRST, (leaf(3),), is_durable=True),
-            WatcherPart("ledger", LARGE, (leaf(1),), is_durable=True, order="total"),
-            WatcherPart("abroad", ABROAD, (leaf(0),), is_durable=True),
-            WatcherPart("late", LONDON, (inner[0],), start="earliest"),
+        subscribers=(
+            SubscriberRole("tape", EVERYTHING, (leaf(1),)),
+            SubscriberRole("blue", BLUE, (leaf(2), inner[0])),
+            SubscriberRole("desk", DESK_FIRST, (leaf(3),), is_durable=True),
+            SubscriberRole("ledger", LARGE, (leaf(1),), is_durable=True, order="total"),
+            SubscriberRole("abroad", ABROAD, (leaf(0),), is_durable=True),
+            SubscriberRole("late", LONDON, (inner[0],), start="earliest"),
         ),
         router=inner[0],
     )
@@ -169,8 +178,8 @@ def quotes(exchange: str, random: Random) -> Iterator[dict[str, bool | int | flo
     names = sorted(prices)
     while True:
         symbol = random.choice(names)
-        home = _SYMBOLS[exchange][symbol]
-        step = random.gauss(0, 0.6) + (home - prices[symbol]) / 50
+        base_price = _SYMBOLS[exchange][symbol]
+        step = random.gauss(0, 0.6) + (base_price - prices[symbol]) / 50
         prices[symbol] = max(1.0, round(prices[symbol] + step, 2))
         volume = random.choice((50, 100, 100, 200, 300, 500, 1_000))
         yield {

@@ -7,12 +7,12 @@ measures one point, and how rows become tables, charts, and comparisons with wha
 What axes take is declared (:mod:`.axes`), and what makes no sense is refused before anything is measured.
 One module has one; :mod:`.catalogue` knows them all. A run (:mod:`.running`) measures the points that
 have no result yet, in this process or wherever ``spread`` puts them, and keeps each result as soon as it
-is there (:mod:`.keeping`). So a run may be stopped at any time and goes on where it was. A report names
+is there (:mod:`.results`). So a run may be stopped at any time and goes on where it was. A report names
 the code that made it (:mod:`.origin`), and :mod:`.present` says whether that is the code at hand.
 
 There are two kinds. Some count on the graph of the overlay (:mod:`.trees`). The others run real broker
 machines in the simulator, with clients and failures of the experiment's choice (:mod:`.testbed`) and
-probes that count nacks and traffic (:mod:`.watching`). The checkers of the simulator look on: a run that
+probes that count nacks and traffic (:mod:`.observers`). The checkers of the simulator look on: a run that
 breaks a promise has no numbers.
 
 Invariants

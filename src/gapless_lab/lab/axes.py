@@ -22,8 +22,8 @@ __all__ = [
     "RUNS_MAX",
     "RUN_NUMBER",
     "Axes",
-    "Kind",
-    "Number",
+    "AxisKind",
+    "NumberAxis",
     "OneOf",
     "Relation",
     "Whole",
@@ -56,7 +56,7 @@ class Whole(msgspec.Struct, frozen=True):
         return f"a whole number from {self.least:,} to {self.most:,}"
 
 
-class Number(msgspec.Struct, frozen=True):
+class NumberAxis(msgspec.Struct, frozen=True):
     """Numbers between two bounds, whole or not."""
 
     least: float
@@ -89,7 +89,7 @@ class OneOf(msgspec.Struct, frozen=True):
         return " or ".join(self.words)
 
 
-Kind: TypeAlias = Whole | Number | OneOf
+AxisKind: TypeAlias = Whole | NumberAxis | OneOf
 
 RUN_NUMBER: Final = Whole(0, RUNS_MAX - 1)
 """The axis on which every run is a point of its own: the number is the seed."""
@@ -107,7 +107,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 def checked_points(
-    axes: Axes, kinds: Mapping[str, Kind], relations: Sequence[Relation]
+    axes: Axes, kinds: Mapping[str, AxisKind], relations: Sequence[Relation]
 ) -> list[Point]:
     """Return every combination of the values of all axes, or say what is wrong with one."""
     for name, values in axes.items():
@@ -124,7 +124,7 @@ def checked_points(
     return points
 
 
-def _check_axis(name: str, values: Sequence[Plain], kind: Kind) -> None:
+def _check_axis(name: str, values: Sequence[Plain], kind: AxisKind) -> None:
     for value in values:
         if not kind.takes(value):
             raise UsageError(f"{name} cannot be {_shown(value)}; it takes {kind}")

@@ -32,10 +32,10 @@ def draw(charts: Sequence[Chart], target: Path) -> bool:
     down = -(-len(charts) // across)
     figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down), layout="constrained")
     FigureCanvasAgg(figure)
-    places = figure.subplots(down, across, squeeze=False).flatten()
-    for axes, chart in zip(places, charts, strict=False):
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for axes, chart in zip(panels, charts, strict=False):
         _draw(axes, chart)
-    for axes in places[len(charts) :]:
+    for axes in panels[len(charts) :]:
         axes.set_axis_off()
     # the same rows give the same bytes, so that a picture in a repository changes with its numbers
     figure.savefig(target, dpi=90, metadata={"Software": None})
@@ -46,14 +46,14 @@ def _draw(axes: Any, chart: Chart) -> None:
     for line in chart.lines:
         along, above = zip(*line.dots, strict=True) if line.dots else ((), ())
         course = "steps-post" if line.steps else "default"
-        colour = {"color": _PAPER} if line.said else {}
+        colour = {"color": _PAPER} if line.from_paper else {}
         axes.plot(
             along, above, line.style, label=line.label, markersize=4, drawstyle=course, **colour
         )
     for label, level in chart.levels:
         axes.axhline(level, color=_PAPER, linestyle="--", linewidth=1, label=label)
-    for label, place in chart.uprights:
-        axes.axvline(place, color=_PAPER, linestyle="--", linewidth=1, label=label)
+    for label, index in chart.uprights:
+        axes.axvline(index, color=_PAPER, linestyle="--", linewidth=1, label=label)
     for label, moment in chart.moments:
         axes.axvline(moment, color="#888888", linestyle=":", linewidth=1)
         axes.annotate(

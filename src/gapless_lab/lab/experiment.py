@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless_lab.lab.axes import RUNS_MAX, Axes, Kind, Relation, checked_points
+from gapless_lab.lab.axes import RUNS_MAX, Axes, AxisKind, Relation, checked_points
 from gapless_lab.lab.points import Function, Plain, Point, Row
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "MACHINE",
     "PAPERS",
     "Chart",
-    "Comparison",
+    "ChartLine",
     "Experiment",
-    "Line",
-    "Table",
+    "PaperComparison",
+    "ResultTable",
     "grouped",
     "mean",
     "number",
@@ -69,7 +69,7 @@ RUNS = "runs"
 """The parameter that says how many runs one point has."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class ResultTable(msgspec.Struct, frozen=True):
     """Results for readers."""
 
     title: str
@@ -77,7 +77,7 @@ class Table(msgspec.Struct, frozen=True):
     rows: list[tuple[Plain, ...]]
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class PaperComparison(msgspec.Struct, frozen=True):
     """A statement of the paper beside ours."""
 
     subject: str
@@ -88,7 +88,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Whether ours bears it out; None where the two cannot be held against each other."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartLine(msgspec.Struct, frozen=True):
     """One line, or one cloud of dots, of a chart."""
 
     label: str
@@ -97,7 +97,7 @@ class Line(msgspec.Struct, frozen=True):
     """As matplotlib writes it."""
     steps: bool = False
     """Whether a value holds until the next one, as in a distribution."""
-    said: bool = False
+    from_paper: bool = False
     """Whether the paper's text says it, and we did not measure it."""
 
 
@@ -107,7 +107,7 @@ class Chart(msgspec.Struct, frozen=True):
     title: str
     x: str
     y: str
-    lines: list[Line]
+    lines: list[ChartLine]
     levels: tuple[tuple[str, float], ...] = ()
     """What the paper's text says, as horizontal lines."""
     uprights: tuple[tuple[str, float], ...] = ()
@@ -128,17 +128,17 @@ class Experiment(msgspec.Struct, frozen=True):
     """What a run measures unless it is told otherwise."""
     quick: Axes
     """The same in seconds, to see that it works."""
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, AxisKind]
     """What every axis takes."""
     measure: Function
-    tables: Callable[[Sequence[Row]], list[Table]]
+    tables: Callable[[Sequence[Row]], list[ResultTable]]
     charts: Callable[[Sequence[Row]], list[Chart]]
-    compare: Callable[[Sequence[Row]], list[Comparison]]
+    compare: Callable[[Sequence[Row]], list[PaperComparison]]
     about: str
     """How it is done, and where that differs from the paper."""
     relations: tuple[Relation, ...] = ()
     """What must hold between the axes."""
-    rooms: tuple[str, ...] = MACHINE
+    packages: tuple[str, ...] = MACHINE
     """The rooms of gapless, and single files, that it runs."""
 
     def points(

@@ -10,17 +10,17 @@ from gapless.overlay.neighbourhood import Topology
 from gapless_lab.lab.axes import RUN_NUMBER, OneOf, Whole
 from gapless_lab.lab.experiment import (
     Chart,
-    Comparison,
+    ChartLine,
     Experiment,
-    Line,
-    Table,
+    PaperComparison,
+    ResultTable,
     grouped,
     mean,
     number,
     text,
     whole,
 )
-from gapless_lab.lab.observers import Feeds
+from gapless_lab.lab.observers import FeedObserver
 from gapless_lab.lab.points import Point, Row
 from gapless_lab.lab.testbed import Testbed
 
@@ -29,10 +29,10 @@ __all__ = ["EXPERIMENT"]
 BUNDLE, BYPASS, RELAY = "broker of a bundle", "cell (bypass)", "link (relay)"
 """What fails, and what takes its place."""
 
-UNSEEN, TOLD = "unseen", "told"
+UNSEEN, NOTICED = "unseen", "told"
 """Whether the failure detector has to find out, or the transport tells at once."""
 
-BEATS = 6
+HEARTBEATS = 6
 """Heartbeats in the time after which a session is dead: the ratio of the defaults."""
 LEAST_DEAD_MS = 60
 """A heartbeat every 10 ms: with more of them hardly anything else would happen."""
@@ -48,26 +48,26 @@ def measure(point: Point) -> Row:
     """Let something fail; return when the first event came that was published after it."""
     case, dead_ms = text(point, "case"), whole(point, "dead_ms")
     tree, subscriber, fail = _CASES[case]
-    beat_ms = dead_ms // BEATS
+    heartbeat_ms = dead_ms // HEARTBEATS
     bed = Testbed(
         tree,
         seed=whole(point, "run"),
         unseen=point["seen"] == UNSEEN,
         parameters={
-            "heartbeat_ms": beat_ms,
-            "session_dead_ms": dead_ms,
+            "heartbeat_ms": heartbeat_ms,
+            "session_timeout_ms": dead_ms,
             "attach_expiry_ms": max(6_000, 4 * dead_ms),
         },
     )
-    feeds = Feeds()
-    bed.watch(feeds)
+    feeds = FeedObserver()
+    bed.observe(feeds)
     bed.start()
     bed.run(2)
     bed.source("P", "p1").start(EVERY_US)
     listener = bed.listener("c", subscriber)
     bed.settle()
     # at another place between two heartbeats in every run
-    bed.run(3 + 0.37 * beat_ms / 1_000 * whole(point, "run"))
+    bed.run(3 + 0.37 * heartbeat_ms / 1_000 * whole(point, "run"))
     failed_us = bed.world.now
     fail(bed, feeds)
     bed.wait(
@@ -77,27 +77,27 @@ def measure(point: Point) -> Row:
         step=0.05,
     )
     came = next(each.at_us for each in listener.arrivals if each.sent_us > failed_us)
-    return {"heartbeat_ms": beat_ms, "failover_ms": round((came - failed_us) / 1_000, 1)}
+    return {"heartbeat_ms": heartbeat_ms, "failover_ms": round((came - failed_us) / 1_000, 1)}
 
 
-def _crash_feeder(bed: Testbed, feeds: Feeds) -> None:
+def _crash_feeder(bed: Testbed, feeds: FeedObserver) -> None:
     """Crash the one of two brokers that feeds the subscriber's."""
     feeder = feeds.feeder("s1", PubendId("P"))
     assert feeder is not None, "somebody feeds s1"
     bed.crash(feeder)
 
 
-def _crash_middle(bed: Testbed, _: Feeds) -> None:
+def _crash_middle(bed: Testbed, _: FeedObserver) -> None:
     """Crash the only broker of the cell in between."""
     bed.crash("b1")
 
 
-def _cut_link(bed: Testbed, _: Feeds) -> None:
+def _cut_link(bed: Testbed, _: FeedObserver) -> None:
     """Cut a link between two brokers that live; s1 has links to both."""
     bed.cut("p1", "b1")
 
 
-_CASES: dict[str, tuple[Topology, str, Callable[[Testbed, Feeds], None]]] = {
+_CASES: dict[str, tuple[Topology, str, Callable[[Testbed, FeedObserver], None]]] = {
     BUNDLE: (DOUBLE, "s1", _crash_feeder),
     BYPASS: (LINE, "s1", _crash_middle),
     RELAY: (LINE, "b1", _cut_link),
@@ -105,12 +105,12 @@ _CASES: dict[str, tuple[Topology, str, Callable[[Testbed, Feeds], None]]] = {
 """By case the tree, the subscriber's broker, and what happens."""
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return the mean and the extremes over the runs."""
     heads = (
         "what fails",
         "seen",
-        "session dead, ms",
+        "session timeout, ms",
         "heartbeat, ms",
         "least, ms",
         "mean, ms",
@@ -121,7 +121,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         times = [number(row, "failover_ms") for row in of]
         shown = (round(each, 1) for each in (min(times), mean(times), max(times)))
         lines.append((case, seen, dead, of[0]["heartbeat_ms"], *shown))
-    return [Table("from the failure to the first event published after it", heads, lines)]
+    return [ResultTable("from the failure to the first event published after it", heads, lines)]
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
@@ -129,10 +129,10 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     return [
         Chart(
             "found by the failure detector" if seen == UNSEEN else "told by the transport",
-            "session_dead_ms",
+            "session_timeout_ms",
             "fail-over, ms",
             [
-                Line(
+                ChartLine(
                     str(case),
                     [
                         (number(at[0], "dead_ms"), mean([number(row, "failover_ms") for row in at]))
@@ -146,10 +146,10 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     ]
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Say how long it takes with the default setting; there is no paper to ask."""
     settings = {whole(row, "dead_ms") for row in rows}
-    usual = DEFAULTS.session_dead_ms
+    usual = DEFAULTS.session_timeout_ms
     dead_ms = usual if usual in settings else max(settings)
     found = []
     at_usual = [row for row in rows if row["dead_ms"] == dead_ms]
@@ -157,7 +157,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         times = [number(row, "failover_ms") for row in of]
         ours = f"{min(times):,.0f} to {max(times):,.0f} ms"
         found.append(
-            Comparison(f"{case}, {seen}, session_dead_ms {dead_ms:,}", "not measured", ours)
+            PaperComparison(f"{case}, {seen}, session_timeout_ms {dead_ms:,}", "not measured", ours)
         )
     return found
 
@@ -168,7 +168,7 @@ fails: the broker of a cell of two that feeds the subscriber's broker (its twin 
 broker of the cell between (δ = 1: it is bypassed), or the link between p1 and b1, both alive (the
 subscriber is at b1, and s1 relays). Measured is the time until the first event comes that was published
 after the failure; all that was published comes, in order. *unseen*: nobody is told, and the failure
-detector finds out after `session_dead_ms`, with a heartbeat every sixth of it. *told*: the transport says
+detector finds out after `session_timeout_ms`, with a heartbeat every sixth of it. *told*: the transport says
 at once that the connection is gone, as when a process dies.
 
 Two things show besides. A relayed way is looked for when a peer has been out of reach for two
@@ -184,20 +184,20 @@ EXPERIMENT = Experiment(
     title="fail-over time by failure detector",
     full={
         "case": (BUNDLE, BYPASS, RELAY),
-        "seen": (UNSEEN, TOLD),
+        "seen": (UNSEEN, NOTICED),
         "dead_ms": (300, 600, 1_500, 3_000, 6_000),
         "run": range(5),
     },
     quick={
         "case": (BUNDLE, BYPASS, RELAY),
-        "seen": (UNSEEN, TOLD),
+        "seen": (UNSEEN, NOTICED),
         "dead_ms": (600, 1_500),
         "run": (0,),
     },
     kinds={
         "case": OneOf((BUNDLE, BYPASS, RELAY)),
-        "seen": OneOf((UNSEEN, TOLD)),
-        "dead_ms": Whole(LEAST_DEAD_MS, DEFAULTS.link_silent_ms - 1),
+        "seen": OneOf((UNSEEN, NOTICED)),
+        "dead_ms": Whole(LEAST_DEAD_MS, DEFAULTS.link_idle_timeout_ms - 1),
         "run": RUN_NUMBER,
     },
     measure=measure,

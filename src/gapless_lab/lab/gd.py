@@ -17,11 +17,11 @@ import msgspec
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.overlay.neighbourhood import Topology
-from gapless_lab.lab.axes import RUN_NUMBER, Kind, Number
-from gapless_lab.lab.experiment import Chart, Comparison, Line, Table, number, text
-from gapless_lab.lab.observers import Asking, Feeds, NackWatch
+from gapless_lab.lab.axes import RUN_NUMBER, AxisKind, NumberAxis
+from gapless_lab.lab.experiment import Chart, ChartLine, PaperComparison, ResultTable, number, text
+from gapless_lab.lab.observers import FeedObserver, NackObserver, SentNack
 from gapless_lab.lab.points import Row
-from gapless_lab.lab.testbed import Listener, Testbed
+from gapless_lab.lab.testbed import MeasuringSubscriber, Testbed
 
 __all__ = [
     "KINDS",
@@ -29,7 +29,7 @@ __all__ = [
     "LOST_MOST_MS",
     "STALL_MS",
     "Course",
-    "Stage",
+    "GdTestbed",
     "charts_of",
     "course_of",
     "delivered_once",
@@ -68,42 +68,42 @@ PARAMETERS = {
     "aet_ms": 10_000,
     "dct_ms": 3_600_000,
     "heartbeat_ms": 500,
-    "session_dead_ms": STALL_MS,
+    "session_timeout_ms": STALL_MS,
 }
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, AxisKind] = {
     # shorter than the detector takes, a failure would not be seen at all
-    "down_s": Number(3, 3_600, several=False),
+    "down_s": NumberAxis(3, 3_600, several=False),
     "run": RUN_NUMBER,
 }
 """What the axes of all three take."""
 
 
-class Stage:
+class GdTestbed:
     """The testbed with its clients, running well."""
 
     def __init__(self, run: int) -> None:
         self.bed = Testbed(TREE, seed=run, unseen=True, parameters=PARAMETERS)
-        self.nacks, self.feeds = NackWatch(), Feeds()
-        self.bed.watch(self.nacks)
-        self.bed.watch(self.feeds)
+        self.nacks, self.feeds = NackObserver(), FeedObserver()
+        self.bed.observe(self.nacks)
+        self.bed.observe(self.feeds)
         self.bed.start()
         self.bed.run(2)
-        for place in range(4):
-            self.bed.source(f"P{place}", "p1")
-        self.listeners: dict[BrokerId, Listener] = {
+        for index in range(4):
+            self.bed.source(f"P{index}", "p1")
+        self.listeners: dict[BrokerId, MeasuringSubscriber] = {
             f"s{place}": self.bed.listener(f"c{place}", f"s{place}") for place in range(1, 6)
         }
         self.bed.settle()
-        for place, source in enumerate(self.bed.sources):
-            source.start(EVERY_US, first_us=place * 10_000)
+        for index, source in enumerate(self.bed.sources):
+            source.start(EVERY_US, first_us=index * 10_000)
         self.bed.run(CALM_S)
         self.failed_us = self.bed.world.now
         """When the failure happens: time 0 of what is told."""
 
     def fed_by(self, feeder: BrokerId, broker: BrokerId) -> list[PubendId]:
         """Return the pubends whose events a broker gets from a feeder."""
-        streams = self.bed.truth.streams
+        streams = self.bed.oracle.streams
         return [each for each in streams if self.feeds.feeder(broker, each) == feeder]
 
     def since_ms(self, at_us: int) -> float:
@@ -127,7 +127,7 @@ class Stage:
             found.append((self.since_ms(each.at_us), round(total, 1)))
         return found
 
-    def after(self, broker: BrokerId) -> list[Asking]:
+    def after(self, broker: BrokerId) -> list[SentNack]:
         """Return the nacks that a broker sent from the failure on."""
         return [
             each
@@ -197,7 +197,7 @@ def course_of(row: Row, name: str) -> Course:
     return msgspec.json.decode(text(row, f"{name}_course"), type=Course)
 
 
-def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[Table]]:
+def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[ResultTable]]:
     """Return what makes the table: a line a run and a subscriber."""
     columns = ("usual_ms", "worst_ms", "back_ms", "nacks", "first_nack_ms", "range_ms")
     heads = (
@@ -212,13 +212,13 @@ def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[Table]]:
         "delivered, %",
     )
 
-    def tables(rows: Sequence[Row]) -> list[Table]:
+    def tables(rows: Sequence[Row]) -> list[ResultTable]:
         lines = [
             (row["run"], name, *(row[f"{name}_{each}"] for each in columns), row["delivered"])
             for row in rows
             for name in names
         ]
-        return [Table("latency and nacks, from the failure on", heads, lines)]
+        return [ResultTable("latency and nacks, from the failure on", heads, lines)]
 
     return tables
 
@@ -227,27 +227,27 @@ def charts_of(
     names: Sequence[str],
     *,
     stalled_s: float = 0.0,
-    latency_said: tuple[tuple[str, float], ...] = (),
-    nacked_said: tuple[tuple[str, float], ...] = (),
-    silent_said: str = "",
+    latency_from_paper: tuple[tuple[str, float], ...] = (),
+    nacked_from_paper: tuple[tuple[str, float], ...] = (),
+    silent_from_paper: str = "",
 ) -> Callable[[Sequence[Row]], list[Chart]]:
     """Return what makes the charts of the first run: latency over the time of sending, and nacks.
 
-    ``silent_said`` is what the paper says of nobody asking until what failed is back.
+    ``silent_from_paper`` is what the paper says of nobody asking until what failed is back.
     """
 
     def charts(rows: Sequence[Row]) -> list[Chart]:
         courses = {name: course_of(rows[0], name) for name in names}
         back_ms = 1_000 * (stalled_s + number(rows[0], "down_s"))
-        silent = [Line(silent_said, [(0.0, 0.0), (back_ms, 0.0)], "--", said=True)]
+        silent = [ChartLine(silent_from_paper, [(0.0, 0.0), (back_ms, 0.0)], "--", from_paper=True)]
         moments = (("fails", 0.0), ("seen", float(STALL_MS)), ("is back", back_ms))
         return [
             Chart(
                 "latency",
                 "sent, ms after the failure",
                 "latency, ms",
-                [Line(name, each.latencies, ".") for name, each in courses.items()],
-                levels=latency_said,
+                [ChartLine(name, each.latencies, ".") for name, each in courses.items()],
+                levels=latency_from_paper,
                 moments=moments,
             ),
             Chart(
@@ -255,11 +255,11 @@ def charts_of(
                 "sent, ms after the failure",
                 "nacked so far, ms",
                 [
-                    Line(name, [(0.0, 0.0), *each.nacks], "-o", steps=True)
+                    ChartLine(name, [(0.0, 0.0), *each.nacks], "-o", steps=True)
                     for name, each in courses.items()
                 ]
-                + (silent if silent_said else []),
-                levels=nacked_said,
+                + (silent if silent_from_paper else []),
+                levels=nacked_from_paper,
                 moments=moments[:2],
             ),
         ]
@@ -267,9 +267,9 @@ def charts_of(
     return charts
 
 
-def delivered_once(rows: Sequence[Row]) -> Comparison:
+def delivered_once(rows: Sequence[Row]) -> PaperComparison:
     """Hold what was delivered against the paper's title."""
-    return Comparison(
+    return PaperComparison(
         "all events delivered once, in order",
         "exactly once (title)",
         f"{min(number(row, 'delivered') for row in rows):g} %",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless_lab.lab.experiment import Comparison, Experiment, number, whole
+from gapless_lab.lab.experiment import Experiment, PaperComparison, number, whole
 from gapless_lab.lab.gd import (
     KINDS,
     LOST_LEAST_MS,
     LOST_MOST_MS,
-    Stage,
+    GdTestbed,
     charts_of,
     delivered_once,
     spread,
@@ -25,25 +25,25 @@ AFTER_S = 8.0
 
 def measure(point: Point) -> Row:
     """Cut the link for ten seconds; look at the pubends whose events went over it."""
-    stage = Stage(whole(point, "run"))
-    pubends = stage.fed_by("b1", "s1")
+    testbed = GdTestbed(whole(point, "run"))
+    pubends = testbed.fed_by("b1", "s1")
     assert pubends, "b1 feeds s1 with something"
-    stage.bed.cut("b1", "s1")
-    stage.bed.run(number(point, "down_s"))
-    asked = {each.target for each in stage.after("s1")}
-    stage.bed.heal("b1", "s1")
-    stage.bed.run(AFTER_S)
-    finished = stage.finish()
+    testbed.bed.cut("b1", "s1")
+    testbed.bed.run(number(point, "down_s"))
+    asked = {each.target for each in testbed.after("s1")}
+    testbed.bed.heal("b1", "s1")
+    testbed.bed.run(AFTER_S)
+    finished = testbed.finish()
     return {
         "pubends": len(pubends),
         "asked": " ".join(sorted(asked)),
-        **stage.course("s1", pubends).row("s1"),
-        **stage.course("s2", pubends).row("s2"),
+        **testbed.course("s1", pubends).row("s1"),
+        **testbed.course("s2", pubends).row("s2"),
         **finished,
     }
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
     asked = {name for row in rows for name in str(row["asked"]).split()}
     unaffected = all(
@@ -52,31 +52,31 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     )
     parts = all(number(row, "s1_nacks") > number(row, "pubends") for row in rows)
     return [
-        Comparison(
+        PaperComparison(
             "when s1 notices, and sends its first nack",
             "more than 2 seconds later; it was stalled for 2 to 3",
             f"{spread(rows, 's1_first_nack_ms')} later",
             all(_within(row, "s1_first_nack_ms") for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "whom s1 asks",
             "b2, since the link to b1 is down",
             ", ".join(sorted(asked)),
             asked == {"b2"},
         ),
-        Comparison(
+        PaperComparison(
             "worst latency at s1",
             "2.5 seconds; it was stalled for 2 to 3",
             spread(rows, "s1_worst_ms"),
             all(_within(row, "s1_worst_ms") for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "nacks of s1",
             "several: a large range is asked for in parts",
             f"{spread(rows, 's1_nacks', 'nacks')} for {spread(rows, 'pubends', 'pubends')}",
             parts,
         ),
-        Comparison(
+        PaperComparison(
             "latency at s2",
             "unaffected",
             f"{spread(rows, 's2_worst_ms')} at worst",
@@ -111,7 +111,7 @@ EXPERIMENT = Experiment(
     kinds=KINDS,
     measure=measure,
     tables=tables_of(("s1", "s2")),
-    charts=charts_of(("s1", "s2"), latency_said=(("paper, worst at s1: 2.5 s", 2_500.0),)),
+    charts=charts_of(("s1", "s2"), latency_from_paper=(("paper, worst at s1: 2.5 s", 2_500.0),)),
     compare=compare,
     about=ABOUT,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless.core.ids import BrokerId
-from gapless_lab.lab.experiment import Comparison, Experiment, number, whole
+from gapless_lab.lab.experiment import Experiment, PaperComparison, number, whole
 from gapless_lab.lab.gd import (
     KINDS,
     LOST_LEAST_MS,
     LOST_MOST_MS,
-    Stage,
+    GdTestbed,
     charts_of,
     delivered_once,
     in_most,
@@ -27,17 +27,17 @@ AFTER_S = 8.0
 
 def measure(point: Point) -> Row:
     """Crash b1 and start it again; look at the pubends whose events went through it."""
-    stage = Stage(whole(point, "run"))
-    pubends = stage.fed_by("b1", "s1")
+    testbed = GdTestbed(whole(point, "run"))
+    pubends = testbed.fed_by("b1", "s1")
     assert pubends, "b1 feeds s1 with something"
-    stage.bed.crash("b1")
-    stage.bed.run(number(point, "down_s"))
-    while_down = len(stage.after("s1")) + len(stage.after("s2"))
-    one_ms, other_ms, router_ms = (_range_ms(stage, each) for each in ("s1", "s2", "b2"))
-    stage.bed.restart("b1")
-    stage.bed.run(AFTER_S)
-    later = len(stage.after("s1")) + len(stage.after("s2")) - while_down
-    one, other = stage.course("s1", pubends), stage.course("s2", pubends)
+    testbed.bed.crash("b1")
+    testbed.bed.run(number(point, "down_s"))
+    while_down = len(testbed.after("s1")) + len(testbed.after("s2"))
+    one_ms, other_ms, router_ms = (_range_ms(testbed, each) for each in ("s1", "s2", "b2"))
+    testbed.bed.restart("b1")
+    testbed.bed.run(AFTER_S)
+    later = len(testbed.after("s1")) + len(testbed.after("s2")) - while_down
+    one, other = testbed.course("s1", pubends), testbed.course("s2", pubends)
     asked_ms = one_ms + other_ms
     return {
         "pubends": len(pubends),
@@ -47,13 +47,13 @@ def measure(point: Point) -> Row:
         "later_nacks": later,
         **one.row("s1"),
         **other.row("s2"),
-        **stage.finish(),
+        **testbed.finish(),
     }
 
 
-def _range_ms(stage: Stage, broker: BrokerId) -> float:
+def _range_ms(testbed: GdTestbed, broker: BrokerId) -> float:
     """Return how much a broker has asked for again so far."""
-    nacks = stage.nacks_of(broker)
+    nacks = testbed.nacks_of(broker)
     return nacks[-1][1] if nacks else 0.0
 
 
@@ -64,36 +64,36 @@ def _alike(row: Row) -> bool:
     return same and abs(one - other) <= 0.1 * other
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
     alike = [_alike(row) for row in rows]
     shares = [number(row, "consolidation") for row in rows if row["consolidation"] is not None]
     return [
-        Comparison(
+        PaperComparison(
             "pubends that went through b1",
             "2 of 4",
             spread(rows, "pubends", "of 4"),
             all(row["pubends"] == 2 for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "asked for again by s1, for each of them",
             "about 2,750 ms, as long as b1 was stalled; 2 to 3 s in all its tests",
             spread(rows, "lost_ms"),
             all(LOST_LEAST_MS < number(row, "lost_ms") <= LOST_MOST_MS for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "s1 and s2 ask for the same",
             "almost identical in number and range",
             f"the same number, and a range within a tenth, in {sum(alike)} of {len(rows)} runs",
             in_most(alike),
         ),
-        Comparison(
+        PaperComparison(
             "what b2 asks of p1, against s1 and s2 together",
             "about half: consolidation is almost perfect",
             f"{min(shares):.2f} to {max(shares):.2f}" if shares else "they asked for nothing",
             all(0.4 <= share <= 0.6 for share in shares) if shares else None,
         ),
-        Comparison(
+        PaperComparison(
             "nacks when b1 is back",
             "none: messages are delayed, not lost",
             spread(rows, "later_nacks", "nacks"),
@@ -123,7 +123,7 @@ EXPERIMENT = Experiment(
     kinds=KINDS,
     measure=measure,
     tables=tables_of(("s1", "s2")),
-    charts=charts_of(("s1", "s2"), nacked_said=(("paper: about 5,500 ms", 5_500.0),)),
+    charts=charts_of(("s1", "s2"), nacked_from_paper=(("paper: about 5,500 ms", 5_500.0),)),
     compare=compare,
     about=ABOUT,
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gapless_lab.lab.experiment import Comparison, Experiment, number, whole
+from gapless_lab.lab.experiment import Experiment, PaperComparison, number, whole
 from gapless_lab.lab.gd import (
     KINDS,
     STALL_MS,
-    Stage,
+    GdTestbed,
     charts_of,
     delivered_once,
     in_most,
@@ -29,8 +29,8 @@ AFTER_S = 8.0
 
 def measure(point: Point) -> Row:
     """Stall p1, crash it and start it again; its publishers stand still with it."""
-    stage = Stage(whole(point, "run"))
-    bed = stage.bed
+    testbed = GdTestbed(whole(point, "run"))
+    bed = testbed.bed
     for source in bed.sources:
         source.stops_with_its_broker = True
     routers = ("b1", "b2", "b3", "b4")
@@ -41,44 +41,44 @@ def measure(point: Point) -> Row:
     for router in routers:
         bed.heal("p1", router)
     bed.run(number(point, "down_s"))
-    while_down = sum(len(stage.after(broker)) for broker in stage.listeners)
+    while_down = sum(len(testbed.after(broker)) for broker in testbed.listeners)
     bed.restart("p1")
     bed.run(AFTER_S)
-    course = stage.course("s1", list(bed.truth.streams))
+    course = testbed.course("s1", list(bed.oracle.streams))
     late = [latency for sent, latency in course.latencies if sent > -100 and latency > 1_000]
     return {
         "late": len(late),
         "nacks_while_down": while_down,
-        "asked_by": sum(bool(stage.after(broker)) for broker in stage.listeners),
+        "asked_by": sum(bool(testbed.after(broker)) for broker in testbed.listeners),
         **course.row("s1"),
-        **stage.finish(),
+        **testbed.finish(),
     }
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
     quickly = [_normal_after_ms(row) <= QUICK_MS for row in rows]
     after = [f"{each:,.0f}" for each in sorted(map(_normal_after_ms, rows))]
     return [
-        Comparison(
+        PaperComparison(
             "events that were logged but not sent before the crash",
             "show a high latency, in a partial saw-tooth",
             f"{spread(rows, 'late', 'events')}, up to {spread(rows, 's1_worst_ms')}",
             all(number(row, "s1_worst_ms") > 1_000 * number(row, "down_s") for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "nacks while p1 is down",
             "none, as DCT is infinite",
             spread(rows, "nacks_while_down", "nacks"),
             all(row["nacks_while_down"] == 0 for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "subscriber hosts that ask when p1 is back",
             "s1 to s5, told by AckExpected",
             f"{spread(rows, 'asked_by', 'of 5')}, told where the feed begins anew",
             all(row["asked_by"] == 5 for row in rows),
         ),
-        Comparison(
+        PaperComparison(
             "latency after the restart",
             "quickly returns to normal",
             f"after {' to '.join(dict.fromkeys((after[0], after[-1])))} ms; "
@@ -113,7 +113,9 @@ EXPERIMENT = Experiment(
     kinds=KINDS,
     measure=measure,
     tables=tables_of(("s1",)),
-    charts=charts_of(("s1",), stalled_s=STALLED_S, silent_said="paper: none while p1 is down"),
+    charts=charts_of(
+        ("s1",), stalled_s=STALLED_S, silent_from_paper="paper: none while p1 is down"
+    ),
     compare=compare,
     about=ABOUT,
 )

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Event, Send
+from gapless.core.machine import MachineEvent, Send
 from gapless.core.ticks import TICKS_PER_MS
 from gapless.messages.overlay import Packet, Relayed
-from gapless.messages.streams import Frame, Nack
-from gapless_lab.sim.world import Probe, Process, World
+from gapless.messages.streams import Nack, StreamData
+from gapless_lab.sim.world import SimulatedProcess, World, WorldObserver
 
-__all__ = ["Asking", "Feeds", "NackWatch", "Traffic"]
+__all__ = ["FeedObserver", "ForwardingObserver", "NackObserver", "SentNack"]
 
 
 def messages(effects: list[Any]) -> Iterator[tuple[BrokerId, Any]]:
@@ -27,24 +27,26 @@ def messages(effects: list[Any]) -> Iterator[tuple[BrokerId, Any]]:
                 elif message.index == 1 and type(message.inner) is Packet:
                     # as its sender says it; those on the way only pass it on
                     for inner in message.inner.messages:
-                        yield message.path[-1], inner
+                        yield message.route[-1], inner
 
 
-class Watch(Probe):
+class MessageObserver(WorldObserver):
     """Hears every message between brokers, as it is sent."""
 
-    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+    def stepped(
+        self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
+    ) -> None:
         """Look through what a broker sends."""
         del event
         for target, message in messages(effects):
-            self.said(world.now, process.host.broker, target, message)
+            self.message_sent(world.now, process.host.broker, target, message)
 
-    def said(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
+    def message_sent(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
         """Take note of a message."""
         raise NotImplementedError
 
 
-class Asking(msgspec.Struct, frozen=True):
+class SentNack(msgspec.Struct, frozen=True):
     """A nack: when, from whom to whom, and how much of a stream it asks for."""
 
     at_us: int
@@ -54,30 +56,30 @@ class Asking(msgspec.Struct, frozen=True):
     range_ms: float
 
 
-class NackWatch(Watch):
+class NackObserver(MessageObserver):
     """Keeps all nacks between brokers."""
 
     def __init__(self) -> None:
-        self.nacks: list[Asking] = []
+        self.nacks: list[SentNack] = []
 
-    def said(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
+    def message_sent(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
         """Keep a nack."""
         if type(message) is Nack and target != source:
             ticks = sum(high - low + 1 for low, high in message.ranges)
-            asking = Asking(now, source, target, message.pubend, ticks / TICKS_PER_MS)
-            self.nacks.append(asking)
+            nack = SentNack(now, source, target, message.pubend, ticks / TICKS_PER_MS)
+            self.nacks.append(nack)
 
 
-class Feeds(Watch):
+class FeedObserver(MessageObserver):
     """Knows from whom a broker last got events of a pubend."""
 
     def __init__(self) -> None:
         self._from: dict[tuple[BrokerId, PubendId], BrokerId] = {}
 
-    def said(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
+    def message_sent(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
         """Note who sends events."""
         del now
-        if type(message) is Frame:
+        if type(message) is StreamData:
             self._from[target, message.pubend] = source
 
     def feeder(self, broker: BrokerId, pubend: PubendId) -> BrokerId | None:
@@ -85,16 +87,16 @@ class Feeds(Watch):
         return self._from.get((broker, pubend))
 
 
-class Traffic(Watch):
+class ForwardingObserver(MessageObserver):
     """Counts the events that brokers send on to others, second by second."""
 
     def __init__(self) -> None:
         self.sent: dict[BrokerId, dict[int, int]] = {}
 
-    def said(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
+    def message_sent(self, now: int, source: BrokerId, target: BrokerId, message: Any) -> None:
         """Count events that are sent for the first time."""
         del target
-        if type(message) is Frame and message.first:
+        if type(message) is StreamData and message.first:
             by_second = self.sent.setdefault(source, {})
             second = now // 1_000_000
-            by_second[second] = by_second.get(second, 0) + len(message.piece.publications)
+            by_second[second] = by_second.get(second, 0) + len(message.knowledge.publications)

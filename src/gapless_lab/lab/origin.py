@@ -1,6 +1,6 @@
 """Which code made a result: the version of gapless, and digests of the sources that were run.
 
-A finished point is kept with a digest of everything (:mod:`.keeping`): in doubt it is measured again. A
+A finished point is kept with a digest of everything (:mod:`.results`): in doubt it is measured again. A
 report is read later and elsewhere, and should still be good after a change of what it never ran. So its
 digests are of sources alone, as compiled files differ from computer to computer, and of no others than
 an experiment runs. They are two: of the rooms of the machine that it sets in motion, and of its own
@@ -49,7 +49,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 def origin_of(experiment: Experiment, version: str) -> Origin:
     """Return the code of an experiment as it is here: the rooms that it runs, and its own files."""
-    machine = [path for room in experiment.rooms for path in _sources(ROOT / room)]
+    machine = [path for package in experiment.packages for path in _sources(ROOT / package)]
     own = _with_imports(experiment.measure.__module__.rpartition(".")[2])
     return Origin(version, digest(ROOT, machine)[:DIGITS], digest(ROOT, own)[:DIGITS])
 
@@ -65,9 +65,9 @@ def digest(base: Path, paths: Iterable[Path]) -> str:
     return found.hexdigest()
 
 
-def _sources(room: Path) -> list[Path]:
+def _sources(package: Path) -> list[Path]:
     """Return the sources of a room; a single file is a room too."""
-    return [path for path in (room, *room.rglob("*")) if path.suffix in SOURCES]
+    return [path for path in (package, *package.rglob("*")) if path.suffix in SOURCES]
 
 
 def _with_imports(name: str) -> set[Path]:

@@ -18,9 +18,9 @@ from gapless.core.errors import UsageError, shortened
 
 __all__ = [
     "Function",
-    "Outcome",
     "Plain",
     "Point",
+    "PointOutcome",
     "Row",
     "checked",
     "grid",
@@ -41,10 +41,10 @@ VALUES_MAX: Final = 1_000_000
 """Values that ``a..b`` may stand for: all of them are in memory."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PointOutcome(msgspec.Struct, frozen=True):
     """What came of an experiment at a point: a row, or an error."""
 
-    place: int
+    index: int
     point: Point
     row: Row
     error: str
@@ -53,9 +53,9 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def run_point(experiment: Function, place: int, point: Point) -> Outcome:
+def run_point(experiment: Function, index: int, point: Point) -> PointOutcome:
     """Run an experiment at a point; an error is a result too, and the other points still run."""
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     row: Row = {}
     error = trace = ""
     try:
@@ -63,7 +63,7 @@ def run_point(experiment: Function, place: int, point: Point) -> Outcome:
     except Exception as failed:  # noqa: BLE001 - whatever a user's function raises
         error = "".join(traceback.format_exception_only(failed)).strip().splitlines()[-1]
         trace = traceback.format_exc()
-    return Outcome(place, point, row, error, trace, time.perf_counter() - begun)
+    return PointOutcome(index, point, row, error, trace, time.perf_counter() - started_at)
 
 
 def checked(row: Any, point: Point) -> Row:

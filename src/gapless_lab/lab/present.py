@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("give the directory of the reports\n")
         return 2
-    for name, said in present(Path(arguments[0])):
-        sys.stdout.write(f"{name:10} {said}\n")
+    for name, text in present(Path(arguments[0])):
+        sys.stdout.write(f"{name:10} {text}\n")
     return 0
 
 

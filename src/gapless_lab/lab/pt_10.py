@@ -12,10 +12,10 @@ import numpy as np
 from gapless_lab.lab.axes import RUN_NUMBER, Relation, Whole
 from gapless_lab.lab.experiment import (
     Chart,
-    Comparison,
+    ChartLine,
     Experiment,
-    Line,
-    Table,
+    PaperComparison,
+    ResultTable,
     grouped,
     mean,
     number,
@@ -43,7 +43,7 @@ PARAMETERS = {
     # Most steps of a large simulated overlay are heartbeats, refreshed feeds and silence. Links tell of
     # their end here, so nothing waits for these times, and long ones leave the steps to the events.
     "heartbeat_ms": 5_000,
-    "session_dead_ms": 22_000,
+    "session_timeout_ms": 22_000,
     "attach_refresh_ms": 20_000,
     "attach_expiry_ms": 60_000,
     "silence_ms": 2_000,
@@ -51,31 +51,31 @@ PARAMETERS = {
     "dct_ms": 60_000,
     "aet_ms": 120_000,
     "ack_ms": 20_000,
-    "ack_memory_ms": 61_000,
-    "left_memory_s": 100,
-    "link_silent_ms": 120_000,
+    "ack_report_ttl_ms": 61_000,
+    "ended_membership_ttl_s": 100,
+    "link_idle_timeout_ms": 120_000,
     "progress_ms": 600_000,
     "ceiling_step_ms": 20_000,
     # Hundreds of brokers get subscribers at once: their news travels together.
     "change_batch_ms": 500,
     "table_flush_ms": 300,
-    "regime_interval_ms": 1_000,
+    "stream_epoch_interval_ms": 1_000,
     # No link is cut while both its ends live, so no relay can help, and to look for one costs most.
     "relay_hops_max": 0,
     # Nobody is given up within the run, nor does anybody say twice whom it misses.
     "partition_renew_ms": 3_600_000,
-    "park_after_s": 3_600,
-    "legacy_ttl_s": 7_200,
+    "inactive_after_s": 3_600,
+    "stale_table_ttl_s": 7_200,
 }
 
 
-class Cast:
+class ExperimentRoles:
     """Who fails, who publishes and who subscribes in a run; the same for every δ."""
 
     def __init__(self, point: Point) -> None:
         brokers = whole(point, "brokers")
         random = np.random.default_rng((SEED, whole(point, "run"), brokers))
-        order = [int(place) for place in random.permutation(brokers)]
+        order = [int(index) for index in random.permutation(brokers)]
         self.failed = order[: _failures(point)]
         # from the other end: publishers fail last, as a pubend that is down owes nothing
         self.publishers = order[-whole(point, "publishers") :]
@@ -87,7 +87,7 @@ class Cast:
     def live_pairs(self) -> list[tuple[int, int]]:
         """Return who should get what from whom while the failures last."""
         failed = set(self.failed)
-        live = [place for place in self.subscribers if place not in failed]
+        live = [index for index in self.subscribers if index not in failed]
         return [*product(self.publishers, live)]
 
     def longest_rows(self, children: int) -> list[int]:
@@ -108,49 +108,49 @@ def _failures(point: Point) -> int:
 
 def measure(point: Point) -> Row:
     """Let brokers crash, publish for a while, count; let them come back, and count again."""
-    cast, delta, fan_out = Cast(point), whole(point, "delta"), whole(point, "fan_out")
+    roles, delta, fan_out = ExperimentRoles(point), whole(point, "delta"), whole(point, "fan_out")
     bed = Testbed(
         topology(whole(point, "brokers"), fan_out),
         seed=whole(point, "run"),
         delta=delta,
         parameters=PARAMETERS,
     )
-    _people(bed, cast)
-    bed.crash(*_names(cast.failed))
+    _people(bed, roles)
+    bed.crash(*_names(roles.failed))
     bed.run(CALM_S)
     published = _publish(bed, whole(point, "window_s"))
-    live = {f"s{subscriber}" for _, subscriber in cast.live_pairs()}
-    pairs = len(cast.live_pairs())
+    live = {f"s{subscriber}" for _, subscriber in roles.live_pairs()}
+    pairs = len(roles.live_pairs())
     within = sum(len(each.arrivals) for each in bed.listeners if each.name in live)
-    differing = _differing(bed, cast, width(fan_out), delta)
-    bed.restart(*_names(cast.failed))
+    differing = _differing(bed, roles, width(fan_out), delta)
+    bed.restart(*_names(roles.failed))
     healing = bed.drain()
     delivered = sum(len(each.arrivals) for each in bed.listeners)
     return {
-        "failed": len(cast.failed),
+        "failed": len(roles.failed),
         "pairs": pairs,
         "published": published,
-        "delivered": round(100 * within * len(cast.publishers) / published / pairs, 3),
-        "reachable": round(reachable(cast.longest_rows(width(fan_out)), delta), 3),
+        "delivered": round(100 * within * len(roles.publishers) / published / pairs, 3),
+        "reachable": round(reachable(roles.longest_rows(width(fan_out)), delta), 3),
         "differing": differing,
         **drawn(point),
-        "healed": round(100 * delivered / (published * len(cast.subscribers)), 3),
+        "healed": round(100 * delivered / (published * len(roles.subscribers)), 3),
         "healing_s": healing,
         "steps": bed.world.steps,
     }
 
 
-def _differing(bed: Testbed, cast: Cast, children: int, delta: int) -> int:
+def _differing(bed: Testbed, roles: ExperimentRoles, children: int, delta: int) -> int:
     """Count the pairs at which not that came which the rule of bypass says: everything, or nothing."""
     sent = {source.plan.name: len(source.sent) for source in bed.sources}
     got = {each.name: Counter(a.pubend.name for a in each.arrivals) for each in bed.listeners}
     due = (
         (f"p{publisher}", f"s{subscriber}", row <= delta)
         for (publisher, subscriber), row in zip(
-            cast.live_pairs(), cast.longest_rows(children), strict=True
+            roles.live_pairs(), roles.longest_rows(children), strict=True
         )
     )
-    return sum(got[to][of] != (sent[of] if has_a_way else 0) for of, to, has_a_way in due)
+    return sum(got[to][of] != (sent[of] if is_connected else 0) for of, to, is_connected in due)
 
 
 def drawn(point: Point) -> Row:
@@ -160,9 +160,9 @@ def drawn(point: Point) -> Row:
     whatever else differs from cast to cast is no error of that.
     """
     children, delta = width(whole(point, "fan_out")), whole(point, "delta")
-    casts = [Cast({**point, "run": run}) for run in range(DRAWS)]
+    casts = [ExperimentRoles({**point, "run": run}) for run in range(DRAWS)]
     # of a few subscribers all may have failed; where a point is measured, some live
-    alive = [cast for cast in casts if cast.live_pairs()] or [Cast(point)]
+    alive = [cast for cast in casts if cast.live_pairs()] or [ExperimentRoles(point)]
     rows = [cast.longest_rows(children) for cast in alive]
     shares = [reachable(each, delta) for each in rows]
     found: Row = {"drawn": round(mean(shares), 3), "drawn_error": _error(shares)}
@@ -179,26 +179,26 @@ def _error(shares: Sequence[float]) -> float:
     return round(float(np.std(shares)) / sqrt(len(shares) - 1), 3)
 
 
-def _names(places: Sequence[int]) -> list[str]:
-    return [f"n{place}a" for place in places]
+def _names(nodes: Sequence[int]) -> list[str]:
+    return [f"n{node}a" for node in nodes]
 
 
-def _people(bed: Testbed, cast: Cast) -> None:
+def _people(bed: Testbed, roles: ExperimentRoles) -> None:
     """Start all brokers and clients, and wait until every subscription has started everywhere."""
     bed.start()
     bed.run(5)
-    for place in cast.publishers:
-        bed.source(f"p{place}", f"n{place}a")
+    for index in roles.publishers:
+        bed.source(f"p{index}", f"n{index}a")
     bed.run(2)
-    for place in cast.subscribers:
-        bed.listener(f"s{place}", f"n{place}a")
+    for index in roles.subscribers:
+        bed.listener(f"s{index}", f"n{index}a")
     bed.settle()
 
 
 def _publish(bed: Testbed, window_s: int) -> int:
     """Publish for a while; return how many events there were."""
-    for place, source in enumerate(bed.sources):
-        source.start(EVERY_US, first_us=place * 1_000)
+    for index, source in enumerate(bed.sources):
+        source.start(EVERY_US, first_us=index * 1_000)
     bed.run(window_s - 0.5)
     for source in bed.sources:
         source.stop()
@@ -206,7 +206,7 @@ def _publish(bed: Testbed, window_s: int) -> int:
     return sum(len(source.sent) for source in bed.sources)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return a line for every number of failures and δ: the mean of its runs, and of the draws."""
     heads = (
         "brokers",
@@ -222,7 +222,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     )
     shown = ("delivered", "reachable", "drawn", "drawn_error", "healed", "healing_s")
     return [
-        Table(
+        ResultTable(
             "deliveries while brokers are down, and after",
             heads,
             [
@@ -248,7 +248,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "failed brokers",
             of_what,
             [
-                Line(
+                ChartLine(
                     f"δ = {delta}",
                     [
                         (number(of_failed[0], "failed"), _mean(of_failed, column))
@@ -269,7 +269,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 # --- what the paper says --------------------------------------------------------------------------
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentences of PT IX against what we found at the most failures.
 
     A few runs are too few to say how often somebody is cut off. If exactly those got events to whom a
@@ -287,26 +287,28 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     judged = all(exact) and size == (PAPER_BROKERS, PAPER_PERCENT)
     healed = min(number(row, "healed") for row in rows)
     return [
-        Comparison(
+        PaperComparison(
             "to whom nothing comes during the failure",
             "more than δ failures at adjacent brokers can disconnect those beyond them (IX.A)",
             f"exactly to those beyond more than δ in a row: at {sum(exact)} of {len(exact)} points",
             all(exact),
         ),
         *_numbers(by_delta, 100 * most / size[0], judged=judged),
-        Comparison("after healing", "not measured", f"{healed:g} % delivered, each once", None),
+        PaperComparison(
+            "after healing", "not measured", f"{healed:g} % delivered, each once", None
+        ),
     ]
 
 
 def _numbers(
     by_delta: Mapping[int, Sequence[Row]], share: float, *, judged: bool
-) -> Iterator[Comparison]:
+) -> Iterator[PaperComparison]:
     """Hold the numbers of IX.B against ours, as far as there are rows for them."""
     if 3 in by_delta:
         yield _held(
             f"δ = 3, {share:.0f} % failed: 97 % delivered, or more",
             "97 % (abstract); about 3 % fewer than without disconnections (IX.B)",
-            _told(by_delta[3], "drawn", _mean(by_delta[3], "delivered")),
+            _shown(by_delta[3], "drawn", _mean(by_delta[3], "delivered")),
             _between(by_delta[3][0], "drawn", 97, inf) if judged else None,
             judged=judged,
         )
@@ -317,7 +319,7 @@ def _numbers(
             yield _held(
                 f"δ = {delta + 1} to {delta}: fewer deliveries",
                 "by about 4 % (IX.B)",
-                f"by {_told(more, 'gain', apart)}",
+                f"by {_shown(more, 'gain', apart)}",
                 _between(more[0], "gain", 2, 6) if judged else None,
                 judged=judged,
             )
@@ -325,13 +327,13 @@ def _numbers(
         yield _held(
             "δ = 0",
             "vast publication loss due to widespread disconnections (IX.B)",
-            _told(by_delta[0], "drawn", _mean(by_delta[0], "delivered")),
+            _shown(by_delta[0], "drawn", _mean(by_delta[0], "delivered")),
             _between(by_delta[0][0], "drawn", -inf, 70) if judged else None,
             judged=judged,
         )
 
 
-def _told(rows: Sequence[Row], column: str, measured: float) -> str:
+def _shown(rows: Sequence[Row], column: str, measured: float) -> str:
     """Return a percentage of the draws with its standard error, and what the runs had."""
     value, error = number(rows[0], column), number(rows[0], f"{column}_error")
     runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
@@ -347,9 +349,11 @@ def _between(row: Row, column: str, least: float, most: float) -> bool | None:
     return False if high < least or low > most else None
 
 
-def _held(subject: str, paper: str, ours: str, agrees: bool | None, *, judged: bool) -> Comparison:
+def _held(
+    subject: str, paper: str, ours: str, agrees: bool | None, *, judged: bool
+) -> PaperComparison:
     close = "; too close to tell" if judged and agrees is None else ""
-    return Comparison(subject, paper, ours + close, agrees)
+    return PaperComparison(subject, paper, ours + close, agrees)
 
 
 ABOUT = f"""
@@ -424,7 +428,7 @@ EXPERIMENT = Experiment(
         ),
         Relation(
             ("brokers", "failed_percent", "subscribers", "run"),
-            lambda point: bool(Cast(point).live_pairs()),
+            lambda point: bool(ExperimentRoles(point).live_pairs()),
             "no subscriber is left at a broker that lives; take more of them",
         ),
     ),

@@ -9,10 +9,10 @@ from gapless_lab.lab.distributions import below, counts_of, described
 from gapless_lab.lab.experiment import (
     GRAPH,
     Chart,
-    Comparison,
+    ChartLine,
     Experiment,
-    Line,
-    Table,
+    PaperComparison,
+    ResultTable,
     grouped,
     whole,
 )
@@ -35,12 +35,12 @@ def measure(point: Point) -> Row:
     )
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return all distributions, a line each."""
     shown = ("fan_out", "counts_as", "delta", "least", "median", "mean", "p90", "p99", "most")
     heads = ("fan-out", "of", "δ", "least", "median", "mean", "p90", "p99", "most")
     return [
-        Table(
+        ResultTable(
             "brokers in a neighbourhood",
             heads,
             [tuple(row[name] for name in shown) for row in rows],
@@ -48,7 +48,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-_SAID = {3: (("paper: all below 100", 100.0),), 7: (("paper: δ = 3, up to 1,000", 1_000.0),)}
+_FROM_PAPER = {3: (("paper: all below 100", 100.0),), 7: (("paper: δ = 3, up to 1,000", 1_000.0),)}
 """By fan-out what PT IX.C says of sizes."""
 PAPER_BROKERS = 1_000
 """How many brokers the paper's tree has; of others it says nothing."""
@@ -63,17 +63,17 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "brokers in the neighbourhood",
             "brokers with no more, %",
             [
-                Line(f"δ = {row['delta']}", below(counts_of(row)), "-", steps=True)
+                ChartLine(f"δ = {row['delta']}", below(counts_of(row)), "-", steps=True)
                 for row in of_fan_out
             ],
-            uprights=_SAID.get(whole(of_fan_out[0], "fan_out"), ()),
+            uprights=_FROM_PAPER.get(whole(of_fan_out[0], "fan_out"), ()),
             log_x=fan_out != 3,
         )
         for (fan_out,), of_fan_out in grouped(fitting, "fan_out").items()
     ]
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold both readings of the fan-out against the two numbers of PT IX.C."""
     found = []
     for (fan_out, counted), of in grouped(rows, "fan_out", "counts_as").items():
@@ -82,14 +82,16 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         brokers = whole(of[0], "brokers")
         reading = f"fan-out {fan_out} of {counted}"
         if fan_out == 3:
-            largest, said = most[delta], "all have fewer than 100 brokers (IX.C)"
+            largest, paper = most[delta], "all have fewer than 100 brokers (IX.C)"
             shown = f"δ = {delta}: at most {largest}"
-            found.append(Comparison(reading, said, shown, _at_its_size(brokers, largest < 100)))
+            found.append(
+                PaperComparison(reading, paper, shown, _at_its_size(brokers, largest < 100))
+            )
         elif fan_out == 7 and 3 in most:
-            said = "δ = 3: as large as 1000 (IX.C)"
+            paper = "δ = 3: as large as 1000 (IX.C)"
             shown = f"δ = 3: at most {most[3]} others of {brokers:,}"
             known = _at_its_size(brokers, most[3] >= brokers - 1)
-            found.append(Comparison(reading, said, shown, known))
+            found.append(PaperComparison(reading, paper, shown, known))
     return found
 
 
@@ -133,5 +135,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
-    rooms=GRAPH,
+    packages=GRAPH,
 )

@@ -10,10 +10,10 @@ from gapless_lab.lab.distributions import below, counts_of, described, share_wit
 from gapless_lab.lab.experiment import (
     GRAPH,
     Chart,
-    Comparison,
+    ChartLine,
     Experiment,
-    Line,
-    Table,
+    PaperComparison,
+    ResultTable,
     grouped,
     whole,
 )
@@ -35,7 +35,7 @@ def measure(point: Point) -> Row:
     counts: Counter[int] = Counter()
     held = 0
     for drawn in draw_failures(brokers, failed, whole(point, "runs"), SEED):
-        dead = frozenset(f"n{place}" for place in drawn.nonzero()[0])
+        dead = frozenset(f"n{index}" for index in drawn.nonzero()[0])
         for each in around:
             if each.own not in dead:
                 counts[len(active(each, dead))] += 1
@@ -46,7 +46,7 @@ def measure(point: Point) -> Row:
     return found
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return all distributions, a line each."""
     shown = (
         "fan_out",
@@ -71,7 +71,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "sessions held in all, mean",
     )
     return [
-        Table(
+        ResultTable(
             "active sessions of a live broker",
             heads,
             [tuple(row[name] for name in shown) for row in rows],
@@ -87,7 +87,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "active sessions",
             "brokers with no more, %",
             [
-                Line(f"{row['failed']} failed", below(counts_of(row)), "-", steps=True)
+                ChartLine(f"{row['failed']} failed", below(counts_of(row)), "-", steps=True)
                 for row in of_fan_out
             ],
             levels=(("paper: the majority of brokers", 50.0),),
@@ -96,10 +96,10 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     ]
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentence of PT IX.D against what we found."""
     return [
-        Comparison(
+        PaperComparison(
             f"fan-out {row['fan_out']}, {row['failed']} of {whole(row, 'brokers'):,} failed",
             "the number stays very low for the majority of brokers (IX.D)",
             f"{share_within(counts_of(row), VERY_LOW):.1f} % have no more than {VERY_LOW}, "
@@ -158,5 +158,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
-    rooms=GRAPH,
+    packages=GRAPH,
 )

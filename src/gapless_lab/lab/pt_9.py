@@ -12,10 +12,10 @@ from gapless_lab.lab.axes import RUNS, Relation, Whole
 from gapless_lab.lab.experiment import (
     GRAPH,
     Chart,
-    Comparison,
+    ChartLine,
     Experiment,
-    Line,
-    Table,
+    PaperComparison,
+    ResultTable,
     grouped,
     number,
     whole,
@@ -45,7 +45,7 @@ def measure(point: Point) -> Row:
     }
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return a table a fan-out: failures down, δ across; what was not measured is empty."""
     deltas = sorted({whole(row, "delta") for row in rows})
     found = []
@@ -55,7 +55,9 @@ def tables(rows: Sequence[Row]) -> list[Table]:
             by_delta = {row["delta"]: row["disconnected"] for row in of_failed}
             lines.append((failed, *(by_delta.get(delta) for delta in deltas)))
         heads = ("failed", *(f"δ = {delta}" for delta in deltas))
-        found.append(Table(f"fan-out {fan_out}: pairs disconnected, in percent", heads, lines))
+        found.append(
+            ResultTable(f"fan-out {fan_out}: pairs disconnected, in percent", heads, lines)
+        )
     return found
 
 
@@ -67,7 +69,9 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "failed brokers",
             "pairs disconnected, %",
             [
-                Line(f"δ = {delta}", [(number(r, "failed"), number(r, "disconnected")) for r in of])
+                ChartLine(
+                    f"δ = {delta}", [(number(r, "failed"), number(r, "disconnected")) for r in of]
+                )
                 for (delta,), of in grouped(of_fan_out, "delta").items()
             ],
         )
@@ -75,7 +79,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     ]
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the two sentences of PT IX.A against what we found."""
     found = [_by_delta(fan_out, of) for (fan_out,), of in grouped(rows, "fan_out").items()]
     if {row["fan_out"] for row in rows} >= {NARROW, WIDE}:
@@ -86,7 +90,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     return found
 
 
-def _by_delta(fan_out: object, rows: Sequence[Row]) -> Comparison:
+def _by_delta(fan_out: object, rows: Sequence[Row]) -> PaperComparison:
     most = max(whole(row, "failed") for row in rows)
     steps: list[bool] = []
     for of_failed in grouped(rows, "failed").values():
@@ -95,7 +99,7 @@ def _by_delta(fan_out: object, rows: Sequence[Row]) -> Comparison:
         steps += [one > other for one, other in pairwise(shares) if one or other]
     last = _sorted([row for row in rows if row["failed"] == most])
     shown = ", ".join(f"δ = {row['delta']}: {number(row, 'disconnected'):.1f} %" for row in last)
-    return Comparison(
+    return PaperComparison(
         f"fan-out {fan_out}: a larger δ disconnects fewer pairs",
         "increasing δ improves network connectivity (IX.A)",
         f"at {sum(steps)} of {len(steps)} steps of δ; {most} failed: {shown}",
@@ -107,7 +111,7 @@ def _sorted(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: whole(row, "delta"))
 
 
-def _by_fan_out(delta: object, rows: Sequence[Row]) -> Comparison:
+def _by_fan_out(delta: object, rows: Sequence[Row]) -> PaperComparison:
     """Say at which numbers of failures the narrow tree is worse, and at which the wide one.
 
     Where few are disconnected, one run of a hundred may decide over the mean. So a difference counts
@@ -129,7 +133,7 @@ def _by_fan_out(delta: object, rows: Sequence[Row]) -> Comparison:
     told = (("more", more), ("fewer", fewer), ("too close to tell", close))
     shown = [f"{word} at {', '.join(map(str, of))} failed" for word, of in told if of]
     decided = bool(fewer) or len(more) > len(close)
-    return Comparison(
+    return PaperComparison(
         f"δ = {delta}: fan-out {NARROW} disconnects more pairs than {WIDE}",
         "a higher number of disconnections for a fan-out of 3 (IX.A)",
         "; ".join(shown) or "none are disconnected",
@@ -194,5 +198,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
-    rooms=GRAPH,
+    packages=GRAPH,
 )

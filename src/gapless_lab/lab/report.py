@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gapless_lab.lab.experiment import PAPERS, Chart, Comparison, Experiment, Table
+from gapless_lab.lab.experiment import PAPERS, Chart, Experiment, PaperComparison, ResultTable
 from gapless_lab.lab.origin import Origin
 from gapless_lab.lab.points import Plain, Point, Row
 
 __all__ = [
     "COMPARED",
-    "Report",
+    "ExperimentReport",
     "axes_line",
     "cell",
     "compared_rows",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class Report(msgspec.Struct, frozen=True):
+class ExperimentReport(msgspec.Struct, frozen=True):
     """What came of an experiment."""
 
     name: str
@@ -39,8 +39,8 @@ class Report(msgspec.Struct, frozen=True):
     """What the measurements took, added up."""
     axes: dict[str, list[Plain]]
     """At which values it was measured."""
-    comparisons: list[Comparison]
-    tables: list[Table]
+    comparisons: list[PaperComparison]
+    tables: list[ResultTable]
     origin: Origin
     """The code that made it."""
 
@@ -52,12 +52,12 @@ def report_of(
     *,
     seconds: float,
     origin: Origin,
-) -> tuple[Report, list[Chart]]:
+) -> tuple[ExperimentReport, list[Chart]]:
     """Make the report and the charts of some rows, perhaps of few of all points."""
     comparisons = experiment.compare(rows) if rows else []
     tables = experiment.tables(rows) if rows else []
     charts = experiment.charts(rows) if rows else []
-    report = Report(
+    report = ExperimentReport(
         name=experiment.name,
         paper=experiment.paper,
         figure=experiment.figure,
@@ -93,7 +93,7 @@ def cell(value: Plain) -> str:
     return value
 
 
-def axes_line(report: Report) -> str:
+def axes_line(report: ExperimentReport) -> str:
     """Return at which values it was measured, in a line."""
     return "; ".join(
         f"{name} {', '.join(map(cell, values))}"
@@ -102,7 +102,7 @@ def axes_line(report: Report) -> str:
     )
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: PaperComparison) -> str:
     """Return whether ours agrees, in a word."""
     return {True: "yes", False: "no", None: ""}[comparison.agrees]
 
@@ -111,12 +111,12 @@ COMPARED = ("what", "paper, from the text", "ours", "agrees")
 """The heads of the table of comparisons."""
 
 
-def compared_rows(comparisons: Iterable[Comparison]) -> list[tuple[str, str, str, str]]:
+def compared_rows(comparisons: Iterable[PaperComparison]) -> list[tuple[str, str, str, str]]:
     """Return comparisons as rows of a table."""
     return [(each.subject, each.paper, each.ours, verdict(each)) for each in comparisons]
 
 
-def markdown(report: Report, picture: str | None = None) -> str:
+def markdown(report: ExperimentReport, picture: str | None = None) -> str:
     """Return the report as a page."""
     source = PAPERS[report.paper]
     head = source if report.paper == "ours" else f"{source} ({report.paper}), {report.figure}"
@@ -144,7 +144,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", *lines])
 
 
-def csv_of(table: Table) -> str:
+def csv_of(table: ResultTable) -> str:
     """Return a table as CSV, with numbers as they are."""
     held = io.StringIO()
     writer = csv.writer(held, lineterminator="\n")

@@ -12,17 +12,17 @@ import msgspec
 from gapless_lab.lab.drawing import draw
 from gapless_lab.lab.experiment import Chart
 from gapless_lab.lab.origin import ROOT, digest
-from gapless_lab.lab.points import Outcome, Point, Row
-from gapless_lab.lab.report import Report, csv_of, markdown
+from gapless_lab.lab.points import Point, PointOutcome, Row
+from gapless_lab.lab.report import ExperimentReport, csv_of, markdown
 
-__all__ = ["PAGE", "Kept", "Shelf", "digest_of", "this_code"]
+__all__ = ["PAGE", "ResultStore", "StoredResult", "digest_of", "this_code"]
 
 POINTS: Final = "points.jsonl"
 PAGE: Final = "README.md"
 PICTURE: Final = "plot.png"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResult(msgspec.Struct, frozen=True):
     """A finished point, as its line has it."""
 
     version: str
@@ -49,7 +49,7 @@ def digest_of(*packages: Path) -> str:
     return digest(packages[0].parent, sources)[:16]
 
 
-class Shelf:
+class ResultStore:
     """Where the results of one experiment are."""
 
     def __init__(self, directory: Path, version: str) -> None:
@@ -61,33 +61,33 @@ class Shelf:
         """Forget all that was measured."""
         self._points.unlink(missing_ok=True)
 
-    def finished(self) -> dict[str, Kept]:
+    def finished(self) -> dict[str, StoredResult]:
         """Return what is there, by point; the line that a crash cut off does not count."""
         return {key_of(kept.point): kept for kept in self._lines() if kept.version == self.version}
 
-    def _lines(self) -> Iterator[Kept]:
+    def _lines(self) -> Iterator[StoredResult]:
         if not self._points.exists():
             return
         for line in self._points.read_bytes().splitlines():
             try:
-                yield msgspec.json.decode(line, type=Kept)
+                yield msgspec.json.decode(line, type=StoredResult)
             except msgspec.DecodeError:
                 continue
 
-    def keep(self, outcome: Outcome) -> Kept:
+    def keep(self, outcome: PointOutcome) -> StoredResult:
         """Write down a finished point."""
-        kept = Kept(self.version, outcome.point, outcome.row, round(outcome.seconds, 3))
+        kept = StoredResult(self.version, outcome.point, outcome.row, round(outcome.seconds, 3))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._points.open("ab") as file:
             file.write(msgspec.json.encode(kept) + b"\n")
         return kept
 
-    def write(self, report: Report, charts: list[Chart]) -> list[Path]:
+    def write(self, report: ExperimentReport, charts: list[Chart]) -> list[Path]:
         """Write tables, the page and the picture; return the files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         written: list[Path] = []
-        for place, table in enumerate(report.tables):
-            name = "table.csv" if place == 0 else f"table-{place + 1}.csv"
+        for index, table in enumerate(report.tables):
+            name = "table.csv" if index == 0 else f"table-{index + 1}.csv"
             written.append(self._write(name, csv_of(table)))
         picture = self.directory / PICTURE
         drawn = draw(charts, picture)

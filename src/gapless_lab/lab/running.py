@@ -10,17 +10,17 @@ import msgspec
 from gapless_lab.lab.catalogue import measure
 from gapless_lab.lab.experiment import Chart, Experiment
 from gapless_lab.lab.origin import origin_of
-from gapless_lab.lab.points import Outcome, Point, Row, run_point
-from gapless_lab.lab.report import Report, report_of
-from gapless_lab.lab.results import Shelf, key_of
+from gapless_lab.lab.points import Point, PointOutcome, Row, run_point
+from gapless_lab.lab.report import ExperimentReport, report_of
+from gapless_lab.lab.results import ResultStore, key_of
 
-__all__ = ["Failure", "Run", "Spread", "one_by_one"]
+__all__ = ["ExperimentRun", "PointFailure", "Spread", "one_by_one"]
 
-Spread: TypeAlias = Callable[[Sequence[Point]], Iterable[Outcome]]
+Spread: TypeAlias = Callable[[Sequence[Point]], Iterable[PointOutcome]]
 """Measures points, and gives outcomes as they come."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class PointFailure(msgspec.Struct, frozen=True):
     """A point that could not be measured."""
 
     point: Point
@@ -28,19 +28,19 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str
 
 
-def one_by_one(points: Sequence[Point]) -> Iterable[Outcome]:
+def one_by_one(points: Sequence[Point]) -> Iterable[PointOutcome]:
     """Measure points in this process."""
-    for place, point in enumerate(points):
-        yield run_point(measure, place, point)
+    for index, point in enumerate(points):
+        yield run_point(measure, index, point)
 
 
-class Run:
+class ExperimentRun:
     """An experiment at some points, of which some may be finished already."""
 
-    def __init__(self, experiment: Experiment, points: Sequence[Point], shelf: Shelf) -> None:
+    def __init__(self, experiment: Experiment, points: Sequence[Point], shelf: ResultStore) -> None:
         self.experiment = experiment
         self.points = points
-        self.failures: list[Failure] = []
+        self.failures: list[PointFailure] = []
         self.shelf = shelf
         self._finished = shelf.finished()
         # Now, as files may change while a long run goes on. What other code measured is not on the
@@ -53,16 +53,16 @@ class Run:
         return [point for point in self.points if key_of(point) not in self._finished]
 
     def go(
-        self, spread: Spread = one_by_one, watch: Callable[[Outcome], None] | None = None
+        self, spread: Spread = one_by_one, on_outcome: Callable[[PointOutcome], None] | None = None
     ) -> None:
         """Measure what is missing; each result is kept as soon as it is there."""
         for outcome in spread(self.missing):
             if outcome.error:
-                self.failures.append(Failure(outcome.point, outcome.error, outcome.traceback))
+                self.failures.append(PointFailure(outcome.point, outcome.error, outcome.traceback))
             else:
                 self._finished[key_of(outcome.point)] = self.shelf.keep(outcome)
-            if watch is not None:
-                watch(outcome)
+            if on_outcome is not None:
+                on_outcome(outcome)
 
     @property
     def rows(self) -> list[Row]:
@@ -70,7 +70,7 @@ class Run:
         found = (self._finished.get(key_of(point)) for point in self.points)
         return [{**kept.point, **kept.row} for kept in found if kept is not None]
 
-    def report(self) -> tuple[Report, list[Chart]]:
+    def report(self) -> tuple[ExperimentReport, list[Chart]]:
         """Say what has come so far."""
         kept = (self._finished.get(key_of(point)) for point in self.points)
         seconds = sum(each.seconds for each in kept if each is not None)

@@ -6,7 +6,7 @@ checkers. What a subscriber gets is compared with what was published at every de
 breaks a promise ends with an error and never becomes a number.
 
 How a failure is seen is a part of the setting. ``unseen`` means that nobody is told when a connection
-dies: it takes in what is sent and gives nothing, until the failure detector (``session_dead_ms``)
+dies: it takes in what is sent and gives nothing, until the failure detector (``session_timeout_ms``)
 finds out. Else the ends are told at once, as by a closed socket.
 """
 
@@ -25,30 +25,37 @@ from gapless.messages.clients import Delivery
 from gapless.messages.overlay import Quality
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.machine import load_factory
-from gapless_lab.sim.network import Pair
-from gapless_lab.sim.options import Options
-from gapless_lab.sim.oracle import Stream, Truth
-from gapless_lab.sim.publishers import PubendPlan, Publisher
-from gapless_lab.sim.subscribers import Subscriber
-from gapless_lab.sim.world import Host, Probe, World
+from gapless_lab.sim.network import HostPair
+from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.oracle import Oracle, PublishedStream
+from gapless_lab.sim.publishers import PubendPlan, SimulatedPublisher
+from gapless_lab.sim.subscribers import SimulatedSubscriber
+from gapless_lab.sim.world import SimulatedHost, World, WorldObserver
 
-__all__ = ["Arrival", "BrokenPromiseError", "Listener", "Setting", "Source", "Testbed"]
+__all__ = [
+    "Arrival",
+    "GuaranteeViolationError",
+    "MeasuringSubscriber",
+    "SteadyPublisher",
+    "Testbed",
+    "TestbedOptions",
+]
 
 CREDIT = 1_000_000
 """Events that a subscriber takes at once: subscribers are never slow here."""
 
 
-class BrokenPromiseError(GaplessError):
+class GuaranteeViolationError(GaplessError):
     """A run broke a promise or did not finish: it has no numbers."""
 
 
-class Setting(Options, frozen=True, kw_only=True):
+class TestbedOptions(SimulationOptions, frozen=True, kw_only=True):
     """A testbed: its tree, and the parameters of its brokers that differ from the defaults."""
 
     tree: Topology
     pace: float = 1.0
-    roam: float = 0.0
-    amnesia: float = 0.0
+    reconnect_elsewhere: float = 0.0
+    forgotten_positions: float = 0.0
     outside: float = 0.0
     stall: float = 0.0
     survive: float = 1.0
@@ -78,13 +85,13 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         return (self.at_us - self.sent_us) / 1_000
 
 
-class Listener(Subscriber):
+class MeasuringSubscriber(SimulatedSubscriber):
     """A subscriber that keeps when what it got was sent, and when it came."""
 
-    def __init__(self, bed: Testbed, name: str, host: Host, filter_text: str) -> None:
+    def __init__(self, bed: Testbed, name: str, host: SimulatedHost, filter_text: str) -> None:
         super().__init__(
             bed.world,
-            bed.truth,
+            bed.oracle,
             name,
             host,
             filter_text=filter_text,
@@ -103,12 +110,12 @@ class Listener(Subscriber):
         super().take(notice)
 
 
-class Source(Publisher):
+class SteadyPublisher(SimulatedPublisher):
     """A publisher at a steady rate, on a pubend of its own."""
 
-    def __init__(self, bed: Testbed, name: str, host: Host) -> None:
+    def __init__(self, bed: Testbed, name: str, host: SimulatedHost) -> None:
         super().__init__(
-            bed.world, bed.truth, name, PubendPlan(name, host, "TRUE", Quality.GUARANTEED)
+            bed.world, bed.oracle, name, PubendPlan(name, host, "TRUE", Quality.GUARANTEED)
         )
         self.sent: list[int] = []
         """When each event was published."""
@@ -155,7 +162,7 @@ class Testbed:
         unseen: bool = False,
         parameters: Mapping[str, int] | None = None,
     ) -> None:
-        setting = Setting(
+        setting = TestbedOptions(
             seed=seed,
             tree=tree,
             delta=delta,
@@ -163,9 +170,9 @@ class Testbed:
             half_open=1.0 if unseen else 0.0,
         )
         self.world = World(setting, load_factory())
-        self.truth = Truth(self.world)
-        self.sources: list[Source] = []
-        self.listeners: list[Listener] = []
+        self.oracle = Oracle(self.world)
+        self.sources: list[SteadyPublisher] = []
+        self.listeners: list[MeasuringSubscriber] = []
 
     # --- building ----------------------------------------------------------------------------
 
@@ -175,23 +182,25 @@ class Testbed:
         for host in self.world.hosts.values():
             self.world.push(random.randrange(50_000), _start, self.world, host)
 
-    def source(self, name: str, broker: BrokerId) -> Source:
+    def source(self, name: str, broker: BrokerId) -> SteadyPublisher:
         """Connect a publisher; its pubend has its name."""
-        made = Source(self, name, self.world.hosts[broker])
+        made = SteadyPublisher(self, name, self.world.hosts[broker])
         self.sources.append(made)
         made.connect()
         return made
 
-    def listener(self, name: str, broker: BrokerId, filter_text: str = "TRUE") -> Listener:
+    def listener(
+        self, name: str, broker: BrokerId, filter_text: str = "TRUE"
+    ) -> MeasuringSubscriber:
         """Connect a subscriber."""
-        made = Listener(self, name, self.world.hosts[broker], filter_text)
+        made = MeasuringSubscriber(self, name, self.world.hosts[broker], filter_text)
         self.listeners.append(made)
         made.connect()
         return made
 
-    def watch(self, probe: Probe) -> None:
+    def observe(self, observer: WorldObserver) -> None:
         """Let a probe see every step from now on."""
-        self.world.probes.append(probe)
+        self.world.observers.append(observer)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -204,22 +213,22 @@ class Testbed:
         """Let time pass; raise if a promise is broken meanwhile."""
         self.world.run_until(self.world.now + round(seconds * 1_000_000))
         if self.world.violations:
-            raise BrokenPromiseError(str(self.world.violations[0]))
+            raise GuaranteeViolationError(str(self.world.violations[0]))
 
     def wait(
         self, done: Callable[[], bool], what: str, *, seconds: float, step: float = 0.5
     ) -> float:
         """Let time pass until something is so; return how many seconds it took."""
-        begun = self.world.now
+        started_at = self.world.now
         while not done():
-            if self.world.now - begun > seconds * 1_000_000:
-                raise BrokenPromiseError(f"after {seconds:g} s of virtual time: not {what}")
+            if self.world.now - started_at > seconds * 1_000_000:
+                raise GuaranteeViolationError(f"after {seconds:g} s of virtual time: not {what}")
             self.run(step)
-        return (self.world.now - begun) / 1_000_000
+        return (self.world.now - started_at) / 1_000_000
 
     def settle(self, seconds: float = 300.0) -> None:
         """Wait until every subscriber has started on every pubend."""
-        streams = self.truth.streams
+        streams = self.oracle.streams
         self.wait(
             lambda: (
                 len(streams) == len({source.plan.name for source in self.sources})
@@ -232,7 +241,7 @@ class Testbed:
 
     def unfinished(self) -> list[str]:
         """Return what subscribers are owed and have not got."""
-        streams: list[Stream] = list(self.truth.streams.values())
+        streams: list[PublishedStream] = list(self.oracle.streams.values())
         return [line for each in self.listeners for line in each.unfinished(streams)]
 
     def drain(self, seconds: float = 600.0) -> float:
@@ -241,13 +250,13 @@ class Testbed:
             source.stop()
         return self.wait(
             lambda: not any(source.pending for source in self.sources) and not self.unfinished(),
-            "all that is owed has come",
+            "all that must come has come",
             seconds=seconds,
         )
 
     # --- failures ----------------------------------------------------------------------------
 
-    def host(self, broker: BrokerId) -> Host:
+    def host(self, broker: BrokerId) -> SimulatedHost:
         """Return the computer of a broker."""
         return self.world.hosts[broker]
 
@@ -271,9 +280,9 @@ class Testbed:
         for link in self._pair(one, other).links:
             self.world.network.heal(link)
 
-    def _pair(self, one: BrokerId, other: BrokerId) -> Pair:
+    def _pair(self, one: BrokerId, other: BrokerId) -> HostPair:
         return self.world.network.links[one][other].pair
 
 
-def _start(world: World, host: Host) -> None:
+def _start(world: World, host: SimulatedHost) -> None:
     world.start(host)

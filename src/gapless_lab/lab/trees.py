@@ -84,16 +84,16 @@ def connected_pairs(children: int, delta: int, failed: Failures) -> NDArray[np.i
     runs, brokers = failed.shape
     pairs = np.zeros(runs, np.int64)
     open_ = np.zeros((brokers, delta + 1, runs), np.int64)
-    for place in range(brokers - 1, -1, -1):
-        dead = failed[:, place]
-        gathered = open_[place]
+    for index in range(brokers - 1, -1, -1):
+        dead = failed[:, index]
+        gathered = open_[index]
         # what comes from below has met; now the broker itself
         pairs += np.where(dead, 0, gathered.sum(axis=0))
         up = np.zeros_like(gathered)
         up[0] = np.where(dead, 0, gathered.sum(axis=0) + 1)
         up[1:] = np.where(dead, gathered[:-1], 0)
-        if place:
-            above = (place - 1) // children
+        if index:
+            above = (index - 1) // children
             pairs += _meeting(open_[above], up, failed[:, above], delta)
             open_[above] += up
     return pairs
@@ -122,7 +122,7 @@ def longest_row(children: int, one: int, other: int, failed: AbstractSet[int]) -
         deeper = left if left[-1] > right[-1] else right
         deeper.append((deeper[-1] - 1) // children)
     longest = row = 0
-    for place in [*left, *reversed(right[:-1])]:
-        row = row + 1 if place in failed else 0
+    for index in [*left, *reversed(right[:-1])]:
+        row = row + 1 if index in failed else 0
         longest = max(longest, row)
     return longest

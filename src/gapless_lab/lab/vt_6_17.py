@@ -12,10 +12,19 @@ from gapless.content.values import Value
 from gapless.core.ids import BrokerId
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.lab.axes import RUN_NUMBER
-from gapless_lab.lab.experiment import Chart, Comparison, Experiment, Line, Table, mean, text, whole
-from gapless_lab.lab.observers import Traffic
+from gapless_lab.lab.experiment import (
+    Chart,
+    ChartLine,
+    Experiment,
+    PaperComparison,
+    ResultTable,
+    mean,
+    text,
+    whole,
+)
+from gapless_lab.lab.observers import ForwardingObserver
 from gapless_lab.lab.points import Plain, Point, Row
-from gapless_lab.lab.testbed import Listener, Source, Testbed
+from gapless_lab.lab.testbed import MeasuringSubscriber, SteadyPublisher, Testbed
 
 __all__ = ["EXPERIMENT"]
 
@@ -58,13 +67,13 @@ LEAST_SHARE = 0.2
 def measure(point: Point) -> Row:
     """Play the paper's course of events, ten times as fast."""
     bed = Testbed(TREE, seed=whole(point, "run"))
-    traffic = Traffic()
-    bed.watch(traffic)
+    traffic = ForwardingObserver()
+    bed.observe(traffic)
     bed.start()
     bed.run(2)
     # the hash goes by the name, so every run deals anew
     run = whole(point, "run")
-    sources = [bed.source(f"P{run}-{place}", "pb") for place in range(PUBENDS)]
+    sources = [bed.source(f"P{run}-{index}", "pb") for index in range(PUBENDS)]
     half = range(TOPICS // 2)
     groups = {OLD: _group(bed, "a", "sb1", half)}
     _group(bed, "b", "sb1", half)
@@ -72,10 +81,10 @@ def measure(point: Point) -> Row:
     bed.settle()
     _publish(sources)
     bed.run(3)
-    begun = bed.world.now // 1_000_000
+    start_s = bed.world.now // 1_000_000
     crashed = _play(bed, traffic, groups)
-    rates = {name: _by_second(group, begun) for name, group in groups.items()}
-    passed = {router: _shifted(traffic.sent.get(router, {}), begun) for router in ROUTERS}
+    rates = {name: _by_second(group, start_s) for name, group in groups.items()}
+    passed = {router: _shifted(traffic.sent.get(router, {}), start_s) for router in ROUTERS}
     bed.drain()
     return {
         "crashed": " ".join(crashed),
@@ -84,28 +93,32 @@ def measure(point: Point) -> Row:
     }
 
 
-def _publish(sources: Sequence[Source]) -> None:
+def _publish(sources: Sequence[SteadyPublisher]) -> None:
     """Let the sources publish in turn; each goes through all topics, and each topic has a steady rate."""
     every_us = 1_000_000 * len(sources) // (TOPICS * TOPIC_RATE)
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         source.start(
             every_us,
-            first_us=place * every_us // len(sources),
-            attributes=partial(_topic, place),
+            first_us=index * every_us // len(sources),
+            attributes=partial(_topic, index),
         )
 
 
-def _topic(place: int, number: int) -> dict[str, Value]:
+def _topic(index: int, number: int) -> dict[str, Value]:
     """Return on which topic a source publishes its next event: in step they would all be on the same."""
-    return {"topic": (number + place) % TOPICS}
+    return {"topic": (number + index) % TOPICS}
 
 
-def _group(bed: Testbed, name: str, broker: BrokerId, topics: Iterable[int]) -> list[Listener]:
+def _group(
+    bed: Testbed, name: str, broker: BrokerId, topics: Iterable[int]
+) -> list[MeasuringSubscriber]:
     """Let a subscriber for every topic connect."""
     return [bed.listener(f"{name}{topic}", broker, f"topic = {topic}") for topic in topics]
 
 
-def _play(bed: Testbed, traffic: Traffic, groups: dict[str, list[Listener]]) -> list[BrokerId]:
+def _play(
+    bed: Testbed, traffic: ForwardingObserver, groups: dict[str, list[MeasuringSubscriber]]
+) -> list[BrokerId]:
     """Crash the two routers that are used most, one after the other; let the new group join."""
     at = 0.0
     crashed: list[BrokerId] = []
@@ -123,21 +136,21 @@ def _play(bed: Testbed, traffic: Traffic, groups: dict[str, list[Listener]]) -> 
     return crashed
 
 
-def _busiest(bed: Testbed, traffic: Traffic, without: Sequence[BrokerId]) -> BrokerId:
+def _busiest(bed: Testbed, traffic: ForwardingObserver, without: Sequence[BrokerId]) -> BrokerId:
     """Return the router that passed on most in the second before this one."""
     second = bed.world.now // 1_000_000 - 1
     left = [router for router in ROUTERS if router not in without]
     return max(left, key=lambda router: traffic.sent.get(router, {}).get(second, 0))
 
 
-def _by_second(group: Sequence[Listener], begun: int) -> list[int]:
+def _by_second(group: Sequence[MeasuringSubscriber], start_s: int) -> list[int]:
     """Return how many events a group got in every second of the course."""
     counts = Counter(each.at_us // 1_000_000 for one in group for each in one.arrivals)
-    return _shifted(counts, begun)
+    return _shifted(counts, start_s)
 
 
-def _shifted(counts: dict[int, int], begun: int) -> list[int]:
-    return [counts.get(begun + second, 0) for second in range(int(END_S))]
+def _shifted(counts: dict[int, int], start_s: int) -> list[int]:
+    return [counts.get(start_s + second, 0) for second in range(int(END_S))]
 
 
 # --- telling ------------------------------------------------------------------------------------
@@ -157,7 +170,7 @@ def _phases() -> list[tuple[str, int, int]]:
     ]
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ResultTable]:
     """Return a line for every part of the course: rates of the groups, traffic of the routers."""
     names = [f"{OLD}, events/s", f"{NEW}, events/s", *(f"{each}, events/s" for each in ROUTERS)]
     lines: list[tuple[Plain, ...]] = []
@@ -168,7 +181,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
             (row["run"], phase, *(round(mean(each[low:high]), 1) for each in series))
             for phase, low, high in _phases()
         ]
-    return [Table("message rates and routers' traffic", ("run", "while", *names), lines)]
+    return [ResultTable("message rates and routers' traffic", ("run", "while", *names), lines)]
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
@@ -179,17 +192,17 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     before, _ = _load_of_the_last(rows[0])
     doubled = (f"paper: twice the {before:.0f} of the last router", 2 * before)
     return [
-        Chart(title, "s", "events/s", _lines(series), levels=(said,), moments=moments)
-        for title, series, said in (
+        Chart(title, "s", "events/s", _lines(series), levels=(from_paper,), moments=moments)
+        for title, series, from_paper in (
             ("message rate of a group", rates, constant),
             ("passed on by a router", passed, doubled),
         )
     ]
 
 
-def _lines(series: dict[str, list[int]]) -> list[Line]:
+def _lines(series: dict[str, list[int]]) -> list[ChartLine]:
     return [
-        Line(name, [(float(at), float(count)) for at, count in enumerate(counts)], "-")
+        ChartLine(name, [(float(at), float(count)) for at, count in enumerate(counts)], "-")
         for name, counts in series.items()
     ]
 
@@ -212,7 +225,7 @@ def _shares_in_the_end(row: Row) -> list[float]:
     return sorted(each / max(1.0, sum(passed)) for each in passed)
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
+def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Hold the sentences of VT 6.3 against what we found."""
     old = [count for row in rows for count in _series(row, "rates")[OLD]]
     joined = int(COURSE["a new group joins"]) + 2
@@ -221,25 +234,25 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     shares = [_shares_in_the_end(row) for row in rows]
     shown = "; ".join(" + ".join(f"{100 * part:.0f}" for part in of) + " %" for of in shares)
     return [
-        Comparison(
+        PaperComparison(
             "message rate of the old group while routers crash and return",
             "not affected, stays constant",
             f"{RATE} events/s; {min(old)} to {max(old)} in any second",
             all(abs(count - RATE) <= 0.1 * RATE for count in old),
         ),
-        Comparison(
+        PaperComparison(
             "a group that joins while two of three routers are down",
             "makes progress and gets its messages",
             f"{min(new)} events/s at least, from two seconds on",
             all(count >= 0.9 * RATE for count in new),
         ),
-        Comparison(
+        PaperComparison(
             "load of the router that is left, when the second one crashes",
             "doubles (4 % to 8 % CPU)",
             "; ".join(f"{one:.0f} to {other:.0f} events/s" for one, other in loads),
             all(DOUBLED[0] * one <= other <= DOUBLED[1] * one for one, other in loads),
         ),
-        Comparison(
+        PaperComparison(
             "when they are back",
             "traffic is shared among the available paths again",
             f"of all, run by run: {shown}",

@@ -16,8 +16,8 @@ phase** a connected core heals and no new fault comes to it; all that is owed in
 then happen in bounded time. What stands outside the core may stay broken for ever.
 
 The **oracle** (:mod:`.oracle`) learns the truth from the disks: what is durable was published. The
-**checkers** (:mod:`.checkers`, :mod:`.segments`) compare what clients see with it, at every notice.
-Probes (:mod:`.probes`) look inside brokers at every step. What they find has a name:
+**checkers** (:mod:`.checkers`, :mod:`.expected_stream`) compare what clients see with it, at every notice.
+Probes (:mod:`.invariants`) look inside brokers at every step. What they find has a name:
 
 - *lost*: an event was passed over, or a later one came before it;
 - *duplicate*, *nonmonotonic*, *spurious*: an event came twice, too late, or without reason;
@@ -32,7 +32,7 @@ Probes (:mod:`.probes`) look inside brokers at every step. What they find has a 
 - *I1* to *I15*: an invariant of the protocols does not hold inside a broker.
 
 :mod:`.runner` runs one seed, :mod:`.campaign` many, :mod:`.shrink` makes a failing one small,
-:mod:`.plants` proves that the alarms ring, :mod:`.regressions` lists the seeds that once failed.
+:mod:`.planted_bugs` proves that the alarms ring, :mod:`.regressions` lists the seeds that once failed.
 
 Fault budget
 ------------

@@ -15,30 +15,30 @@ from typing import Any, Final
 import msgspec
 
 from gapless.broker import entry as machine
-from gapless.messages.streams import Piece
-from gapless.overlay.session import Session
+from gapless.messages.streams import KnowledgeRange
+from gapless.overlay.session import PeerSession
 from gapless.propagation import sufficiency
 from gapless.propagation.out_table import OutTable
 from gapless.pubend import staging
-from gapless.pubend.members import Membership
+from gapless.pubend.members import Members
 from gapless.pubend.publishers import Publishers
 from gapless.pubend.staging import Staging
 from gapless.pubend.stream_end import StreamEnd
-from gapless.routing.sending import Sender
+from gapless.routing.sending import StreamSender
 from gapless.stream import istream
 from gapless.stream import ranges as knowledge
 from gapless.subscribers.catch_up import CatchUp
-from gapless.subscribers.cursor import Strand
+from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import FOREVER
-from gapless.subscribers.groups import Crew
+from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.host import SubscriberHost
-from gapless.subscribers.reporter import Reporting
-from gapless.subscribers.subscription import Subscription
-from gapless_lab.sim.failover_bugs import FLIGHTS
-from gapless_lab.sim.naming_bugs import NAMESAKES
-from gapless_lab.sim.planted_bugs import Catch, Plant, constant, hunt, replaced
-from gapless_lab.sim.routing_bugs import DETOURS
-from gapless_lab.sim.shipped_bugs import LAPSES
+from gapless.subscribers.reporter import AckReporter
+from gapless.subscribers.subscription import HostedSubscription
+from gapless_lab.sim.failover_bugs import FAILOVER_BUGS
+from gapless_lab.sim.naming_bugs import NAMING_BUGS
+from gapless_lab.sim.planted_bugs import BugDetection, PlantedBug, constant, hunt, replaced
+from gapless_lab.sim.routing_bugs import ROUTING_BUGS
+from gapless_lab.sim.shipped_bugs import SHIPPED_BUGS
 
 __all__ = ["BUGS", "hunt_all"]
 
@@ -64,7 +64,7 @@ def _acknowledge_at_once(original: Any) -> Any:
 def _silence_without_ceiling(self: Any, tick: int) -> None:
     if not self._pending and tick > self.last:
         low, self.last = self.last + 1, tick
-        self._tell(Piece(low, tick, self.regime, 0))
+        self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
 
 
 def _sequences_forgotten(original: Any) -> Any:
@@ -83,7 +83,7 @@ def _rest(held: Any) -> tuple[Any, ...]:
 
 
 def _floor_of_the_fastest(self: Any) -> int | None:
-    floors = [row.floor for row in self._rows.values()]
+    floors = [row.ack_floor for row in self._rows.values()]
     return max(floors, default=None)
 
 
@@ -113,27 +113,29 @@ def _unknown_is_silent(
     """Answer every tick that was asked for, known or not."""
     del masks
     for part_low, part_high in attachment.curious.take(low, high):
-        regime = routed.regimes and max(routed.regimes._vectors)  # noqa: SLF001
-        self._send(routed, attachment, [Piece(part_low, part_high, regime, 0)], first=False)
+        stream_epoch = routed.stream_epochs and max(routed.stream_epochs._vectors)  # noqa: SLF001
+        self._send(
+            routed, attachment, [KnowledgeRange(part_low, part_high, stream_epoch, 0)], first=False
+        )
 
 
-def _joins_regimes(left: Any, right: Any) -> bool:
+def _joins_stream_epochs(left: Any, right: Any) -> bool:
     return bool(left.high + 1 == right.low)
 
 
-def _joined_over_regimes(left: Any, right: Any) -> Piece:
+def _joined_over_stream_epochs(left: Any, right: Any) -> KnowledgeRange:
     both = left.publications + right.publications
-    return Piece(left.low, right.high, right.regime, right.control_version, both)
+    return KnowledgeRange(left.low, right.high, right.stream_epoch, right.control_version, both)
 
 
 # --- subscriber hosts ------------------------------------------------------------------------------
 
 
 def _starts_at_once(original: Any) -> Any:
-    def offer_start(self: Strand, low: int, time: Any) -> None:
+    def start_if_served(self: Cursor, low: int, time: Any) -> None:
         original(self, low, type(time)(FOREVER, 0))
 
-    return offer_start
+    return start_if_served
 
 
 def _forgets_what_is_held(original: Any) -> Any:
@@ -173,7 +175,7 @@ def _seen_by_tick_alone(original: Any) -> Any:
     """Take what any filter of a live subscription matches, whichever governs."""
 
     def take(self: Any, segment: Any, publications: Any) -> None:
-        if self.state.name == "LIVE":
+        if self.phase.name == "LIVE":
             self._put([each for each in publications if each.tick > self.position])
         else:
             original(self, segment, publications)
@@ -182,140 +184,142 @@ def _seen_by_tick_alone(original: Any) -> Any:
 
 
 BUGS: Final = (
-    Plant(
+    PlantedBug(
         "acknowledged before it is on disk",
         "the publisher hears of a batch that a crash may lose (I13)",
         ((StreamEnd, "_enqueue", _acknowledge_at_once),),
     ),
-    Plant(
+    PlantedBug(
         "silence above the ceiling",
         "ticks told silent are given to events after a crash (R29, A8)",
         ((StreamEnd, "_be_silent_until", replaced(_silence_without_ceiling)),),
     ),
-    Plant(
-        "life from the clock",
+    PlantedBug(
+        "incarnation from the clock",
         "a clock set back makes old promises cover new subscriptions (A9)",
-        ((machine, "next_life", replaced(lambda _, clock: max(1, clock))),),
+        ((machine, "next_incarnation", replaced(lambda _, clock: max(1, clock))),),
     ),
-    Plant(
+    PlantedBug(
         "sequences are forgotten",
         "a publication that is sent again is published again (R27)",
         ((Publishers, "get", _sequences_forgotten),),
     ),
-    Plant(
+    PlantedBug(
         "a commit is done again",
         "a batch that its writer makes again after a crash is published again (S1, S3)",
         ((Staging, "_is_over", constant(False)),),
     ),
-    Plant(
+    PlantedBug(
         "two attempts are committed",
         "a partition that ran twice is published twice (S1, S2)",
         ((staging, "_chunks_of", _takes_two_attempts),),
     ),
-    Plant(
+    PlantedBug(
         "released by the fastest",
         "the log is released up to the greatest floor instead of the least (R56)",
-        ((Membership, "floor", replaced(_floor_of_the_fastest)),),
+        ((Members, "ack_floor", replaced(_floor_of_the_fastest)),),
     ),
-    Plant(
+    PlantedBug(
         "released is silent",
         "what the log has lost is passed over without a word (R45, A14)",
         ((CatchUp, "take_read", _nothing_is_released),),
     ),
-    Plant(
+    PlantedBug(
         "any table suffices",
         "a router filters by what it has, whatever the stream's vector demands (R24, A1)",
         ((sufficiency, "sufficient", constant(True)),),
     ),
-    Plant(
+    PlantedBug(
         "nobody is late",
         "a table claims to be complete for pubends its sources have not heard of (R18, A3)",
         ((OutTable, "_late", replaced(_claims_nothing_late)),),
     ),
-    Plant(
-        "regimes are joined",
-        "silence of two regimes becomes one piece (A7)",
+    PlantedBug(
+        "stream epochs are joined",
+        "silence of two stream epochs becomes one knowledge range (A7)",
         (
-            (istream, "_is_cheap_to_join", replaced(_joins_regimes)),
-            (istream, "join", replaced(_joined_over_regimes)),
-            (knowledge, "joinable", replaced(_joins_regimes)),
-            (knowledge, "join", replaced(_joined_over_regimes)),
+            (istream, "_is_cheap_to_join", replaced(_joins_stream_epochs)),
+            (istream, "join", replaced(_joined_over_stream_epochs)),
+            (knowledge, "joinable", replaced(_joins_stream_epochs)),
+            (knowledge, "join", replaced(_joined_over_stream_epochs)),
         ),
     ),
-    Plant(
+    PlantedBug(
         "unknown is silent",
         "a router answers a nack with silence where it knows nothing (I3)",
-        ((Sender, "answer", replaced(_unknown_is_silent)),),
+        ((StreamSender, "answer", replaced(_unknown_is_silent)),),
     ),
-    Plant(
+    PlantedBug(
         "starts at once",
         "a subscription starts on a stream that was not told of it (R44)",
-        ((Strand, "offer_start", _starts_at_once),),
+        ((Cursor, "start_if_served", _starts_at_once),),
     ),
-    Plant(
-        "begins where its host came",
+    PlantedBug(
+        "starts where its host joined",
         "a subscription misses the first events of a pubend that was made after it (R46)",
-        ((Strand, "known_after", constant(None)),),
+        ((Cursor, "guaranteed_start_after", constant(None)),),
     ),
-    Plant(
+    PlantedBug(
         "everything is covered",
         "a host that left the vector takes the stream's silence for its own (R44)",
-        ((Crew, "is_covered", constant(True)),),
+        ((CursorGroups, "is_covered", constant(True)),),
     ),
-    Plant(
+    PlantedBug(
         "joins without what was held",
         "events between the end of a read and the live stream are dropped (R48)",
         ((CatchUp, "join_if_read", _forgets_what_is_held),),
     ),
-    Plant(
+    PlantedBug(
         "reports its horizon",
         "a host gives up what its durable subscribers have not acknowledged (R52)",
-        ((Reporting, "_floor", replaced(_reports_the_horizon)),),
+        ((AckReporter, "_ack_floor", replaced(_reports_the_horizon)),),
     ),
-    Plant(
+    PlantedBug(
         "old filters leave at once",
         "a filter leaves the tables before the streams have passed its end (R17, A15)",
         ((SubscriberHost, "own", _drops_old_filters),),
     ),
-    Plant(
-        "any filter governs",
+    PlantedBug(
+        "any filter applies",
         "events of an old filter come after the new one took over (R47)",
-        ((Strand, "take", _seen_by_tick_alone),),
+        ((Cursor, "take", _seen_by_tick_alone),),
     ),
-    Plant(
+    PlantedBug(
         "switches before it is on disk",
         "a client sees events beyond a switch that a crash forgets (R47)",
         (
-            (Strand, "raise_barrier", constant(None)),
-            (Strand, "lower_barrier", constant(None)),
+            (Cursor, "limit_delivery", constant(None)),
+            (Cursor, "lift_limit", constant(None)),
         ),
     ),
-    Plant(
+    PlantedBug(
         "merges without waiting",
         "streams in total order do not wait for each other (R51)",
-        ((Subscription, "_drain_merged", replaced(_merges_at_once)),),
+        ((HostedSubscription, "_drain_merged", replaced(_merges_at_once)),),
     ),
-    Plant(
+    PlantedBug(
         "sessions never die",
         "a peer that is not heard of, or does not hear us, is spoken to for ever (R1, A28)",
-        ((Session, "_restart", constant(None)),),
+        ((PeerSession, "_restart", constant(None)),),
     ),
-    *LAPSES,
-    *DETOURS,
-    *FLIGHTS,
-    *NAMESAKES,
+    *SHIPPED_BUGS,
+    *ROUTING_BUGS,
+    *FAILOVER_BUGS,
+    *NAMING_BUGS,
 )
 """Each is to be caught within :data:`SEEDS_MAX` seeds."""
 
 
-def hunt_all(names: Sequence[str], seeds: int = SEEDS_MAX, *, workers: int = 1) -> Iterator[Catch]:
+def hunt_all(
+    names: Sequence[str], seeds: int = SEEDS_MAX, *, workers: int = 1
+) -> Iterator[BugDetection]:
     """Hunt bugs, each through the same seeds, and several at once; return them as they end."""
     with ProcessPoolExecutor(workers) as pool:
         hunts = [pool.submit(_hunt_one, name, seeds) for name in names]
         yield from (each.result() for each in as_completed(hunts))
 
 
-def _hunt_one(name: str, seeds: int) -> Catch:
+def _hunt_one(name: str, seeds: int) -> BugDetection:
     """Hunt a bug by its name: what it replaces cannot be sent to another process."""
     return hunt(next(bug for bug in BUGS if bug.name == name), range(seeds))
 
@@ -331,8 +335,8 @@ def main(arguments: list[str]) -> int:
     for count, catch in enumerate(hunt_all(names, workers=os.cpu_count() or 1), start=1):
         missed += catch.violation is None
         found = catch.violation or "MISSED"
-        place = f"{count}/{len(names)}"
-        sys.stdout.write(f"{place:>7} {catch.plant:<40} {catch.seeds:>5} seeds  {found[:100]}\n")
+        progress = f"{count}/{len(names)}"
+        sys.stdout.write(f"{progress:>7} {catch.bug:<40} {catch.seeds:>5} seeds  {found[:100]}\n")
         sys.stdout.flush()
     return min(missed, 1)
 

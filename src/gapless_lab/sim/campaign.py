@@ -12,12 +12,12 @@ from importlib.resources.abc import Traversable
 import msgspec
 
 from gapless_lab.sim.machine import BROKER
-from gapless_lab.sim.runner import Result, run_seed
+from gapless_lab.sim.runner import RunResult, run_seed
 from gapless_lab.sim.unreachable_marks import OUT_OF_REACH
 
-__all__ = ["Summary", "known_marks", "run_many", "summarise"]
+__all__ = ["Summary", "known_coverage_marks", "run_many", "summarise"]
 
-_MARK = re.compile(r"""(?:\.mark|_restart)\([^"']*"([^"]+)\"""")
+_COVERAGE_MARK = re.compile(r"""(?:\.mark|_restart)\([^"']*"([^"]+)\"""")
 """A call that marks a rare branch, with the branch's name."""
 
 
@@ -32,7 +32,7 @@ class Summary(msgspec.Struct, frozen=True):
     gaps: int
     violations: dict[str, list[int]]
     """By name of the anomaly the seeds that showed it."""
-    marks: dict[str, int]
+    coverage_marks: dict[str, int]
     never_hit: list[str]
     """Rare branches that no run took, though a run can."""
     out_of_reach: dict[str, str]
@@ -45,8 +45,8 @@ def run_many(
     machine: str = BROKER,
     *,
     workers: int = 1,
-    run: Callable[..., Result] = run_seed,
-) -> Iterator[Result]:
+    run: Callable[..., RunResult] = run_seed,
+) -> Iterator[RunResult]:
     """Run the seeds, in order; with several workers in that many processes."""
     one = partial(run, machine=machine)
     if workers <= 1:
@@ -56,7 +56,7 @@ def run_many(
         yield from pool.map(one, seeds, chunksize=4)
 
 
-def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summary:
+def summarise(results: Iterable[RunResult], *, known: Iterable[str] = ()) -> Summary:
     """Add runs up."""
     faults: dict[str, int] = {}
     marks: dict[str, int] = {}
@@ -71,7 +71,7 @@ def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summar
         gaps += result.gaps
         seconds += result.seconds
         _add(faults, result.faults)
-        _add(marks, result.marks)
+        _add(marks, result.coverage_marks)
         if result.violations:
             violations.setdefault(result.violations[0].name, []).append(result.options.seed)
     missed = sorted(mark for mark in {*known} if mark not in marks)
@@ -83,7 +83,7 @@ def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summar
         deliveries=deliveries,
         gaps=gaps,
         violations=dict(sorted(violations.items())),
-        marks=dict(sorted(marks.items())),
+        coverage_marks=dict(sorted(marks.items())),
         never_hit=[mark for mark in missed if mark not in OUT_OF_REACH],
         out_of_reach={mark: OUT_OF_REACH[mark] for mark in missed if mark in OUT_OF_REACH},
         steps_per_second=round(steps / seconds) if seconds else 0,
@@ -95,11 +95,11 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + count
 
 
-def known_marks() -> list[str]:
+def known_coverage_marks() -> list[str]:
     """Return the names of all rare branches that the sources mark."""
     found: list[str] = []
     for text in _sources(files("gapless")):
-        found += _MARK.findall(text)
+        found += _COVERAGE_MARK.findall(text)
     return sorted(dict.fromkeys(found))
 
 

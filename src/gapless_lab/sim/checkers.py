@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import Begin, BeginKind, Order, PositionTuple
+from gapless.messages.clients import Order, PositionTuple, StartKind, StartPoint
 from gapless.messages.streams import Publication
-from gapless_lab.sim.expected_stream import View
-from gapless_lab.sim.oracle import Stream, Truth
+from gapless_lab.sim.expected_stream import ExpectedStream
+from gapless_lab.sim.oracle import Oracle, PublishedStream
 
 if TYPE_CHECKING:
     from gapless_lab.sim.world import World
@@ -28,7 +28,7 @@ class SubscriptionChecker:
     def __init__(
         self,
         world: World,
-        truth: Truth,
+        oracle: Oracle,
         name: str,
         filter_text: str,
         *,
@@ -36,12 +36,12 @@ class SubscriptionChecker:
         order: Order,
     ) -> None:
         self._world = world
-        self._truth = truth
+        self._oracle = oracle
         self.name = name
         self.filter = filter_text
         self.durable = durable
         self.order = order
-        self.views: dict[PubendId, View] = {}
+        self.views: dict[PubendId, ExpectedStream] = {}
         self.acked: dict[PubendId, int] = {}
         """The greatest position that the client sent an Ack for."""
         self.stalls: dict[PubendId, str] = {}
@@ -49,7 +49,7 @@ class SubscriptionChecker:
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
-        self._begin = Begin()
+        self._start = StartPoint()
         """Where it was asked to begin."""
         self._past = False
         """Whether it was asked to begin in the past, of which the log may have lost a part."""
@@ -67,24 +67,26 @@ class SubscriptionChecker:
 
     def position(self) -> PositionTuple:
         """Return where the client is: what it would resume from."""
-        return tuple((pubend, view.cursor) for pubend, view in self.views.items() if view.begun)
+        return tuple(
+            (pubend, view.cursor) for pubend, view in self.views.items() if view.has_started
+        )
 
     def acknowledged(self) -> PositionTuple:
         """Return up to where the client has acknowledged each stream that has begun for it."""
         return tuple(
             (pubend, max(view.base, self.acked.get(pubend, 0)))
             for pubend, view in self.views.items()
-            if view.begun
+            if view.has_started
         )
 
-    def _view(self, pubend: PubendId) -> View | None:
+    def _view(self, pubend: PubendId) -> ExpectedStream | None:
         view = self.views.get(pubend)
         if view is None:
-            stream = self._truth.streams.get(pubend)
+            stream = self._oracle.streams.get(pubend)
             if stream is None:
                 self._report("spurious", f"{pubend} is no pubend on any disk")
                 return None
-            view = View(self._truth, stream, self._change or self.filter)
+            view = ExpectedStream(self._oracle, stream, self._change or self.filter)
             view.segments += self._switches.get(pubend, [])
             if self._change is not None:
                 view.open_change(self.filter)
@@ -93,16 +95,16 @@ class SubscriptionChecker:
 
     # --- beginning, resuming, seeking --------------------------------------------------------
 
-    def begun(self, begin: Begin, position: PositionTuple) -> None:
+    def subscribed(self, start: StartPoint, position: PositionTuple) -> None:
         """The subscription has begun for the first time."""
-        self._begin = begin
-        self._past = begin.kind is not BeginKind.LATEST
+        self._start = start
+        self._past = start.kind is not StartKind.LATEST
         for pubend, tick in position:
             view = self._view(pubend)
             if view is not None:
-                self._check_begin(view.stream, begin, tick)
-                past = begin.kind is not BeginKind.LATEST or _begins_in_what_is_lost(view, tick)
-                view.told_start(tick, self._report, past=past)
+                self._check_start(view.stream, start, tick)
+                past = start.kind is not StartKind.LATEST or _starts_in_released(view, tick)
+                view.confirm_start(tick, self._report, past=past)
 
     def resumed(self, position: PositionTuple) -> None:
         """The subscription goes on from the client's own position."""
@@ -110,13 +112,13 @@ class SubscriptionChecker:
             view = self._view(pubend)
             if view is not None:
                 # what came before any start was told counts: the client resumed after it
-                view.known = view.known or (view.begun and view.limit is None)
-                self._check_late_begin(view, tick)
+                view.known = view.known or (view.has_started and view.limit is None)
+                self._check_late_start(view, tick)
                 past = not self.durable or (self._past and not view.known)
-                past |= _begins_in_what_is_lost(view, tick)
-                view.told_start(tick, self._report, past=past)
+                past |= _starts_in_released(view, tick)
+                view.confirm_start(tick, self._report, past=past)
 
-    def expired(self, begin: Begin, position: PositionTuple) -> None:
+    def expired(self, start: StartPoint, position: PositionTuple) -> None:
         """The subscription ended while its client was away, and another one of its name begins.
 
         What the old one owed is owed no more. The new one has the filter that it was asked for with,
@@ -126,65 +128,67 @@ class SubscriptionChecker:
         self.acked.clear()
         self._switches.clear()
         self._merged = None
-        self.begun(begin, position)
+        self.subscribed(start, position)
 
     def forgot(self) -> None:
         """The client lost its position: its durable subscription goes on somewhere up to acked."""
         self._merged = None
         for pubend, view in self.views.items():
-            if view.begun:
+            if view.has_started:
                 view.known, view.first = False, None
                 view.limit = max(view.base, self.acked.get(pubend, 0))
                 view.seen = []
 
-    def sought(self, begin: Begin, position: PositionTuple) -> None:
+    def sought(self, start: StartPoint, position: PositionTuple) -> None:
         """The subscription goes on somewhere else."""
         self._merged = None
         for pubend, tick in position:
             view = self._view(pubend)
             if view is not None:
-                self._check_begin(view.stream, begin, tick)
-                view.place_at(tick, past=begin.kind is not BeginKind.LATEST)
+                self._check_start(view.stream, start, tick)
+                view.move_to(tick, past=start.kind is not StartKind.LATEST)
 
     def started(self, pubend: PubendId, after: int) -> None:
         """The subscription has started on a pubend that it waited for."""
         view = self._view(pubend)
         if view is not None:
-            self._check_late_begin(view, after)
-            past = self._past or not self.durable or _begins_in_what_is_lost(view, after)
-            view.told_start(after, self._report, past=past)
+            self._check_late_start(view, after)
+            past = self._past or not self.durable or _starts_in_released(view, after)
+            view.confirm_start(after, self._report, past=past)
 
-    def _check_late_begin(self, view: View, tick: int) -> None:
+    def _check_late_start(self, view: ExpectedStream, tick: int) -> None:
         """Check a stream that begins later than others, perhaps elsewhere: the same holds for it.
 
         Unless a new filter was asked for, which begins with the latest. In total order nothing begins
         below what was merged.
         """
-        is_new = not view.begun and view.limit is None
+        is_new = not view.has_started and view.limit is None
         if is_new and not self.has_changed and self.order is Order.PUBLISHER:
-            self._check_begin(view.stream, self._begin, tick)
+            self._check_start(view.stream, self._start, tick)
 
-    def _check_begin(self, stream: Stream, begin: Begin, tick: int) -> None:
+    def _check_start(self, stream: PublishedStream, start: StartPoint, tick: int) -> None:
         """Check that what was asked for of the past is not passed over."""
-        if begin.kind is BeginKind.POSITION:
-            wanted = dict(begin.position).get(stream.pubend)
+        if start.kind is StartKind.POSITION:
+            wanted = dict(start.position).get(stream.pubend)
             if wanted is not None and tick < wanted:
-                self._report("spurious", f"{stream.pubend}: asked for {wanted}, begins at {tick}")
+                self._report("spurious", f"{stream.pubend}: asked for {wanted}, starts at {tick}")
             if wanted is not None:
                 # above what was asked for is as good where nothing matches in between: silence is
                 # not owed. What is released is named by the position itself, or by a gap.
                 self._check_passed_over(stream, max(wanted, stream.released), tick, since=0)
-        elif begin.kind in {BeginKind.EARLIEST, BeginKind.TIME}:
-            since = begin.clock if begin.kind is BeginKind.TIME else 0
+        elif start.kind in {StartKind.EARLIEST, StartKind.TIME}:
+            since = start.clock if start.kind is StartKind.TIME else 0
             self._check_passed_over(stream, stream.released, tick, since=since)
 
-    def _check_passed_over(self, stream: Stream, low: int, high: int, *, since: int) -> None:
+    def _check_passed_over(
+        self, stream: PublishedStream, low: int, high: int, *, since: int
+    ) -> None:
         """Check that nothing of a range, from a wall clock on, would have matched."""
-        for place in range(stream.after(low), stream.after(high)):
+        for index in range(stream.after(low), stream.after(high)):
             # a tick may lag behind its clock (R27), and a time may be looked up by either
-            late_enough = min(stream.clocks[place], stream.ticks[place]) >= since
-            if late_enough and self._truth.matches(stream, self.old_filter, place):
-                self._report("lost", f"{stream.pubend} {stream.ticks[place]}: begins at {high}")
+            late_enough = min(stream.clocks[index], stream.ticks[index]) >= since
+            if late_enough and self._oracle.matches(stream, self.old_filter, index):
+                self._report("lost", f"{stream.pubend} {stream.ticks[index]}: starts at {high}")
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -210,14 +214,14 @@ class SubscriptionChecker:
             self._report("disorder", f"{pubend} {tick} after {self._merged}")
         self._merged = (tick, pubend)
 
-    def _deliver_best_effort(self, view: View, publication: Publication) -> None:
+    def _deliver_best_effort(self, view: ExpectedStream, publication: Publication) -> None:
         """Check what holds without any log: sent so, matching, each publisher in order (R33)."""
         pubend = view.stream.pubend
         name = f"{pubend} {publication.publisher}/{publication.sequence}"
-        sent = self._truth.sent.get((pubend, publication.publisher, publication.sequence))
+        sent = self._oracle.sent.get((pubend, publication.publisher, publication.sequence))
         if sent != (publication.attributes, publication.payload):
             self._report("spurious", f"{name} was not sent so")
-        filters = map(self._truth.filter, self._texts)
+        filters = map(self._oracle.filter, self._texts)
         if not any(each.matches(publication.attributes) for each in filters):
             self._report("spurious", f"{name} does not match {self.filter}")
         key = (pubend, publication.publisher)
@@ -239,8 +243,8 @@ class SubscriptionChecker:
         """Take the news that everything up to a position was sent; the client resumes from there."""
         for pubend, tick in position:
             view = self.views.get(pubend)
-            if view is None or not view.begun:
-                self._report("spurious", f"{pubend} goes on to {tick}, and has not begun")
+            if view is None or not view.has_started:
+                self._report("spurious", f"{pubend} goes on to {tick}, and has not started")
             else:
                 view.progress(tick, self._report)
 
@@ -250,17 +254,22 @@ class SubscriptionChecker:
             if self.stalls.pop(pubend, None) is None:
                 self._report("spurious", f"{pubend} goes on, and was not said to stand still")
             return
-        stream = self._truth.streams.get(pubend)
-        if stream is None or not self._truth.once_damaged(stream):
+        stream = self._oracle.streams.get(pubend)
+        if stream is None or not self._oracle.was_corrupt(stream):
             self._report("dishonest stall", f"{pubend} is not damaged: {reason}")
         if self.stalls.get(pubend) == reason:
             self._report("spurious", f"{pubend} stands still, said twice: {reason}")
         self.stalls[pubend] = reason
 
-    def untold(self, stream: Stream) -> list[str]:
+    def unreported_stalls(self, stream: PublishedStream) -> list[str]:
         """Return that something does not come of a damaged stream, and the client is not told why."""
         view = self.views.get(stream.pubend)
-        if stream.pubend in self.stalls or view is None or not view.begun or not view.missing():
+        if (
+            stream.pubend in self.stalls
+            or view is None
+            or not view.has_started
+            or not view.missing()
+        ):
             return []
         return [f"{self.name}: is not told why {stream.pubend} stands still"]
 
@@ -305,19 +314,19 @@ class SubscriptionChecker:
         """The change is answered; ``exact`` if the answer came to the first asking."""
         assert self._change is not None
         old, self._change = self._change, None
-        told = dict(position)
+        switches = dict(position)
         for pubend, end in position:
             self._switches.setdefault(pubend, []).append((end, old))
         for pubend, view in self.views.items():
-            tick = told.get(pubend)
+            tick = switches.get(pubend)
             if tick is not None:
                 view.switched(tick, self._report, exact=exact)
-            elif view.begun and view.stream.guaranteed:
+            elif view.has_started and view.stream.guaranteed:
                 self._report("segments", f"{pubend} is not in the answer {position}")
             else:
                 view.switched(view.cursor, self._report, exact=False)
 
-    def began_anew(self) -> None:
+    def restarted(self) -> None:
         """A subscription that is not durable begins anew: its present filter governs from here."""
         if self.changing or any(view.is_between_filters for view in self.views.values()):
             self._merged = None  # the new filter looks again at ticks that were merged
@@ -328,24 +337,24 @@ class SubscriptionChecker:
 
     # --- the end -----------------------------------------------------------------------------
 
-    def unfinished(self, streams: Iterable[Stream]) -> list[str]:
+    def unfinished(self, streams: Iterable[PublishedStream]) -> list[str]:
         """Return what is owed on these streams and has not come."""
         found = []
         if self._change is not None:
             found.append(f"{self.name}: the filter change is not answered")
         for stream in streams:
             view = self.views.get(stream.pubend)
-            if view is not None and view.begun:
+            if view is not None and view.has_started:
                 missing = view.missing()
                 if missing:
                     found.append(f"{self.name}: {stream.pubend} {missing[:5]} of {len(missing)}")
-            elif self._truth.filter(self.filter).intersects(
-                self._truth.filter(stream.advertisement)
+            elif self._oracle.filter(self.filter).intersects(
+                self._oracle.filter(stream.advertisement)
             ):
                 found.append(f"{self.name}: has not started on {stream.pubend}")
         return found
 
 
-def _begins_in_what_is_lost(view: View, tick: int) -> bool:
+def _starts_in_released(view: ExpectedStream, tick: int) -> bool:
     """Say whether a stream is begun where the log had lost a part before the broker came to it (R46)."""
-    return not view.begun and tick < view.stream.released
+    return not view.has_started and tick < view.stream.released

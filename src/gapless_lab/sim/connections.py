@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gapless.core.machine import Asked, ClientDown, ClientUp
+from gapless.core.machine import ClientDown, ClientRequest, ClientUp
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process, World
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["Actor", "Connection", "Connections"]
+__all__ = ["Actor", "SimulatedConnection", "SimulatedConnections"]
 
 
 class Actor(Protocol):
@@ -25,19 +25,21 @@ class Actor(Protocol):
 
     name: str
 
-    def heard(self, connection: Connection, notice: Any) -> None:
+    def notified(self, connection: SimulatedConnection, notice: Any) -> None:
         """The machine told something."""
 
-    def lost(self, connection: Connection, reason: str) -> None:
+    def lost(self, connection: SimulatedConnection, reason: str) -> None:
         """The connection is gone."""
 
 
-class Connection:
+class SimulatedConnection:
     """One connection of an actor with a process."""
 
     __slots__ = ("_to_actor", "_to_process", "_world", "actor", "name", "open", "process")
 
-    def __init__(self, world: World, actor: Actor, name: str, process: Process | None) -> None:
+    def __init__(
+        self, world: World, actor: Actor, name: str, process: SimulatedProcess | None
+    ) -> None:
         self._world = world
         self.actor = actor
         self.name = name
@@ -56,16 +58,16 @@ class Connection:
     def _asked(self, request: Any, _: None) -> None:
         process = self.process
         if process is not None and self.name in process.clients:
-            self._world.happen(process, Asked(self.name, request))
+            self._world.happen(process, ClientRequest(self.name, request))
 
-    def tell(self, notice: Any) -> None:
+    def notify(self, notice: Any) -> None:
         """Take a notice of the machine to the actor."""
         self._to_actor = max(self._to_actor, self._world.now + self._world.network.delay())
-        self._world.push(self._to_actor, self._told, notice, None)
+        self._world.push(self._to_actor, self._notified, notice, None)
 
-    def _told(self, notice: Any, _: None) -> None:
+    def _notified(self, notice: Any, _: None) -> None:
         if self.open:
-            self.actor.heard(self, notice)
+            self.actor.notified(self, notice)
 
     def drop(self, *, unseen_us: int = 0) -> None:
         """Leave; the machine hears of it after a while."""
@@ -73,9 +75,9 @@ class Connection:
             return
         self.open = False
         at = max(self._to_process, self._world.now + self._world.network.delay() + unseen_us)
-        self._world.push(at, self._gone, None, None)
+        self._world.push(at, self._disconnected, None, None)
 
-    def _gone(self, _first: None, _second: None) -> None:
+    def _disconnected(self, _first: None, _second: None) -> None:
         process = self.process
         if process is not None and process.clients.pop(self.name, None) is not None:
             self._world.happen(process, ClientDown(self.name))
@@ -100,35 +102,35 @@ class Connection:
             self.actor.lost(self, reason)
 
 
-class Connections:
+class SimulatedConnections:
     """Makes connections, and ends those of processes that die."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: dict[str, int] = {}
 
-    def connect(self, actor: Actor, host: Host) -> Connection:
+    def connect(self, actor: Actor, host: SimulatedHost) -> SimulatedConnection:
         """Connect an actor; if nobody is there it hears so after a while."""
         number = self._made[actor.name] = self._made.get(actor.name, 0) + 1
-        connection = Connection(self._world, actor, f"{actor.name}.{number}", host.process)
+        connection = SimulatedConnection(self._world, actor, f"{actor.name}.{number}", host.process)
         at = self._world.now + self._world.network.delay()
         connection._to_process = at  # noqa: SLF001 - nothing may overtake the beginning
         self._world.push(at, connection.up, None, None)
         return connection
 
-    def tell(self, process: Process, client: str, notice: Any) -> None:
+    def notify(self, process: SimulatedProcess, client: str, notice: Any) -> None:
         """Carry a notice to a client that is still connected."""
         connection = process.clients.get(client)
         if connection is not None:
-            connection.tell(notice)
+            connection.notify(notice)
 
-    def dismiss(self, process: Process, client: str, reason: str) -> None:
+    def disconnect(self, process: SimulatedProcess, client: str, reason: str) -> None:
         """End a connection by the machine's wish."""
         connection = process.clients.pop(client, None)
         if connection is not None:
-            connection.fail(f"dismissed: {reason}")
+            connection.fail(f"disconnected: {reason}")
 
-    def stopped(self, process: Process) -> None:
+    def stopped(self, process: SimulatedProcess) -> None:
         """End all connections of a dead process."""
         for connection in process.clients.values():
             connection.fail("the broker is gone")

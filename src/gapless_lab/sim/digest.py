@@ -24,24 +24,24 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.machine import (
-    Asked,
     ClientDown,
-    ClientFree,
+    ClientDrained,
     ClientFull,
+    ClientRequest,
     ClientUp,
-    Dismiss,
-    Event,
+    DisconnectClient,
     Fetch,
     Fetched,
     LinkDown,
-    LinkFree,
+    LinkDrained,
     LinkFull,
     LinkUp,
+    MachineEvent,
+    Notify,
     Received,
-    Relink,
     Send,
+    SetPeers,
     Stopping,
-    Tell,
     Write,
     Written,
 )
@@ -57,8 +57,8 @@ from gapless.messages import (
 )
 from gapless.messages import pubend_requests as requests
 from gapless_lab.sim.options import draw
-from gapless_lab.sim.runner import PROBES, Run
-from gapless_lab.sim.world import Probe, Process, World
+from gapless_lab.sim.runner import DEFAULT_OBSERVERS, SimulationRun
+from gapless_lab.sim.world import SimulatedProcess, World, WorldObserver
 
 __all__ = ["CODED", "RunDigest", "compare", "digest_of", "digests_of", "load", "save"]
 
@@ -67,23 +67,23 @@ CODED: Final[tuple[type, ...]] = (
     LinkUp,
     LinkDown,
     LinkFull,
-    LinkFree,
+    LinkDrained,
     Received,
     ClientUp,
     ClientDown,
     ClientFull,
-    ClientFree,
-    Asked,
+    ClientDrained,
+    ClientRequest,
     Stopping,
     Written,
     Fetched,
     # effects
     Send,
-    Tell,
-    Dismiss,
+    Notify,
+    DisconnectClient,
     Write,
     Fetch,
-    Relink,
+    SetPeers,
     # between brokers
     overlay.Hello,
     overlay.Packet,
@@ -94,35 +94,35 @@ CODED: Final[tuple[type, ...]] = (
     overlay.RelayFull,
     overlay.Announce,
     overlay.PartitionInfo,
-    overlay.NameAsk,
-    overlay.NameAnswer,
+    overlay.NameQuery,
+    overlay.NameReply,
     overlay.Retire,
     mobility.Superseded,
-    propagation.TableWant,
+    propagation.TableRequest,
     propagation.TableStop,
     propagation.TableFull,
     propagation.TableDelta,
     streams.Attach,
     streams.Attached,
-    streams.Unfed,
+    streams.FeedUnavailable,
     streams.Detach,
-    streams.Frame,
-    streams.Silence,
-    streams.Regime,
-    streams.RegimeWant,
+    streams.StreamData,
+    streams.StreamSilence,
+    streams.StreamEpoch,
+    streams.StreamEpochRequest,
     streams.Nack,
     streams.Released,
     streams.Unreadable,
-    streams.SetDefine,
-    streams.SetForget,
-    streams.Report,
+    streams.DefineMemberSet,
+    streams.ForgetMemberSet,
+    streams.AckReport,
     streams.AckExpected,
-    streams.Advance,
+    streams.AdvanceRequest,
     requests.Read,
     requests.ReadReply,
-    requests.ReleaseHold,
-    requests.Leave,
-    requests.Done,
+    requests.ReleaseLogHold,
+    requests.LeavePubend,
+    requests.RequestDone,
     # requests of clients
     clients.OpenPubend,
     clients.OpenPublisher,
@@ -134,68 +134,68 @@ CODED: Final[tuple[type, ...]] = (
     clients.Seek,
     clients.Unsubscribe,
     clients.ReadLog,
-    clients.RetireHost,
+    clients.RetireBroker,
     clients.ListPartitions,
-    operating.ShowBroker,
-    operating.ShowTopology,
+    operating.GetBroker,
+    operating.GetTopology,
     operating.ListPubends,
     operating.ListSubscriptions,
-    operating.ShowSubscription,
+    operating.GetSubscription,
     operating.SeekDurable,
     operating.SetDurableFilter,
     operating.RemoveDurable,
-    staging.Stage,
-    staging.CommitStaged,
-    staging.DropStaged,
+    staging.StageChunk,
+    staging.CommitBatch,
+    staging.DropBatch,
     # replies and notices to clients
     clients.PubendOpened,
     clients.PublisherOpened,
     clients.Published,
     clients.Subscribed,
-    clients.Started,
+    clients.SubscriptionStarted,
     clients.Stalled,
     clients.Delivery,
     clients.Progress,
     clients.Gap,
-    clients.Ended,
+    clients.SubscriptionEnded,
     clients.FilterSet,
-    clients.Switched,
+    clients.FilterChanged,
     clients.Unsubscribed,
     clients.ReadPart,
-    clients.HostRetired,
+    clients.BrokerRetired,
     clients.PartitionTable,
     clients.Refused,
-    operating.BrokerShown,
-    operating.TopologyShown,
+    operating.BrokerReply,
+    operating.TopologyReply,
     operating.PubendList,
     operating.SubscriptionList,
-    operating.SubscriptionShown,
-    operating.DurableSought,
-    staging.Staged,
-    staging.StagedCommitted,
-    staging.StagedDropped,
+    operating.SubscriptionReply,
+    operating.DurableSeekDone,
+    staging.ChunkStaged,
+    staging.BatchCommitted,
+    staging.BatchDropped,
     # storage
-    records.Store,
-    records.Erase,
-    records.Append,
-    records.AppendPacked,
-    records.Trim,
+    records.PutRecord,
+    records.DeleteRecord,
+    records.AppendRow,
+    records.AppendPackedRow,
+    records.TrimLog,
     records.LogRow,
     records.PackedRow,
-    records.LifeRecord,
-    records.HomeRecord,
+    records.IncarnationRecord,
+    records.ConfigurationRecord,
     records.NeighbourhoodRecord,
     records.PubendRecord,
-    records.RegimeRecord,
+    records.StreamEpochRecord,
     records.MemberRecord,
-    records.HoldRecord,
-    records.EarlyHostRecord,
-    records.LeftRecord,
+    records.LogHoldRecord,
+    records.KnownHostRecord,
+    records.EndedMembershipRecord,
     records.PublisherRecord,
     records.StagedRecord,
     records.CommitRecord,
-    records.JoinRecord,
-    records.PlaceRecord,
+    records.JoinedPubendRecord,
+    records.PubendLocationRecord,
     records.RetirementRecord,
     records.SubscriptionRecord,
 )
@@ -221,18 +221,18 @@ KEY_WORDS: Final = (
 )
 """The first part of every record key; its number stands for it."""
 
-LEFT_OUT: Final[dict[type, frozenset[str]]] = {
-    Dismiss: frozenset({"reason"}),
-    Fetched: frozenset({"damaged"}),
+OMITTED: Final[dict[type, frozenset[str]]] = {
+    DisconnectClient: frozenset({"reason"}),
+    Fetched: frozenset({"corruption"}),
     overlay.Hello: frozenset({"protocol"}),
     streams.Unreadable: frozenset({"reason"}),
     requests.ReadReply: frozenset({"fault"}),
-    clients.Waiting: frozenset({"reason"}),
+    clients.PendingStart: frozenset({"reason"}),
     clients.Stalled: frozenset({"reason"}),
-    clients.Ended: frozenset({"reason"}),
+    clients.SubscriptionEnded: frozenset({"reason"}),
     clients.Refused: frozenset({"reason"}),
-    operating.HostedState: frozenset({"damage"}),
-    operating.StrandState: frozenset({"state", "waiting"}),
+    operating.HostedState: frozenset({"corruption"}),
+    operating.CursorState: frozenset({"state", "pending_reason"}),
 }
 """Fields with texts for people, and format versions: only whether there is something counts."""
 
@@ -252,7 +252,7 @@ class _Folder:
         self._folds[bytearray] = lambda value, out: out.append(bytes(value))
         self._folds[tuple] = self._folds[list] = self._sequence
         self._folds[dict] = self._mapping
-        self._folds[records.Erase] = self._key
+        self._folds[records.DeleteRecord] = self._key
 
     def fold(self, value: Any, out: list[Any]) -> None:
         """Append a value, flat."""
@@ -274,7 +274,7 @@ class _Folder:
 
     def _struct(self, kind: type[msgspec.Struct]) -> _Fold:
         code = self._codes.get(kind)
-        hidden = LEFT_OUT.get(kind, frozenset())
+        hidden = OMITTED.get(kind, frozenset())
         unknown = hidden.difference(kind.__struct_fields__)
         assert not unknown, f"{kind.__name__} has no field {', '.join(sorted(unknown))}"
         fields = [(name, name in hidden) for name in kind.__struct_fields__]
@@ -308,14 +308,14 @@ class _Folder:
 
     def _key(self, value: Any, out: list[Any]) -> None:
         word, *rest = value.key
-        out += (self._codes[records.Erase], self._words[word], *rest)
+        out += (self._codes[records.DeleteRecord], self._words[word], *rest)
 
 
 def _plain(value: Any, out: list[Any]) -> None:
     out.append(value)
 
 
-class RunDigest(Probe):
+class RunDigest(WorldObserver):
     """Folds every step of a run into a digest."""
 
     def __init__(self) -> None:
@@ -323,7 +323,9 @@ class RunDigest(Probe):
         self._hash = hashlib.blake2b(digest_size=8)
         self._encode = msgspec.msgpack.Encoder().encode
 
-    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+    def stepped(
+        self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
+    ) -> None:
         """Fold one step in."""
         out: list[Any] = [world.now, process.host.index]
         self._folder.fold(event, out)
@@ -338,9 +340,9 @@ class RunDigest(Probe):
 
 def digest_of(seed: int, *, checked: bool = False) -> str:
     """Run a seed and return its digest; ``checked`` runs the invariants too, which changes nothing."""
-    run = Run(draw(seed), probes=PROBES if checked else ())
+    run = SimulationRun(draw(seed), observers=DEFAULT_OBSERVERS if checked else ())
     digest = RunDigest()
-    run.world.probes.append(digest)
+    run.world.observers.append(digest)
     result = run.play()
     return f"{digest.hexdigest()}.{result.trace_hash}.{len(result.violations)}"
 

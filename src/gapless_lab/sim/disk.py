@@ -23,38 +23,38 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import (
-    Append,
-    AppendPacked,
-    Change,
-    Erase,
+    AppendPackedRow,
+    AppendRow,
+    DeleteRecord,
     LogRow,
+    PutRecord,
     Record,
-    Store,
-    Trim,
+    StorageChange,
+    TrimLog,
 )
 from gapless.packed.pick import pack, packed, unpack_row
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process, World
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["Disk", "row_bytes"]
+__all__ = ["SimulatedDisk", "row_bytes"]
 
 
-class Disk:
+class SimulatedDisk:
     """The disk of one host."""
 
-    def __init__(self, world: World, host: Host, random: Random) -> None:
+    def __init__(self, world: World, host: SimulatedHost, random: Random) -> None:
         self._world = world
         self._host = host
         self._random = random
         self.records: dict[tuple[str, ...], Record] = {}
         self.logs: dict[PubendId, list[LogRow]] = {}
-        self.damaged: dict[PubendId, list[int]] = {}
+        self.corrupt_rows: dict[PubendId, list[int]] = {}
         """By pubend the first ticks of the rows that cannot be read."""
-        self.once_damaged: set[PubendId] = set()
+        self.once_corrupt: set[PubendId] = set()
         """Pubends with a row that could not be read, whether or not it is still there."""
         self.full = False
-        self.watchers: list[Callable[[Host, Change], None]] = []
+        self.listeners: list[Callable[[SimulatedHost, StorageChange], None]] = []
         """Who is told of every change that became durable."""
         self._queued: deque[Write] = deque()
         self._syncing: list[Write] = []
@@ -70,13 +70,13 @@ class Disk:
 
     # --- writing -----------------------------------------------------------------------------
 
-    def write(self, process: Process, write: Write) -> None:
+    def write(self, process: SimulatedProcess, write: Write) -> None:
         """Take a write; it is answered when it is durable."""
         self._queued.append(write)
         if not self._syncing:
-            self._begin_sync(process)
+            self._start_sync(process)
 
-    def _begin_sync(self, process: Process) -> None:
+    def _start_sync(self, process: SimulatedProcess) -> None:
         self._syncing = list(self._queued)
         self._queued.clear()
         options = self._world.options
@@ -84,7 +84,7 @@ class Disk:
         delay = low + int(self._random.random() * (high - low))
         self._world.push(self._world.now + delay, self._synced, process, None)
 
-    def _synced(self, process: Process, _: None) -> None:
+    def _synced(self, process: SimulatedProcess, _: None) -> None:
         if not process.alive:
             return
         if self.full:
@@ -94,8 +94,8 @@ class Disk:
         for write in batch:
             self._apply(write.changes)
         if self._queued:
-            self._begin_sync(process)
-        written = [Written(write.ticket) for write in batch]
+            self._start_sync(process)
+        written = [Written(write.write_id) for write in batch]
         if self._world.options.together:
             self._world.happen(process, *written)
         else:
@@ -122,20 +122,22 @@ class Disk:
     def _apply(self, changes: tuple[Any, ...]) -> None:
         for each in changes:
             # nobody who watches has to know that some rows come packed
-            change = Append(unpack_row(each)) if type(each) is AppendPacked else each
-            if type(change) is Store:
+            change = AppendRow(unpack_row(each)) if type(each) is AppendPackedRow else each
+            if type(change) is PutRecord:
                 self.records[change.record.key] = change.record
-            elif type(change) is Append:
-                assert change.pack in {b"", pack(change.row.publications)}, "they are not the same"
+            elif type(change) is AppendRow:
+                assert change.packed_events in {b"", pack(change.row.publications)}, (
+                    "they are not the same"
+                )
                 self._append(change.row)
-            elif type(change) is Erase:
+            elif type(change) is DeleteRecord:
                 self.records.pop(change.key, None)
-            elif type(change) is Trim:
+            elif type(change) is TrimLog:
                 self._trim(change)
             else:
                 raise AssertionError(f"{change!r} is no change")
-            for watcher in self.watchers:
-                watcher(self._host, change)
+            for listener in self.listeners:
+                listener(self._host, change)
 
     def _append(self, row: LogRow) -> None:
         rows = self.logs.setdefault(row.pubend, [])
@@ -143,28 +145,28 @@ class Disk:
             self._world.violate("duplicate", f"{row.pubend}: {row} is not above the log (I1)")
         rows.append(row)
 
-    def _trim(self, trim: Trim) -> None:
+    def _trim(self, trim: TrimLog) -> None:
         rows = self.logs.get(trim.pubend, [])
         del rows[: bisect.bisect_right(rows, trim.up_to, key=_last)]
-        damaged = self.damaged.get(trim.pubend)
-        if damaged:
+        corrupt_rows = self.corrupt_rows.get(trim.pubend)
+        if corrupt_rows:
             lowest = rows[0].first if rows else trim.up_to + 1
-            self.damaged[trim.pubend] = [first for first in damaged if first >= lowest]
+            self.corrupt_rows[trim.pubend] = [first for first in corrupt_rows if first >= lowest]
 
     # --- reading -----------------------------------------------------------------------------
 
-    def fetch(self, process: Process, fetch: Fetch) -> None:
+    def fetch(self, process: SimulatedProcess, fetch: Fetch) -> None:
         """Take a request for rows; it is answered after a while."""
         options = self._world.options
         delay = options.sync_us_min + int(self._random.random() * options.sync_us_min)
         self._world.push(self._world.now + delay, self._fetched, process, fetch)
 
-    def _fetched(self, process: Process, fetch: Fetch) -> None:
+    def _fetched(self, process: SimulatedProcess, fetch: Fetch) -> None:
         if process.alive:
             read = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
-            rows, damaged, complete = read
-            told = tuple(map(packed, rows)) if fetch.packed else rows
-            self._world.happen(process, Fetched(fetch.ticket, told, damaged, complete))
+            rows, corruption, complete = read
+            answer = tuple(map(packed, rows)) if fetch.packed else rows
+            self._world.happen(process, Fetched(fetch.fetch_id, answer, corruption, complete))
 
     def read(
         self, pubend: PubendId, low: int, high: int, bytes_max: int
@@ -174,14 +176,14 @@ class Disk:
         Also which row could not be read, and whether these are all.
         """
         rows = self.logs.get(pubend, [])
-        damaged = self.damaged.get(pubend, ())
+        corrupt_rows = self.corrupt_rows.get(pubend, ())
         found: list[LogRow] = []
         size = 0
-        for place in range(bisect.bisect_left(rows, low, key=_last), len(rows)):
-            row = rows[place]
+        for index in range(bisect.bisect_left(rows, low, key=_last), len(rows)):
+            row = rows[index]
             if row.first > high:
                 break
-            if row.first in damaged:
+            if row.first in corrupt_rows:
                 return tuple(found), f"{pubend}: row {row.first} to {row.last} is damaged", False
             size += row_bytes(row)
             if found and size > bytes_max:
@@ -189,10 +191,10 @@ class Disk:
             found.append(row)
         return tuple(found), None, True
 
-    def damage(self, pubend: PubendId, first: int) -> None:
+    def corrupt_row(self, pubend: PubendId, first: int) -> None:
         """Damage the row that begins at a tick."""
-        self.damaged.setdefault(pubend, []).append(first)
-        self.once_damaged.add(pubend)
+        self.corrupt_rows.setdefault(pubend, []).append(first)
+        self.once_corrupt.add(pubend)
 
 
 def _last(row: LogRow) -> int:

@@ -4,61 +4,63 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gapless.messages.clients import Begin, Subscribe
+from gapless.messages.clients import StartPoint, Subscribe
 from gapless.messages.mobility import Superseded
-from gapless.mobility import Homes
+from gapless.mobility import HostingBrokers
 from gapless.subscribers import client_calls as calls
-from gapless.subscribers.client_calls import Calls
-from gapless.subscribers.reporter import Reporting
-from gapless.subscribers.subscription import Subscription
-from gapless_lab.sim.planted_bugs import Plant, replaced
+from gapless.subscribers.client_calls import SubscriberCalls
+from gapless.subscribers.reporter import AckReporter
+from gapless.subscribers.subscription import HostedSubscription
+from gapless_lab.sim.planted_bugs import PlantedBug, replaced
 
-__all__ = ["FLIGHTS"]
-
-
-def _where_its_client_is(call: Subscribe) -> Begin:
-    return call.begin
+__all__ = ["FAILOVER_BUGS"]
 
 
-def _brings_no_filters(_: Calls, made: Subscription, call: Subscribe) -> None:
-    made.seeks = call.seeks
+def _where_its_client_is(call: Subscribe) -> StartPoint:
+    return call.start
+
+
+def _brings_no_filters(_: SubscriberCalls, made: HostedSubscription, call: Subscribe) -> None:
+    made.seek_count = call.seek_count
 
 
 def _acknowledges_silence(original: Any) -> Any:
-    def save(self: Reporting) -> None:
+    def save(self: AckReporter) -> None:
         for subscription in self._host.subscriptions.values():
-            for strand in subscription.strands.values():
-                if strand.is_live and strand.last_told <= strand.acked:
-                    strand.acked = max(strand.acked, strand.told)
+            for cursor in subscription.cursors.values():
+                if cursor.is_live and cursor.last_sent <= cursor.acked:
+                    cursor.acked = max(cursor.acked, cursor.sent_up_to)
         original(self)
 
     return save
 
 
-def _keeps_what_has_moved(_: Homes, subscription: Subscription, move: Superseded) -> None:
+def _keeps_what_has_moved(
+    _: HostingBrokers, subscription: HostedSubscription, move: Superseded
+) -> None:
     del subscription, move
 
 
-FLIGHTS: Final = (
-    Plant(
-        "an old home stays",
+FAILOVER_BUGS: Final = (
+    PlantedBug(
+        "a former host keeps it",
         "a broker keeps a subscription that lives elsewhere since a move (MV-14)",
-        ((Homes, "_let_go", replaced(_keeps_what_has_moved)),),
+        ((HostingBrokers, "_let_go", replaced(_keeps_what_has_moved)),),
     ),
-    Plant(
-        "a flight forgets what is owed",
+    PlantedBug(
+        "a failover forgets what must come",
         "what a client has seen counts as acknowledged where it flees to (MV-13, R50)",
-        ((calls, "_kept_from", replaced(_where_its_client_is)),),
+        ((calls, "_retained_from", replaced(_where_its_client_is)),),
     ),
-    Plant(
+    PlantedBug(
         "filters stay behind",
         "where a client flees to, its last filter governs what an earlier one did (R47)",
-        ((Calls, "_bring", replaced(_brings_no_filters)),),
+        ((SubscriberCalls, "_adopt_resume_state", replaced(_brings_no_filters)),),
     ),
-    Plant(
-        "silence that only its home knows",
+    PlantedBug(
+        "silence that only its host knows",
         "a home lets a log go where nothing was wanted, before its client knows that (MV-13)",
-        ((Reporting, "save_acknowledgements", _acknowledges_silence),),
+        ((AckReporter, "save_acknowledgements", _acknowledges_silence),),
     ),
 )
 """Each is to be caught within 1,000 seeds. Three more rules, that only what is kept is claimed, that every

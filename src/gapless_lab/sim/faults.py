@@ -2,7 +2,7 @@
 
 Strikes of a kind come at random times at the kind's rate, except in quiet periods. Most end by
 themselves after a while. Those that break whole cells are in :mod:`.outages`. What the liveness phase
-needs to be whole is the **core** (:mod:`.cores`). There everything heals and stays whole, but for links
+needs to be whole is the **core** (:mod:`.liveness_core`). There everything heals and stays whole, but for links
 that nobody needs. What is outside may stay broken for ever, or break now.
 """
 
@@ -13,20 +13,20 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from gapless_lab.sim.liveness_core import Core
-from gapless_lab.sim.network import Pair
-from gapless_lab.sim.options import NetworkKind
+from gapless_lab.sim.liveness_core import LivenessCore
+from gapless_lab.sim.network import HostPair
+from gapless_lab.sim.options import SimulatedNetworkKind
 from gapless_lab.sim.outages import Outages
 from gapless_lab.sim.regions import OUTAGE_KINDS
 
 if TYPE_CHECKING:
     from gapless_lab.sim.workload import Workload
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["Faults"]
+__all__ = ["FaultInjector"]
 
 
-class Faults:
+class FaultInjector:
     """Strikes and heals."""
 
     def __init__(self, world: World, workload: Workload) -> None:
@@ -54,7 +54,7 @@ class Faults:
             "client loss": self._lose_client,
             "slow client": self._slow_client,
             "full disk": self._fill_disk,
-            "damage": self._damage,
+            "damage": self._corrupt_row,
             **{kind: partial(self._break_cells, kind) for kind in OUTAGE_KINDS},
         }
 
@@ -85,12 +85,12 @@ class Faults:
         period = self._world.now // (self._options.period_ms * 1_000)
         return self.over or self._quiet[min(period, len(self._quiet) - 1)]
 
-    def aim(self, host: Host) -> None:
+    def aim(self, host: SimulatedHost) -> None:
         """Crash a host inside its next sync, if that kind of fault may strike now."""
         if self._options.rates.get("crash inside a sync") and not self._is_quiet():
             host.crash_armed = True
 
-    def bounce(self, host: Host) -> None:
+    def bounce(self, host: SimulatedHost) -> None:
         """Crash a host that comes back, if that kind of fault may strike now."""
         if self._options.rates.get("crash") and not self._is_quiet() and host.process is not None:
             self._world.count_fault("crash")
@@ -103,7 +103,7 @@ class Faults:
 
     # --- hosts -------------------------------------------------------------------------------
 
-    def _host(self) -> Host | None:
+    def _host(self) -> SimulatedHost | None:
         running = [host for host in self._world.hosts.values() if host.process is not None]
         return self._random.choice(running) if running else None
 
@@ -140,11 +140,11 @@ class Faults:
         self._later(lambda: self._empty_disk(host))
         return True
 
-    def _empty_disk(self, host: Host) -> None:
+    def _empty_disk(self, host: SimulatedHost) -> None:
         host.disk.full = False
         self._world.start(host)
 
-    def _damage(self) -> bool:
+    def _corrupt_row(self) -> bool:
         logs = [
             (host, pubend, rows)
             for host in self._world.hosts.values()
@@ -154,13 +154,13 @@ class Faults:
         if logs:
             host, pubend, rows = self._random.choice(logs)
             first = self._random.choice(rows).first
-            host.disk.damage(pubend, first)
+            host.disk.corrupt_row(pubend, first)
             self._world.note(host.broker, f"row {first} of {pubend} is damaged")
         return bool(logs)
 
     # --- links -------------------------------------------------------------------------------
 
-    def _pair(self) -> Pair | None:
+    def _pair(self) -> HostPair | None:
         pairs = self._world.network.pairs
         return self._random.choice(pairs) if pairs else None
 
@@ -192,14 +192,14 @@ class Faults:
 
     def _reset(self) -> bool:
         pair = self._pair()
-        if pair is None or self._options.network is not NetworkKind.SESSION:
+        if pair is None or self._options.network is not SimulatedNetworkKind.SESSION:
             return False
         self._world.network.reset(pair)
         return True
 
     def _lose(self) -> bool:
         pair = self._pair()
-        if pair is None or self._options.network is not NetworkKind.DATAGRAM:
+        if pair is None or self._options.network is not SimulatedNetworkKind.DATAGRAM:
             return False
         rate = self._random.choice((0.02, 0.1, 0.5))
         for link in pair.links:
@@ -215,7 +215,7 @@ class Faults:
     def _skip(self) -> bool:
         """Lose the next packet of a connection; what comes after it arrives."""
         pair = self._pair()
-        if pair is not None and self._options.network is NetworkKind.SESSION:
+        if pair is not None and self._options.network is SimulatedNetworkKind.SESSION:
             self._random.choice(pair.links).skips = True
         return False  # counted when it strikes
 
@@ -230,9 +230,9 @@ class Faults:
         workload = self._workload
         clients = [*workload.publishers, *workload.stagers, *workload.live()]
         client = self._random.choice(clients)
-        away = self._options.down_us(self._random)
+        disconnected_us = self._options.down_us(self._random)
         unseen = self._options.down_us(self._random) if self._random.random() < 0.5 else 0
-        client.drop(away_us=away, unseen_us=unseen)
+        client.drop(disconnected_us=disconnected_us, unseen_us=unseen)
         return True
 
     def _slow_client(self) -> bool:
@@ -242,11 +242,11 @@ class Faults:
         subscriber = self._random.choice(live)
         subscriber.slow = True
 
-        def hurry() -> None:
+        def read_again() -> None:
             subscriber.slow = False
             subscriber.give_credit()
 
-        self._later(hurry)
+        self._later(read_again)
         return True
 
     # --- healing -----------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class Faults:
         world = self._world
         random = world.stream("healing")
         whole = random.random() < self._options.whole_core
-        core = Core(world, world.stream("core"), whole=whole)
+        core = LivenessCore(world, world.stream("core"), whole=whole)
         world.core = [host for host in world.hosts.values() if host.broker in core.brokers]
         world.note("world", f"the core {', '.join(sorted(core.brokers))} heals")
         for pair in world.network.pairs:
@@ -279,10 +279,10 @@ class Faults:
                 world.resume(host)
                 world.start(host)
 
-    def _heal_pair(self, pair: Pair, core: Core, random: Random) -> None:
+    def _heal_pair(self, pair: HostPair, core: LivenessCore, random: Random) -> None:
         """Heal the links that the core needs; others heal, stay cut or are cut now."""
         within = all(link.source.broker in core.brokers for link in pair.links)
-        fate = 1.0 if core.holds(pair) else 0.0 if core.has_cut(pair) else random.random()
+        fate = 1.0 if core.keeps_links(pair) else 0.0 if core.has_cut(pair) else random.random()
         for link in pair.links:
             if within:
                 link.loss = 0.0

@@ -22,7 +22,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "curious_ranges_max": (1, 3),
     "delta_log_max": (0, 1, 3),
     "frame_events_max": (1, 2),
-    "join_hold": (0, 1, 3),
+    "join_buffer_events_max": (0, 1, 3),
     "nack_ranges_max": (1, 2),
     "nack_span_ms": (1, 5),
     "nack_window": (1, 2),
@@ -31,7 +31,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "queue_bytes_max": (300, 3_000),
     "read_chunk_bytes": (1, 300),
     "reads_per_shb_max": (1, 2),
-    "regimes_kept": (1, 2),
+    "stream_epochs_kept": (1, 2),
     "segments_max": (1, 2),
     "sets_per_session_max": (1, 2),
     "table_conjunctions_max": (1, 3),
@@ -44,20 +44,20 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
     defaults = Parameters()
     times = {name: max(1, round(getattr(defaults, name) * pace)) for name in PACED_MS}
     # in seconds: above the longest paced time of what they must outlast, and within a run
-    park = 1 + times["attach_expiry_ms"] // 1_000
+    inactive_s = 1 + times["attach_expiry_ms"] // 1_000
     times.update(
-        park_after_s=park,
-        legacy_ttl_s=4 * park,
+        inactive_after_s=inactive_s,
+        stale_table_ttl_s=4 * inactive_s,
         member_grace_s=1,
-        left_memory_s=park + 1,
-        linger_s=1,
-        filter_wait_s=1,
-        slow_after_s=1,
+        ended_membership_ttl_s=inactive_s + 1,
+        interest_grace_s=1,
+        filter_change_timeout_s=1,
+        slow_consumer_timeout_s=1,
         # both often enough to matter within a run
         progress_ms=max(1, round(400 * pace)),
         partition_renew_ms=max(1, round(5_000 * pace)),
-        hold_ttl_s=2 * park if expiry else 86_400,
-        expire_after_s=3 * park if expiry else 604_800,
+        log_hold_ttl_s=2 * inactive_s if expiry else 86_400,
+        member_expiry_s=3 * inactive_s if expiry else 604_800,
         tombstone_ttl_s=86_400,
         retention_s=retention_s,
     )

@@ -21,19 +21,19 @@ from gapless.core.ids import BrokerId, CellId
 from gapless.overlay.neighbourhood import Topology
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.network import Pair
+    from gapless_lab.sim.network import HostPair
     from gapless_lab.sim.world import World
 
-__all__ = ["Core"]
+__all__ = ["LivenessCore"]
 
 
-class Core:
+class LivenessCore:
     """What lives for good, and which links between them stay good."""
 
     def __init__(self, world: World, random: Random, *, whole: bool) -> None:
         self._options = world.options
         self._topology = world.topology
-        self._ways = {
+        self._neighbourhoods = {
             cell.name: world.topology.neighbourhood(cell.name, len(world.topology.cells))
             for cell in world.topology.cells
         }
@@ -45,11 +45,11 @@ class Core:
         self._cut: set[frozenset[BrokerId]] = set()
         self._cut_some(world, random)
 
-    def holds(self, pair: Pair) -> bool:
+    def keeps_links(self, pair: HostPair) -> bool:
         """Say whether the links between two brokers are good in the liveness phase."""
         return self._is_good(pair) and _ends(pair) not in self._cut
 
-    def has_cut(self, pair: Pair) -> bool:
+    def has_cut(self, pair: HostPair) -> bool:
         """Say whether two brokers of the core have to do without the link between them."""
         return _ends(pair) in self._cut
 
@@ -81,12 +81,12 @@ class Core:
     def _run_length(self, ends: tuple[CellId, CellId], dead: set[CellId]) -> int:
         """Return how many dead cells in a row the way between two of them has, 0 if it is not one."""
         start, end = ends
-        way = (start, *self._ways[start].path(end))
-        return len(way) if dead.issuperset(way) else 0
+        path = (start, *self._neighbourhoods[start].path(end))
+        return len(path) if dead.issuperset(path) else 0
 
     # --- which links are good ------------------------------------------------------------------
 
-    def _is_good(self, pair: Pair) -> bool:
+    def _is_good(self, pair: HostPair) -> bool:
         """Say whether two brokers have a link unless it is cut: nobody lives in the cells between.
 
         In a wide core whoever is between does not matter.
@@ -94,7 +94,7 @@ class Core:
         left, right = (link.source for link in pair.links)
         if not {left.broker, right.broker} <= self.brokers:
             return False
-        between = self._ways[left.cell].path(right.cell)[:-1]
+        between = self._neighbourhoods[left.cell].path(right.cell)[:-1]
         return self._wide or self._empty.issuperset(between)
 
     def _cut_some(self, world: World, random: Random) -> None:
@@ -116,7 +116,7 @@ class Core:
         return end in reached
 
 
-def _ends(pair: Pair) -> frozenset[BrokerId]:
+def _ends(pair: HostPair) -> frozenset[BrokerId]:
     return frozenset(link.source.broker for link in pair.links)
 
 

@@ -8,40 +8,40 @@ from typing import Protocol, TypeAlias, cast
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import Effect, Event, Moment
+from gapless.core.machine import Effect, MachineEvent, StepTime
 from gapless.core.parameters import Parameters
 from gapless.messages.records import Record
 from gapless.overlay.neighbourhood import Neighbourhood
 
-__all__ = ["BROKER", "Factory", "Machine", "load_factory"]
+__all__ = ["BROKER", "Factory", "SimulatedMachine", "load_factory"]
 
 BROKER = "gapless.broker:Broker"
 """Where the product's own machine is."""
 
 
-class Machine(Protocol):
+class SimulatedMachine(Protocol):
     """A deterministic state machine with one door."""
 
-    def step(self, event: Event, moment: Moment) -> list[Effect]:
+    def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
         """Take an event, or None if only time has passed; return what is to be done.
 
         The world calls it with None right after it made the machine, so that what the machine
         wants done at its start comes out.
         """
 
-    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
+    def step_all(self, events: Sequence[MachineEvent], now: StepTime) -> list[Effect]:
         """Take events that happened together, in order."""
 
     def next_timer(self) -> int | None:
         """Return the ``now`` at which a step is due without an event, or None."""
 
     @property
-    def marks(self) -> Mapping[str, int]:
+    def coverage_marks(self) -> Mapping[str, int]:
         """How often rare branches were taken."""
 
 
 Factory: TypeAlias = Callable[
-    [BrokerId, CellId, Parameters, Neighbourhood, Iterable[Record], Moment], Machine
+    [BrokerId, CellId, Parameters, Neighbourhood, Iterable[Record], StepTime], SimulatedMachine
 ]
 """Makes a machine from what is on disk, for its next life."""
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from gapless.broker.naming import Naming, Then
-from gapless.messages.overlay import NameVerdict
-from gapless_lab.sim.planted_bugs import Plant, constant, replaced
+from gapless.broker.naming import PubendNaming, Then
+from gapless.messages.overlay import NameStatus
+from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
-__all__ = ["NAMESAKES"]
+__all__ = ["NAMING_BUGS"]
 
 
-def _asks_nobody(_: Naming, name: str, then: Then) -> None:
+def _asks_nobody(_: PubendNaming, name: str, then: Then) -> None:
     del name
-    then(NameVerdict.FREE, "")
+    then(NameStatus.FREE, "")
 
 
-NAMESAKES: Final = (
-    Plant(
+NAMING_BUGS: Final = (
+    PlantedBug(
         "names are given unasked",
         "a broker makes a pubend of any name that it has not heard of (R4)",
-        ((Naming, "ask", replaced(_asks_nobody)),),
+        ((PubendNaming, "query", replaced(_asks_nobody)),),
     ),
-    Plant(
+    PlantedBug(
         "two ask and both win",
         "who asks for a name says that it is free to another that asks for it (R4)",
-        ((Naming, "_contest", constant((NameVerdict.FREE, ""))),),
+        ((PubendNaming, "_contest", constant((NameStatus.FREE, ""))),),
     ),
 )
 """Each is to be caught within 1,000 seeds."""

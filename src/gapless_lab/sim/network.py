@@ -21,25 +21,32 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.core.ids import BrokerId
-from gapless.core.machine import LinkDown, LinkFree, LinkFull, LinkUp, Received
-from gapless_lab.sim.options import NetworkKind
+from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, Received
+from gapless_lab.sim.options import SimulatedNetworkKind
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["DatagramNetwork", "Link", "Network", "Pair", "SessionNetwork", "make_network"]
+__all__ = [
+    "DatagramNetwork",
+    "HostPair",
+    "SessionNetwork",
+    "SimulatedLink",
+    "SimulatedNetwork",
+    "make_network",
+]
 
 UP: Final = object()
 """The first thing that a connection carries: that it is there."""
 
 
-class Pair:
+class HostPair:
     """Two hosts, and the connection between them in the session model."""
 
     __slots__ = ("links", "number", "open", "stalls")
 
     def __init__(self) -> None:
-        self.links: tuple[Link, Link]
+        self.links: tuple[SimulatedLink, SimulatedLink]
         self.number = 0
         """Which connection it is; a packet of another one is lost."""
         self.open = False
@@ -47,7 +54,7 @@ class Pair:
         """Whether the present cut only stops the connection."""
 
 
-class Link:
+class SimulatedLink:
     """One direction between two hosts."""
 
     __slots__ = (
@@ -57,6 +64,7 @@ class Link:
         "cut",
         "full",
         "held",
+        "known_connection",
         "loss",
         "pair",
         "permanent",
@@ -65,20 +73,19 @@ class Link:
         "source",
         "stalled",
         "target",
-        "told",
     )
 
-    def __init__(self, source: Host, target: Host, pair: Pair) -> None:
+    def __init__(self, source: SimulatedHost, target: SimulatedHost, pair: HostPair) -> None:
         self.source = source
         self.target = target
         self.pair = pair
-        self.back: Link
+        self.back: SimulatedLink
         self.cut = False
         self.permanent = False
         self.held = 0
         """How many outages keep it cut."""
         self.loss = 0.0
-        self.told = 0
+        self.known_connection = 0
         """The connection that the source believes in; 0 for none."""
         self.arrival = 0
         self.queue: deque[Any] = deque()
@@ -90,15 +97,17 @@ class Link:
         self.stalled = 0
 
 
-class Network:
+class SimulatedNetwork:
     """What both models share: which links there are, delays, cuts."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.stream("network")
         self._draw = self._random.random
-        self.links: dict[BrokerId, dict[BrokerId, Link]] = {name: {} for name in world.hosts}
-        self.pairs: list[Pair] = []
+        self.links: dict[BrokerId, dict[BrokerId, SimulatedLink]] = {
+            name: {} for name in world.hosts
+        }
+        self.pairs: list[HostPair] = []
         self.sent = 0
         self.lost = 0
         self._delay_min = world.options.delay_us_min
@@ -106,11 +115,11 @@ class Network:
         for source in world.hosts.values():
             for name in source.neighbourhood.all_brokers():
                 if name > source.broker:
-                    self._join(source, world.hosts[name])
+                    self._add_pair(source, world.hosts[name])
 
-    def _join(self, left: Host, right: Host) -> None:
-        pair = Pair()
-        there, back = Link(left, right, pair), Link(right, left, pair)
+    def _add_pair(self, left: SimulatedHost, right: SimulatedHost) -> None:
+        pair = HostPair()
+        there, back = SimulatedLink(left, right, pair), SimulatedLink(right, left, pair)
         there.back, back.back = back, there
         pair.links = (there, back)
         self.pairs.append(pair)
@@ -125,46 +134,46 @@ class Network:
 
     # --- what the models do ------------------------------------------------------------------
 
-    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+    def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
         """Take a packet from a host."""
         raise NotImplementedError
 
-    def started(self, host: Host) -> None:
+    def started(self, host: SimulatedHost) -> None:
         """A process began on a host."""
         raise NotImplementedError
 
-    def stopped(self, host: Host) -> None:
+    def stopped(self, host: SimulatedHost) -> None:
         """A host's process is gone."""
         raise NotImplementedError
 
-    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+    def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
         """Return every packet that may still arrive."""
         raise NotImplementedError
 
-    def reset(self, pair: Pair) -> None:
+    def reset(self, pair: HostPair) -> None:
         """Break a connection without cutting anything."""
 
-    def cut(self, link: Link, *, permanent: bool = False) -> None:
+    def cut(self, link: SimulatedLink, *, permanent: bool = False) -> None:
         """Let nothing through a link; a permanent cut is not healed by its own end."""
         link.cut = True
         link.permanent = link.permanent or permanent
         self._world.note(link.source.broker, f"link to {link.target.broker} is cut")
 
-    def heal(self, link: Link) -> None:
+    def heal(self, link: SimulatedLink) -> None:
         """Let packets through again."""
         link.cut = link.permanent = False
         self._world.note(link.source.broker, f"link to {link.target.broker} heals")
 
 
-class SessionNetwork(Network):
+class SessionNetwork(SimulatedNetwork):
     """Connections that keep the order and die."""
 
-    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+    def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
         """Put a packet at the end of the connection, if the sender's end still is one."""
         link = self.links[source.broker][target]
         pair = link.pair
         self.sent += 1
-        if link.told != pair.number or not pair.open or (link.cut and not pair.stalls):
+        if link.known_connection != pair.number or not pair.open or (link.cut and not pair.stalls):
             self.lost += 1
             return
         if link.skips:
@@ -174,17 +183,17 @@ class SessionNetwork(Network):
             return
         self._enqueue(link, packet)
 
-    def _enqueue(self, link: Link, item: Any) -> None:
+    def _enqueue(self, link: SimulatedLink, item: Any) -> None:
         link.queue.append(item)
         link.bytes += _bytes(item)
         if link.bytes > self._world.parameters.queue_bytes_max and not link.full:
             link.full = True
-            self._world.push(self._world.now, self._tell_queue, link, link.pair.number)
+            self._world.push(self._world.now, self._notify_queue, link, link.pair.number)
         at = self._world.now + self.delay()
         link.arrival = at = max(at, link.arrival)
         self._world.push(at, self._arrive, link, link.pair.number)
 
-    def _arrive(self, link: Link, number: int) -> None:
+    def _arrive(self, link: SimulatedLink, number: int) -> None:
         if number != link.pair.number or not link.queue:
             return
         if link.cut:
@@ -194,18 +203,18 @@ class SessionNetwork(Network):
         link.bytes -= _bytes(item)
         if link.full and link.bytes <= self._world.parameters.queue_bytes_max // 2:
             link.full = False
-            self._world.push(self._world.now, self._tell_queue, link, number)
+            self._world.push(self._world.now, self._notify_queue, link, number)
         process = link.target.process
         assert process is not None, "a crash breaks the connections of its host"
         if item is UP:
-            if link.back.told and self._draw() < 0.5:
+            if link.back.known_connection and self._draw() < 0.5:
                 self._world.happen(process, LinkDown(link.source.broker))
-            link.back.told = number
+            link.back.known_connection = number
             self._world.happen(process, LinkUp(link.source.broker))
         else:
             self._world.happen(process, Received(link.source.broker, item))
 
-    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+    def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
         """Return what is under way on all connections, oldest first on each link."""
         for links in self.links.values():
             for link in links.values():
@@ -215,18 +224,18 @@ class SessionNetwork(Network):
 
     # --- connecting and breaking -------------------------------------------------------------
 
-    def started(self, host: Host) -> None:
+    def started(self, host: SimulatedHost) -> None:
         """Connect a new process with all its peers that live."""
         for link in self.links[host.broker].values():
             self._connect_later(link.pair)
 
-    def stopped(self, host: Host) -> None:
+    def stopped(self, host: SimulatedHost) -> None:
         """Break all connections of a dead process."""
         for link in self.links[host.broker].values():
-            link.told = 0
+            link.known_connection = 0
             self._break(link.pair)
 
-    def cut(self, link: Link, *, permanent: bool = False) -> None:
+    def cut(self, link: SimulatedLink, *, permanent: bool = False) -> None:
         """Stop one direction; the connection stalls or breaks."""
         already = link.cut
         super().cut(link, permanent=permanent)
@@ -243,7 +252,7 @@ class SessionNetwork(Network):
             delay = int(self._draw() * 2_000_000)
             self._world.push(self._world.now + delay, self._give_up, pair, pair.number)
 
-    def heal(self, link: Link) -> None:
+    def heal(self, link: SimulatedLink) -> None:
         """Open a direction; a stalled connection goes on, a broken one is made anew."""
         super().heal(link)
         pair = link.pair
@@ -256,45 +265,45 @@ class SessionNetwork(Network):
         else:
             self._connect_later(pair)
 
-    def reset(self, pair: Pair) -> None:
+    def reset(self, pair: HostPair) -> None:
         """Break a connection; the hosts connect again if nothing is cut."""
         if pair.open:
             self._break(pair)
             self._connect_later(pair)
 
-    def _give_up(self, pair: Pair, number: int) -> None:
+    def _give_up(self, pair: HostPair, number: int) -> None:
         if pair.number == number and pair.open and (pair.links[0].cut or pair.links[1].cut):
             self._break(pair)
 
-    def _break(self, pair: Pair) -> None:
+    def _break(self, pair: HostPair) -> None:
         pair.open = False
         for link in pair.links:
             self.lost += len(link.queue)
             link.queue.clear()
             link.bytes = link.stalled = 0
             link.full = link.skips = False
-            if link.told and self._draw() >= self._world.options.half_open:
+            if link.known_connection and self._draw() >= self._world.options.half_open:
                 at = self._world.now + self.delay() + int(self._draw() * 50_000)
-                self._world.push(at, self._tell_down, link, link.told)
+                self._world.push(at, self._notify_down, link, link.known_connection)
 
-    def _tell_queue(self, link: Link, number: int) -> None:
+    def _notify_queue(self, link: SimulatedLink, number: int) -> None:
         """Tell a sender that much waits to be sent, or no more."""
         process = link.source.process
         if number == link.pair.number and process is not None:
             name = link.target.broker
-            self._world.happen(process, LinkFull(name) if link.full else LinkFree(name))
+            self._world.happen(process, LinkFull(name) if link.full else LinkDrained(name))
 
-    def _tell_down(self, link: Link, number: int) -> None:
+    def _notify_down(self, link: SimulatedLink, number: int) -> None:
         process = link.source.process
-        if link.told == number and process is not None:
-            link.told = 0
+        if link.known_connection == number and process is not None:
+            link.known_connection = 0
             self._world.happen(process, LinkDown(link.target.broker))
 
-    def _connect_later(self, pair: Pair) -> None:
+    def _connect_later(self, pair: HostPair) -> None:
         at = self._world.now + self.delay() + int(self._draw() * 20_000)
         self._world.push(at, self._connect, pair, pair.number)
 
-    def _connect(self, pair: Pair, number: int) -> None:
+    def _connect(self, pair: HostPair, number: int) -> None:
         there, back = pair.links
         if pair.open or pair.number != number or there.cut or back.cut:
             return
@@ -308,10 +317,10 @@ class SessionNetwork(Network):
             self._enqueue(link, UP)
 
 
-class DatagramNetwork(Network):
+class DatagramNetwork(SimulatedNetwork):
     """Packets on their own: lost, doubled, overtaken."""
 
-    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+    def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
         """Let a packet arrive, or not, or twice."""
         link = self.links[source.broker][target]
         self.sent += 1
@@ -323,26 +332,26 @@ class DatagramNetwork(Network):
         if link.loss and self._draw() < world.options.duplicate:
             world.push(world.now + self.delay(), self._arrive, link, packet)
 
-    def _arrive(self, link: Link, packet: Any) -> None:
+    def _arrive(self, link: SimulatedLink, packet: Any) -> None:
         process = link.target.process
         if link.cut or process is None:
             self.lost += 1
             return
         self._world.happen(process, Received(link.source.broker, packet))
 
-    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+    def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
         """Return what is under way, in the order of the queue."""
         for _, _, action, link, packet in self._world.planned():
             if action == self._arrive:
                 yield link, packet
 
-    def started(self, host: Host) -> None:
+    def started(self, host: SimulatedHost) -> None:
         """Tell a new process that all links are up."""
         for link in self.links[host.broker].values():
             if host.process is not None:
                 self._world.happen(host.process, LinkUp(link.target.broker))
 
-    def stopped(self, host: Host) -> None:
+    def stopped(self, host: SimulatedHost) -> None:
         """Nobody notices."""
 
 
@@ -351,8 +360,8 @@ def _bytes(item: Any) -> int:
     return 64 * (1 + len(getattr(item, "messages", ())))
 
 
-def make_network(world: World) -> Network:
+def make_network(world: World) -> SimulatedNetwork:
     """Return the network that the options ask for."""
-    if world.options.network is NetworkKind.SESSION:
+    if world.options.network is SimulatedNetworkKind.SESSION:
         return SessionNetwork(world)
     return DatagramNetwork(world)

@@ -25,8 +25,8 @@ __all__ = [
     "BROKERS_MAX",
     "FAULT_KINDS",
     "RARE_FAULT_KINDS",
-    "NetworkKind",
-    "Options",
+    "SimulatedNetworkKind",
+    "SimulationOptions",
     "draw",
     "draw_ordinary",
     "with_redundancy",
@@ -62,21 +62,21 @@ STAGING_SHARE: Final = 0.125
 RELAYED_DELAY_US: Final = 1_500
 """How long a packet usually takes at most, at the usual pace, where links stay cut."""
 
-RIVALS_SHARE: Final = 0.15
+CONFLICTING_NAMES_SHARE: Final = 0.15
 """Of seeds in which publishers open one pubend at several brokers."""
 
-FLEEING_SHARE: Final = 0.1
+FAILOVER_SHARE: Final = 0.1
 """How many seeds are about clients that flee."""
 
 
-class NetworkKind(StrEnum):
+class SimulatedNetworkKind(StrEnum):
     """How links fail."""
 
     SESSION = "session"
     DATAGRAM = "datagram"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One run. The defaults are a small world without faults."""
 
     seed: int = 0
@@ -95,7 +95,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters that differ from the paced defaults."""
 
     # the network and the disks
-    network: NetworkKind = NetworkKind.SESSION
+    network: SimulatedNetworkKind = SimulatedNetworkKind.SESSION
     delay_us_min: int = 200
     delay_us_max: int = 2_000
     duplicate: float = 0.0
@@ -153,7 +153,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often a subscription begins in the past."""
     best_effort: float = 0.0
     late_pubends: float = 0.3
-    rivals: float = 0.0
+    conflicting_names: float = 0.0
     """How likely a publisher begins at another broker than others of the same pubend."""
     outside: float = 0.02
     """How often a publication lies outside its advertisement."""
@@ -165,13 +165,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Writers that stage and commit."""
     stage_rate: float = 0.0
     """Batches that they begin, a second."""
-    amnesia: float = 0.1
+    forgotten_positions: float = 0.1
     """How often a durable client comes back without its own position."""
     reads: float = 1.0
     """Reads of a log by a client, a second."""
-    roam: float = 0.2
+    reconnect_elsewhere: float = 0.2
     """How often a client without durable subscription comes back at another broker."""
-    flee: float = 0.0
+    failover: float = 0.0
     """How often a client with a durable subscription comes back at another broker."""
     credit_max: int = 20
     expiry: bool = False
@@ -191,7 +191,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a log may go while somebody needs it: then a gap is lawful, if it is told."""
         return self.expiry or "log_bytes_max" in self.limits or self.expiry_s < DEFAULTS.expiry_s
 
-    def with_(self, **changes: Any) -> Options:
+    def with_(self, **changes: Any) -> SimulationOptions:
         """Return the same options but for some."""
         return msgspec.structs.replace(self, **changes)
 
@@ -208,14 +208,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def of_json(cls, text: str) -> Options:
+    def of_json(cls, text: str) -> SimulationOptions:
         """Read options that ``json`` wrote."""
         return msgspec.json.decode(text, type=cls)
 
     def parameters(self) -> Parameters:
         """Return the parameters of all brokers."""
         times: dict[str, Any] = paced(self.pace, expiry=self.expiry, retention_s=self.retention_s)
-        ordered = self.network is NetworkKind.SESSION
+        ordered = self.network is SimulatedNetworkKind.SESSION
         return Parameters(**{**times, **self.limits}, delta=self.delta, ordered_sessions=ordered)
 
     def topology(self) -> Topology:
@@ -239,18 +239,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.outage_ms * 1_000 * (0.1 + 0.9 * random.random()))
 
 
-DEFAULTS = Options()
+DEFAULTS = SimulationOptions()
 
 
-def draw(seed: int) -> Options:
+def draw(seed: int) -> SimulationOptions:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
-    return with_regions(_with_rivals(_often_fleeing(rare)))
+    return with_regions(_with_conflicting_names(_often_failing_over(rare)))
 
 
-def with_redundancy(options: Options) -> Options:
+def with_redundancy(options: SimulationOptions) -> SimulationOptions:
     """Return the options with cells of several brokers, and with losses that never heal."""
     random = Random(f"{options.seed}/redundancy")  # noqa: S311
     brokers = random.choice((1, 1, 2, 2, 3))
@@ -261,12 +261,12 @@ def with_redundancy(options: Options) -> Options:
         delta=random.choice((0, 1, 1, 2, 3, 4)),
         inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
-        flee=random.choice((0.0, 0.0, 0.2, 0.5)),
+        failover=random.choice((0.0, 0.0, 0.2, 0.5)),
     )
     return _near(redundant) if redundant.inner_cuts else redundant
 
 
-def _near(options: Options) -> Options:
+def _near(options: SimulationOptions) -> SimulationOptions:
     """Return the options with links that are quick enough for ways over relays.
 
     Such a way has several hops, and on a busy link the slowest of a hundred packets sets the pace.
@@ -279,7 +279,7 @@ def _near(options: Options) -> Options:
     )
 
 
-def _also_staging(options: Options) -> Options:
+def _also_staging(options: SimulationOptions) -> SimulationOptions:
     """Return the options with writers that stage, in one seed of eight; the others stay as they are."""
     random = Random(f"{options.seed}/staging")  # noqa: S311
     if random.random() >= STAGING_SHARE:
@@ -291,46 +291,48 @@ def _also_staging(options: Options) -> Options:
     )
 
 
-def _with_rivals(options: Options) -> Options:
+def _with_conflicting_names(options: SimulationOptions) -> SimulationOptions:
     """Return the options with publishers that open one pubend at several brokers, in some seeds."""
     random = Random(f"{options.seed}/rivals")  # noqa: S311
-    if random.random() >= RIVALS_SHARE:
+    if random.random() >= CONFLICTING_NAMES_SHARE:
         return options
     return options.with_(
-        rivals=0.5, publishers=max(3, options.publishers), cells=max(2, options.cells)
+        conflicting_names=0.5, publishers=max(3, options.publishers), cells=max(2, options.cells)
     )
 
 
-def _often_fleeing(options: Options) -> Options:
+def _often_failing_over(options: SimulationOptions) -> SimulationOptions:
     """Return the options with clients that often flee, go back, and change filters between, in some
     seeds; the others stay as they are.
     """
     random = Random(f"{options.seed}/fleeing")  # noqa: S311
-    if random.random() >= FLEEING_SHARE:
+    if random.random() >= FAILOVER_SHARE:
         return options
     often = 0.1 / options.pace
     return options.with_(
         cells=max(2, options.cells),
-        flee=random.choice((0.5, 0.8)),
+        failover=random.choice((0.5, 0.8)),
         durable=1.0,
-        amnesia=0.3,
+        forgotten_positions=0.3,
         churn_rate=max(options.churn_rate, 5 * often),
         rates={**options.rates, "crash": 2.0 * often, "client loss": 4.0 * often},
     )
 
 
-def draw_ordinary(seed: int) -> Options:
+def draw_ordinary(seed: int) -> SimulationOptions:
     """Return the options of a seed, before anything rare is added (:mod:`.situations`)."""
     random = Random(f"{seed}/options")  # noqa: S311
     pace = random.choice((0.1, 0.1, 0.2, 0.5))
     shape = random.choice(SHAPES)
     cells = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 15))
-    network = random.choice((NetworkKind.SESSION, NetworkKind.SESSION, NetworkKind.DATAGRAM))
+    network = random.choice(
+        (SimulatedNetworkKind.SESSION, SimulatedNetworkKind.SESSION, SimulatedNetworkKind.DATAGRAM)
+    )
     calm = random.random() < 0.1
     delay_max = random.choice((500, 2_000, 2_000, 5_000, 10_000))
     busy = random.choice((0.3, 1.0, 1.0, 2.0)) * 0.1 / pace
     expiry = random.random() < 0.15
-    return Options(
+    return SimulationOptions(
         seed=seed,
         cells=cells,
         shape=shape,
@@ -369,9 +371,9 @@ def draw_ordinary(seed: int) -> Options:
         best_effort=random.choice((0.0, 0.0, 0.0, 0.3)),
         late_pubends=random.choice((0.0, 0.3, 0.6)),
         outside=random.choice((0.0, 0.02)),
-        amnesia=random.choice((0.0, 0.1, 0.3)),
+        forgotten_positions=random.choice((0.0, 0.1, 0.3)),
         reads=random.choice((0.0, 2.0)) * busy,
-        roam=random.choice((0.0, 0.2, 0.5)),
+        reconnect_elsewhere=random.choice((0.0, 0.2, 0.5)),
         credit_max=random.choice((1, 5, 20, 100)),
         expiry=expiry,
         retention_s=random.choice((0, 0, 1, 3_600)),
@@ -384,11 +386,11 @@ def _down_ms(seed: int, usual: int, pace: float) -> int:
     return int(40_000 * pace) if random.random() < 0.15 else usual
 
 
-def _draw_rates(random: Random, pace: float, network: NetworkKind) -> dict[str, float]:
+def _draw_rates(random: Random, pace: float, network: SimulatedNetworkKind) -> dict[str, float]:
     """Draw which kinds of faults there are, and how often they strike."""
     busy = 0.1 / pace  # slower parameters stretch the run, not the number of faults
     rates: dict[str, float] = {}
-    unknown = "loss" if network is NetworkKind.SESSION else "reset"
+    unknown = "loss" if network is SimulatedNetworkKind.SESSION else "reset"
     for kind in FAULT_KINDS:
         if kind == unknown:
             continue

@@ -15,17 +15,25 @@ from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.overlay import Quality
-from gapless.messages.records import Append, Change, Erase, LogRow, PubendRecord, Store, Trim
+from gapless.messages.records import (
+    AppendRow,
+    DeleteRecord,
+    LogRow,
+    PubendRecord,
+    PutRecord,
+    StorageChange,
+    TrimLog,
+)
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
     from gapless_lab.sim.staging import WriterChecker
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["Stream", "Truth"]
+__all__ = ["Oracle", "PublishedStream"]
 
 
-class Stream:
+class PublishedStream:
     """All that was ever published durably on one pubend."""
 
     __slots__ = (
@@ -68,19 +76,19 @@ class Stream:
 
     def at(self, tick: int) -> Publication | None:
         """Return the publication of a tick."""
-        place = bisect.bisect_left(self.ticks, tick)
-        if place < len(self.ticks) and self.ticks[place] == tick:
-            return self.publications[place]
+        index = bisect.bisect_left(self.ticks, tick)
+        if index < len(self.ticks) and self.ticks[index] == tick:
+            return self.publications[index]
         return None
 
 
-class Truth:
+class Oracle:
     """All streams, all that publishers sent, and compiled filters."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._filters: dict[str, Filter] = {}
-        self.streams: dict[PubendId, Stream] = {}
+        self.streams: dict[PubendId, PublishedStream] = {}
         self.sent: dict[tuple[PubendId, str, int], tuple[dict[str, Value], bytes]] = {}
         """What publishers sent, by pubend, publisher and sequence."""
         self.erased: Counter[tuple[BrokerId, str]] = Counter()
@@ -89,7 +97,7 @@ class Truth:
         self.writers: dict[str, WriterChecker] = {}
         """Who stages; what they have published shows when it is logged."""
         for host in world.hosts.values():
-            host.disk.watchers.append(self.durable)
+            host.disk.listeners.append(self.durable)
 
     def filter(self, text: str) -> Filter:
         """Return the filter of a text."""
@@ -98,59 +106,59 @@ class Truth:
             found = self._filters[text] = Filter(text)
         return found
 
-    def matches(self, stream: Stream, text: str, place: int) -> bool:
+    def matches(self, stream: PublishedStream, text: str, index: int) -> bool:
         """Say whether the filter matches the publication at a place of a stream."""
         column = stream.columns.get(text)
         if column is None:
             column = stream.columns[text] = []
-        if len(column) <= place:
+        if len(column) <= index:
             test = self.filter(text).matches
             column += [test(each.attributes) for each in stream.publications[len(column) :]]
-        return column[place]
+        return column[index]
 
     @property
     def publications(self) -> int:
         """How many publications are durable."""
         return sum(len(stream.ticks) for stream in self.streams.values())
 
-    def stream_at(self, host: Host, name: str) -> Stream | None:
+    def stream_at(self, host: SimulatedHost, name: str) -> PublishedStream | None:
         """Return the stream of a name at a host; the numbers of names differ from broker to broker."""
         found = (each for each in self.streams.values() if each.broker == host.broker)
         return next((each for each in found if each.pubend.name == name), None)
 
-    def damaged(self, stream: Stream) -> bool:
+    def is_corrupt(self, stream: PublishedStream) -> bool:
         """Say whether a part of the stream's log cannot be read any more."""
-        return bool(self._world.hosts[stream.broker].disk.damaged.get(stream.pubend))
+        return bool(self._world.hosts[stream.broker].disk.corrupt_rows.get(stream.pubend))
 
-    def once_damaged(self, stream: Stream) -> bool:
+    def was_corrupt(self, stream: PublishedStream) -> bool:
         """Say whether a part of the log cannot be read, or could not before it was released."""
-        return stream.pubend in self._world.hosts[stream.broker].disk.once_damaged
+        return stream.pubend in self._world.hosts[stream.broker].disk.once_corrupt
 
     # --- learning ----------------------------------------------------------------------------
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Learn from a change that is on disk now."""
-        if type(change) is Append:
+        if type(change) is AppendRow:
             self._appended(host, change.row)
-        elif type(change) is Store and type(change.record) is PubendRecord:
+        elif type(change) is PutRecord and type(change.record) is PubendRecord:
             self._stored(host, change.record)
-        elif type(change) is Trim:
+        elif type(change) is TrimLog:
             stream = self.streams[change.pubend]
             stream.released = max(stream.released, change.up_to)
-        elif type(change) is Erase and change.key[0] == "subscription":
+        elif type(change) is DeleteRecord and change.key[0] == "subscription":
             self.erased[host.broker, change.key[1]] += 1
 
-    def _stored(self, host: Host, record: PubendRecord) -> None:
+    def _stored(self, host: SimulatedHost, record: PubendRecord) -> None:
         stream = self.streams.get(record.pubend)
         if stream is None:
-            self.streams[record.pubend] = Stream(record)
+            self.streams[record.pubend] = PublishedStream(record)
             return
         if stream.broker != host.broker:
-            self._world.violate("duplicate", f"{record.pubend} has two homes")
+            self._world.violate("duplicate", f"{record.pubend} has two PHBs")
         stream.advertisement = record.properties.advertisement
         stream.released = max(stream.released, record.released)
 
-    def _appended(self, host: Host, row: LogRow) -> None:
+    def _appended(self, host: SimulatedHost, row: LogRow) -> None:
         stream = self.streams.get(row.pubend)
         if stream is None or stream.broker != host.broker:
             self._world.violate("spurious", f"{host.broker} logs {row.pubend}, not its own")
@@ -163,7 +171,7 @@ class Truth:
             stream.sequences[publication.publisher] = publication.sequence
             stream.logged[publication.publisher, publication.sequence] = publication.tick
 
-    def _check_logged(self, stream: Stream, row: LogRow, publication: Publication) -> None:
+    def _check_logged(self, stream: PublishedStream, row: LogRow, publication: Publication) -> None:
         """Check a publication on its way into the log: I1, I12, and what R27 must refuse."""
         last = stream.ticks[-1] if stream.ticks else -1
         name = f"{stream.pubend} {publication.publisher}/{publication.sequence}"

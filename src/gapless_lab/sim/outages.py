@@ -25,8 +25,8 @@ from gapless.core.ids import CellId
 from gapless_lab.sim.regions import rows, side
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.network import Link
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.network import SimulatedLink
+    from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["Outages"]
 
@@ -36,9 +36,9 @@ class Outage(msgspec.Struct, frozen=True):
 
     cells: tuple[CellId, ...]
     """The cells that it is about."""
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[SimulatedHost, ...] = ()
     """Who is down."""
-    links: tuple[Link, ...] = ()
+    links: tuple[SimulatedLink, ...] = ()
     """What is cut."""
 
 
@@ -64,7 +64,7 @@ class Outages:
         outage = self._kinds[kind](random)
         if outage is not None:
             self._world.note("world", f"{kind} of {', '.join(outage.cells)}")
-            self._begin(outage, random)
+            self._start(outage, random)
         return outage is not None
 
     def let_go(self) -> None:
@@ -97,9 +97,9 @@ class Outages:
         if not edges:
             return None
         cell, neighbour = random.choice(edges)
-        away = self._links((cell,), side(self._topology, cell, neighbour))
-        back = [link.back for link in away]
-        links = random.choice((away, back)) if one_way else [*away, *back]
+        outward = self._links((cell,), side(self._topology, cell, neighbour))
+        back = [link.back for link in outward]
+        links = random.choice((outward, back)) if one_way else [*outward, *back]
         return Outage((cell,), links=tuple(links))
 
     def _row(self, random: Random) -> tuple[CellId, ...] | None:
@@ -127,7 +127,7 @@ class Outages:
                 links += self._links((cell,), [other for other in cells if other > cell])
         return Outage(cells, links=tuple(each for link in links for each in (link, link.back)))
 
-    def _links(self, near: Iterable[CellId], far: Iterable[CellId]) -> list[Link]:
+    def _links(self, near: Iterable[CellId], far: Iterable[CellId]) -> list[SimulatedLink]:
         """Return the links from the brokers of some cells to those of others."""
         sources, targets = frozenset(near), frozenset(far)
         return [
@@ -140,7 +140,7 @@ class Outages:
 
     # --- beginning and ending ------------------------------------------------------------------
 
-    def _begin(self, outage: Outage, random: Random) -> None:
+    def _start(self, outage: Outage, random: Random) -> None:
         for host in outage.hosts:
             host.held += 1
             self._world.crash(host, "with others")
@@ -152,15 +152,15 @@ class Outages:
         ends = [partial(self._release_host, host) for host in outage.hosts]
         ends += [partial(self._release_link, link) for link in outage.links]
         for end in ends:
-            early = 0 if at_once else random.randrange(1 + span // 2)
-            self._world.after(span - early, end)
+            earlier = 0 if at_once else random.randrange(1 + span // 2)
+            self._world.after(span - earlier, end)
         self._world.after(span, partial(self._relapse, outage))
 
-    def _release_host(self, host: Host) -> None:
+    def _release_host(self, host: SimulatedHost) -> None:
         host.held = max(0, host.held - 1)
         self._world.start(host)
 
-    def _release_link(self, link: Link) -> None:
+    def _release_link(self, link: SimulatedLink) -> None:
         link.held = max(0, link.held - 1)
         if link.cut and not link.permanent and not link.held:
             self._world.network.heal(link)
@@ -171,13 +171,13 @@ class Outages:
         if random.random() >= options.relapse:
             return
         again = random.choice((self._the_same, self._one_of_it, self._next_to_it))(outage, random)
-        soon = random.randrange(2 * self._world.parameters.session_dead_ms * 1_000)
+        soon = random.randrange(2 * self._world.parameters.session_timeout_ms * 1_000)
 
         def strike() -> None:
             if self._may_strike():
                 self._world.note("world", f"relapse of {', '.join(again.cells)}")
                 self._world.count_fault("relapse")
-                self._begin(again, random)
+                self._start(again, random)
 
         self._world.after(soon, strike)
 

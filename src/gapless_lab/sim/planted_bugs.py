@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from gapless_lab.sim.machine import BROKER
-from gapless_lab.sim.runner import Result, run_seed
+from gapless_lab.sim.runner import RunResult, run_seed
 
-__all__ = ["Catch", "Plant", "constant", "hunt", "patched", "replaced"]
+__all__ = ["BugDetection", "PlantedBug", "constant", "hunt", "patched", "replaced"]
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def constant(value: Any) -> Callable[[Any], Any]:
     return lambda _: lambda *arguments, **options: value  # noqa: ARG005
 
 
-class Plant(msgspec.Struct, frozen=True):
+class PlantedBug(msgspec.Struct, frozen=True):
     """A bug: its name, what it does, and what it replaces."""
 
     name: str
@@ -53,7 +53,7 @@ class Plant(msgspec.Struct, frozen=True):
     """(class, attribute, maker): the maker is given the original and returns the replacement."""
 
     @contextmanager
-    def planted(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         """Let the bug be there for a while."""
         with ExitStack() as stack:
             for owner, name, maker in self.patches:
@@ -62,28 +62,28 @@ class Plant(msgspec.Struct, frozen=True):
             yield
 
 
-class Catch(msgspec.Struct, frozen=True):
+class BugDetection(msgspec.Struct, frozen=True):
     """How a plant was found, or that it was not."""
 
-    plant: str
+    bug: str
     seeds: int
     """How many seeds it took, or how many were tried."""
     violation: str | None
 
 
 def hunt(
-    plant: Plant,
+    bug: PlantedBug,
     seeds: Iterable[int],
     machine: str = BROKER,
     *,
-    run: Callable[..., Result] = run_seed,
-) -> Catch:
+    run: Callable[..., RunResult] = run_seed,
+) -> BugDetection:
     """Run seeds with the bug until one fails."""
     tried = 0
-    with plant.planted():
+    with bug.installed():
         for seed in seeds:
             tried += 1
             result = run(seed, machine)
             if result.violations:
-                return Catch(plant.name, tried, str(result.violations[0]).splitlines()[0])
-    return Catch(plant.name, tried, None)
+                return BugDetection(bug.name, tried, str(result.violations[0]).splitlines()[0])
+    return BugDetection(bug.name, tried, None)

@@ -17,13 +17,13 @@ from gapless.messages.clients import (
     Refused,
 )
 from gapless.messages.overlay import Quality
-from gapless_lab.sim.clients import Client
+from gapless_lab.sim.clients import SimulatedClient
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.oracle import Truth
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.oracle import Oracle
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["Batch", "PubendPlan", "Publisher"]
+__all__ = ["PubendPlan", "SimulatedBatch", "SimulatedPublisher"]
 
 
 REMEMBERED_MAX: Final = 200
@@ -38,14 +38,16 @@ class PubendPlan:
 
     __slots__ = ("advertisement", "host", "name", "quality")
 
-    def __init__(self, name: str, host: Host, advertisement: str, quality: Quality) -> None:
+    def __init__(
+        self, name: str, host: SimulatedHost, advertisement: str, quality: Quality
+    ) -> None:
         self.name = name
         self.host = host
         self.advertisement = advertisement
         self.quality = quality
 
 
-class Batch:
+class SimulatedBatch:
     """Publications that are sent, answered and resent together."""
 
     __slots__ = ("events", "first", "outside", "request", "sent")
@@ -62,14 +64,14 @@ class Batch:
         """Whether it was sent before what it holds was advertised, as far as disks knew then."""
 
 
-class Publisher(Client):
+class SimulatedPublisher(SimulatedClient):
     """Publishes to one pubend, at the broker that hosts it."""
 
-    def __init__(self, world: World, truth: Truth, name: str, plan: PubendPlan) -> None:
-        super().__init__(world, truth, name, plan.host)
+    def __init__(self, world: World, oracle: Oracle, name: str, plan: PubendPlan) -> None:
+        super().__init__(world, oracle, name, plan.host)
         self.plan = plan
         self.pubend: PubendId | None = None
-        self.pending: deque[Batch] = deque()
+        self.pending: deque[SimulatedBatch] = deque()
         """What is not answered yet, in order of sequence."""
         self.ok = 0
         self.refused: list[int] = []
@@ -81,24 +83,24 @@ class Publisher(Client):
         self._opening = 0
         self._fenced = 0
         """How often in a row a batch was refused without a cause that the client knows."""
-        self._answered: list[Batch] = []
-        self._repeated: dict[int, tuple[Batch, int]] = {}
+        self._answered: list[SimulatedBatch] = []
+        self._repeated: dict[int, tuple[SimulatedBatch, int]] = {}
         """By request what was sent again although it was answered, and in which session."""
 
     # --- publishing --------------------------------------------------------------------------
 
     def publish(self, events: tuple[tuple[dict[str, Value], bytes], ...]) -> None:
         """Publish a batch, now or when there is a session."""
-        batch = Batch(self.next_request(), self._sequence + 1, events)
+        batch = SimulatedBatch(self.next_request(), self._sequence + 1, events)
         self._sequence += len(events)
         self.pending.append(batch)
         self._register(batch)
         self._send()
 
-    def _register(self, batch: Batch) -> None:
+    def _register(self, batch: SimulatedBatch) -> None:
         if self.pubend is not None:
             for sequence, event in enumerate(batch.events, batch.first):
-                self.truth.sent[self.pubend, self.name, sequence] = event
+                self.oracle.sent[self.pubend, self.name, sequence] = event
 
     def _send(self) -> None:
         """Send what has not been sent, as far as the broker can surely tell its outcome.
@@ -144,13 +146,13 @@ class Publisher(Client):
         if self._session is not None:
             self._open_pubend()
 
-    def _repeat_refused(self, batch: Batch, session: int, reason: str) -> None:
+    def _repeat_refused(self, batch: SimulatedBatch, session: int, reason: str) -> None:
         """Check that a repetition is refused only if the log no longer has it (R27)."""
         assert self.pubend is not None
-        stream = self.truth.streams[self.pubend]
+        stream = self.oracle.streams[self.pubend]
         ticks = [stream.logged[self.name, batch.first + each] for each in range(len(batch.events))]
-        gone = min(ticks) <= stream.released or self.truth.damaged(stream)
-        if session == self._session and not gone:
+        is_released = min(ticks) <= stream.released or self.oracle.is_corrupt(stream)
+        if session == self._session and not is_released:
             name = f"{self.name}/{batch.first}"
             self.world.violate("refused", f"{name}, logged at {ticks}, sent again: {reason}")
 
@@ -181,7 +183,7 @@ class Publisher(Client):
             self._refused(notice)
 
     def _pubend_opened(self, pubend: PubendId) -> None:
-        stream = self.truth.streams.get(pubend)
+        stream = self.oracle.streams.get(pubend)
         if stream is None or stream.broker != self.host.broker:
             self.world.violate("undurable", f"{self.name}: {pubend} is opened but not on disk")
         if self.pubend is None:
@@ -214,11 +216,11 @@ class Publisher(Client):
             batch.sent = False
         self._send()
 
-    def _take_batch(self, request: int) -> Batch | None:
+    def _take_batch(self, request: int) -> SimulatedBatch | None:
         """Take a batch out of what is pending."""
-        for place, batch in enumerate(self.pending):
+        for index, batch in enumerate(self.pending):
             if batch.request == request:
-                del self.pending[place]
+                del self.pending[index]
                 return batch
         return None
 
@@ -241,13 +243,13 @@ class Publisher(Client):
             if len(self._answered) > REMEMBERED_MAX:
                 del self._answered[self.random.randrange(REMEMBERED_MAX)]
 
-    def _check_ticks(self, batch: Batch, notice: Published) -> None:
+    def _check_ticks(self, batch: SimulatedBatch, notice: Published) -> None:
         """Check that a batch is where the answer says, on disk."""
         assert self.pubend is not None
-        stream = self.truth.streams[self.pubend]
+        stream = self.oracle.streams[self.pubend]
         logged = tuple(
-            stream.logged.get((self.name, batch.first + place))
-            for place in range(len(batch.events))
+            stream.logged.get((self.name, batch.first + index))
+            for index in range(len(batch.events))
         )
         if logged != notice.ticks:
             self.world.violate(
@@ -279,26 +281,26 @@ class Publisher(Client):
             name = f"{self.name}/{batch.first}"
             self.world.violate("refused", f"{name} without cause: {notice.reason}")
 
-    def _has_cause(self, batch: Batch) -> bool:
+    def _has_cause(self, batch: SimulatedBatch) -> bool:
         """Say whether a batch may be refused for good."""
-        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         if stream is None:
             return False
         limited = "log_bytes_max" in self.world.options.limits
         # a broker looks whether the damage is gone a little after it is
-        return batch.outside or limited or self.truth.once_damaged(stream)
+        return batch.outside or limited or self.oracle.was_corrupt(stream)
 
-    def _is_advertised(self, batch: Batch) -> bool:
+    def _is_advertised(self, batch: SimulatedBatch) -> bool:
         """Say whether all of a batch lies inside what its pubend advertises now."""
-        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         if stream is None:
             return True
-        advertised = self.truth.filter(stream.advertisement)
+        advertised = self.oracle.filter(stream.advertisement)
         return all(advertised.matches(attributes) for attributes, _ in batch.events)
 
     def _check_not_logged(self) -> None:
         """Check that nothing of what was refused is there."""
-        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         for sequence in self.refused:
             if stream is not None and (self.name, sequence) in stream.logged:
                 self.world.violate("refused", f"{self.name}/{sequence} is logged all the same")
@@ -307,8 +309,8 @@ class Publisher(Client):
 
     def unfinished(self) -> list[str]:
         """Return what is not answered."""
-        stream = self.truth.stream_at(self.host, self.plan.name)
-        if stream is not None and self.truth.damaged(stream):
+        stream = self.oracle.stream_at(self.host, self.plan.name)
+        if stream is not None and self.oracle.is_corrupt(stream):
             return []
         if self.pubend is None:
             return [f"{self.name}: {self.plan.name} is not open"]

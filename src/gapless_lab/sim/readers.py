@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING, Any
 from gapless.messages.clients import ReadLog, ReadPart, Refused
 from gapless.messages.streams import Publication, ReadForm
 from gapless.packed.pick import unpack, unpack_ticks
-from gapless_lab.sim.clients import Client
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.clients import SimulatedClient
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.oracle import Truth
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.oracle import Oracle
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["Reader"]
+__all__ = ["SimulatedReader"]
 
 
-class Reader(Client):
+class SimulatedReader(SimulatedClient):
     """Reads one range of one stream, from any broker."""
 
     def __init__(
         self,
         world: World,
-        truth: Truth,
+        oracle: Oracle,
         name: str,
-        host: Host,
+        host: SimulatedHost,
         *,
-        stream: Stream,
+        stream: PublishedStream,
         filter_text: str,
         low: int,
         high: int,
         bytes_max: int = 0,
         form: ReadForm = ReadForm.EVENTS,
     ) -> None:
-        super().__init__(world, truth, name, host)
+        super().__init__(world, oracle, name, host)
         self.stream = stream
         self.filter = filter_text
         self.low = low
@@ -75,13 +75,13 @@ class Reader(Client):
         if part.released > stream.released:
             world.violate("dishonest gap", f"{name}: {part.released} is not released")
         low, high = max(self.low - 1, part.released), min(self.high, part.done)
-        matches = self.truth.filter(self.filter).matches
+        matches = self.oracle.filter(self.filter).matches
         wanted = tuple(
             publication
             for publication in stream.publications[stream.after(low) : stream.after(high)]
             if matches(publication.attributes)
         )
-        expected, found = self._told(wanted), self._found(part)
+        expected, found = self._expected(wanted), self._found(part)
         if found != expected:
             missing = len(expected) > len(found)
             world.violate(
@@ -93,7 +93,7 @@ class Reader(Client):
             # what was read as silence stays silent (I1)
             stream.promised = max(stream.promised, high)
 
-    def _told(self, wanted: tuple[Publication, ...]) -> tuple[Any, ...]:
+    def _expected(self, wanted: tuple[Publication, ...]) -> tuple[Any, ...]:
         """Return what is told of publications in the form that was asked for."""
         is_counted = self.form is ReadForm.TICKS
         return tuple(each.tick for each in wanted) if is_counted else wanted

@@ -15,7 +15,7 @@ from gapless.core.ids import CellId
 from gapless.overlay.neighbourhood import Topology
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.options import Options
+    from gapless_lab.sim.options import SimulationOptions
 
 __all__ = ["BARRIERS", "OUTAGE_KINDS", "longest_row", "rows", "side", "with_regions"]
 
@@ -41,18 +41,18 @@ MIXED_SHARE: Final = 0.4
 """Of the seeds with several cells of several brokers, how many have cells of different sizes."""
 
 
-def with_regions(options: Options) -> Options:
+def with_regions(options: SimulationOptions) -> SimulationOptions:
     """Return the options with cells of mixed sizes, and with cells that fail as a whole, in some seeds."""
     return _with_outages(_with_mixed_cells(options))
 
 
-def _with_mixed_cells(options: Options) -> Options:
+def _with_mixed_cells(options: SimulationOptions) -> SimulationOptions:
     random = Random(f"{options.seed}/mixed cells")  # noqa: S311
     mixed = min(options.cells, options.brokers_per_cell) > 1 and random.random() < MIXED_SHARE
     return options.with_(mixed_cells=True) if mixed else options
 
 
-def _with_outages(options: Options) -> Options:
+def _with_outages(options: SimulationOptions) -> SimulationOptions:
     random = Random(f"{options.seed}/outages")  # noqa: S311
     if options.calm or options.cells < 2 or random.random() >= OUTAGES_SHARE:
         return options
@@ -79,23 +79,23 @@ def _with_outages(options: Options) -> Options:
 def rows(topology: Topology, length: int) -> list[tuple[CellId, ...]]:
     """Return all rows of so many cells that have somebody at both ends, whom they keep apart."""
     names = [cell.name for cell in topology.cells]
-    ways = [topology.neighbourhood(name, len(names)) for name in names]
+    neighbourhoods = [topology.neighbourhood(name, len(names)) for name in names]
     return [
-        way.path(other)[:-1]
-        for way in ways
+        around.path(other)[:-1]
+        for around in neighbourhoods
         for other in names
-        if other > way.own and way.distance(other) == length + 1
+        if other > around.own and around.distance(other) == length + 1
     ]
 
 
 def longest_row(topology: Topology) -> int:
     """Return how many cells the longest row between two others has, 0 if there is none."""
     names = [cell.name for cell in topology.cells]
-    ways = (topology.neighbourhood(name, len(names)) for name in names)
-    return max(0, max(way.distance(other) for way in ways for other in names) - 1)
+    neighbourhoods = (topology.neighbourhood(name, len(names)) for name in names)
+    return max(0, max(around.distance(other) for around in neighbourhoods for other in names) - 1)
 
 
 def side(topology: Topology, cell: CellId, neighbour: CellId) -> list[CellId]:
     """Return the cells that a cell reaches over one of its neighbours, that one included."""
-    way = topology.neighbourhood(cell, len(topology.cells))
-    return [other.name for other in way.cells if way.direction(other.name) == neighbour]
+    around = topology.neighbourhood(cell, len(topology.cells))
+    return [other.name for other in around.cells if around.direction(other.name) == neighbour]

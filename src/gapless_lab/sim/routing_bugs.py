@@ -1,7 +1,7 @@
 """Wrong ways around: planted bugs of redundant cells, of bypass and of relays.
 
 Each takes out a rule that matters only when something stays broken: brokers of a cell, whole cells, links
-(:mod:`.cores`). They are hunted with the rules that :mod:`.bugs` takes out. Other rules are missed by no
+(:mod:`.liveness_core`). They are hunted with the rules that :mod:`.broker_bugs` takes out. Other rules are missed by no
 run that is likely; :data:`ONLY_DIRECTED` names the tests that miss them.
 """
 
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.broker.routing import Routing
+from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.core.parameters import us
+from gapless.core.parameters import microseconds
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import Packet, Relayed, RelayProbe
 from gapless.messages.streams import Attach, AttachKind
 from gapless.overlay.relays import Relays
 from gapless.propagation.edge import Edge
-from gapless.propagation.sufficiency import Chooser, Receiver
-from gapless.routing.reports import Reports
-from gapless_lab.sim.planted_bugs import Plant, constant, replaced
+from gapless.propagation.sufficiency import Receiver, TableChooser
+from gapless.routing.reports import ReportAggregator
+from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
-__all__ = ["DETOURS", "ONLY_DIRECTED"]
+__all__ = ["ONLY_DIRECTED", "ROUTING_BUGS"]
 
 
 # --- feeds ---------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ __all__ = ["DETOURS", "ONLY_DIRECTED"]
 def _only_the_next_cell(original: Any) -> Any:
     """Take out all of R7 but (a)."""
 
-    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+    def candidates(self: BrokerRouting, pubend: PubendId) -> list[Candidate]:
         known = self._announcements.get(pubend)
         found: list[Candidate] = original(self, pubend)
         if known is None or known.direction is None:
@@ -46,7 +46,7 @@ def _only_the_next_cell(original: Any) -> Any:
 def _feeds_whoever_asks(original: Any) -> Any:
     """Take out R10 between cells."""
 
-    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
+    def may_feed(self: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
         return receiver.kind is AttachKind.CELL or bool(original(self, pubend, receiver))
 
     return may_feed
@@ -55,11 +55,11 @@ def _feeds_whoever_asks(original: Any) -> Any:
 def _asks_everybody(original: Any) -> Any:
     """Take out R7: ask all who are reached, those nearer first."""
 
-    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+    def candidates(self: BrokerRouting, pubend: PubendId) -> list[Candidate]:
         found: list[Candidate] = original(self, pubend)
         nearer = {each.broker for each in found}
         others = [peer for peer in self._sessions.open_peers() if peer not in nearer]
-        return found + [Candidate(peer, 900 + place) for place, peer in enumerate(others)]
+        return found + [Candidate(peer, 900 + rank) for rank, peer in enumerate(others)]
 
     return candidates
 
@@ -67,7 +67,7 @@ def _asks_everybody(original: Any) -> Any:
 def _bypasses_into_one_branch(original: Any) -> Any:
     """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
 
-    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
+    def may_feed(self: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
         around = self._neighbourhood
         if receiver.kind is AttachKind.CELL and receiver.name in around:
             bypassed = around.path(receiver.name)[-2:-1]
@@ -98,8 +98,8 @@ def _speaks_for_the_missing(original: Any) -> Any:
     """Report what others need no more for a host that has not spoken for a while."""
 
     def tick(self: Any) -> None:
-        now, late = self._context.now, us(ms=2 * self._context.parameters.ack_ms)
-        for heard in self._heard.values():
+        now, late = self._context.now, microseconds(ms=2 * self._context.parameters.ack_ms)
+        for heard in self._last_reports.values():
             highest = max((each.tick for each in heard.values()), default=0)
             for shb, each in heard.items():
                 if now - each.at > late:
@@ -117,10 +117,10 @@ def _answers_in_place(original: Any) -> Any:
 
     def forward(self: Any, message: Relayed) -> None:
         inner = message.inner
-        if 0 < message.index < len(message.path) - 1 and isinstance(inner, Packet):
+        if 0 < message.index < len(message.route) - 1 and isinstance(inner, Packet):
             asked = [each for each in inner.messages if isinstance(each, Attach)]
             for each in asked:
-                self._sessions._listener.received(message.path[0], each)  # noqa: SLF001
+                self._sessions._listener.received(message.route[0], each)  # noqa: SLF001
             rest = tuple(each for each in inner.messages if each not in asked)
             message = msgspec.structs.replace(
                 message, inner=msgspec.structs.replace(inner, messages=rest)
@@ -133,60 +133,60 @@ def _answers_in_place(original: Any) -> Any:
 def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None:
     """Take every copy of a probe for the first, and send it to everybody, also to whom it came from."""
     del peer
-    passed = msgspec.structs.replace(probe, path=(*probe.path, self._me))
+    passed = msgspec.structs.replace(probe, route=(*probe.route, self._me))
     if probe.target == self._me:
-        self._sessions.begin_relayed(passed.path[::-1])
-    elif len(passed.path) <= self._context.parameters.relay_hops_max:
+        self._sessions.start_relayed(passed.route[::-1])
+    elif len(passed.route) <= self._context.parameters.relay_hops_max:
         for other in self._sessions.direct_peers():
-            self._context.post(other, passed)
+            self._context.send(other, passed)
 
 
-DETOURS: Final = (
-    Plant(
+ROUTING_BUGS: Final = (
+    PlantedBug(
         "no bypass",
         "a cell that is down cuts off all that lies beyond it (R7)",
-        ((Routing, "candidates", _only_the_next_cell),),
+        ((BrokerRouting, "candidates", _only_the_next_cell),),
     ),
-    Plant(
+    PlantedBug(
         "one branch is bypassed into",
         "of the branches beyond a cell that is down all but one are forgotten (R10)",
-        ((Routing, "may_feed", _bypasses_into_one_branch),),
+        ((BrokerRouting, "may_feed", _bypasses_into_one_branch),),
     ),
-    Plant(
+    PlantedBug(
         "no relays",
         "who has no link to a peer does not talk to it (R3)",
-        ((Relays, "seek", constant(None)),),
+        ((Relays, "send_probes", constant(None)),),
     ),
-    Plant(
+    PlantedBug(
         "a feeder that is not nearer",
         "routers ask everybody they reach, and feed everybody who asks (R7, R10, A2, A18)",
         (
-            (Routing, "candidates", _asks_everybody),
-            (Routing, "may_feed", _feeds_whoever_asks),
+            (BrokerRouting, "candidates", _asks_everybody),
+            (BrokerRouting, "may_feed", _feeds_whoever_asks),
         ),
     ),
-    Plant(
+    PlantedBug(
         "a relay answers",
         "who asks a feeder through a relay is fed by the relay (R3, A2)",
         (
             (Relays, "_forward", _answers_in_place),
-            (Routing, "may_feed", _feeds_whoever_asks),
+            (BrokerRouting, "may_feed", _feeds_whoever_asks),
         ),
     ),
-    Plant(
+    PlantedBug(
         "probes go in circles",
         "every copy of a probe counts, so that ways are found anew without end (R3)",
         ((Relays, "probed", replaced(_passes_every_probe_on)),),
     ),
-    Plant(
-        "place from beyond",
+    PlantedBug(
+        "location from beyond",
         "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
-        ((Chooser, "_is_behind_a_sibling", replaced(_siblings_beyond)),),
+        ((TableChooser, "_is_behind_a_sibling", replaced(_siblings_beyond)),),
     ),
-    Plant(
+    PlantedBug(
         "reports for the missing",
         "a host that is not heard is said to need no more than the others (R52, A12)",
-        ((Reports, "_tick", _speaks_for_the_missing),),
+        ((ReportAggregator, "_tick", _speaks_for_the_missing),),
     ),
 )
 """Each is to be caught within 1,000 seeds."""

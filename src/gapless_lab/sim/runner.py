@@ -10,26 +10,33 @@ from typing import Final, TypeAlias
 import msgspec
 
 from gapless.messages.clients import Order
-from gapless_lab.sim.faults import Faults
-from gapless_lab.sim.invariants import watch
+from gapless_lab.sim.faults import FaultInjector
+from gapless_lab.sim.invariants import monitor_run
 from gapless_lab.sim.machine import BROKER, load_factory
-from gapless_lab.sim.options import Options, draw
-from gapless_lab.sim.oracle import Stream, Truth
-from gapless_lab.sim.subscribers import Subscriber
+from gapless_lab.sim.options import SimulationOptions, draw
+from gapless_lab.sim.oracle import Oracle, PublishedStream
+from gapless_lab.sim.subscribers import SimulatedSubscriber
 from gapless_lab.sim.trace import Trace
 from gapless_lab.sim.workload import Workload
-from gapless_lab.sim.world import Probe, Violation, World
+from gapless_lab.sim.world import Violation, World, WorldObserver
 
-__all__ = ["PROBES", "ProbeMakers", "Result", "Run", "run_options", "run_seed"]
+__all__ = [
+    "DEFAULT_OBSERVERS",
+    "ObserverFactories",
+    "RunResult",
+    "SimulationRun",
+    "run_options",
+    "run_seed",
+]
 
 SLICE_US: Final = 100_000
 """How often the liveness phase looks whether all is done."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """What came of a run."""
 
-    options: Options
+    options: SimulationOptions
     steps: int
     virtual_ms: int
     faults: dict[str, int]
@@ -37,7 +44,7 @@ class Result(msgspec.Struct, frozen=True):
     deliveries: int
     gaps: int
     violations: tuple[Violation, ...]
-    marks: dict[str, int]
+    coverage_marks: dict[str, int]
     trace_hash: str
     text_hash: str
     """The digest of all contents, if there were lines."""
@@ -63,42 +70,42 @@ class Result(msgspec.Struct, frozen=True):
         )
 
 
-ProbeMakers: TypeAlias = "Sequence[Callable[[Run], Probe]]"
+ObserverFactories: TypeAlias = "Sequence[Callable[[SimulationRun], WorldObserver]]"
 """What makes the probes of a run."""
 
-PROBES: Final[ProbeMakers] = (watch,)
+DEFAULT_OBSERVERS: Final[ObserverFactories] = (monitor_run,)
 """The probes of a run unless it is given others: all invariants. Without them it is faster."""
 
 
-class Run:
+class SimulationRun:
     """A world with its clients, faults and truth, for a run or for a test that looks inside."""
 
     def __init__(
         self,
-        options: Options,
+        options: SimulationOptions,
         machine: str = BROKER,
         *,
         sink: Callable[[str], None] | None = None,
-        probes: ProbeMakers = PROBES,
+        observers: ObserverFactories = DEFAULT_OBSERVERS,
     ) -> None:
         self.options = options
         self.world = World(options, load_factory(machine), Trace(sink))
-        self.truth = Truth(self.world)
-        self.workload = Workload(self.world, self.truth)
-        self.faults = Faults(self.world, self.workload)
-        self.world.probes += [probe(self) for probe in probes]
+        self.oracle = Oracle(self.world)
+        self.workload = Workload(self.world, self.oracle)
+        self.faults = FaultInjector(self.world, self.workload)
+        self.world.observers += [make(self) for make in observers]
 
-    def play(self) -> Result:
+    def play(self) -> RunResult:
         """Run both phases."""
-        begun = time.process_time()
-        self.begin()
+        started_at = time.process_time()
+        self.start()
         self.world.run_until(self.options.safety_ms * 1_000)
         if not self.world.stopped:
             self._live()
         self.world.finish()
-        return self._result(time.process_time() - begun)
+        return self._result(time.process_time() - started_at)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start all hosts, clients and faults."""
         world = self.world
         world.note("world", self.options.line())
@@ -134,25 +141,29 @@ class Run:
                 return True
             if self.world.now >= deadline:
                 shown = "; ".join(unfinished[:5])
-                self.world.violate(name, f"{len(unfinished)} things are owed: {shown}")
+                self.world.violate(name, f"{len(unfinished)} things are outstanding: {shown}")
                 return False
 
     def _unconverged(self) -> list[str]:
         """Return what the probes say is owed, whether or not a client sees it."""
-        return [line for probe in self.world.probes for line in probe.owed(self.world)]
+        return [
+            line for observer in self.world.observers for line in observer.outstanding(self.world)
+        ]
 
     def unfinished(self) -> list[str]:
         """Return what is owed inside the core."""
         core = self.world.core
-        sound: list[Stream] = []
-        broken: list[Stream] = []
-        damaged: list[Stream] = []
-        for stream in self.truth.streams.values():
+        sound: list[PublishedStream] = []
+        broken: list[PublishedStream] = []
+        corrupt: list[PublishedStream] = []
+        for stream in self.oracle.streams.values():
             if stream.guaranteed:
-                whole = self.world.hosts[stream.broker] in core and not self.truth.damaged(stream)
+                whole = self.world.hosts[stream.broker] in core and not self.oracle.is_corrupt(
+                    stream
+                )
                 (sound if whole else broken).append(stream)
                 if self.world.hosts[stream.broker] in core and not whole:
-                    damaged.append(stream)
+                    corrupt.append(stream)
         found: list[str] = []
         for publisher in self.workload.publishers:
             if publisher.host in core:
@@ -167,28 +178,28 @@ class Run:
             if subscriber.host in core:
                 held = self._held(subscriber, broken)
                 found += subscriber.unfinished([] if held else sound)
-                found += [] if held else subscriber.untold(damaged)
+                found += [] if held else subscriber.unreported_stalls(corrupt)
         return found
 
-    def _held(self, subscriber: Subscriber, broken: list[Stream]) -> bool:
+    def _held(self, subscriber: SimulatedSubscriber, broken: list[PublishedStream]) -> bool:
         """Say whether a total order may wait for a stream that is outside the core (R51)."""
         return subscriber.checker.order is Order.TOTAL and bool(broken)
 
     # --- the result --------------------------------------------------------------------------
 
-    def _result(self, seconds: float) -> Result:
+    def _result(self, seconds: float) -> RunResult:
         world = self.world
         checkers = [subscriber.checker for subscriber in self.workload.subscribers]
-        return Result(
+        return RunResult(
             options=self.options,
             steps=world.steps,
             virtual_ms=world.now // 1_000,
             faults=dict(sorted(world.faults.items())),
-            publications=self.truth.publications,
+            publications=self.oracle.publications,
             deliveries=sum(checker.deliveries for checker in checkers),
             gaps=sum(checker.gaps for checker in checkers),
             violations=tuple(world.violations),
-            marks=dict(sorted(world.marks.items())),
+            coverage_marks=dict(sorted(world.coverage_marks.items())),
             trace_hash=world.trace.short_digest,
             text_hash=world.trace.text_digest if world.trace.full else "",
             seconds=seconds,
@@ -196,14 +207,14 @@ class Run:
 
 
 def run_options(
-    options: Options,
+    options: SimulationOptions,
     machine: str = BROKER,
     *,
     sink: Callable[[str], None] | None = None,
-    probes: ProbeMakers = PROBES,
-) -> Result:
+    observers: ObserverFactories = DEFAULT_OBSERVERS,
+) -> RunResult:
     """Run a world with these options."""
-    return Run(options, machine, sink=sink, probes=probes).play()
+    return SimulationRun(options, machine, sink=sink, observers=observers).play()
 
 
 def run_seed(
@@ -211,7 +222,7 @@ def run_seed(
     machine: str = BROKER,
     *,
     sink: Callable[[str], None] | None = None,
-    probes: ProbeMakers = PROBES,
-) -> Result:
+    observers: ObserverFactories = DEFAULT_OBSERVERS,
+) -> RunResult:
     """Run the world of a seed."""
-    return run_options(draw(seed), machine, sink=sink, probes=probes)
+    return run_options(draw(seed), machine, sink=sink, observers=observers)

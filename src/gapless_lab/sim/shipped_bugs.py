@@ -2,7 +2,7 @@
 
 Others paid for each of these: a nack that is dropped, silence over an event, a vector off by one, a
 session or a publisher that is not fenced, damage that nobody is told of, a record that is not
-written, a queue without end. They are hunted with the rules that :mod:`.bugs` takes out.
+written, a queue without end. They are hunted with the rules that :mod:`.broker_bugs` takes out.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 
 from gapless.core.ids import VirtualTime
 from gapless.messages.overlay import Packet
-from gapless.overlay.session import Session, State
+from gapless.overlay.session import PeerSession, PeerSessionState
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.publishers import Publishers
-from gapless.routing.nacks import Inquiry
-from gapless.routing.sending import Sender
-from gapless.subscribers.filter_segments import Segment
+from gapless.routing.nacks import UpstreamRequests
+from gapless.routing.sending import StreamSender
+from gapless.subscribers.filter_segments import FilterSegment
 from gapless.subscribers.host import SubscriberHost
-from gapless.subscribers.stalls import Stalls
+from gapless.subscribers.stalls import StallNotifier
 from gapless.subscribers.subend import Subend
-from gapless_lab.sim.planted_bugs import Plant, constant, replaced
+from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
-__all__ = ["LAPSES"]
+__all__ = ["SHIPPED_BUGS"]
 
 NEVER: Final = 2**62
 
@@ -37,10 +37,10 @@ def _drops_nacks(self: Any, routed: Any, unknown: Any) -> None:
 def _answers_silence(original: Any) -> Any:
     """Leave the events out of what was asked for again."""
 
-    def send(self: Any, routed: Any, attachment: Any, pieces: Any, *, first: bool) -> None:
+    def send(self: Any, routed: Any, attachment: Any, ranges: Any, *, first: bool) -> None:
         if not first:
-            pieces = [msgspec.structs.replace(piece, publications=()) for piece in pieces]
-        original(self, routed, attachment, pieces, first=first)
+            ranges = [msgspec.structs.replace(knowledge, publications=()) for knowledge in ranges]
+        original(self, routed, attachment, ranges, first=first)
 
     return send
 
@@ -48,17 +48,17 @@ def _answers_silence(original: Any) -> Any:
 def _one_early(original: Any) -> Any:
     """Take the version before a filter's for one that has it."""
 
-    def reached_by(self: Segment, time: VirtualTime | None) -> bool:
+    def is_served_at(self: FilterSegment, time: VirtualTime | None) -> bool:
         if time is not None:
-            time = VirtualTime(time.life, time.counter + 1)
+            time = VirtualTime(time.incarnation, time.counter + 1)
         return bool(original(self, time))
 
-    return reached_by
+    return is_served_at
 
 
 def _takes_every_session(original: Any) -> Any:
-    def packet(self: Session, packet: Packet) -> None:
-        if self.theirs is not None and self.state is State.OPEN:
+    def packet(self: PeerSession, packet: Packet) -> None:
+        if self.theirs is not None and self.state is PeerSessionState.OPEN:
             self._expected = packet.sequence
             packet = msgspec.structs.replace(packet, sender=self.theirs, receiver=self.mine)
         original(self, packet)
@@ -66,8 +66,8 @@ def _takes_every_session(original: Any) -> Any:
     return packet
 
 
-def _passes_over_holes(original: Any) -> Any:
-    def packet(self: Session, packet: Packet) -> None:
+def _passes_over_lost_packets(original: Any) -> Any:
+    def packet(self: PeerSession, packet: Packet) -> None:
         self._expected = packet.sequence
         original(self, packet)
 
@@ -82,29 +82,29 @@ def _any_session_publishes(original: Any) -> Any:
     return get
 
 
-def _damage_is_silent(original: Any) -> Any:
+def _corruption_is_silent(original: Any) -> Any:
     """Take what lies behind a damaged row for silence."""
 
-    def pieces_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
+    def ranges_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
         fetch = self._context.fetch
 
-        def fetch_without_damage(
+        def fetch_without_corruption(
             pubend: Any, low: int, high: int, size: int, fetched: Callable[[Any], None]
         ) -> None:
-            def sound(event: Any) -> None:
-                if event.damaged is not None:
-                    event = msgspec.structs.replace(event, damaged=None, complete=True)
+            def valid(event: Any) -> None:
+                if event.corruption is not None:
+                    event = msgspec.structs.replace(event, corruption=None, complete=True)
                 fetched(event)
 
-            fetch(pubend, low, high, size, sound)
+            fetch(pubend, low, high, size, valid)
 
-        self._context.fetch = fetch_without_damage
+        self._context.fetch = fetch_without_corruption
         try:
             original(self, low, high, then, bytes_max)
         finally:
             self._context.fetch = fetch
 
-    return pieces_between
+    return ranges_between
 
 
 def _saves_once(original: Any) -> Any:
@@ -124,53 +124,53 @@ def _saves_once(original: Any) -> Any:
     return save
 
 
-LAPSES: Final = (
-    Plant(
+SHIPPED_BUGS: Final = (
+    PlantedBug(
         "nacks are dropped",
         "a router does not ask on for what it does not know (R37)",
-        ((Inquiry, "ask", replaced(_drops_nacks)),),
+        ((UpstreamRequests, "request_ticks", replaced(_drops_nacks)),),
     ),
-    Plant(
+    PlantedBug(
         "silence over an event",
         "what is asked for again is answered without its events (I3)",
-        ((Sender, "_send", _answers_silence),),
+        ((StreamSender, "_send", _answers_silence),),
     ),
-    Plant(
+    PlantedBug(
         "vector off by one",
         "a filter starts where the streams serve its host up to the version before (R44)",
-        ((Segment, "reached_by", _one_early),),
+        ((FilterSegment, "is_served_at", _one_early),),
     ),
-    Plant(
+    PlantedBug(
         "dead sessions speak",
-        "a packet of an older session or life is taken for one of the present (R1, I12)",
-        ((Session, "_packet", _takes_every_session),),
+        "a packet of an older session or incarnation is taken for one of the present (R1, I12)",
+        ((PeerSession, "_packet", _takes_every_session),),
     ),
-    Plant(
-        "holes in a session",
+    PlantedBug(
+        "lost packets in a session",
         "a packet that was lost in the middle of a session is not missed (R1)",
-        ((Session, "_packet", _passes_over_holes),),
+        ((PeerSession, "_packet", _passes_over_lost_packets),),
     ),
-    Plant(
+    PlantedBug(
         "publishers are not fenced",
         "what an older connection of a publisher sent is published after all (R28)",
         ((Publishers, "get", _any_session_publishes),),
     ),
-    Plant(
-        "damage is silent",
+    PlantedBug(
+        "corruption is silent",
         "what cannot be read is told as silence (P8)",
-        ((Pubend, "pieces_between", _damage_is_silent),),
+        ((Pubend, "ranges_between", _corruption_is_silent),),
     ),
-    Plant(
-        "damage is not told",
+    PlantedBug(
+        "corruption is not reported",
         "who waits for what cannot be read is not told why (P8)",
-        ((Stalls, "review", constant(None)),),
+        ((StallNotifier, "review", constant(None)),),
     ),
-    Plant(
+    PlantedBug(
         "a record is written once",
         "a durable subscription changes, and its record does not (I13)",
         ((SubscriberHost, "save", _saves_once),),
     ),
-    Plant(
+    PlantedBug(
         "a cache without end",
         "a subend keeps all that waits (R38, I14)",
         ((Subend, "_bound", constant(None)),),

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from gapless_lab.sim.machine import BROKER
-from gapless_lab.sim.options import DEFAULTS, NetworkKind, Options
-from gapless_lab.sim.runner import Result, run_options
+from gapless_lab.sim.options import DEFAULTS, SimulatedNetworkKind, SimulationOptions
+from gapless_lab.sim.runner import RunResult, run_options
 
 __all__ = ["LEFT_ALONE", "shrink"]
 
@@ -41,7 +41,7 @@ _SIMPLER: dict[str, Any] = {
     # the overlay
     "shape": "line",
     "fan_out": DEFAULTS.fan_out,
-    "network": NetworkKind.SESSION,
+    "network": SimulatedNetworkKind.SESSION,
     "delta": 1,
     "mixed_cells": False,
     # faults
@@ -59,12 +59,12 @@ _SIMPLER: dict[str, Any] = {
     "best_effort": 0.0,
     "durable": 0.0,
     "past": 0.0,
-    "amnesia": 0.0,
-    "roam": 0.0,
-    "flee": 0.0,
+    "forgotten_positions": 0.0,
+    "reconnect_elsewhere": 0.0,
+    "failover": 0.0,
     "outside": 0.0,
     "late_pubends": 0.0,
-    "rivals": 0.0,
+    "conflicting_names": 0.0,
     "stage_rate": 0.0,
     "repeat_rate": 0.0,
     "widen_rate": 0.0,
@@ -91,18 +91,18 @@ _SIMPLER: dict[str, Any] = {
 """Options that have a simplest value."""
 
 
-Pass: TypeAlias = Callable[[Result], Iterator[Options]]
+Pass: TypeAlias = Callable[[RunResult], Iterator[SimulationOptions]]
 """Gives options that are one step simpler in one respect, the largest step first."""
 
 
 def shrink(
-    result: Result,
+    result: RunResult,
     machine: str = BROKER,
     *,
     runs_max: int = 400,
     seeds: int = 3,
-    run: Callable[..., Result] = run_options,
-) -> Result:
+    run: Callable[..., RunResult] = run_options,
+) -> RunResult:
     """Return a run of simpler options that fails as the given one does."""
     assert result.violations, "only a failing run can be shrunk"
     name = result.violations[0].name
@@ -111,7 +111,7 @@ def shrink(
     while left > 0:
         before = best
         for each in _passes():
-            found: Result | None = best
+            found: RunResult | None = best
             while found is not None and left > 0:
                 best = found
                 found = None
@@ -127,8 +127,8 @@ def shrink(
 
 
 def _try(
-    options: Options, name: str, machine: str, seeds: int, run: Callable[..., Result]
-) -> tuple[Result | None, int]:
+    options: SimulationOptions, name: str, machine: str, seeds: int, run: Callable[..., RunResult]
+) -> tuple[RunResult | None, int]:
     """Run the options, then with other seeds; return a run with that violation, and the cost."""
     for used in range(seeds):
         # the shape is drawn from the seed too, so only the first try is the same world
@@ -150,13 +150,13 @@ def _passes() -> Iterator[Pass]:
         yield partial(_simplest, name, simplest)
 
 
-def _end_sooner(result: Result) -> Iterator[Options]:
+def _end_sooner(result: RunResult) -> Iterator[SimulationOptions]:
     end_ms = result.violations[0].at_us // 1_000 + 1
     if end_ms < result.options.safety_ms:
         yield result.options.with_(safety_ms=end_ms)
 
 
-def _fewer(name: str, result: Result) -> Iterator[Options]:
+def _fewer(name: str, result: RunResult) -> Iterator[SimulationOptions]:
     table: dict[str, Any] = getattr(result.options, name)
     if len(table) > 1:
         yield result.options.with_(**{name: {}})
@@ -165,7 +165,7 @@ def _fewer(name: str, result: Result) -> Iterator[Options]:
         yield result.options.with_(**{name: rest})
 
 
-def _less(name: str, least: int, result: Result) -> Iterator[Options]:
+def _less(name: str, least: int, result: RunResult) -> Iterator[SimulationOptions]:
     value = getattr(result.options, name)
     if name == "operations_max":
         value = min(value, 4_096)
@@ -174,6 +174,6 @@ def _less(name: str, least: int, result: Result) -> Iterator[Options]:
             yield result.options.with_(**{name: smaller})
 
 
-def _simplest(name: str, simplest: Any, result: Result) -> Iterator[Options]:
+def _simplest(name: str, simplest: Any, result: RunResult) -> Iterator[SimulationOptions]:
     if getattr(result.options, name) != simplest:
         yield result.options.with_(**{name: simplest})

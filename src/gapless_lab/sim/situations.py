@@ -15,7 +15,7 @@ from gapless.core.parameters import Parameters
 from gapless_lab.sim.limits import tiny_backlog
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.options import Options
+    from gapless_lab.sim.options import SimulationOptions
 
 __all__ = ["SITUATIONS", "add_situation"]
 
@@ -23,7 +23,7 @@ SHARE: Final = 0.3
 """How many seeds have a situation."""
 
 
-def add_situation(options: Options) -> Options:
+def add_situation(options: SimulationOptions) -> SimulationOptions:
     """Return the options with the situation of their seed, if that has one."""
     random = Random(f"{options.seed}/situation")  # noqa: S311
     if random.random() >= SHARE:
@@ -31,7 +31,7 @@ def add_situation(options: Options) -> Options:
     return SITUATIONS[random.choice(list(SITUATIONS))](options, random)
 
 
-def parked(options: Options, random: Random) -> Options:
+def inactive(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Hosts are away for longer than they, and their tables, are waited for (R21, R54).
 
     When such a host comes back with clients that never noticed, the streams are not made for it.
@@ -39,10 +39,10 @@ def parked(options: Options, random: Random) -> Options:
     has less in it.
     """
     far = _small(options, random)
-    legacy_s = far.parameters().park_after_s + 1
-    least_ms = legacy_s * 1_000 + 500
+    stale_s = far.parameters().inactive_after_s + 1
+    least_ms = stale_s * 1_000 + 500
     return far.with_(
-        limits={**far.limits, "legacy_ttl_s": legacy_s},
+        limits={**far.limits, "stale_table_ttl_s": stale_s},
         rates={"pause": 0.5, "cut": 0.5, "client loss": 0.2},
         quiet=0.0,
         down_ms_min=least_ms,
@@ -54,18 +54,18 @@ def parked(options: Options, random: Random) -> Options:
     )
 
 
-def expired(options: Options, random: Random) -> Options:
+def expired(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Hosts are away until nobody keeps the log for them any more (R55): a gap, told as one."""
-    far = parked(options, random)
-    park_s = far.parameters().park_after_s
+    far = inactive(options, random)
+    inactive_s = far.parameters().inactive_after_s
     return far.with_(
         expiry=True,
         retention_s=0,
-        limits={**far.limits, "expire_after_s": park_s + 1, "hold_ttl_s": park_s},
+        limits={**far.limits, "member_expiry_s": inactive_s + 1, "log_hold_ttl_s": inactive_s},
     )
 
 
-def small_log(options: Options, random: Random) -> Options:
+def small_log(options: SimulationOptions, random: Random) -> SimulationOptions:
     """A log reaches its limit: publications are refused, and who lags lets go (R58)."""
     return options.with_(
         limits={**options.limits, "log_bytes_max": random.choice((1_000, 3_000, 10_000))},
@@ -75,7 +75,7 @@ def small_log(options: Options, random: Random) -> Options:
     )
 
 
-def widened(options: Options, random: Random) -> Options:
+def widened(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Advertisements widen while all else goes on (A22)."""
     return options.with_(
         widen_rate=random.choice((2.0, 5.0, 10.0)) * 0.1 / options.pace,
@@ -84,7 +84,7 @@ def widened(options: Options, random: Random) -> Options:
     )
 
 
-def abandoned(options: Options, random: Random) -> Options:
+def abandoned(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Clients of durable subscriptions are away until these end."""
     far = _small(options, random)
     return far.with_(
@@ -98,7 +98,7 @@ def abandoned(options: Options, random: Random) -> Options:
     )
 
 
-def repeated(options: Options, random: Random) -> Options:
+def repeated(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Publishers repeat what was answered long ago: found in the log, or no longer there (R27)."""
     window = random.choice((1, 4, 16))
     chunk = random.choice((1, 300, Parameters().read_chunk_bytes))
@@ -110,7 +110,7 @@ def repeated(options: Options, random: Random) -> Options:
     )
 
 
-def holes(options: Options, random: Random) -> Options:
+def holes(options: SimulationOptions, random: Random) -> SimulationOptions:
     """A transport loses something in the middle: one packet of a connection, or many datagrams."""
     ordered = options.network == "session"
     kind, strikes = ("skipped packet", 20.0) if ordered else ("loss", 6.0)
@@ -124,7 +124,7 @@ def holes(options: Options, random: Random) -> Options:
     )
 
 
-def damaged(options: Options, random: Random) -> Options:
+def corrupt(options: SimulationOptions, random: Random) -> SimulationOptions:
     """A row of a log cannot be read, and somebody wants to (P8)."""
     return options.with_(
         rates=_also(options, "damage", random.choice((0.5, 2.0))),
@@ -134,13 +134,13 @@ def damaged(options: Options, random: Random) -> Options:
     )
 
 
-def flooded(options: Options, random: Random) -> Options:
+def flooded(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Clients, and in half of these seeds links too, are slower than what comes (R33, R40, R48)."""
     flooding = options.with_(
         limits={
             **options.limits,
             "prefetch_max": (prefetch := random.choice((1, 3))),
-            "join_hold": 1,
+            "join_buffer_events_max": 1,
             **tiny_backlog(prefetch),
         },
         rates=_also(options, "slow client", 4.0),
@@ -166,26 +166,26 @@ def flooded(options: Options, random: Random) -> Options:
     )
 
 
-SITUATIONS: Final[dict[str, Callable[[Options, Random], Options]]] = {
-    "parked": parked,
+SITUATIONS: Final[dict[str, Callable[[SimulationOptions, Random], SimulationOptions]]] = {
+    "parked": inactive,
     "expired": expired,
     "small log": small_log,
     "widened": widened,
     "abandoned": abandoned,
     "repeated": repeated,
     "holes": holes,
-    "damaged": damaged,
+    "damaged": corrupt,
     "flooded": flooded,
 }
 """By name what each adds to a seed; new ones change the meaning of seeds that have one."""
 
 
-def _also(options: Options, kind: str, strikes: float) -> dict[str, float]:
+def _also(options: SimulationOptions, kind: str, strikes: float) -> dict[str, float]:
     """Return the rates of faults with one more kind."""
     return {**options.rates, kind: round(strikes * 0.1 / options.pace, 3)}
 
 
-def _small(options: Options, random: Random) -> Options:
+def _small(options: SimulationOptions, random: Random) -> SimulationOptions:
     """Return a world that is small enough for a long run, with filters that differ."""
     cells = random.randint(2, 5)
     return options.with_(

@@ -1,6 +1,6 @@
 """Simulated writers: they stage in several attempts, crash, commit, repeat, and drop (S1 to S3).
 
-A :class:`Stager` is a program that writes batches as Spark does. Every partition of a batch has one
+A :class:`SimulatedStagedWriter` is a program that writes batches as Spark does. Every partition of a batch has one
 attempt or several, some of which fail half way. When all that was sent is answered, it commits one
 finished attempt of each partition; or it crashes, before the commit or after it, and makes the batch
 again under new names while the old requests may still arrive; or it drops what it has staged.
@@ -19,25 +19,25 @@ from gapless.core.ids import PubendId
 from gapless.messages.clients import OpenPubend, PubendOpened, Refused
 from gapless.messages.records import StagedRecord
 from gapless.messages.staging import (
-    CommitStaged,
-    DropStaged,
+    BatchCommitted,
+    BatchDropped,
+    ChunkStaged,
+    CommitBatch,
+    DropBatch,
     PartTuple,
-    Stage,
-    Staged,
-    StagedCommitted,
-    StagedDropped,
+    StageChunk,
 )
 from gapless.messages.streams import Events, Publication
-from gapless_lab.sim.clients import Client
+from gapless_lab.sim.clients import SimulatedClient
 from gapless_lab.sim.generators import draw_event
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.oracle import Truth
+    from gapless_lab.sim.oracle import Oracle
     from gapless_lab.sim.publishers import PubendPlan
     from gapless_lab.sim.workload import Workload
     from gapless_lab.sim.world import World
 
-__all__ = ["CHUNKS_MAX", "Stager", "WriterChecker"]
+__all__ = ["CHUNKS_MAX", "SimulatedStagedWriter", "WriterChecker"]
 
 PARTITIONS_MAX: Final = 3
 ATTEMPT_CHUNKS_MAX: Final = 2
@@ -116,14 +116,14 @@ class _Phase(Enum):
     REPEATING = auto()
 
 
-class Stager(Client):
+class SimulatedStagedWriter(SimulatedClient):
     """Writes batches to one pubend, at the broker that hosts it."""
 
-    def __init__(self, world: World, truth: Truth, name: str, plan: PubendPlan) -> None:
-        super().__init__(world, truth, name, plan.host)
+    def __init__(self, world: World, oracle: Oracle, name: str, plan: PubendPlan) -> None:
+        super().__init__(world, oracle, name, plan.host)
         self.plan = plan
         self.checker = WriterChecker(world, name)
-        truth.writers[name] = self.checker
+        oracle.writers[name] = self.checker
         self.workload: Workload | None = None
         self.pubend: PubendId | None = None
         self._advertised = "TRUE"
@@ -181,7 +181,7 @@ class Stager(Client):
         self._attempts.append(_Attempt(partition, name, chunks, sent))
 
     def _events(self, where: str) -> Events:
-        advertised = self.truth.filter(self._advertised)
+        advertised = self.oracle.filter(self._advertised)
         options = self.world.options
         events: list[tuple[dict[str, Value], bytes]] = []
         wanted = self.random.randint(1, options.batch_max)
@@ -201,10 +201,10 @@ class Stager(Client):
         elif self._phase is _Phase.DROPPING:
             self._dropped.add(self._batch)
             self._request = self.next_request()
-            self.ask(DropStaged(self._request, self.pubend, self.name, self._batch))
+            self.ask(DropBatch(self._request, self.pubend, self.name, self._batch))
         elif self._phase is not _Phase.IDLE:
             self._request = self.next_request()
-            self.ask(CommitStaged(self._request, self.pubend, self.name, self._batch, self._parts))
+            self.ask(CommitBatch(self._request, self.pubend, self.name, self._batch, self._parts))
 
     def _stage(self) -> None:
         assert self.pubend is not None
@@ -214,9 +214,9 @@ class Stager(Client):
                 if number not in attempt.answered:
                     request = self.next_request()
                     self._chunks[request] = (attempt, number)
-                    place = (self._batch, attempt.partition, attempt.name, number)
+                    chunk = (self._batch, attempt.partition, attempt.name, number)
                     events = attempt.chunks[number]
-                    self.ask(Stage(request, self.pubend, self.name, *place, events))
+                    self.ask(StageChunk(request, self.pubend, self.name, *chunk, events))
         if not self._chunks:
             self._all_staged()
 
@@ -252,7 +252,7 @@ class Stager(Client):
         self._attempts, self._phase = [], _Phase.STAGING
         options, random = self.world.options, self.random
         unseen = options.down_us(random) if random.random() < 0.5 else 0
-        self.drop(away_us=options.down_us(random), unseen_us=unseen)
+        self.drop(disconnected_us=options.down_us(random), unseen_us=unseen)
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -271,28 +271,28 @@ class Stager(Client):
                 self._make()
             else:
                 self._go_on()
-        elif isinstance(notice, Staged):
+        elif isinstance(notice, ChunkStaged):
             self._staged(notice)
-        elif isinstance(notice, StagedCommitted):
+        elif isinstance(notice, BatchCommitted):
             self._committed(notice)
-        elif isinstance(notice, StagedDropped):
+        elif isinstance(notice, BatchDropped):
             self._was_dropped(notice)
         elif isinstance(notice, Refused):
             self._refused(notice)
 
-    def _staged(self, notice: Staged) -> None:
+    def _staged(self, notice: ChunkStaged) -> None:
         found = self._chunks.pop(notice.request, None)
         if found is not None and self._phase is _Phase.STAGING:
             found[0].answered.add(found[1])
             if not self._chunks:
                 self._all_staged()
 
-    def _committed(self, notice: StagedCommitted) -> None:
+    def _committed(self, notice: BatchCommitted) -> None:
         if notice.request != self._request:
             return
         done = self.checker.done.get(self._batch)
-        told = (notice.first, notice.last, notice.events)
-        if done != told or (self._phase is _Phase.REPEATING and not notice.repeated):
+        reported = (notice.first, notice.last, notice.events)
+        if done != reported or (self._phase is _Phase.REPEATING and not notice.repeated):
             name = f"{self.name}: batch {self._batch}"
             self.world.violate("undurable", f"{name} is told as {notice}, logged is {done}")
         if self._phase is _Phase.COMMITTING and self._is_hasty and self.random.random() < 0.3:
@@ -301,7 +301,7 @@ class Stager(Client):
         else:
             self._finish()
 
-    def _was_dropped(self, notice: StagedDropped) -> None:
+    def _was_dropped(self, notice: BatchDropped) -> None:
         if notice.request == self._request:
             if self.random.random() < 0.5:
                 self._make()
@@ -333,16 +333,16 @@ class Stager(Client):
 
     def _has_cause(self) -> bool:
         """Say whether a commit may be refused for good."""
-        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         limited = "log_bytes_max" in self.world.options.limits
-        return stream is not None and (limited or self.truth.once_damaged(stream))
+        return stream is not None and (limited or self.oracle.was_corrupt(stream))
 
     # --- the end -----------------------------------------------------------------------------
 
     def unfinished(self) -> list[str]:
         """Return what is not answered, half in the log, or still on disk though nobody needs it."""
-        stream = self.truth.stream_at(self.host, self.plan.name)
-        if stream is not None and self.truth.damaged(stream):
+        stream = self.oracle.stream_at(self.host, self.plan.name)
+        if stream is not None and self.oracle.is_corrupt(stream):
             return []
         found = [] if self.is_idle else [f"{self.name}: batch {self._batch} is not committed"]
         return [*found, *self.checker.half_logged(), *self._leftovers()]

@@ -7,87 +7,87 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.clients import (
     Ack,
-    Begin,
-    BeginKind,
-    Cause,
     Credit,
     Delivery,
-    Ended,
     FilterSet,
     Gap,
-    Governed,
-    Home,
+    HostingReference,
     Order,
-    Owed,
+    PastFilter,
     PositionTuple,
     Progress,
+    RefusalCause,
     Refused,
     Seek,
     SetFilter,
     Stalled,
-    Started,
+    StartGuarantees,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionEnded,
+    SubscriptionStarted,
     Unsubscribe,
     Unsubscribed,
 )
 from gapless_lab.sim.checkers import SubscriptionChecker
-from gapless_lab.sim.clients import Client
+from gapless_lab.sim.clients import SimulatedClient
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.oracle import Truth
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.oracle import Oracle
+    from gapless_lab.sim.world import SimulatedHost, World
 
-__all__ = ["Subscriber"]
+__all__ = ["SimulatedSubscriber"]
 
-LATEST = Begin()
+LATEST = StartPoint()
 
 
-class Subscriber(Client):
+class SimulatedSubscriber(SimulatedClient):
     """A client with one subscription."""
 
     def __init__(
         self,
         world: World,
-        truth: Truth,
+        oracle: Oracle,
         name: str,
-        host: Host,
+        host: SimulatedHost,
         *,
         filter_text: str,
         durable: bool,
         order: Order = Order.PUBLISHER,
-        begin: Begin = LATEST,
+        start: StartPoint = LATEST,
         credit: int = 10,
     ) -> None:
-        super().__init__(world, truth, name, host)
+        super().__init__(world, oracle, name, host)
         self.durable = durable
         self.checker = SubscriptionChecker(
-            world, truth, name, filter_text, durable=durable, order=order
+            world, oracle, name, filter_text, durable=durable, order=order
         )
         self.slow = False
         self.done = False
-        self._begin = begin
+        self._start = start
         self._window = credit
         self._credit = 0
         """How many events the machine may still send."""
-        self._owed_credit = 0
+        self._unreturned_credit = 0
         self._subscribing = 0
         self._answered = False
         """Whether the subscription was ever answered."""
         self._resuming = False
-        self._asked_begins: list[Begin] = []
+        self._asked_starts: list[StartPoint] = []
         """Where it was asked to begin since it was last answered."""
         self._erased: dict[BrokerId, int] = {}
         """By broker how often its record had been erased there when it was answered or first came."""
-        self._home: Home | None = None
+        self._hosting: HostingReference | None = None
         """Of a durable one: where it lives, as far as was told."""
         self._resting: dict[PubendId, int] = {}
         """Of a durable one: where streams go on that had started once, and that wait now."""
         self._text = ""
         """Of a durable one: its present filter, as its home calls it."""
-        self._earlier: tuple[Governed, ...] = ()
+        self._past_filters: tuple[PastFilter, ...] = ()
         """Of a durable one: its filters before the present one, as far as they matter."""
-        self._owed: Owed | None = None
+        self._start_guarantees: StartGuarantees | None = None
         """Of a durable one: since when it is owed streams of which it has no place, by that filter."""
         self._change: SetFilter | None = None
         self._change_asked = 0
@@ -113,29 +113,33 @@ class Subscriber(Client):
     def choose_host(self) -> None:
         """Come back at the same broker, or, where a position is all that counts, at another."""
         options = self.world.options
-        if not self.durable and self._answered and self.random.random() < options.roam:
+        if (
+            not self.durable
+            and self._answered
+            and self.random.random() < options.reconnect_elsewhere
+        ):
             self.host = self.random.choice(self.world.core)
-        elif options.flee and self._may_flee and self.random.random() < options.flee:
+        elif options.failover and self._may_fail_over and self.random.random() < options.failover:
             self._go_to(self.random.choice(self.world.core))
-        elif self._home is not None:
-            self._go_to(self.world.hosts[self._home.broker])
+        elif self._hosting is not None:
+            self._go_to(self.world.hosts[self._hosting.broker])
 
     @property
-    def _may_flee(self) -> bool:
+    def _may_fail_over(self) -> bool:
         """Whether a durable subscription can go on elsewhere: all its filters are known."""
         idle = self._ending is None and not self.checker.changing
-        return self._home is not None and idle and bool(self.checker.position())
+        return self._hosting is not None and idle and bool(self.checker.position())
 
-    def _go_to(self, host: Host) -> None:
+    def _go_to(self, host: SimulatedHost) -> None:
         self.host = host
         self._erased.setdefault(host.broker, self._erasures())
 
     @property
-    def _is_at_home(self) -> bool:
-        return self._home is not None and self._home.broker == self.host.broker
+    def _is_at_hosting_broker(self) -> bool:
+        return self._hosting is not None and self._hosting.broker == self.host.broker
 
     def _erasures(self) -> int:
-        return self.truth.erased[self.host.broker, self.checker.name]
+        return self.oracle.erased[self.host.broker, self.checker.name]
 
     def connected(self) -> None:
         """Subscribe, or go on from the own position."""
@@ -148,36 +152,39 @@ class Subscriber(Client):
             return
         self.checker.stalls.clear()
         self._resuming = self._answered or bool(self.checker.position())
-        begin = self._resume_begin() if self._resuming else self._begin
-        self._asked_begins.append(begin)
+        start = self._resume_start() if self._resuming else self._start
+        self._asked_starts.append(start)
         self._subscribing = self.next_request()
-        self._credit, self._owed_credit = self._window, 0
+        self._credit, self._unreturned_credit = self._window, 0
         text = self.checker.old_filter
         if not self.durable:
             text = self.checker.filter
             self._change = None
-            self.checker.began_anew()
-        home, earlier = self._home, () if begin is LATEST else self._what_governed()
-        if home is not None and not self._is_at_home:
-            self._home = home.after_a_flight()
+            self.checker.restarted()
+        hosting, past_filters = (
+            self._hosting,
+            () if start is LATEST else self._needed_past_filters(),
+        )
+        if hosting is not None and not self._is_at_hosting_broker:
+            self._hosting = hosting.next_epoch()
         self.ask(
             Subscribe(
                 self._subscribing,
                 self.checker.name,
                 text,
                 self.durable,
-                begin,
+                start,
                 self.checker.order,
                 self._credit,
                 self.world.options.expiry_s,
-                home=home,
-                acked=self.checker.acknowledged() if home is not None else (),
-                earlier=earlier,
-                owed=self._owed if home is not None else None,
+                hosting=hosting,
+                acked=self.checker.acknowledged() if hosting is not None else (),
+                past_filters=past_filters,
+                start_guarantees=self._start_guarantees if hosting is not None else None,
             )
         )
 
-    def _what_governed(self) -> tuple[Governed, ...]:
+    def _needed_past_filters(self) -> tuple[PastFilter, ...]:
         """Return the filters before the present one that govern what is not acknowledged, or comes again.
 
         Who has lost its place goes on before what it had acknowledged, if its home lost that in a crash.
@@ -187,23 +194,23 @@ class Subscriber(Client):
             done[pubend] = min(tick, done[pubend])
         return tuple(
             each
-            for each in self._earlier
+            for each in self._past_filters
             if any(end > done.get(pubend, end) for pubend, end in each.ends)
         )
 
-    def _resume_begin(self) -> Begin:
+    def _resume_start(self) -> StartPoint:
         checker, options = self.checker, self.world.options
-        forgetful = self._answered and checker.may_forget and self._is_at_home
-        if forgetful and self.random.random() < options.amnesia:
+        forgetful = self._answered and checker.may_forget and self._is_at_hosting_broker
+        if forgetful and self.random.random() < options.forgotten_positions:
             checker.forgot()
             self._resting = {}
             return LATEST
-        begin = LATEST if checker.has_changed else self._begin
-        position = {**dict(begin.position), **self._resting, **dict(checker.position())}
+        start = LATEST if checker.has_changed else self._start
+        position = {**dict(start.position), **self._resting, **dict(checker.position())}
         if not position:
-            return begin
-        others = begin.elsewhere()
-        return Begin(BeginKind.POSITION, tuple(position.items()), others.clock, others.kind)
+            return start
+        others = start.for_unnamed()
+        return StartPoint(StartKind.POSITION, tuple(position.items()), others.clock, others.kind)
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -211,7 +218,7 @@ class Subscriber(Client):
         """Check a notice and go on."""
         if isinstance(notice, Delivery):
             self._deliver(notice)
-        elif isinstance(notice, Started):
+        elif isinstance(notice, SubscriptionStarted):
             self.checker.started(notice.pubend, notice.after)
         elif isinstance(notice, Stalled):
             self.checker.stalled(notice.pubend, notice.reason)
@@ -229,16 +236,20 @@ class Subscriber(Client):
                 self._finish()
         elif isinstance(notice, Refused):
             self._refused(notice)
-        elif isinstance(notice, Ended) and notice.cause is Cause.TOO_SLOW:
+        elif isinstance(notice, SubscriptionEnded) and notice.cause is RefusalCause.SLOW_CONSUMER:
             self.drop()  # and come back, and go on from the own position
-        elif isinstance(notice, Ended) and notice.home is not None:
-            self._follow(notice.home)
+        elif isinstance(notice, SubscriptionEnded) and notice.hosting is not None:
+            self._follow(notice.hosting)
 
-    def _follow(self, home: Home) -> None:
+    def _follow(self, hosting: HostingReference) -> None:
         """Go where the subscription has moved without the client's knowing that it was through."""
-        last = self._home if self._answered else None
-        self._home = home if last is None else Home(home.birth, home.epoch + 1, last.broker)
-        self._go_to(self.world.hosts[home.broker])
+        last = self._hosting if self._answered else None
+        self._hosting = (
+            hosting
+            if last is None
+            else HostingReference(hosting.incarnation_key, hosting.epoch + 1, last.broker)
+        )
+        self._go_to(self.world.hosts[hosting.broker])
         self.drop()
 
     def _deliver(self, notice: Delivery) -> None:
@@ -249,17 +260,17 @@ class Subscriber(Client):
         if self._credit < 0:
             self.world.violate("flooded", f"{self.name}: {-self._credit} more than its credit")
         self.checker.delivered(notice.events)
-        self._owed_credit += len(notice.events)
+        self._unreturned_credit += len(notice.events)
         self.give_credit()
         if self.durable and self.random.random() < 0.5:
             self._ack()
 
     def give_credit(self) -> None:
         """Give back the credit of what was consumed, unless the client is slow now."""
-        if self._owed_credit and not self.slow and self._ending is None:
-            self._credit += self._owed_credit
-            self.say(Credit(self.checker.name, self._owed_credit))
-            self._owed_credit = 0
+        if self._unreturned_credit and not self.slow and self._ending is None:
+            self._credit += self._unreturned_credit
+            self.send(Credit(self.checker.name, self._unreturned_credit))
+            self._unreturned_credit = 0
 
     def _ack(self) -> None:
         """Acknowledge where the client is, or some of it."""
@@ -279,31 +290,35 @@ class Subscriber(Client):
         if position and self._ending is None and self._seek is None:
             for pubend, tick in position:
                 self.checker.acked[pubend] = max(tick, self.checker.acked.get(pubend, 0))
-            self.say(Ack(self.checker.name, position))
+            self.send(Ack(self.checker.name, position))
 
     def _subscribed(self, notice: Subscribed) -> None:
         if self._seek is not None and notice.request == self._seek.request:
-            self.checker.sought(self._seek.begin, notice.position)
+            self.checker.sought(self._seek.start, notice.position)
             self._seek = None
             return
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
-        erased, was_home = self._erasures(), self._is_at_home
-        self._home, self._text, self._earlier = notice.home, notice.filter, notice.earlier
-        self._owed = notice.owed
-        waiting = notice.waiting
-        self._resting = {each.pubend: each.after for each in waiting if each.after is not None}
-        is_gone = was_home and erased > self._erased.get(self.host.broker, erased)
-        if is_gone and LATEST in self._asked_begins:
+        erased, was_at_hosting_broker = self._erasures(), self._is_at_hosting_broker
+        self._hosting, self._text, self._past_filters = (
+            notice.hosting,
+            notice.filter,
+            notice.past_filters,
+        )
+        self._start_guarantees = notice.start_guarantees
+        pending = notice.pending
+        self._resting = {each.pubend: each.after for each in pending if each.after is not None}
+        has_ended = was_at_hosting_broker and erased > self._erased.get(self.host.broker, erased)
+        if has_ended and LATEST in self._asked_starts:
             self.checker.expired(LATEST, notice.position)
         elif self._resuming:
             self.checker.resumed(notice.position)
         else:
-            self.checker.begun(self._begin, notice.position)
+            self.checker.subscribed(self._start, notice.position)
         self._answered = True
         self._erased = {self.host.broker: erased}
-        self._asked_begins.clear()
+        self._asked_starts.clear()
         if self._change is not None:
             self._ask_change()
 
@@ -319,8 +334,8 @@ class Subscriber(Client):
                 self.checker.change_refused()
         elif self._seek is not None and notice.request == self._seek.request:
             self._seek = None
-        elif notice.request == self._subscribing and notice.home is not None:
-            self._follow(notice.home)
+        elif notice.request == self._subscribing and notice.hosting is not None:
+            self._follow(notice.hosting)
         elif notice.request == self._subscribing:
             self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
         elif self._ending is not None and notice.request == self._ending.request:
@@ -344,24 +359,24 @@ class Subscriber(Client):
         if self._change is not None and notice.request == self._change.request:
             wanted, self._change = self._change.filter, None
             if self.durable:
-                self._owed = notice.owed
-                self._note_switch(str(self.truth.filter(wanted)), notice.position)
+                self._start_guarantees = notice.start_guarantees
+                self._note_switch(str(self.oracle.filter(wanted)), notice.position)
             self.checker.change_done(notice.position, exact=self._change_asked == 1)
 
     def _note_switch(self, text: str, position: PositionTuple) -> None:
         """Note that another filter governs, unless that was told when the connection began."""
         if text != self._text:
-            self._earlier += (Governed(self._text, position),)
+            self._past_filters += (PastFilter(self._text, position),)
             self._text = text
 
-    def seek(self, begin: Begin) -> None:
+    def seek(self, start: StartPoint) -> None:
         """Go on from somewhere else."""
-        self._seek = Seek(self.next_request(), self.checker.name, begin)
+        self._seek = Seek(self.next_request(), self.checker.name, start)
         self.ask(self._seek)
 
     def unsubscribe(self) -> None:
         """End the subscription; a durable one is ended until that is answered."""
-        self._ending = Unsubscribe(self.next_request(), self.checker.name, self._home)
+        self._ending = Unsubscribe(self.next_request(), self.checker.name, self._hosting)
         self._change = None
         self.ask(self._ending)
 
@@ -382,8 +397,8 @@ class Subscriber(Client):
             return [f"{self.name}: is not subscribed"]
         return self.checker.unfinished(streams)
 
-    def untold(self, streams: list[Any]) -> list[str]:
+    def unreported_stalls(self, streams: list[Any]) -> list[str]:
         """Return of which damaged streams the client does not know why nothing comes (P8)."""
         if self.done or self.connection is None or self._subscribing:
             return []
-        return [line for stream in streams for line in self.checker.untold(stream)]
+        return [line for stream in streams for line in self.checker.unreported_stalls(stream)]

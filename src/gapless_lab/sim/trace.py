@@ -5,7 +5,7 @@ clients saw. It is made of numbers only, so it is the same under every ``PYTHONH
 
 A line says when, who, what happened and, after an arrow, what followed; what does not fit goes on the
 lines after it. Steps in which only time passed, and nothing followed, have none. Lines are short forms
-(:mod:`.telling`), so with lines there is a second digest, of the contents whole.
+(:mod:`.trace_format`), so with lines there is a second digest, of the contents whole.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gapless.core.machine import (
-    Asked,
     ClientDown,
-    ClientFree,
+    ClientDrained,
     ClientFull,
+    ClientRequest,
     ClientUp,
     Fetched,
     LinkDown,
-    LinkFree,
+    LinkDrained,
     LinkFull,
     LinkUp,
     Received,
     Written,
 )
-from gapless_lab.sim.trace_format import Teller, cut, since_the_start
+from gapless_lab.sim.trace_format import TraceFormatter, cut, since_the_start
 
 __all__ = ["EVENT_CODES", "Trace"]
 
 WIDTH: Final = 160
 """A step that is longer has a line for each thing that followed."""
 
-TOLD: Final = 400
+SHOWN_MAX: Final = 400
 """So many characters of an event or effect are shown."""
 
 EVENT_CODES: dict[type, int] = {
@@ -43,27 +43,27 @@ EVENT_CODES: dict[type, int] = {
     Received: 1,
     Written: 2,
     Fetched: 3,
-    Asked: 4,
+    ClientRequest: 4,
     ClientUp: 5,
     ClientDown: 6,
     LinkUp: 7,
     LinkDown: 8,
     LinkFull: 9,
-    LinkFree: 10,
+    LinkDrained: 10,
     ClientFull: 11,
-    ClientFree: 12,
+    ClientDrained: 12,
 }
 
 
 class Trace:
     """Collects the digest, and hands lines to a sink if there is one."""
 
-    __slots__ = ("_contents", "_sink", "_teller", "digest", "full")
+    __slots__ = ("_contents", "_formatter", "_sink", "digest", "full")
 
     def __init__(self, sink: Callable[[str], None] | None = None) -> None:
         self.full = sink is not None
         self._sink = sink
-        self._teller = Teller()
+        self._formatter = TraceFormatter()
         self._contents = hashlib.blake2b(digest_size=8)
         self.digest = 0
 
@@ -79,15 +79,15 @@ class Trace:
     def say(self, at: int, who: str, verb: str, message: Any) -> None:
         """Write down what a client asks or hears; call only if ``full``."""
         self._digest(at, who, verb, message)
-        self._line(at, who, f"{verb} {self._told(message)}")
+        self._line(at, who, f"{verb} {self._formatted(message)}")
 
     def step(self, at: int, who: str, event: Any, effects: list[Any]) -> None:
         """Write down one step; call only if ``full``."""
         self._digest(at, who, event, effects)
         if event is None and not effects:
             return
-        happened = "time passes" if event is None else self._told(event)
-        followed = [self._told(effect) for effect in effects]
+        happened = "time passes" if event is None else self._formatted(event)
+        followed = [self._formatted(effect) for effect in effects]
         whole = f"{happened} => {'; '.join(followed)}" if followed else happened
         if len(whole) <= WIDTH:
             self._line(at, who, whole)
@@ -96,8 +96,8 @@ class Trace:
         for each in followed:
             self._line(at, who, f"  => {each}")
 
-    def _told(self, thing: Any) -> str:
-        return cut(self._teller.tell(thing), TOLD)
+    def _formatted(self, thing: Any) -> str:
+        return cut(self._formatter.format(thing), SHOWN_MAX)
 
     def _line(self, at: int, who: str, text: str) -> None:
         if self._sink is not None:

@@ -4,7 +4,9 @@ Times of any kind (ticks, clocks, the lives of brokers) are seconds since the ru
 first column: ``0.025087``. Long lists and texts are cut, with a count of what is left out.
 
 >>> from gapless.messages.streams import Nack
->>> Teller().tell(Nack(PubendId("P0"), (TickRange(WALL_START + 25_087, WALL_START + 30_000),)))
+>>> TraceFormatter().format(
+...     Nack(PubendId("P0"), (TickRange(WALL_START + 25_087, WALL_START + 30_000),))
+... )
 'Nack P0 ([0.025087, 0.030000])'
 """
 
@@ -17,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import TickRange
 from gapless.messages.propagation import TableDelta, TableFull, TableId
-from gapless.messages.streams import Silence
+from gapless.messages.streams import StreamSilence
 from gapless_lab.sim.trace_forms import FORMS
 
-__all__ = ["WALL_START", "Teller", "cut", "since_the_start"]
+__all__ = ["WALL_START", "TraceFormatter", "cut", "since_the_start"]
 
 WALL_START: Final = 1_700_000_000_000_000
 """The wall clock at which every world begins, in microseconds."""
@@ -51,8 +53,8 @@ _SEPARATE: Final = frozenset({"messages", "changes"})
 def since_the_start(text: str) -> str:
     """Return a text in which times count from the beginning of the run.
 
-    >>> since_the_start("row 1700000000453025 of P0 is damaged")
-    'row 0.453025 of P0 is damaged'
+    >>> since_the_start("row 1700000000453025 of P0 is corrupt")
+    'row 0.453025 of P0 is corrupt'
     """
     return _TIME.sub(lambda found: _number(int(found[0])), text)
 
@@ -67,13 +69,13 @@ def cut(text: str, shown: int) -> str:
     return text if left <= 0 else f"{text[:shown]}… {left} more characters"
 
 
-class Teller:
+class TraceFormatter:
     """Writes what happens; remembers the vectors of tables, to tell the constraints of changes."""
 
     def __init__(self) -> None:
-        self._vectors: dict[tuple[TableId, int], dict[ShbId, Entry]] = {}
+        self._vectors: dict[tuple[TableId, int], dict[ShbId, VectorEntry]] = {}
 
-    def tell(self, thing: Any) -> str:
+    def format(self, thing: Any) -> str:
         """Return an event, effect, message or value as text."""
         kind = type(thing)
         form = FORMS.get(kind)
@@ -88,7 +90,7 @@ class Teller:
             case IntEnum():
                 return thing.name.lower().replace("_", " ")
             case dict():
-                pairs = (f"{name}={self.tell(value)}" for name, value in thing.items())
+                pairs = (f"{name}={self.format(value)}" for name, value in thing.items())
                 return f"{{{' '.join(pairs)}}}"
             case tuple() | list():
                 return f"({_listed(map(self._member, thing), ', ')})"
@@ -115,7 +117,7 @@ class Teller:
         if base is not None:
             vector = {**base, **dict(message.entries)}
             self._vectors[key] = {
-                shb: entry for shb, entry in vector.items() if shb not in message.forgotten
+                shb: entry for shb, entry in vector.items() if shb not in message.removed_hosts
             }
 
     # --- forms -------------------------------------------------------------------------------
@@ -134,33 +136,33 @@ class Teller:
     def _field(self, thing: Any, name: str) -> str:
         if name == "constraint":
             return self.constraint(thing)
-        if isinstance(thing, Silence):
+        if isinstance(thing, StreamSilence):
             return self._silence(thing)
         value = getattr(thing, name)
         if name in _SEPARATE:
-            return _listed(map(self.tell, value), "; ")
-        return name if value is True else self.tell(value)
+            return _listed(map(self.format, value), "; ")
+        return name if value is True else self.format(value)
 
     def _unformed(self, thing: Any) -> str:
         parts = (
-            f"{name} {self.tell(value)}"
+            f"{name} {self.format(value)}"
             for name, value in msgspec.structs.asdict(thing).items()
             if value not in (None, (), "")
         )
         return " ".join((type(thing).__name__, *parts))
 
-    def _silence(self, silence: Silence) -> str:
-        told = (
-            f"{pubend} #{number}{' first' if first else ''} {self.tell(piece)}"
-            for pubend, number, piece, first in silence.pieces
+    def _silence(self, silence: StreamSilence) -> str:
+        shown = (
+            f"{pubend} #{number}{' first' if first else ''} {self.format(knowledge)}"
+            for pubend, number, knowledge, first in silence.ranges
         )
-        return f"({_listed(told, ', ')})"
+        return f"({_listed(shown, ', ')})"
 
     def _member(self, thing: Any) -> str:
         """Return a member of a list; a pair of a list of pairs needs no brackets."""
         if type(thing) is tuple:
-            return " ".join(map(self.tell, thing))
-        return self.tell(thing)
+            return " ".join(map(self.format, thing))
+        return self.format(thing)
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -168,9 +170,9 @@ class Teller:
 
 def _listed(members: Iterable[str], between: str) -> str:
     """Return the first members of a list, and how many more there are; all were told before."""
-    told = list(members)
-    left = len(told) - LISTED
-    return between.join(told if left <= 0 else [*told[:LISTED], f"… {left} more"])
+    shown = list(members)
+    left = len(shown) - LISTED
+    return between.join(shown if left <= 0 else [*shown[:LISTED], f"… {left} more"])
 
 
 def _number(value: int) -> str:
@@ -179,11 +181,11 @@ def _number(value: int) -> str:
     >>> _number(7), _number(WALL_START + 40_214), _number((WALL_START + 40_214) * 1_000 + 9)
     ('7', '0.040214', '0.040214/9')
     """
-    life, count = divmod(value, 1_000)
+    incarnation, count = divmod(value, 1_000)
     if _is_time(value):
         return f"{(value - WALL_START) / 1_000_000:.6f}"
-    if _is_time(life):  # requests are numbered from the life of their broker on
-        return f"{_number(life)}/{count}"
+    if _is_time(incarnation):  # requests are numbered from the life of their broker on
+        return f"{_number(incarnation)}/{count}"
     return "the end" if value == THE_END else str(value)
 
 
@@ -200,13 +202,13 @@ def _text(value: str) -> str:
     return since_the_start(value) if _NAME.fullmatch(value) else f'"{cut(value, TEXT_SHOWN)}"'
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: VectorEntry) -> str:
     version = f" cv{entry.control_version}" if entry.control_version else ""
-    return f"{_moment(entry.time)}{version}{' retired' if entry.retired else ''}"
+    return f"{_virtual_time(entry.time)}{version}{' retired' if entry.retired else ''}"
 
 
-def _moment(time: VirtualTime | Join) -> str:
-    return f"{_number(time.life)}:{time.counter}"
+def _virtual_time(time: VirtualTime | MembershipId) -> str:
+    return f"{_number(time.incarnation)}:{time.counter}"
 
 
 def _bytes(value: bytes) -> str:
@@ -221,9 +223,9 @@ _SIMPLE: Final[dict[type, Callable[[Any], str]]] = {
     bytes: _bytes,
     PubendId: str,
     ShbId: str,
-    VirtualTime: _moment,
-    Join: _moment,
-    Entry: _entry,
+    VirtualTime: _virtual_time,
+    MembershipId: _virtual_time,
+    VectorEntry: _entry,
     TickRange: lambda ticks: f"[{_number(ticks.low)}, {_number(ticks.high)}]",
 }
 """How values that are not messages are written."""

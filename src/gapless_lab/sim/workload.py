@@ -13,18 +13,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gapless.content.values import Value
-from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.clients import Order, StartKind, StartPoint
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import ReadForm
 from gapless_lab.sim.generators import draw_advertisement, draw_event, draw_filter
-from gapless_lab.sim.publishers import PubendPlan, Publisher
-from gapless_lab.sim.readers import Reader
-from gapless_lab.sim.staging import Stager
-from gapless_lab.sim.subscribers import LATEST, Subscriber
+from gapless_lab.sim.publishers import PubendPlan, SimulatedPublisher
+from gapless_lab.sim.readers import SimulatedReader
+from gapless_lab.sim.staging import SimulatedStagedWriter
+from gapless_lab.sim.subscribers import LATEST, SimulatedSubscriber
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.oracle import Truth
-    from gapless_lab.sim.world import Host, World
+    from gapless_lab.sim.oracle import Oracle
+    from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["Workload"]
 
@@ -39,42 +39,42 @@ READ_BYTES = (0, 1, 300, 2**62)
 class Workload:
     """All clients of a run."""
 
-    def __init__(self, world: World, truth: Truth) -> None:
+    def __init__(self, world: World, oracle: Oracle) -> None:
         self.world = world
-        self.truth = truth
+        self.oracle = oracle
         self.options = world.options
         self.random = world.stream("workload")
-        self.publishers: list[Publisher] = []
-        self.subscribers: list[Subscriber] = []
-        self.readers: list[Reader] = []
+        self.publishers: list[SimulatedPublisher] = []
+        self.subscribers: list[SimulatedSubscriber] = []
+        self.readers: list[SimulatedReader] = []
         self.operations = 0
         self.over = False
-        self.aim: Callable[[Host], None] = lambda _: None
+        self.aim: Callable[[SimulatedHost], None] = lambda _: None
         """Has a host crash inside its next sync, if the options have that."""
-        self.bounce: Callable[[Host], None] = lambda _: None
+        self.bounce: Callable[[SimulatedHost], None] = lambda _: None
         """Has a host crash now and come back, if the options have that."""
         self._made = 0
         hosts = list(world.hosts.values())
         self.plans = [self._plan(number, hosts) for number in range(self.options.pubends)]
         for number in range(self.options.publishers):
             plan = self.plans[number % len(self.plans)]
-            publisher = Publisher(world, truth, f"p{number}", plan)
-            rival = world.stream("rival", publisher.name)
-            if rival.random() < self.options.rivals:
-                publisher.host = rival.choice(hosts)
+            publisher = SimulatedPublisher(world, oracle, f"p{number}", plan)
+            draws = world.stream("rival", publisher.name)
+            if draws.random() < self.options.conflicting_names:
+                publisher.host = draws.choice(hosts)
             self.publishers.append(publisher)
         lasting = [plan for plan in self.plans if plan.quality is Quality.GUARANTEED]
         stagers = self.options.stagers if lasting else 0
         self.stagers = [self._stager(number, lasting) for number in range(stagers)]
 
-    def _stager(self, number: int, plans: list[PubendPlan]) -> Stager:
+    def _stager(self, number: int, plans: list[PubendPlan]) -> SimulatedStagedWriter:
         """Make a writer that stages, from random numbers of its own: others draw as without it."""
         plan = self.world.stream("stager", str(number)).choice(plans)
-        stager = Stager(self.world, self.truth, f"w{number}", plan)
+        stager = SimulatedStagedWriter(self.world, self.oracle, f"w{number}", plan)
         stager.workload = self
         return stager
 
-    def _plan(self, number: int, hosts: list[Host]) -> PubendPlan:
+    def _plan(self, number: int, hosts: list[SimulatedHost]) -> PubendPlan:
         random = self.random
         best_effort = random.random() < self.options.best_effort
         quality = Quality.BEST_EFFORT if best_effort else Quality.GUARANTEED
@@ -89,10 +89,10 @@ class Workload:
         for publisher in self.publishers:
             late = self.random.random() < self.options.late_pubends
             share = self.random.uniform(0.3, 0.8) if late else 0.05 * self.random.random()
-            begin = partial(self._open_late, publisher) if late else publisher.connect
-            if self.options.rivals:  # all of a pubend at once
+            connect = partial(self._open_late, publisher) if late else publisher.connect
+            if self.options.conflicting_names:  # all of a pubend at once
                 share = self.world.stream("rivals", publisher.plan.name).uniform(0.0, 0.6)
-            self.world.after(int(span * share), begin)
+            self.world.after(int(span * share), connect)
         for _ in range(self.options.subscribers):
             self.world.after(int(span * 0.3 * self.random.random()), self._subscribe)
         self._repeat(self.options.publish_rate, "_publish", self._publish)
@@ -104,7 +104,7 @@ class Workload:
             self.world.after(int(span * 0.1 * stager.random.random()), stager.connect)
         self._repeat(self.options.stage_rate, "_stage", self._stage)
 
-    def _open_late(self, publisher: Publisher) -> None:
+    def _open_late(self, publisher: SimulatedPublisher) -> None:
         """Open a pubend while a broker that may have to learn of it is coming back."""
         if self.random.random() < 0.5:
             self.bounce(self.random.choice(list(self.world.hosts.values())))
@@ -157,7 +157,7 @@ class Workload:
     def _events(
         self, plan: PubendPlan, random: Random
     ) -> tuple[tuple[dict[str, Value], bytes], ...]:
-        advertised = self.truth.filter(plan.advertisement)
+        advertised = self.oracle.filter(plan.advertisement)
         events: list[tuple[dict[str, Value], bytes]] = []
         wanted = random.randint(1, self.options.batch_max)
         outside = random.random() < self.options.outside
@@ -181,23 +181,23 @@ class Workload:
         publisher = random.choice(self.publishers)
         if publisher.plan.quality is Quality.GUARANTEED and publisher.pubend is not None:
             more = draw_filter(random, self.options.domain)
-            advertised = self.truth.filter(publisher.plan.advertisement)
-            if not advertised.covers(self.truth.filter(more)):
+            advertised = self.oracle.filter(publisher.plan.advertisement)
+            if not advertised.covers(self.oracle.filter(more)):
                 publisher.widen(more)
 
     # --- reading -----------------------------------------------------------------------------
 
     def _read(self, random: Random) -> None:
         """Read a range of a stream: all, some of the middle, or on into what is not there yet."""
-        streams = [stream for stream in self.truth.streams.values() if stream.guaranteed]
+        streams = [stream for stream in self.oracle.streams.values() if stream.guaranteed]
         if not streams:
             return
         stream = random.choice(streams)
         ends = [0, 2**62, *stream.ticks]
         low, high = sorted((random.choice(ends), random.choice(ends)))
-        reader = Reader(
+        reader = SimulatedReader(
             self.world,
-            self.truth,
+            self.oracle,
             f"r{len(self.readers) + 1}",
             random.choice(list(self.world.hosts.values())),
             stream=stream,
@@ -225,50 +225,50 @@ class Workload:
         )
         operation(random)
 
-    def live(self) -> list[Subscriber]:
+    def live(self) -> list[SimulatedSubscriber]:
         """Return the subscribers whose subscription has not ended."""
         return [subscriber for subscriber in self.subscribers if not subscriber.done]
 
-    def _steady(self, random: Random) -> Subscriber | None:
+    def _steady(self, random: Random) -> SimulatedSubscriber | None:
         steady = [subscriber for subscriber in self.subscribers if subscriber.steady]
         return random.choice(steady) if steady else None
 
-    def _subscribe(self, host: Host | None = None, text: str | None = None) -> None:
+    def _subscribe(self, host: SimulatedHost | None = None, text: str | None = None) -> None:
         random, options = self.random, self.options
         durable = random.random() < options.durable
         order = Order.TOTAL if random.random() < options.total else Order.PUBLISHER
-        begin = self._past(random) if random.random() < options.past else LATEST
+        start = self._past(random) if random.random() < options.past else LATEST
         self._made += 1
-        subscriber = Subscriber(
+        subscriber = SimulatedSubscriber(
             self.world,
-            self.truth,
+            self.oracle,
             f"s{self._made}",
             host or random.choice(list(self.world.hosts.values())),
             filter_text=text or draw_filter(random, options.domain),
             durable=durable,
             order=order,
-            begin=begin,
+            start=start,
             credit=random.randint(1, options.credit_max),
         )
         self.subscribers.append(subscriber)
         subscriber.connect()
 
-    def _past(self, random: Random) -> Begin:
+    def _past(self, random: Random) -> StartPoint:
         """Draw a beginning in the past: a time, a position, or all there is."""
         match random.randrange(3):
             case 0:
-                return Begin(BeginKind.EARLIEST)
+                return StartPoint(StartKind.EARLIEST)
             case 1:
                 back = random.randrange(self.world.now + 1)
                 host = random.choice(list(self.world.hosts.values()))
-                return Begin(BeginKind.TIME, clock=self.world.clock(host) - back)
+                return StartPoint(StartKind.TIME, clock=self.world.clock(host) - back)
             case _:
                 position = tuple(
                     (pubend, random.choice(stream.ticks) - random.randrange(2))
-                    for pubend, stream in self.truth.streams.items()
+                    for pubend, stream in self.oracle.streams.items()
                     if stream.ticks and stream.guaranteed
                 )
-                return Begin(BeginKind.POSITION, position) if position else LATEST
+                return StartPoint(StartKind.POSITION, position) if position else LATEST
 
     def _op_subscribe(self, random: Random) -> None:
         if len(self.live()) >= SUBSCRIBERS_MAX:
@@ -312,4 +312,4 @@ class Workload:
             if ticks and view.stream.guaranteed:
                 position.append((pubend, random.choice(ticks)))
         if position:
-            subscriber.seek(Begin(BeginKind.POSITION, tuple(position)))
+            subscriber.seek(StartPoint(StartKind.POSITION, tuple(position)))

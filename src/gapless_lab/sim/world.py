@@ -20,18 +20,26 @@ from typing import Any, Final
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import Dismiss, Event, Fetch, Moment, Send, Tell, Write
+from gapless.core.machine import (
+    DisconnectClient,
+    Fetch,
+    MachineEvent,
+    Notify,
+    Send,
+    StepTime,
+    Write,
+)
 from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
-from gapless_lab.sim.connections import Connections
-from gapless_lab.sim.disk import Disk
-from gapless_lab.sim.machine import Factory, Machine
-from gapless_lab.sim.network import Network, make_network
-from gapless_lab.sim.options import Options
+from gapless_lab.sim.connections import SimulatedConnections
+from gapless_lab.sim.disk import SimulatedDisk
+from gapless_lab.sim.machine import Factory, SimulatedMachine
+from gapless_lab.sim.network import SimulatedNetwork, make_network
+from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.trace import EVENT_CODES, Trace
 from gapless_lab.sim.trace_format import WALL_START
 
-__all__ = ["WALL_START", "Host", "Probe", "Process", "Violation", "World"]
+__all__ = ["WALL_START", "SimulatedHost", "SimulatedProcess", "Violation", "World", "WorldObserver"]
 
 NEVER: Final = 2**62
 
@@ -47,7 +55,7 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{self.name} at {self.at_us / 1_000_000:.6f} s: {self.detail}"
 
 
-class Host:
+class SimulatedHost:
     """A computer of the world."""
 
     __slots__ = (
@@ -75,40 +83,42 @@ class Host:
         """Whether it stays down, or stopped, for ever."""
         self.held = 0
         """How many outages keep it down."""
-        self.disk: Disk
-        self.process: Process | None = None
+        self.disk: SimulatedDisk
+        self.process: SimulatedProcess | None = None
 
 
-class Process:
+class SimulatedProcess:
     """One life of a machine on a host."""
 
     __slots__ = ("alive", "backlog", "clients", "host", "machine", "paused", "wake_at", "zero")
 
-    def __init__(self, host: Host, machine: Machine, zero: int) -> None:
+    def __init__(self, host: SimulatedHost, machine: SimulatedMachine, zero: int) -> None:
         self.host = host
         self.machine = machine
         self.zero = zero
         """The world's time at which this process's ``now`` was 0."""
         self.alive = True
         self.paused = False
-        self.backlog: list[Event] = []
+        self.backlog: list[MachineEvent] = []
         self.wake_at = NEVER
         self.clients: dict[str, Any] = {}
 
 
-class Probe:
+class WorldObserver:
     """Looks into the world; a check of the machines' insides overrides what it needs."""
 
-    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+    def stepped(
+        self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
+    ) -> None:
         """A machine has made a step."""
 
-    def started(self, world: World, process: Process) -> None:
+    def started(self, world: World, process: SimulatedProcess) -> None:
         """A machine begins a life, before its first step."""
 
-    def crashed(self, world: World, process: Process) -> None:
+    def crashed(self, world: World, process: SimulatedProcess) -> None:
         """A machine is gone."""
 
-    def owed(self, world: World) -> list[str]:
+    def outstanding(self, world: World) -> list[str]:
         """Return what must still happen in the liveness phase."""
         del world
         return []
@@ -120,7 +130,9 @@ class Probe:
 class World:
     """Everything there is in a run, and the time."""
 
-    def __init__(self, options: Options, factory: Factory, trace: Trace | None = None) -> None:
+    def __init__(
+        self, options: SimulationOptions, factory: Factory, trace: Trace | None = None
+    ) -> None:
         self.options = options
         self.parameters: Parameters = options.parameters()
         self.topology: Topology = options.topology()
@@ -130,25 +142,25 @@ class World:
         self.stopped = False
         self.violations: list[Violation] = []
         self.faults: dict[str, int] = {}
-        self.marks: dict[str, int] = {}
-        self.probes: list[Probe] = []
+        self.coverage_marks: dict[str, int] = {}
+        self.observers: list[WorldObserver] = []
         self.transcode: Callable[[Any], Any] | None = None
         """Encodes and decodes every packet, if the codec is to be tried too."""
-        self.hosts: dict[BrokerId, Host] = {}
+        self.hosts: dict[BrokerId, SimulatedHost] = {}
         self._factory = factory
         self._queue: list[tuple[int, int, Callable[[Any, Any], None], Any, Any]] = []
         self._order = 0
         self._starts = self.stream("starts")
         for cell in self.topology.cells:
-            around = self.topology.neighbourhood(cell.name, self.parameters.reach)
+            around = self.topology.neighbourhood(cell.name, self.parameters.neighbourhood_radius)
             for broker in cell.brokers:
-                host = Host(broker, cell.name, len(self.hosts), around)
-                host.disk = Disk(self, host, self.stream("disk", broker))
+                host = SimulatedHost(broker, cell.name, len(self.hosts), around)
+                host.disk = SimulatedDisk(self, host, self.stream("disk", broker))
                 self.hosts[broker] = host
-        self.core: list[Host] = list(self.hosts.values())
+        self.core: list[SimulatedHost] = list(self.hosts.values())
         """The hosts that must work in the liveness phase; until then all."""
-        self.network: Network = make_network(self)
-        self.connections = Connections(self)
+        self.network: SimulatedNetwork = make_network(self)
+        self.connections = SimulatedConnections(self)
 
     def stream(self, *purpose: str) -> Random:
         """Return the random numbers of the seed for one purpose."""
@@ -179,34 +191,34 @@ class World:
         if not self.stopped:
             self.now = deadline
 
-    def clock(self, host: Host) -> int:
+    def clock(self, host: SimulatedHost) -> int:
         """Return the wall clock of a host."""
         return WALL_START + self.now + host.clock_error
 
     # --- lives -------------------------------------------------------------------------------
 
-    def start(self, host: Host) -> None:
+    def start(self, host: SimulatedHost) -> None:
         """Begin a life of a machine from what is on its disk."""
         if host.process is not None or host.doomed or host.held:
             return
         zero = self.now - self._starts.randrange(1, 10_000_000)
-        moment = Moment(self.now - zero, self.clock(host))
+        step_time = StepTime(self.now - zero, self.clock(host))
         records = host.disk.load()
         try:
             machine = self._factory(
-                host.broker, host.cell, self.parameters, host.neighbourhood, records, moment
+                host.broker, host.cell, self.parameters, host.neighbourhood, records, step_time
             )
         except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
             self.violate("exception", f"{host.broker} cannot start: {traceback.format_exc()}")
             return
-        process = host.process = Process(host, machine, zero)
+        process = host.process = SimulatedProcess(host, machine, zero)
         self.note(host.broker, "starts")
-        for probe in self.probes:
-            probe.started(self, process)
+        for observer in self.observers:
+            observer.started(self, process)
         self.happen(process, None)
         self.network.started(host)
 
-    def crash(self, host: Host, why: str = "crash") -> None:
+    def crash(self, host: SimulatedHost, why: str = "crash") -> None:
         """End a life: memory and unsynced writes are gone."""
         process = host.process
         if process is None:
@@ -216,19 +228,19 @@ class World:
         host.crash_armed = False
         lost = host.disk.crash()
         self.note(host.broker, f"crashes ({why}), {lost} writes lost")
-        self._collect_marks(process)
+        self._collect_coverage_marks(process)
         self.network.stopped(host)
         self.connections.stopped(process)
-        for probe in self.probes:
-            probe.crashed(self, process)
+        for observer in self.observers:
+            observer.crashed(self, process)
 
-    def pause(self, host: Host) -> None:
+    def pause(self, host: SimulatedHost) -> None:
         """Let nothing run on a host; what comes for it queues."""
         if host.process is not None:
             host.process.paused = True
             self.note(host.broker, "pauses")
 
-    def resume(self, host: Host) -> None:
+    def resume(self, host: SimulatedHost) -> None:
         """Let a paused process see what came meanwhile."""
         process = host.process
         if process is None or not process.paused or host.doomed:
@@ -240,14 +252,14 @@ class World:
             self.happen(process, event)
         self._wake(process, None)
 
-    def jump_clock(self, host: Host, change_us: int) -> None:
+    def jump_clock(self, host: SimulatedHost, change_us: int) -> None:
         """Set the wall clock of a host forward or back."""
         host.clock_error += change_us
         self.note(host.broker, f"clock jumps by {change_us / 1_000_000:g} s")
 
     # --- steps -------------------------------------------------------------------------------
 
-    def happen(self, process: Process, *events: Event) -> None:
+    def happen(self, process: SimulatedProcess, *events: MachineEvent) -> None:
         """Give events to a process in one step, now or when it runs again; the dead get nothing."""
         if not process.alive:
             return
@@ -257,10 +269,12 @@ class World:
         event = events[-1]
         host, now = process.host, self.now
         machine, zero = process.machine, process.zero
-        moment = Moment(now - zero, WALL_START + now + host.clock_error)
+        step_time = StepTime(now - zero, WALL_START + now + host.clock_error)
         try:
             alone = len(events) == 1
-            effects = machine.step(event, moment) if alone else machine.step_all(events, moment)
+            effects = (
+                machine.step(event, step_time) if alone else machine.step_all(events, step_time)
+            )
             due = machine.next_timer()
         except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
             self.violate("exception", f"{host.broker} at {events!r}: {traceback.format_exc()}")
@@ -277,28 +291,28 @@ class World:
         if due is not None and due + zero < process.wake_at:
             process.wake_at = max(now, due + zero)
             self.push(process.wake_at, self._wake, process, process.wake_at)
-        for probe in self.probes:
-            probe.stepped(self, process, event, effects)
+        for observer in self.observers:
+            observer.stepped(self, process, event, effects)
 
-    def _carry_out(self, process: Process, effect: Any) -> None:
+    def _carry_out(self, process: SimulatedProcess, effect: Any) -> None:
         kind = type(effect)
         if kind is Send:
             packet = effect.packet if self.transcode is None else self.transcode(effect.packet)
             self.network.send(process.host, effect.peer, packet)
-        elif kind is Tell:
-            self.connections.tell(process, effect.client, effect.notice)
+        elif kind is Notify:
+            self.connections.notify(process, effect.client, effect.notice)
         elif kind is Write:
             process.host.disk.write(process, effect)
             if process.host.crash_armed:
                 self._crash_inside_sync(process.host)
         elif kind is Fetch:
             process.host.disk.fetch(process, effect)
-        elif kind is Dismiss:
-            self.connections.dismiss(process, effect.client, effect.reason)
+        elif kind is DisconnectClient:
+            self.connections.disconnect(process, effect.client, effect.reason)
         else:
             raise AssertionError(f"{effect!r} is no effect")
 
-    def _wake(self, process: Process, planned: int | None) -> None:
+    def _wake(self, process: SimulatedProcess, planned: int | None) -> None:
         """Let time pass for a process if a timer of it is due."""
         if not process.alive or process.paused:
             if planned == process.wake_at:
@@ -316,7 +330,7 @@ class World:
             process.wake_at = due + process.zero
             self.push(process.wake_at, self._wake, process, process.wake_at)
 
-    def _crash_inside_sync(self, host: Host) -> None:
+    def _crash_inside_sync(self, host: SimulatedHost) -> None:
         host.crash_armed = False
         delay = self._starts.randrange(max(1, self.options.sync_us_min))
         process = host.process
@@ -350,13 +364,13 @@ class World:
         """End the run: collect what the machines counted, ask the probes a last time."""
         for host in self.hosts.values():
             if host.process is not None:
-                self._collect_marks(host.process)
-        for probe in self.probes:
-            probe.finished(self)
+                self._collect_coverage_marks(host.process)
+        for observer in self.observers:
+            observer.finished(self)
 
-    def _collect_marks(self, process: Process) -> None:
-        for mark, count in process.machine.marks.items():
-            self.marks[mark] = self.marks.get(mark, 0) + count
+    def _collect_coverage_marks(self, process: SimulatedProcess) -> None:
+        for mark, count in process.machine.coverage_marks.items():
+            self.coverage_marks[mark] = self.coverage_marks.get(mark, 0) + count
 
 
 def _call(action: Callable[[], None], _: None) -> None:

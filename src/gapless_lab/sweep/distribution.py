@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gapless.spark.jobs.reasons import as_ours
-from gapless_lab.lab.points import Outcome, run_point
+from gapless_lab.lab.points import PointOutcome, run_point
 from gapless_lab.sweep.experiments import Experiment, Point
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Outcome", "deal"]
+__all__ = ["PointOutcome", "deal"]
 
 TASKS_MAX: Final = 50_000
 """Tasks of one job; with more points some share a task, as the driver remembers every task."""
@@ -38,24 +38,24 @@ class _Ended(msgspec.Struct, frozen=True):
     error: Exception | None
 
 
-_News = Sequence[Outcome] | _Ended
+_Update = Sequence[PointOutcome] | _Ended
 
 
 class _Mailbox:
     """Adds lists up in a task, and hands them over at the driver; the form of Spark's AccumulatorParam."""
 
-    def __init__(self, deliver: Callable[[Sequence[Outcome]], None] | None = None) -> None:
+    def __init__(self, deliver: Callable[[Sequence[PointOutcome]], None] | None = None) -> None:
         self._deliver = deliver
 
     def __reduce__(self) -> tuple[type[_Mailbox], tuple[()]]:
         return _Mailbox, ()  # in a task nothing is handed over
 
-    def zero(self, value: list[Outcome]) -> list[Outcome]:
+    def zero(self, value: list[PointOutcome]) -> list[PointOutcome]:
         """Return what a task begins with."""
         del value
         return []
 
-    def addInPlace(self, held: list[Outcome], more: list[Outcome]) -> list[Outcome]:  # noqa: N802
+    def addInPlace(self, held: list[PointOutcome], more: list[PointOutcome]) -> list[PointOutcome]:  # noqa: N802
         """Take what has come."""
         if self._deliver is None:
             return held + more
@@ -63,36 +63,38 @@ class _Mailbox:
         return held
 
 
-def deal(spark: SparkSession, experiment: Experiment, points: Sequence[Point]) -> Iterator[Outcome]:
+def deal(
+    spark: SparkSession, experiment: Experiment, points: Sequence[Point]
+) -> Iterator[PointOutcome]:
     """Run an experiment at all points; give what comes of each, in the order of the points."""
-    news: SimpleQueue[_News] = SimpleQueue()
+    updates: SimpleQueue[_Update] = SimpleQueue()
     tag = f"gapless-{uuid.uuid4().hex}"
     context = spark.sparkContext
     worker = Thread(
-        target=_run_job, args=(spark, experiment, points, tag, news), name=tag, daemon=True
+        target=_run_job, args=(spark, experiment, points, tag, updates), name=tag, daemon=True
     )
     worker.start()
     try:
-        yield from _in_order(news, len(points))
+        yield from _in_order(updates, len(points))
     finally:
         if worker.is_alive():
             context.cancelJobsWithTag(tag)
         worker.join(_CANCEL_S)
 
 
-def _in_order(news: SimpleQueue[_News], total: int) -> Iterator[Outcome]:
+def _in_order(updates: SimpleQueue[_Update], total: int) -> Iterator[PointOutcome]:
     """Hold back what came early."""
-    early: dict[int, Outcome] = {}
+    pending: dict[int, PointOutcome] = {}
     following = 0
     while following < total:
-        told = news.get()
-        if isinstance(told, _Ended):
-            if told.error is not None:
-                raise told.error
+        update = updates.get()
+        if isinstance(update, _Ended):
+            if update.error is not None:
+                raise update.error
             break
-        early |= {each.place: each for each in told}
-        while following in early:
-            yield early.pop(following)
+        pending |= {each.index: each for each in update}
+        while following in pending:
+            yield pending.pop(following)
             following += 1
     assert following == total, f"{total - following} results never came"
 
@@ -102,7 +104,7 @@ def _run_job(
     experiment: Experiment,
     points: Sequence[Point],
     tag: str,
-    news: SimpleQueue[_News],
+    updates: SimpleQueue[_Update],
 ) -> None:
     """Run the job, in a thread of its own: what Spark knows of a job it knows by thread."""
     context = spark.sparkContext
@@ -110,15 +112,15 @@ def _run_job(
     try:
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        box: Any = _Mailbox(news.put)
+        box: Any = _Mailbox(updates.put)
         gathered: Any = context.accumulator([], box)
 
         def task(dealt: Iterable[tuple[int, Point]]) -> None:
-            for place, point in dealt:
-                gathered.add([run_point(experiment, place, point)])
+            for index, point in dealt:
+                gathered.add([run_point(experiment, index, point)])
 
         tasks = min(len(points), TASKS_MAX)
         context.parallelize(list(enumerate(points)), max(tasks, 1)).foreachPartition(task)
     except Exception as failed:  # noqa: BLE001 - told to whoever listens
         error = as_ours(failed, "Spark ended the sweep")
-    news.put(_Ended(error))
+    updates.put(_Ended(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless_lab.sim.runner import PROBES, Result, run_seed
+from gapless_lab.sim.runner import DEFAULT_OBSERVERS, RunResult, run_seed
 from gapless_lab.sweep.experiments import Point, Row
 
 __all__ = ["result_of", "simulate"]
@@ -15,7 +15,7 @@ def simulate(point: Point) -> Row:
     seed, machine = point["seed"], point["machine"]
     assert isinstance(seed, int)
     assert isinstance(machine, str)
-    result = run_seed(seed, machine, probes=PROBES if point["probes"] else ())
+    result = run_seed(seed, machine, observers=DEFAULT_OBSERVERS if point["invariants"] else ())
     return {
         "verdict": result.violations[0].name if result.failed else "ok",
         "steps": result.steps,
@@ -30,8 +30,8 @@ def simulate(point: Point) -> Row:
     }
 
 
-def result_of(row: Row) -> Result:
+def result_of(row: Row) -> RunResult:
     """Return the result of a run as it was before it became a row."""
     text = row["result"]
     assert isinstance(text, str)
-    return msgspec.json.decode(text, type=Result)
+    return msgspec.json.decode(text, type=RunResult)

@@ -13,8 +13,8 @@ from gapless.core.errors import UsageError
 from gapless.spark.jobs.plotting import Plot, draw_plot
 from gapless.spark.jobs.shipping import ready_executors
 from gapless_lab.sim.machine import BROKER, load_factory
-from gapless_lab.sim.runner import Result
-from gapless_lab.sweep.distribution import Outcome, deal
+from gapless_lab.sim.runner import RunResult
+from gapless_lab.sweep.distribution import PointOutcome, deal
 from gapless_lab.sweep.experiments import Plain, Point, load
 from gapless_lab.sweep.seeds import result_of
 
@@ -31,7 +31,7 @@ RESULTS: Final = "results.parquet"
 """The name of the table in a directory of results."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class SweepFailure(msgspec.Struct, frozen=True):
     """A point at which the experiment raised."""
 
     point: Point
@@ -45,7 +45,7 @@ class Sweep(msgspec.Struct, frozen=True):
     experiment: str
     rows: list[dict[str, Plain]]
     """A row a point that succeeded: its parameters, its results, and how many ``seconds`` it took."""
-    failures: list[Failure]
+    failures: list[SweepFailure]
 
     def table(self) -> pa.Table:
         """Return the rows as an Arrow table; what a row does not have is NULL there.
@@ -84,35 +84,37 @@ def sweep(
     experiment: str,
     points: Sequence[Point],
     *,
-    watch: Callable[[Outcome], None] | None = None,
+    on_outcome: Callable[[PointOutcome], None] | None = None,
 ) -> Sweep:
     """Run an experiment (``module:function``) at all points and gather what comes of it.
 
     ``watch`` is called with each outcome as it comes, in the order of the points. A point at which the
     experiment raises is a failure in the result, and the others still run.
     """
-    gathered: list[Outcome] = []
+    gathered: list[PointOutcome] = []
     for outcome in outcomes(spark, experiment, points):
         gathered.append(outcome)
-        if watch is not None:
-            watch(outcome)
+        if on_outcome is not None:
+            on_outcome(outcome)
     return gather(experiment, gathered)
 
 
-def outcomes(spark: SparkSession, experiment: str, points: Sequence[Point]) -> Iterator[Outcome]:
+def outcomes(
+    spark: SparkSession, experiment: str, points: Sequence[Point]
+) -> Iterator[PointOutcome]:
     """Give what comes of each point, in order, while others still run."""
     function = load(experiment)
     ready_executors(spark, gapless_lab)
     yield from deal(spark, function, points)
 
 
-def gather(experiment: str, gathered: Iterable[Outcome]) -> Sweep:
+def gather(experiment: str, gathered: Iterable[PointOutcome]) -> Sweep:
     """Make one table of outcomes."""
     rows: list[dict[str, Plain]] = []
     failures = []
     for each in gathered:
         if each.error:
-            failures.append(Failure(each.point, each.error, each.traceback))
+            failures.append(SweepFailure(each.point, each.error, each.traceback))
         else:
             rows.append({**each.point, **each.row, "seconds": round(each.seconds, 6)})
     return Sweep(experiment, rows, failures)
@@ -121,7 +123,7 @@ def gather(experiment: str, gathered: Iterable[Outcome]) -> Sweep:
 class SeedSweep(msgspec.Struct, frozen=True):
     """What came of many seeds."""
 
-    results: list[Result]
+    results: list[RunResult]
     sweep: Sweep
 
 
@@ -130,26 +132,28 @@ def sweep_seeds(
     seeds: Iterable[int],
     machine: str = BROKER,
     *,
-    probes: bool = True,
-    watch: Callable[[Result], None] | None = None,
+    invariants: bool = True,
+    on_result: Callable[[RunResult], None] | None = None,
 ) -> SeedSweep:
     """Run the simulator at many seeds; the results are those of the local runner, in the same order."""
-    results: list[Result] = []
-    gathered: list[Outcome] = []
-    for outcome, result in seed_outcomes(spark, seeds, machine, probes=probes):
+    results: list[RunResult] = []
+    gathered: list[PointOutcome] = []
+    for outcome, result in seed_outcomes(spark, seeds, machine, invariants=invariants):
         gathered.append(outcome)
         results.append(result)
-        if watch is not None:
-            watch(result)
+        if on_result is not None:
+            on_result(result)
     return SeedSweep(results, gather(SEEDS, gathered))
 
 
 def seed_outcomes(
-    spark: SparkSession, seeds: Iterable[int], machine: str = BROKER, *, probes: bool = True
-) -> Iterator[tuple[Outcome, Result]]:
+    spark: SparkSession, seeds: Iterable[int], machine: str = BROKER, *, invariants: bool = True
+) -> Iterator[tuple[PointOutcome, RunResult]]:
     """Give what comes of each seed, in order, while others still run."""
     load_factory(machine)  # a missing machine is said before anything is begun
-    points: list[Point] = [{"seed": seed, "machine": machine, "probes": probes} for seed in seeds]
+    points: list[Point] = [
+        {"seed": seed, "machine": machine, "invariants": invariants} for seed in seeds
+    ]
     for outcome in outcomes(spark, SEEDS, points):
         if outcome.error:
             raise UsageError(f"seed {outcome.point['seed']} could not be run: {outcome.error}")

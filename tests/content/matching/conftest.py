@@ -7,7 +7,7 @@ import pytest
 from gapless.content import matching
 
 
-@pytest.fixture(params=["compiled", "twin"])
+@pytest.fixture(params=["compiled", "fallback"])
 def kernel(request: pytest.FixtureRequest) -> str:
     chosen: str = request.param
     if chosen == "compiled" and matching.COMPILED is None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from gapless.content.conjunction import Conjunction
-from gapless.content.matching.kernel import Engine, new_engine
+from gapless.content.matching.kernel import MatchEngine, new_engine
 from gapless.content.matching.plan import Planner
 from gapless.content.values import Value
 from gapless.core.errors import AttributeValueError, UsageError
@@ -22,7 +22,7 @@ class Held:
     """An engine, and beside it the conjunctions that it should have."""
 
     def __init__(self, kernel: str, rng: random.Random) -> None:
-        self.engine: Engine = new_engine(kernel, covering=True)
+        self.engine: MatchEngine = new_engine(kernel, covering=True)
         self.planner = Planner()
         self.conjunctions: dict[int, Conjunction] = {}
         self._rng = rng
@@ -142,5 +142,5 @@ def test_any_mapping_is_an_event(kernel: str) -> None:
 
 
 def test_an_unknown_kernel_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="neither 'compiled' nor 'twin'"):
+    with pytest.raises(UsageError, match="neither 'compiled' nor 'fallback'"):
         new_engine("fast")

@@ -206,7 +206,7 @@ def test_both_engines_have_the_same_roots_for_long_lists(count: int) -> None:
     values = ", ".join(f"'a{number}'" for number in range(count))
     (listed,) = Filter(f"x IN ({values})").conjunctions
     roots = set()
-    for kernel in ("compiled", "twin"):
+    for kernel in ("compiled", "fallback"):
         try:
             forest = CoveringForest(kernel=kernel)
         except UsageError:

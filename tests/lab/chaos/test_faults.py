@@ -8,47 +8,55 @@ from random import Random
 import pytest
 
 from gapless.core.ids import BrokerId
-from gapless.runtime.overlay_config import Overlay, overlay_of
-from gapless_lab.chaos.connectivity import connected_parts, streams_with_a_way, who_must_move
+from gapless.runtime.overlay_config import OverlayConfig, overlay_of
+from gapless_lab.chaos.connectivity import (
+    connected_parts,
+    connected_streams,
+    subscribers_to_fail_over,
+)
 from gapless_lab.chaos.faults import (
     ANOTHER_LEFT,
     ONE_LEFT,
     ONE_TOO_MANY,
     SIDE_CUT,
     Fault,
-    Harm,
+    FaultAction,
     count_kinds,
     draw_faults,
 )
-from gapless_lab.chaos.flow import Stream
-from gapless_lab.chaos.roles import NEWCOMERS, VISITOR, cast_for, longest_way
-from gapless_lab.demo.workload import WatcherPart
+from gapless_lab.chaos.flow import ObservedStream
+from gapless_lab.chaos.roles import NEWCOMERS, VISITOR, assign_roles, longest_path
+from gapless_lab.demo.workload import SubscriberRole
 
 LINE = overlay_of("line:5x2", delta=2)
 
 
-def lost(*victims: str, harm: Harm = Harm.KILL) -> Fault:
-    return Fault("lost", "", harm, victims, (), 1.0)
+def lost(*victims: str, action: FaultAction = FaultAction.KILL) -> Fault:
+    return Fault("lost", "", action, victims, (), 1.0)
 
 
 def cut(*links: str) -> Fault:
     """Return cuts of ``"a b"``: nothing gets from a to b."""
     pairs = tuple((source, target) for source, target in (link.split() for link in links))
-    return Fault("cut", "", Harm.NOTHING, (), pairs, 1.0)
+    return Fault("cut", "", FaultAction.NOTHING, (), pairs, 1.0)
 
 
-def residents(overlay: Overlay) -> dict[WatcherPart, BrokerId | None]:
+def permanent(overlay: OverlayConfig) -> dict[SubscriberRole, BrokerId | None]:
     """Return who is there all the time, each at the first of its brokers."""
-    guests = {VISITOR, *NEWCOMERS}
-    return {part: part.brokers[0] for part in cast_for(overlay).watchers if part.name not in guests}
+    temporary = {VISITOR, *NEWCOMERS}
+    return {
+        part: part.brokers[0]
+        for part in assign_roles(overlay).subscribers
+        if part.name not in temporary
+    }
 
 
-def wanted(*faults: Fault, overlay: Overlay = LINE) -> list[Stream]:
+def wanted(*faults: Fault, overlay: OverlayConfig = LINE) -> list[ObservedStream]:
     """Return the streams of residents that must flow while faults last."""
-    return streams_with_a_way(overlay, cast_for(overlay).feeds, residents(overlay), faults)
+    return connected_streams(overlay, assign_roles(overlay).publishers, permanent(overlay), faults)
 
 
-def drawn(overlay: Overlay, kind: str, count: int) -> list[Fault]:
+def drawn(overlay: OverlayConfig, kind: str, count: int) -> list[Fault]:
     """Return so many faults of a kind, each as it comes alone."""
     found = (faults[0] for faults in draw_faults(overlay, Random(5)) if faults[0].kind == kind)
     return list(islice(found, count))
@@ -74,9 +82,9 @@ def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
         in_a_row = delta == length and len(overlay.topology.cells) > 1
         assert (f"{length} cells in a row" in kinds) == in_a_row
     assert ("barrier" in kinds) == (delta > 0 and len(overlay.topology.cells) > 1)
-    has_sides = delta > 0 and len(longest_way(overlay)) > 2
+    has_sides = delta > 0 and len(longest_path(overlay)) > 2
     assert ("island" in kinds) == ("one-way island" in kinds) == has_sides
-    assert (ONE_TOO_MANY in kinds) == (len(longest_way(overlay)) >= delta + 2), "some are left"
+    assert (ONE_TOO_MANY in kinds) == (len(longest_path(overlay)) >= delta + 2), "some are left"
     several = any(len(cell.brokers) > 1 for cell in overlay.topology.cells)
     assert ({ONE_LEFT, ANOTHER_LEFT} <= kinds) == several
 
@@ -90,27 +98,27 @@ def test_what_is_done_twice_at_once_is_done_once() -> None:
 
 
 def test_the_longest_way_goes_through_the_tree() -> None:
-    assert longest_way(LINE) == ("c1", "c2", "c3", "c4", "c5")
-    assert len(longest_way(overlay_of("tree:2x3"))) == 5
-    assert longest_way(overlay_of("line:1")) == ("c1",)
+    assert longest_path(LINE) == ("c1", "c2", "c3", "c4", "c5")
+    assert len(longest_path(overlay_of("tree:2x3"))) == 5
+    assert longest_path(overlay_of("line:1")) == ("c1",)
 
 
 def test_lost_cells_divide_the_tree_only_if_they_are_more_than_delta_in_a_row() -> None:
     two = lost("b2a", "b2b", "b3a", "b3b")
     assert connected_parts(LINE, [two]) == [{"b1a", "b1b", "b4a", "b4b", "b5a", "b5b"}]
-    three = lost("b2a", "b2b", "b3a", "b3b", "b4a", "b4b", harm=Harm.FREEZE)
+    three = lost("b2a", "b2b", "b3a", "b3b", "b4a", "b4b", action=FaultAction.FREEZE)
     assert connected_parts(LINE, [three]) == [{"b1a", "b1b"}, {"b5a", "b5b"}]
 
 
 def test_brokers_behind_a_barrier_run_and_have_each_other() -> None:
     links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
-    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    barrier = cut(*links)._replace(action=FaultAction.ISOLATE, victims=("b5a", "b5b"))
     assert connected_parts(LINE, [barrier])[1:] == [{"b5a", "b5b"}]
     found = wanted(barrier)
-    assert Stream("tape", "lse") in found, "both ends are behind it"
-    assert Stream("tape", "nyse") not in found
-    assert Stream("desk", "nyse") in found
-    assert Stream("desk", "lse") not in found
+    assert ObservedStream("tape", "lse") in found, "both ends are behind it"
+    assert ObservedStream("tape", "nyse") not in found
+    assert ObservedStream("desk", "nyse") in found
+    assert ObservedStream("desk", "lse") not in found
 
 
 @pytest.mark.parametrize("words", ["line:5x2", "line:3", "line:4x2", "star:5x2", "tree:2x3x2"])
@@ -119,10 +127,10 @@ def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, del
     overlay = overlay_of(words, delta=delta)
     everybody = {broker for broker, _ in overlay.brokers}
     for island in drawn(overlay, "island", 6):
-        assert island.harm is Harm.NOTHING
+        assert island.action is FaultAction.NOTHING
         assert set(island.cuts) == {link[::-1] for link in island.cuts}, "nothing gets through"
         (cell,) = {dict(overlay.brokers)[here] for here, _ in island.cuts[: len(island.cuts) // 2]}
-        assert cell == longest_way(overlay)[len(longest_way(overlay)) // 2]
+        assert cell == longest_path(overlay)[len(longest_path(overlay)) // 2]
         assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
         assert len(wanted(island, overlay=overlay)) == len(wanted(overlay=overlay))
 
@@ -131,10 +139,10 @@ def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, del
 def test_an_island_that_is_silent_in_one_direction_is_fed_by_the_other_side_too(words: str) -> None:
     overlay = overlay_of(words, delta=1)
     everybody = {broker for broker, _ in overlay.brokers}
-    middle = longest_way(overlay)[len(longest_way(overlay)) // 2]
+    middle = longest_path(overlay)[len(longest_path(overlay)) // 2]
     directions = set()
     for island in drawn(overlay, "one-way island", 12):
-        assert island.harm is Harm.NOTHING
+        assert island.action is FaultAction.NOTHING
         sources, targets = ends(island, overlay)
         assert {middle} in (sources, targets)
         directions.add({middle} == sources)
@@ -149,9 +157,9 @@ def test_a_side_cut_silences_one_side_of_an_edge_for_all_of_the_other_but_not_ba
 ) -> None:
     overlay = overlay_of(words, delta=delta)
     everybody = {broker for broker, _ in overlay.brokers}
-    way = longest_way(overlay)
+    way = longest_path(overlay)
     for fault in drawn(overlay, SIDE_CUT, 12):
-        assert fault.harm is Harm.NOTHING
+        assert fault.action is FaultAction.NOTHING
         some, others = ({link[end] for link in fault.cuts} for end in (0, 1))
         assert some | others == everybody
         assert not some & others
@@ -165,7 +173,7 @@ def test_a_side_cut_silences_one_side_of_an_edge_for_all_of_the_other_but_not_ba
         ), "a session needs both directions"
 
 
-def ends(fault: Fault, overlay: Overlay) -> tuple[set[str], set[str]]:
+def ends(fault: Fault, overlay: OverlayConfig) -> tuple[set[str], set[str]]:
     """Return from which cells nothing gets, and to which."""
     cells = dict(overlay.brokers)
     sources, targets = zip(*fault.cuts, strict=True)
@@ -175,21 +183,21 @@ def ends(fault: Fault, overlay: Overlay) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize(("words", "delta"), [("line:5x2", 2), ("line:3x3", 0), ("line:6", 3)])
 def test_past_one_cell_too_many_there_is_no_way_from_side_to_side(words: str, delta: int) -> None:
     overlay = overlay_of(words, delta=delta)
-    cells, way = dict(overlay.brokers), longest_way(overlay)
+    cells, way = dict(overlay.brokers), longest_path(overlay)
     harms = set()
     for fault in drawn(overlay, ONE_TOO_MANY, 20):
-        harms.add(fault.harm)
+        harms.add(fault.action)
         lost_cells = sorted({cells[broker] for broker in fault.victims})
         first = way.index(lost_cells[0])
         assert tuple(lost_cells) == way[first : first + delta + 1]
         assert len(fault.victims) == sum(cell in lost_cells for cell in cells.values())
         running = connected_parts(overlay, [fault])
         parts = [{cells[broker] for broker in part} for part in running]
-        island = [set(lost_cells)] if fault.harm is Harm.ISOLATE else []
+        island = [set(lost_cells)] if fault.action is FaultAction.ISOLATE else []
         sides = [{*way[:first]}, {*way[first + delta + 1 :]}]
         assert all(sides)
         assert sorted(map(sorted, parts)) == sorted(map(sorted, sides + island))
-    assert harms == {Harm.KILL, Harm.FREEZE, Harm.ISOLATE}
+    assert harms == {FaultAction.KILL, FaultAction.FREEZE, FaultAction.ISOLATE}
 
 
 def test_only_streams_of_one_side_have_a_way_while_one_cell_too_many_is_lost() -> None:
@@ -198,7 +206,7 @@ def test_only_streams_of_one_side_have_a_way_while_one_cell_too_many_is_lost() -
         *("tape from lse", "roamer from lse", "refugee from lse"),
         *("abroad from tse", "fickle from nyse", "fickle from tse"),
     }
-    assert "fickle" in who_must_move(LINE, residents(LINE), [dead])
+    assert "fickle" in subscribers_to_fail_over(LINE, permanent(LINE), [dead])
 
 
 def test_one_cell_too_many_at_an_end_of_a_short_tree_leaves_the_other_end() -> None:
@@ -248,43 +256,45 @@ def test_a_cut_in_one_direction_is_a_cut_for_a_session() -> None:
 
 
 def test_watchers_that_know_another_broker_have_a_way_and_others_wait() -> None:
-    found = {each.watcher for each in wanted(lost("b5a", "b3b"))}
+    found = {each.subscriber for each in wanted(lost("b5a", "b3b"))}
     assert found == {"tape", "abroad", "roamer", "refugee", "fickle"}
 
 
 def test_who_is_at_a_broker_that_does_not_run_must_move() -> None:
-    here = residents(LINE)
-    moving = who_must_move(LINE, here, [lost("b5a", harm=Harm.FREEZE)])
+    here = permanent(LINE)
+    moving = subscribers_to_fail_over(LINE, here, [lost("b5a", action=FaultAction.FREEZE)])
     assert moving == {part.name for part, broker in here.items() if broker == "b5a"}
     assert "refugee" in moving
-    assert not who_must_move(LINE, here, drawn(LINE, "barrier", 1)), "a barrier kills nobody"
+    assert not subscribers_to_fail_over(LINE, here, drawn(LINE, "barrier", 1)), (
+        "a barrier kills nobody"
+    )
 
 
-def test_who_flees_is_counted_on_where_all_brokers_it_may_be_at_are_together() -> None:
+def test_who_fails_over_is_counted_on_where_all_brokers_it_may_be_at_are_together() -> None:
     links = [f"b3{x} b{y}{z}" for x in "ab" for y in "1245" for z in "ab"]
-    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b3a", "b3b"))
-    assert "fickle" not in {each.watcher for each in wanted(barrier)}, "it may be on either side"
+    barrier = cut(*links)._replace(action=FaultAction.ISOLATE, victims=("b3a", "b3b"))
+    assert "fickle" not in {each.subscriber for each in wanted(barrier)}, "it may be on either side"
     dead = lost("b3a", "b3b")
-    assert Stream("fickle", "nyse") in wanted(dead), "it flees to the near end"
-    assert not {each.watcher for each in wanted(lost("b5a", "b5b"))} & {"tape", "refugee"}
+    assert ObservedStream("fickle", "nyse") in wanted(dead), "it flees to the near end"
+    assert not {each.subscriber for each in wanted(lost("b5a", "b5b"))} & {"tape", "refugee"}
 
 
 def test_a_guest_comes_to_the_first_of_its_brokers_that_runs() -> None:
-    cast = cast_for(LINE)
-    visitor = cast.watcher(VISITOR)
+    cast = assign_roles(LINE)
+    visitor = cast.subscriber(VISITOR)
     links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
-    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    barrier = cut(*links)._replace(action=FaultAction.ISOLATE, victims=("b5a", "b5b"))
     for faults, expected in (
         ([lost("b5a")], {"nyse", "nasdaq", "lse", "tse"}),
         ([lost("b5a", "b5b")], {"nyse", "nasdaq", "tse"}),
         ([barrier], {"lse"}),
     ):
-        found = streams_with_a_way(LINE, cast.feeds, {visitor: None}, faults)
+        found = connected_streams(LINE, cast.publishers, {visitor: None}, faults)
         assert {each.pubend for each in found} == expected
 
 
 def test_total_order_waits_for_all_of_its_streams() -> None:
     found = wanted(lost("b3a"))
-    assert Stream("tape", "nyse") in found
-    assert Stream("tape", "nasdaq") not in found
-    assert "ledger" not in {each.watcher for each in found}
+    assert ObservedStream("tape", "nyse") in found
+    assert ObservedStream("tape", "nasdaq") not in found
+    assert "ledger" not in {each.subscriber for each in found}

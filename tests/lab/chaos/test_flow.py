@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from gapless_lab.chaos import flow as flow_module
-from gapless_lab.chaos.flow import Counts, FailOver, FailOverRow, Flow, Stream, tabulate
-from tests.client.running import story
+from gapless_lab.chaos.flow import (
+    Counts,
+    Failover,
+    FailoverRow,
+    ObservedStream,
+    StreamRecovery,
+    tabulate,
+)
+from tests.client.running import async_test
 
 if TYPE_CHECKING:
     from gapless.client import Event
 
-NYSE, LSE = Stream("tape", "nyse"), Stream("tape", "lse")
-GUEST = Stream("visitor", "nyse")
+NYSE, LSE = ObservedStream("tape", "nyse"), ObservedStream("tape", "lse")
+TEMPORARY = ObservedStream("visitor", "nyse")
 SHORT_S = 0.01
 
 
@@ -27,10 +34,10 @@ class Clock:
         monkeypatch.setattr(flow_module, "now_us", lambda: self.at_us)
 
 
-def take(flow: Flow, stream: Stream, tick: int, at_us: int) -> None:
+def take(flow: StreamRecovery, stream: ObservedStream, tick: int, at_us: int) -> None:
     """Let a watcher be given one event."""
     event = cast("Event", SimpleNamespace(tick=tick, pubend=stream.pubend))
-    flow.took(stream.watcher, [event], at_us)
+    flow.took(stream.subscriber, [event], at_us)
 
 
 @pytest.fixture
@@ -38,17 +45,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-@story
+@async_test
 async def test_a_stream_on_which_nothing_comes_is_named_when_patience_ends() -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     assert await flow.await_all([NYSE, LSE], SHORT_S) == [LSE, NYSE]
     assert flow.slowest_s([NYSE, LSE]) is None
 
 
 def test_what_was_published_before_the_fault_does_not_count(clock: Clock) -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     take(flow, NYSE, clock.at_us, clock.at_us + 300_000)
     assert flow.slowest_s([NYSE]) is None, "it came late, but was there before"
     take(flow, NYSE, clock.at_us + 1, clock.at_us + 500_000)
@@ -56,8 +63,8 @@ def test_what_was_published_before_the_fault_does_not_count(clock: Clock) -> Non
 
 
 def test_the_first_event_is_what_counts_and_the_slowest_stream(clock: Clock) -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     for after_us in (200_000, 900_000):
         take(flow, NYSE, clock.at_us + after_us, clock.at_us + after_us)
     take(flow, LSE, clock.at_us + 300_000, clock.at_us + 400_000)
@@ -65,52 +72,52 @@ def test_the_first_event_is_what_counts_and_the_slowest_stream(clock: Clock) -> 
     assert flow.slowest_s([NYSE, LSE]) == 0.4
 
 
-@story
+@async_test
 async def test_one_that_flows_does_not_hide_one_that_stands_still() -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     take(flow, NYSE, 2**60, 2**60)
     assert await flow.await_all([NYSE], SHORT_S) == []
     assert await flow.await_all([NYSE, LSE], SHORT_S) == [LSE]
 
 
-@story
+@async_test
 async def test_after_the_next_beginning_all_have_to_flow_again() -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     take(flow, NYSE, 2**60, 2**60)
-    flow.begin()
+    flow.reset()
     assert await flow.await_all([NYSE], SHORT_S) == [NYSE]
 
 
 def test_who_comes_later_is_measured_from_there_and_not_by_what_it_has_missed(clock: Clock) -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     clock.at_us += 700_000
-    flow.begin_for(["visitor"])
-    take(flow, GUEST, clock.at_us - 1, clock.at_us + 10_000)
-    assert flow.slowest_s([GUEST]) is None, "it was published before the guest came"
-    take(flow, GUEST, clock.at_us + 1, clock.at_us + 20_000)
+    flow.reset_for(["visitor"])
+    take(flow, TEMPORARY, clock.at_us - 1, clock.at_us + 10_000)
+    assert flow.slowest_s([TEMPORARY]) is None, "it was published before the guest came"
+    take(flow, TEMPORARY, clock.at_us + 1, clock.at_us + 20_000)
     take(flow, NYSE, clock.at_us - 1, clock.at_us + 10_000)
-    assert flow.slowest_s([GUEST]) == 0.02
+    assert flow.slowest_s([TEMPORARY]) == 0.02
     assert flow.slowest_s([NYSE]) == 0.71
 
 
 def test_fail_overs_are_told_by_kind() -> None:
     found = [
-        FailOver("crash", 1.0, 0.5, 4.0, 0.25),
-        FailOver("crash", 3.0, None, counts=Counts(9, 6, 3)),
-        FailOver("cut", None, None),
+        Failover("crash", 1.0, 0.5, 4.0, 0.25),
+        Failover("crash", 3.0, None, counts=Counts(9, 6, 3)),
+        Failover("cut", None, None),
     ]
     assert tabulate(found) == [
-        FailOverRow("crash", 2, 2.0, 3.0, 0.5, 0.5, 4.0, 4.0, 0.25, 0.25, waited_most=3),
-        FailOverRow("cut", 1, *(None,) * 8),
+        FailoverRow("crash", 2, 2.0, 3.0, 0.5, 0.5, 4.0, 4.0, 0.25, 0.25, waited_most=3),
+        FailoverRow("cut", 1, *(None,) * 8),
     ]
 
 
 def test_what_has_not_flowed_is_waiting(clock: Clock) -> None:
-    flow = Flow()
-    flow.begin()
+    flow = StreamRecovery()
+    flow.reset()
     assert flow.still([NYSE, LSE]) == {NYSE, LSE}
     take(flow, NYSE, clock.at_us + 1, clock.at_us + 2)
     take(flow, LSE, clock.at_us - 1, clock.at_us + 2)
@@ -118,11 +125,11 @@ def test_what_has_not_flowed_is_waiting(clock: Clock) -> None:
 
 
 def test_the_story_of_a_fault_says_how_many_streams_had_a_way_and_how_many_waited() -> None:
-    found = FailOver("δ + 1 cells in a row", 0.1, 2.0, 1.5, 0.25, Counts(26, 7, 19))
+    found = Failover("δ + 1 cells in a row", 0.1, 2.0, 1.5, 0.25, Counts(26, 7, 19))
     assert found.story == (
-        "7 of 26 streams had a way, and flowed again after 0.10 s; of who moved after 1.50 s; "
+        "7 of 26 streams had a route, and flowed again after 0.10 s; of who moved after 1.50 s; "
         "new subscriptions flowed after 0.25 s; 19 waited until it was over; "
         "all flowed 2.00 s after healing"
     )
-    nobody = FailOver("freeze", None, None, counts=Counts(3, 0, 0))
-    assert nobody.story == "0 of 3 streams had a way"
+    nobody = Failover("freeze", None, None, counts=Counts(3, 0, 0))
+    assert nobody.story == "0 of 3 streams had a route"

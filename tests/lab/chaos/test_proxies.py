@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from gapless.runtime.overlay_config import overlay_of
 from gapless_lab.chaos.proxies import Proxies
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
 THERE = ("b1", "b2")
 BACK = ("b2", "b1")
@@ -26,7 +26,7 @@ class Ends:
         self.accepted.append((reader, writer))
 
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(*self.proxies.seen_from("b1")["b2"])
+        reader, writer = await asyncio.open_connection(*self.proxies.addresses_for("b1")["b2"])
         self.dialled.append(writer)
         return reader, writer
 
@@ -47,15 +47,15 @@ async def ends() -> AsyncIterator[Ends]:
         await asyncio.sleep(0.01)  # transports end in a turn of their own
 
 
-@story
+@async_test
 async def test_of_two_brokers_the_first_finds_a_proxy_in_place_of_the_other() -> None:
     async with ends() as made:
-        assert set(made.proxies.seen_from("b1")) == {"b2"}
-        assert made.proxies.seen_from("b2") == {}
+        assert set(made.proxies.addresses_for("b1")) == {"b2"}
+        assert made.proxies.addresses_for("b2") == {}
         assert made.proxies.command("b1") == ()
 
 
-@story
+@async_test
 async def test_a_cut_holds_back_one_direction_and_loses_nothing() -> None:
     async with ends() as made:
         reader, writer = await made.dial()
@@ -74,7 +74,7 @@ async def test_a_cut_holds_back_one_direction_and_loses_nothing() -> None:
         assert await waiting == b"two"
 
 
-@story
+@async_test
 async def test_who_dials_across_a_cut_waits_for_the_healing() -> None:
     async with ends() as made:
         await made.proxies.cut([THERE, BACK])
@@ -90,7 +90,7 @@ async def test_who_dials_across_a_cut_waits_for_the_healing() -> None:
         assert await made.accepted[0][0].readexactly(5) == b"hello"
 
 
-@story
+@async_test
 async def test_a_broker_that_closes_is_closed_at_the_other_end_too() -> None:
     async with ends() as made:
         reader, _ = await made.dial()
@@ -99,11 +99,11 @@ async def test_a_broker_that_closes_is_closed_at_the_other_end_too() -> None:
         assert await reader.read() == b""
 
 
-@story
+@async_test
 async def test_a_broker_that_is_not_there_turns_away_who_dials() -> None:
     proxies = Proxies()
     await proxies.start(overlay_of("line:2"))
-    reader, writer = await asyncio.open_connection(*proxies.seen_from("b1")["b2"])
+    reader, writer = await asyncio.open_connection(*proxies.addresses_for("b1")["b2"])
     try:
         said = await reader.read()
     except ConnectionResetError:

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import gapless
 from gapless.core.parameters import Parameters
-from gapless.messages.operating import ShowBroker, ShowTopology
-from gapless.runtime import Node, Settings
+from gapless.messages.operating import GetBroker, GetTopology
+from gapless.runtime import BrokerSettings, Node
 from gapless.runtime.overlay_config import overlay_of
 from gapless_lab.chaos.proxies import Proxies
-from tests.client.running import soon, story
+from tests.client.running import async_test, soon
 
-PARAMETERS = Parameters(delta=1, prefer_stable_ms=500)
+PARAMETERS = Parameters(delta=1, feed_switch_delay_ms=500)
 
 
 @asynccontextmanager
@@ -25,17 +25,17 @@ async def line(words: str) -> AsyncIterator[tuple[Proxies, dict[str, Node]]]:
         stack.push_async_callback(proxies.stop)
         nodes = {}
         for name, _ in overlay.brokers:
-            settings = Settings(
+            settings = BrokerSettings(
                 name=name, overlay=overlay, listen=overlay.addresses[name], parameters=PARAMETERS
             )
-            found = {**overlay.addresses, **proxies.seen_from(name)}
+            found = {**overlay.addresses, **proxies.addresses_for(name)}
             nodes[name] = Node(settings, addresses=found)
             await nodes[name].start()
             stack.push_async_callback(nodes[name].stop)
         yield proxies, nodes
 
 
-@story
+@async_test
 async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back_after_that() -> (
     None
 ):
@@ -54,10 +54,10 @@ async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back
             await soon(lambda: sessions.route("b2") == ("b3",))
             await publisher.publish({"n": 2})
             assert (await events.get()).attributes["n"] == 2
-            shown = await near.request(ShowBroker(0), changes=False)
+            shown = await near.request(GetBroker(0), changes=False)
             assert {each.broker: each.via for each in shown.peers} == {"b2": ("b3",), "b3": ()}
             assert shown.sessions_relayed == shown.feeds_relayed == 1
-            cells = (await near.request(ShowTopology(0), changes=False)).cells
+            cells = (await near.request(GetTopology(0), changes=False)).cells
             assert {each.cell: each.relayed for each in cells if each.relayed} == {
                 "c2": (("b2", ("b3",)),)
             }
@@ -67,7 +67,7 @@ async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back
             assert (await events.get()).attributes["n"] == 3
 
 
-@story
+@async_test
 async def test_the_other_broker_of_a_cell_feeds_in_place_of_one_behind_a_cut() -> None:
     async with (
         line("line:2x2") as (proxies, nodes),

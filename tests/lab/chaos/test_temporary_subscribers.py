@@ -11,28 +11,34 @@ import msgspec
 import gapless
 from gapless.client import Publisher
 from gapless.testing import Overlay
-from gapless_lab.chaos.subscribers import Guest
+from gapless_lab.chaos.subscribers import TemporarySubscriber
 from gapless_lab.demo.audit import audit
-from gapless_lab.demo.clients import Tally
-from gapless_lab.demo.records import Delivered, Opened, Published, RecordFile, read_notes
-from gapless_lab.demo.workload import Mark, WatcherPart, Wish
-from tests.client.running import soon, story
+from gapless_lab.demo.clients import DemoCounters
+from gapless_lab.demo.records import (
+    DemoDelivered,
+    DemoOpened,
+    DemoPublished,
+    RecordFile,
+    read_notes,
+)
+from gapless_lab.demo.workload import DemoFilter, PayloadHeader, SubscriberRole
+from tests.client.running import async_test, soon
 
-ALL = Wish("TRUE", lambda _: True, frozenset({"quotes", "trades"}))
-PART = WatcherPart("visitor", ALL, ("b1",))
+ALL = DemoFilter("TRUE", lambda _: True, frozenset({"quotes", "trades"}))
+PART = SubscriberRole("visitor", ALL, ("b1",))
 
 
-async def publish(publisher: Publisher, numbers: Iterable[int]) -> list[Published]:
+async def publish(publisher: Publisher, numbers: Iterable[int]) -> list[DemoPublished]:
     """Publish numbers to a pubend; return what a feed would have written down."""
     done, pubend = [], publisher.pubend
     for number in numbers:
-        payload = msgspec.json.encode(Mark(pubend, number))
+        payload = msgspec.json.encode(PayloadHeader(pubend, number))
         position = await publisher.publish({"n": number}, payload)
-        done.append(Published(pubend, number, pubend, {"n": number}, 0, "ok", position[pubend]))
+        done.append(DemoPublished(pubend, number, pubend, {"n": number}, 0, "ok", position[pubend]))
     return done
 
 
-@story
+@async_test
 async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
     tmp_path: Path,
 ) -> None:
@@ -43,12 +49,12 @@ async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
         session.publisher("quotes") as quotes,
     ):
         early = await publish(quotes, range(1, 4))
-        tally = Tally()
-        guest = Guest(PART, [overlay.url("b1")], tally)
+        tally = DemoCounters()
+        guest = TemporarySubscriber(PART, [overlay.url("b1")], tally)
         with RecordFile(path) as record:
             visiting = asyncio.create_task(guest.run(record))
             await soon(lambda: guest.session is not None and guest.session.broker == "b1")
-            done: list[Published] = []
+            done: list[DemoPublished] = []
             while not tally.delivered:  # what is published before it begins is not owed
                 done += await publish(quotes, [4 + len(done)])
                 await asyncio.sleep(0.02)
@@ -66,13 +72,13 @@ async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
             guest.end()
             await visiting
     notes = [*read_notes(path)]
-    assert sum(isinstance(each, Opened) for each in notes) == 1
+    assert sum(isinstance(each, DemoOpened) for each in notes) == 1
     found = audit([*early, *done], {"visitor": notes}, {ALL.text: ALL.test})
     assert found.is_clean, found
-    assert found.total.owed == found.total.delivered >= 12
+    assert found.total.expected == found.total.delivered >= 12
 
 
 def ticks(record: RecordFile, path: Path) -> set[int]:
     """Return where what a watcher was given so far is."""
     record.flush()
-    return {each.tick for each in read_notes(path) if isinstance(each, Delivered)}
+    return {each.tick for each in read_notes(path) if isinstance(each, DemoDelivered)}

@@ -8,33 +8,37 @@ import pytest
 from gapless.cli.main import EXIT_WRONG_INPUT
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless_lab.chaos.timing import parameters_for, timing_for
-from gapless_lab.commands.chaos import LEAST_DEAD_MS
+from gapless_lab.commands.chaos import SESSION_TIMEOUT_MIN_MS
 from tests.cli.overlays import gapless
 
-MOST_DEAD_MS = DEFAULTS.link_silent_ms - 1
+SESSION_TIMEOUT_MAX_MS = DEFAULTS.link_idle_timeout_ms - 1
 
 
 def test_the_default_gives_the_defaults() -> None:
-    told = msgspec.convert(parameters_for(DEFAULTS.session_dead_ms), Parameters)
-    expected = msgspec.structs.replace(DEFAULTS, redial_max_ms=500, client_beat_ms=500)
-    assert told == expected
+    parameters = msgspec.convert(parameters_for(DEFAULTS.session_timeout_ms), Parameters)
+    expected = msgspec.structs.replace(DEFAULTS, redial_max_ms=500, keepalive_ms=500)
+    assert parameters == expected
 
 
-@pytest.mark.parametrize("session_dead_ms", [LEAST_DEAD_MS, 600, 3_000, 6_000, MOST_DEAD_MS])
-def test_brokers_take_every_time_that_can_be_chosen(session_dead_ms: int) -> None:
-    told = msgspec.convert(parameters_for(session_dead_ms), Parameters)  # else it raises
-    assert told.heartbeat_ms == session_dead_ms // 6
-    assert told.attach_expiry_ms >= 4 * session_dead_ms
+@pytest.mark.parametrize(
+    "session_timeout_ms", [SESSION_TIMEOUT_MIN_MS, 600, 3_000, 6_000, SESSION_TIMEOUT_MAX_MS]
+)
+def test_brokers_take_every_time_that_can_be_chosen(session_timeout_ms: int) -> None:
+    parameters = msgspec.convert(parameters_for(session_timeout_ms), Parameters)  # else it raises
+    assert parameters.heartbeat_ms == session_timeout_ms // 6
+    assert parameters.attach_expiry_ms >= 4 * session_timeout_ms
 
 
 def test_the_verdict_names_what_was_chosen() -> None:
     timing = timing_for(3_000)
-    assert (timing.heartbeat_ms, timing.session_dead_ms) == (500, 3_000)
-    assert "heartbeat_ms 500, session_dead_ms 3000" in timing.story
+    assert (timing.heartbeat_ms, timing.session_timeout_ms) == (500, 3_000)
+    assert "heartbeat_ms 500, session_timeout_ms 3000" in timing.story
 
 
-@pytest.mark.parametrize("session_dead_ms", [LEAST_DEAD_MS - 1, MOST_DEAD_MS + 1])
-def test_a_time_that_brokers_could_not_live_with_is_refused(session_dead_ms: int) -> None:
-    ran = gapless("chaos", "--network", "proxies", "--session-dead-ms", str(session_dead_ms))
+@pytest.mark.parametrize(
+    "session_timeout_ms", [SESSION_TIMEOUT_MIN_MS - 1, SESSION_TIMEOUT_MAX_MS + 1]
+)
+def test_a_time_that_brokers_could_not_live_with_is_refused(session_timeout_ms: int) -> None:
+    ran = gapless("chaos", "--network", "proxies", "--session-timeout-ms", str(session_timeout_ms))
     assert ran.returncode == EXIT_WRONG_INPUT
-    assert "--session-dead-ms" in ran.stderr
+    assert "--session-timeout-ms" in ran.stderr

@@ -13,44 +13,46 @@ import pytest
 from gapless.core.ids import BrokerId
 from gapless.runtime.overlay_config import overlay_of
 from gapless_lab.chaos import run
-from gapless_lab.chaos.faults import Fault, Harm
-from gapless_lab.chaos.networks import NetworkKind
+from gapless_lab.chaos.faults import Fault, FaultAction
+from gapless_lab.chaos.networks import ChaosNetworkKind
 from gapless_lab.chaos.proxies import Proxies
 from gapless_lab.chaos.timing import Timing
-from gapless_lab.chaos.verdict import Options, Verdict, show_verdict
-from gapless_lab.demo.audit import Audit, Row
-from gapless_lab.demo.clients import Tally
+from gapless_lab.chaos.verdict import ChaosOptions, ChaosVerdict, show_verdict
+from gapless_lab.demo.audit import Audit, AuditSummaryRow
+from gapless_lab.demo.clients import DemoCounters
 from gapless_lab.demo.screen import Screen, make_console
-from tests.client.running import story
+from tests.client.running import async_test
 
-OPTIONS = Options(minutes=0.05, topology="line:2x2", delta=0, seed=3)
+OPTIONS = ChaosOptions(minutes=0.05, topology="line:2x2", delta=0, seed=3)
 TIMING = Timing(
     heartbeat_ms=250,
-    session_dead_ms=1_500,
+    session_timeout_ms=1_500,
     redial_max_ms=500,
     attach_timeout_ms=1_000,
-    client_beat_ms=500,
-    flee_after_s=1.0,
+    keepalive_ms=500,
+    failover_after_s=1.0,
 )
-CUT = Fault("cut link", "a cut", Harm.NOTHING, (), (("b1a", "b2a"), ("b2a", "b1a")), 0.5)
+CUT = Fault("cut link", "a cut", FaultAction.NOTHING, (), (("b1a", "b2a"), ("b2a", "b1a")), 0.5)
 
 
-def verdict_of(*, lost: int = 0, stuck: Sequence[str] = (), listed: Sequence[str] = ()) -> Verdict:
-    total = Row(watcher="total", owed=10, delivered=10 - lost, lost=lost)
+def verdict_of(
+    *, lost: int = 0, stuck: Sequence[str] = (), listed: Sequence[str] = ()
+) -> ChaosVerdict:
+    total = AuditSummaryRow(subscriber="total", expected=10, delivered=10 - lost, lost=lost)
     audit = Audit(
         published=10, unknown=0, unknown_delivered=0, failed=0, rows=[], total=total, examples=[]
     )
-    return Verdict(
+    return ChaosVerdict(
         options=OPTIONS,
-        network=NetworkKind.PROXIES,
+        network=ChaosNetworkKind.PROXIES,
         timing=TIMING,
         faults=[],
-        fail_over=[],
+        failover_times=[],
         stuck=[*stuck],
         listed=[*listed],
         kills=0,
         restarts=0,
-        flights=0,
+        failovers=0,
         audit=audit,
     )
 
@@ -64,7 +66,7 @@ WRONG = (
 
 @pytest.mark.parametrize("wrong", WRONG, ids=("lost", "stuck", "listed"))
 def test_one_thing_that_is_wrong_makes_the_exit_code_1_and_keeps_the_records(
-    wrong: Verdict,
+    wrong: ChaosVerdict,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -83,10 +85,10 @@ def test_nothing_that_is_wrong_makes_it_0_and_keeps_nothing(
     assert "verdict of seed 3: clean" in capsys.readouterr().out
 
 
-def _code_of(verdict: Verdict, directory: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def _code_of(verdict: ChaosVerdict, directory: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the exit code of a run that has this verdict."""
 
-    async def perform(*_: Any) -> Verdict:
+    async def perform(*_: Any) -> ChaosVerdict:
         return verdict
 
     def empty_directory(*_: Any) -> Path:
@@ -96,22 +98,22 @@ def _code_of(verdict: Verdict, directory: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(run, "perform", perform)
     monkeypatch.setattr(run, "empty_directory", empty_directory)
-    return run.perform_and_show(OPTIONS, NetworkKind.PROXIES)
+    return run.perform_and_show(OPTIONS, ChaosNetworkKind.PROXIES)
 
 
 def test_the_verdict_says_against_which_settings_times_are_to_be_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_verdict(make_console(), verdict_of(), Tally())
+    show_verdict(make_console(), verdict_of(), DemoCounters())
     said = capsys.readouterr().out
     for words in (
-        *("heartbeat_ms 250", "session_dead_ms 1500", "redial_max_ms 500"),
-        *("attach_timeout_ms 1000", "client_beat_ms 500", "flee after 1 s"),
+        *("heartbeat_ms 250", "session_timeout_ms 1500", "redial_max_ms 500"),
+        *("attach_timeout_ms 1000", "keepalive_ms 500", "fail over after 1 s"),
     ):
         assert words in said
 
 
-@story
+@async_test
 async def test_a_filter_that_is_not_changed_or_cannot_be_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,8 +128,8 @@ async def test_a_filter_that_is_not_changed_or_cannot_be_is_told(
         return None
 
     monkeypatch.setattr(run, "PATIENCE_S", 0.01)
-    overlay, screen = overlay_of("line:2"), Screen(make_console(), Tally(), quiet=True)
-    made = run._Run(OPTIONS, overlay, Proxies(), screen, Tally())
+    overlay, screen = overlay_of("line:2"), Screen(make_console(), DemoCounters(), quiet=True)
+    made = run._ChaosRun(OPTIONS, overlay, Proxies(), screen, DemoCounters())
     changes = [asyncio.create_task(each()) for each in (late, refused, done)]
     for change in changes:
         await made._await_change(change, "during: a cut")
@@ -184,7 +186,7 @@ def wrong_run(
     monkeypatch.setattr(run, "draw_faults", one_fault)
     monkeypatch.setattr(run, "PATIENCE_S", 4.0)
     monkeypatch.setattr(run, "DRAIN_S", 3.0)
-    code = run.perform_and_show(OPTIONS, NetworkKind.PROXIES, directory, as_json=True)
+    code = run.perform_and_show(OPTIONS, ChaosNetworkKind.PROXIES, directory, as_json=True)
     return code, json.loads(capsys.readouterr().out)
 
 

@@ -9,13 +9,13 @@ from collections import Counter
 import pytest
 
 from gapless.cli.main import main
-from gapless_lab.sim.options import Options
+from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.runner import run_seed
-from tests.lab.sim.test_planted_bugs import PLANTS
+from tests.lab.sim.test_planted_bugs import TOY_BUGS
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-BUG = next(plant for plant, _ in PLANTS if plant.name == "ticks")
+BUG = next(plant for plant, _ in TOY_BUGS if plant.name == "ticks")
 
 
 def options_of(seed: int) -> str:
@@ -32,7 +32,7 @@ def test_replay_shows_the_result_and_the_options(capsys: pytest.CaptureFixture[s
 def test_replay_with_a_trace_says_when_who_what_happened_and_what_followed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = Options(seed=3, cells=2, safety_ms=500)
+    options = SimulationOptions(seed=3, cells=2, safety_ms=500)
     assert main(["sim", "replay", "3", "--options", options.json(), "--trace"]) == 0
     lines = capsys.readouterr().out.splitlines()
     when, who, what = lines[1].split(maxsplit=2)
@@ -50,7 +50,7 @@ def test_replay_of_a_failing_run_says_so_and_can_shrink_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["sim", "replay", "3", "--machine", TOY, "--options", options_of(3)]
-    with BUG.planted():
+    with BUG.installed():
         assert main([*arguments, "--shrink"]) == 1
         shown = capsys.readouterr().out
         assert "undurable" in shown
@@ -60,7 +60,7 @@ def test_replay_of_a_failing_run_says_so_and_can_shrink_it(
 
 
 def test_run_prints_a_line_a_run_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    with BUG.planted():
+    with BUG.installed():
         assert main(["sim", "run", "--seeds", "3", "--start", "5", "--machine", TOY]) == 1
     shown = capsys.readouterr().out
     for seed in (5, 6, 7):
@@ -72,7 +72,7 @@ def test_run_prints_a_line_a_run_and_a_summary(capsys: pytest.CaptureFixture[str
 def test_run_as_json_has_the_summary_the_failures_and_every_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with BUG.planted():
+    with BUG.installed():
         assert main(["sim", "run", "--seeds", "2", "--machine", TOY, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["summary"]["seeds"] == 2
@@ -100,7 +100,7 @@ def test_run_sums_up_what_the_broker_went_through(capsys: pytest.CaptureFixture[
         faults.update(each.faults)
     assert summary["faults"] == dict(faults)
     assert summary["violations"] == {}
-    assert set(summary["never_hit"]).isdisjoint(summary["marks"])
+    assert set(summary["never_hit"]).isdisjoint(summary["coverage_marks"])
     assert main(["sim", "run", "--seeds", "1", "--start", "8"]) == 0
     shown = capsys.readouterr().out
     for head in (

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from gapless_lab.demo import audit as audit_module
-from gapless_lab.demo.audit import Audit, Latency, Row, audit, audit_files
+from gapless_lab.demo.audit import Audit, AuditSummaryRow, Latency, audit, audit_files
 from gapless_lab.demo.records import (
-    Delivered,
-    GapMet,
+    DemoDelivered,
+    DemoFilterChanged,
+    DemoGap,
+    DemoOpened,
+    DemoPublished,
     Note,
-    Opened,
-    Outcome,
-    Published,
+    PublishOutcome,
     RecordFile,
-    Switched,
 )
 
 TESTS = {
@@ -28,28 +28,35 @@ TESTS = {
 
 
 def published(
-    number: int, *, price: int = 20, outcome: Outcome = "ok", pubend: str = "p", tick: int = 0
-) -> Published:
+    number: int,
+    *,
+    price: int = 20,
+    outcome: PublishOutcome = "ok",
+    pubend: str = "p",
+    tick: int = 0,
+) -> DemoPublished:
     attributes: dict[str, bool | int | float | str] = {"price": price}
     tick = tick or number * 10
-    return Published(f"of-{pubend}", number, pubend, attributes, number * 1_000, outcome, tick)
+    return DemoPublished(f"of-{pubend}", number, pubend, attributes, number * 1_000, outcome, tick)
 
 
-def given(one: Published, *, tick: int | None = None, at_us: int | None = None) -> Delivered:
+def given(
+    one: DemoPublished, *, tick: int | None = None, at_us: int | None = None
+) -> DemoDelivered:
     at_us = one.sent_us + 500 if at_us is None else at_us
     tick = one.tick if tick is None else tick
-    return Delivered(one.publisher, one.number, one.pubend, tick, one.attributes, at_us)
+    return DemoDelivered(one.publisher, one.number, one.pubend, tick, one.attributes, at_us)
 
 
-def opened(wanted: str = "price > 10", *, total: bool = False, **position: int) -> Opened:
-    return Opened(wanted, "total" if total else "publisher", position or {"p": 5, "q": 5}, 0)
+def opened(wanted: str = "price > 10", *, total: bool = False, **position: int) -> DemoOpened:
+    return DemoOpened(wanted, "total" if total else "publisher", position or {"p": 5, "q": 5}, 0)
 
 
-def audited(sent: list[Published], *notes: Note) -> Audit:
+def audited(sent: list[DemoPublished], *notes: Note) -> Audit:
     return audit(sent, {"desk": notes}, TESTS)
 
 
-def only(found: Audit) -> Row:
+def only(found: Audit) -> AuditSummaryRow:
     (row,) = found.rows
     return row
 
@@ -62,7 +69,7 @@ def test_a_faultless_run_is_clean_and_everything_is_counted() -> None:
     found = audited([*SENT, cheap], opened(), *map(given, SENT))
     assert found.is_clean
     assert found.examples == []
-    assert (found.published, only(found).owed, only(found).delivered) == (6, 5, 5)
+    assert (found.published, only(found).expected, only(found).delivered) == (6, 5, 5)
     assert (found.unknown, found.failed) == (0, 0)
     assert found.total.latency_ms == Latency(0.5, 0.5, 0.5, 0.5)
 
@@ -71,8 +78,8 @@ def test_a_faultless_run_is_clean_and_everything_is_counted() -> None:
 def test_an_event_that_never_came_is_lost(missing: int) -> None:
     kept = [each for place, each in enumerate(SENT) if place != missing]
     found = audited(SENT, opened(), *map(given, kept))
-    assert only(found) == Row(
-        watcher="desk", owed=5, delivered=4, lost=1, latency_ms=Latency(0.5, 0.5, 0.5, 0.5)
+    assert only(found) == AuditSummaryRow(
+        subscriber="desk", expected=5, delivered=4, lost=1, latency_ms=Latency(0.5, 0.5, 0.5, 0.5)
     )
     assert not found.is_clean
     assert "never came" in found.examples[0]
@@ -115,17 +122,19 @@ def test_an_event_at_another_place_than_was_acknowledged_is_spurious() -> None:
 
 def test_an_event_from_before_the_start_is_spurious_and_not_owed() -> None:
     later = opened(p=25)
-    found = audited(SENT, Opened(later.filter, later.order, later.position, 9_000), given(SENT[1]))
-    assert (only(found).owed, only(found).spurious) == (3, 1)
+    found = audited(
+        SENT, DemoOpened(later.filter, later.order, later.position, 9_000), given(SENT[1])
+    )
+    assert (only(found).expected, only(found).spurious) == (3, 1)
 
 
 def test_who_had_subscribed_is_owed_what_was_sent_after_that_whatever_its_start_says() -> None:
     found = audited(SENT, opened(p=1_000_000))
-    assert (only(found).owed, only(found).lost) == (5, 5)
+    assert (only(found).expected, only(found).lost) == (5, 5)
 
 
 def test_a_gap_is_not_clean() -> None:
-    found = audited(SENT, opened(), *map(given, SENT), GapMet("p", 100, 200))
+    found = audited(SENT, opened(), *map(given, SENT), DemoGap("p", 100, 200))
     assert only(found).gaps == 1
     assert not found.is_clean
 
@@ -139,7 +148,7 @@ def test_an_event_of_unknown_outcome_may_come_or_not(came: bool) -> None:
     arrived = [given(unknown, tick=60)] if came else []
     found = audited([*SENT, unknown], opened(), *map(given, SENT), *arrived)
     assert found.is_clean
-    assert (found.unknown, found.unknown_delivered, only(found).owed) == (1, int(came), 5)
+    assert (found.unknown, found.unknown_delivered, only(found).expected) == (1, int(came), 5)
 
 
 def test_an_event_of_unknown_outcome_must_not_come_twice_nor_to_those_who_do_not_want_it() -> None:
@@ -164,32 +173,32 @@ MIXED = [published(number, price=20 if number % 2 else 1) for number in range(1,
 def test_the_filter_changes_exactly_at_its_position() -> None:
     dear = [each for each in MIXED if each.number % 2 and each.tick <= 40]
     cheap = [each for each in MIXED if not each.number % 2 and each.tick > 40]
-    switch = Switched("price < 10", {"p": 40})
+    switch = DemoFilterChanged("price < 10", {"p": 40})
     found = audited(MIXED, opened(), *map(given, dear), *map(given, cheap), switch)
     assert found.is_clean
-    assert only(found).owed == 4
+    assert only(found).expected == 4
 
 
 def test_an_event_by_the_old_filter_after_the_position_is_spurious() -> None:
-    switch = Switched("price < 10", {"p": 40})
+    switch = DemoFilterChanged("price < 10", {"p": 40})
     notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[4]), given(MIXED[5]), given(MIXED[7])]
     found = audited(MIXED, opened(), *notes, switch)
     assert (only(found).spurious, only(found).lost) == (1, 0)
 
 
 def test_an_event_by_the_new_filter_that_is_missing_after_the_position_is_lost() -> None:
-    switch = Switched("price < 10", {"p": 40})
+    switch = DemoFilterChanged("price < 10", {"p": 40})
     notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[7])]
     assert only(audited(MIXED, opened(), *notes, switch)).lost == 1
 
 
 def test_each_pubend_changes_at_a_position_of_its_own() -> None:
     there = [published(number, price=1, pubend="q") for number in range(1, 5)]
-    switch = Switched("price < 10", {"p": 10_000, "q": 25})
+    switch = DemoFilterChanged("price < 10", {"p": 10_000, "q": 25})
     dear = [each for each in MIXED if each.number % 2]
     found = audited([*MIXED, *there], opened(), *map(given, [*dear, *there[2:]]), switch)
     assert found.is_clean
-    assert only(found).owed == 4 + 2
+    assert only(found).expected == 4 + 2
 
 
 # --- several streams, several visits ------------------------------------------------------------
@@ -203,18 +212,21 @@ def test_only_in_total_order_do_streams_have_to_come_interleaved_by_tick() -> No
     assert only(total).out_of_order == 1
 
 
-def test_a_second_visit_goes_on_after_the_first() -> None:
-    notes: list[Note] = [*map(given, SENT[:2]), Opened("price > 10", "publisher", {"p": 20}, 4_500)]
+def test_a_second_client_session_goes_on_after_the_first() -> None:
+    notes: list[Note] = [
+        *map(given, SENT[:2]),
+        DemoOpened("price > 10", "publisher", {"p": 20}, 4_500),
+    ]
     found = audited(SENT, opened(), *notes, *map(given, SENT[2:]))
     assert found.is_clean
-    assert only(found).owed == 5
+    assert only(found).expected == 5
     again = audited(SENT, opened(), *notes, *map(given, SENT[1:]))
     assert only(again).duplicates == 1, "what came before the visit must not come again"
 
 
 def test_the_delay_counts_only_for_events_that_were_sent_while_the_subscriber_was_there() -> None:
     late = [given(each, at_us=1_000_000) for each in SENT[:4]]
-    first = Opened("price > 10", "publisher", {"p": 5}, 4_500)
+    first = DemoOpened("price > 10", "publisher", {"p": 5}, 4_500)
     notes: list[Note] = [first, *late, given(SENT[4])]
     assert only(audited(SENT, *notes)).latency_ms == Latency(0.5, 0.5, 0.5, 0.5)
 
@@ -232,7 +244,7 @@ def test_records_in_files_give_the_same_audit(tmp_path: Path) -> None:
         for each in SENT:
             file.write(each)
     with RecordFile(tmp_path / "desk.delivered") as file:
-        notes: list[Note] = [opened(), *map(given, SENT[1:]), Switched("TRUE", {"p": 900})]
+        notes: list[Note] = [opened(), *map(given, SENT[1:]), DemoFilterChanged("TRUE", {"p": 900})]
         for note in notes:
             file.write(note)
     found = audit_files(tmp_path, TESTS)

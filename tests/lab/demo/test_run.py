@@ -13,29 +13,29 @@ import pytest
 
 from gapless.cli.main import EXIT_WRONG_INPUT, main
 from gapless.core.errors import UsageError
-from gapless_lab.demo.run import EXIT_INTERRUPTED, Options, perform_and_show
+from gapless_lab.demo.run import EXIT_INTERRUPTED, DemoOptions, perform_and_show
 
 CODE = """
 import sys
 from pathlib import Path
-from gapless_lab.demo.run import Options, perform_and_show
-sys.exit(perform_and_show(Options(seconds=60, topology="line:2"), Path(sys.argv[1])))
+from gapless_lab.demo.run import DemoOptions, perform_and_show
+sys.exit(perform_and_show(DemoOptions(seconds=60, topology="line:2"), Path(sys.argv[1])))
 """
 
 
 def test_a_short_demo_with_a_kill_is_clean(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = Options(seconds=4, topology="line:3", rate=200)
+    options = DemoOptions(seconds=4, topology="line:3", rate=200)
     assert perform_and_show(options, tmp_path / "data", as_json=True) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["clean"]
     assert result["kills"] == result["restarts"] == 1
     assert result["audit"]["published"] > 100
     total = result["audit"]["total"]
-    assert total["owed"] > 100
+    assert total["expected"] > 100
     assert total["lost"] == total["duplicates"] == total["out_of_order"] == total["spurious"] == 0
-    assert {row["watcher"] for row in result["audit"]["rows"]} == {
+    assert {row["subscriber"] for row in result["audit"]["rows"]} == {
         *("tape", "blue", "desk", "ledger", "abroad", "late")
     }
     switches = (tmp_path / "data/records/desk.delivered").read_text()
@@ -45,7 +45,7 @@ def test_a_short_demo_with_a_kill_is_clean(
 def test_a_demo_does_not_begin_in_a_directory_that_has_something_in_it(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("dear")
     with pytest.raises(UsageError, match="not empty"):
-        perform_and_show(Options(), tmp_path)
+        perform_and_show(DemoOptions(), tmp_path)
     assert (tmp_path / "diary").read_text() == "dear"
 
 

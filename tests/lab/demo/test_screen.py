@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from gapless_lab.demo.audit import Audit, Latency, Row
-from gapless_lab.demo.clients import Tally
+from gapless_lab.demo.audit import Audit, AuditSummaryRow, Latency
+from gapless_lab.demo.clients import DemoCounters
 from gapless_lab.demo.screen import PLAIN_S, Screen, show_audit
 
 
@@ -22,9 +22,9 @@ def shown(console: Console) -> str:
 
 
 def an_audit(**faults: int) -> Audit:
-    row = Row(watcher="desk", owed=1_234, delivered=1_234)
+    row = AuditSummaryRow(subscriber="desk", expected=1_234, delivered=1_234)
     row.latency_ms = Latency(1.5, 20.0, 300.0, 4_000.0)
-    total = Row(watcher="total", owed=1_234, delivered=1_234)
+    total = AuditSummaryRow(subscriber="total", expected=1_234, delivered=1_234)
     for name, count in faults.items():
         setattr(row, name, count)
         setattr(total, name, count)
@@ -41,7 +41,7 @@ def an_audit(**faults: int) -> Audit:
 
 def test_a_clean_audit_is_shown_with_all_its_numbers() -> None:
     console = a_console()
-    show_audit(console, an_audit(), Tally())
+    show_audit(console, an_audit(), DemoCounters())
     text = shown(console)
     for part in ("2,000 events were acknowledged", "of 3 the outcome was unknown", "4 were said"):
         assert part in text
@@ -53,7 +53,7 @@ def test_a_clean_audit_is_shown_with_all_its_numbers() -> None:
 @pytest.mark.parametrize("fault", ["lost", "duplicates", "out_of_order", "spurious", "gaps"])
 def test_any_fault_makes_the_audit_say_that_it_is_not_clean(fault: str) -> None:
     console = a_console()
-    show_audit(console, an_audit(**{fault: 1}), Tally())
+    show_audit(console, an_audit(**{fault: 1}), DemoCounters())
     assert "NOT CLEAN" in shown(console)
     assert "never came" in shown(console)
 
@@ -63,7 +63,7 @@ def test_without_a_terminal_there_are_plain_lines_and_not_too_many(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr("gapless_lab.demo.screen.time.monotonic", lambda: clock[0])
-    console, tally = a_console(), Tally()
+    console, tally = a_console(), DemoCounters()
     with Screen(console, tally) as screen:
         screen.phase("publishing")
         screen.tick(3, 3)
@@ -80,14 +80,14 @@ def test_without_a_terminal_there_are_plain_lines_and_not_too_many(
 
 def test_on_a_terminal_a_line_is_drawn_again_and_again() -> None:
     console = a_console(terminal=True)
-    with Screen(console, Tally()) as screen:
+    with Screen(console, DemoCounters()) as screen:
         screen.tick(3, 3)
     assert "3/3 brokers up" in shown(console)
 
 
 def test_a_quiet_screen_says_nothing() -> None:
     console = a_console(terminal=True)
-    with Screen(console, Tally(), quiet=True) as screen:
+    with Screen(console, DemoCounters(), quiet=True) as screen:
         screen.say("hello")
         screen.tick(3, 3)
     assert shown(console) == ""

@@ -11,7 +11,7 @@ import pytest
 from gapless.content import Filter
 from gapless.runtime.overlay_config import generate
 from gapless_lab.demo.script import SHORT_S, script_for
-from gapless_lab.demo.workload import TESTS, Wish, cast_for, quotes
+from gapless_lab.demo.workload import TESTS, DemoFilter, assign_roles, quotes
 
 
 class Notebook:
@@ -25,25 +25,25 @@ class Notebook:
         assert why
         self.kills.append(broker)
 
-    async def leave(self, watcher: str) -> None:
-        self.others.append(("leave", watcher))
+    async def leave(self, subscriber: str) -> None:
+        self.others.append(("leave", subscriber))
 
-    async def come_back(self, watcher: str) -> None:
-        self.others.append(("come back", watcher))
+    async def come_back(self, subscriber: str) -> None:
+        self.others.append(("come back", subscriber))
 
-    async def enter(self, watcher: str) -> None:
-        self.others.append(("enter", watcher))
+    async def enter(self, subscriber: str) -> None:
+        self.others.append(("enter", subscriber))
 
-    async def switch(self, watcher: str, wish: Wish) -> None:
-        assert wish.text in TESTS
-        self.others.append(("switch", watcher))
+    async def switch(self, subscriber: str, new_filter: DemoFilter) -> None:
+        assert new_filter.text in TESTS
+        self.others.append(("switch", subscriber))
 
 
 def acted(topology: str, seconds: float, seed: int = 1) -> Notebook:
     notebook = Notebook()
 
     async def act() -> None:
-        cast = cast_for(generate(topology))
+        cast = assign_roles(generate(topology))
         for scene in script_for(cast, seconds, Random(seed)):
             assert 0 < scene.at_s < seconds
             await scene.act(notebook)
@@ -72,31 +72,31 @@ def test_every_filter_matches_some_events_and_only_one_matches_all(text: str) ->
 
 
 def test_a_wish_names_the_streams_on_which_it_can_match() -> None:
-    for watcher in cast_for(generate("tree:2x3")).watchers:
-        wanted = Filter(watcher.wish.text)
+    for watcher in assign_roles(generate("tree:2x3")).subscribers:
+        wanted = Filter(watcher.filter.text)
         meets = {
             exchange.lower()
             for exchange in ("NYSE", "NASDAQ", "LSE", "TSE")
             if wanted.intersects(Filter(f"exchange = '{exchange}'"))
         }
-        assert meets == watcher.wish.pubends
+        assert meets == watcher.filter.pubends
 
 
 @pytest.mark.parametrize("topology", ["line:1", "line:2", "line:3", "star:5", "tree:2x3"])
 def test_everybody_has_a_place_in_any_tree(topology: str) -> None:
     overlay = generate(topology)
-    cast = cast_for(overlay)
+    cast = assign_roles(overlay)
     names = {name for name, _ in overlay.brokers}
-    homes = {broker for feed in cast.feeds for broker in feed.brokers}
-    homes |= {broker for watcher in cast.watchers for broker in watcher.brokers}
+    homes = {broker for feed in cast.publishers for broker in feed.brokers}
+    homes |= {broker for watcher in cast.subscribers for broker in watcher.brokers}
     assert homes | {cast.router} <= names
-    assert sum(feed.share for feed in cast.feeds) == pytest.approx(1)
+    assert sum(feed.share for feed in cast.publishers) == pytest.approx(1)
 
 
 def test_the_script_kills_hosts_of_a_pubend_of_a_durable_subscription_and_a_router() -> None:
-    cast = cast_for(generate("tree:2x3"))
+    cast = assign_roles(generate("tree:2x3"))
     notebook = acted("tree:2x3", 40)
-    wanted = {cast.feed("nyse-1").brokers[0], cast.watcher("desk").brokers[0], cast.router}
+    wanted = {cast.publisher("nyse-1").brokers[0], cast.subscriber("desk").brokers[0], cast.router}
     assert wanted <= set(notebook.kills)
     assert ("switch", "desk") in notebook.others
     assert notebook.others.index(("leave", "abroad")) < notebook.others.index(

@@ -8,7 +8,7 @@ import pytest
 
 from gapless.cli.main import main
 from gapless.core.errors import UsageError
-from gapless_lab.lab.axes import POINTS_MAX, Number, OneOf, Relation, Whole, checked_points
+from gapless_lab.lab.axes import POINTS_MAX, NumberAxis, OneOf, Relation, Whole, checked_points
 from gapless_lab.lab.catalogue import EXPERIMENTS, find
 from gapless_lab.lab.points import Plain, parse_axes
 
@@ -116,12 +116,12 @@ def test_what_is_just_allowed_is_measured_and_told(
     ("kind", "taken", "refused"),
     [
         (Whole(1, 3), [1, 3], [0, 4, 1.0, True, "2", None]),
-        (Number(1, 3), [1, 2.5, 3], [0.9, 10**400, float("nan"), True, "2", None]),
+        (NumberAxis(1, 3), [1, 2.5, 3], [0.9, 10**400, float("nan"), True, "2", None]),
         (OneOf(("told", "unseen")), ["told"], ["", "tol", 1, None]),
     ],
 )
 def test_a_kind_takes_what_lies_within_its_bounds(
-    kind: Whole | Number | OneOf, taken: list[Plain], refused: list[Plain]
+    kind: Whole | NumberAxis | OneOf, taken: list[Plain], refused: list[Plain]
 ) -> None:
     assert all(kind.takes(value) for value in taken)
     assert not any(kind.takes(value) for value in refused)

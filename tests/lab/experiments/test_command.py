@@ -16,9 +16,9 @@ from gapless.cli.main import main
 from gapless_lab.lab import catalogue
 from gapless_lab.lab.catalogue import EXPERIMENTS, find
 from gapless_lab.lab.drawing import can_draw
-from gapless_lab.lab.points import Outcome, Point, Row, run_point
-from gapless_lab.lab.results import Shelf, digest_of, this_code
-from gapless_lab.lab.running import Run, one_by_one
+from gapless_lab.lab.points import Point, PointOutcome, Row, run_point
+from gapless_lab.lab.results import ResultStore, digest_of, this_code
+from gapless_lab.lab.running import ExperimentRun, one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,8 +114,8 @@ def points() -> list[Point]:
     return find("pt-9").points(quick=True, runs=2, changed=changed)
 
 
-def shelf_at(folder: Path) -> Shelf:
-    return Shelf(folder, "1.0")
+def shelf_at(folder: Path) -> ResultStore:
+    return ResultStore(folder, "1.0")
 
 
 class Interrupted:
@@ -132,16 +132,16 @@ class Interrupted:
 
 
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    whole = Run(find("pt-9"), points(), shelf_at(tmp_path / "whole"))
+    whole = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "whole"))
     whole.go()
     shelf = shelf_at(tmp_path / "stopped")
-    stopped = Run(find("pt-9"), points(), shelf)
+    stopped = ExperimentRun(find("pt-9"), points(), shelf)
     with pytest.raises(KeyboardInterrupt):
         stopped.go(Interrupted(3))
     assert len(stopped.rows) == 3
-    resumed = Run(find("pt-9"), points(), shelf)
+    resumed = ExperimentRun(find("pt-9"), points(), shelf)
     assert len(resumed.missing) == 1
-    watched: list[Outcome] = []
+    watched: list[PointOutcome] = []
     resumed.go(one_by_one, watched.append)
     assert len(watched) == 1
     assert resumed.rows == whole.rows
@@ -149,10 +149,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
     shelf = shelf_at(tmp_path)
-    Run(find("pt-9"), points(), shelf).go()
+    ExperimentRun(find("pt-9"), points(), shelf).go()
     path = tmp_path / "points.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    assert len(Run(find("pt-9"), points(), shelf).missing) == 1
+    assert len(ExperimentRun(find("pt-9"), points(), shelf).missing) == 1
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_so(
@@ -193,9 +193,9 @@ def test_a_point_that_fails_is_named_and_the_others_are_kept(
 
 
 def test_what_another_version_measured_is_measured_again(tmp_path: Path) -> None:
-    Run(find("pt-9"), points(), shelf_at(tmp_path)).go()
-    assert not Run(find("pt-9"), points(), shelf_at(tmp_path)).missing
-    assert len(Run(find("pt-9"), points(), Shelf(tmp_path, "1.1")).missing) == 4
+    ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path)).go()
+    assert not ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path)).missing
+    assert len(ExperimentRun(find("pt-9"), points(), ResultStore(tmp_path, "1.1")).missing) == 4
 
 
 def test_any_file_of_the_package_that_changes_is_other_code(tmp_path: Path) -> None:
@@ -232,9 +232,9 @@ def test_what_changed_code_of_the_same_version_measured_is_measured_again(
 def test_spark_measures_what_the_local_runner_measures(spark: SparkSession, tmp_path: Path) -> None:
     from gapless_lab.sweep.sweeping import outcomes
 
-    local = Run(find("pt-9"), points(), shelf_at(tmp_path / "local"))
+    local = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "local"))
     local.go()
-    spread = Run(find("pt-9"), points(), shelf_at(tmp_path / "spread"))
+    spread = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "spread"))
     spread.go(lambda missing: outcomes(spark, catalogue.MEASURE, missing))
     assert not spread.failures
     assert spread.rows == local.rows

@@ -297,7 +297,7 @@ def test_numbers_of_the_text_are_drawn_and_where_there_is_none_the_report_says_s
     _, seven = find("gd-7").charts([rows])
     assert seven.levels == (("paper: about 5,500 ms", 5_500.0),)
     _, eight = find("gd-8").charts([rows])
-    assert [line.dots for line in eight.lines if line.said] == [[(0.0, 0.0), (22_000.0, 0.0)]]
+    assert [line.dots for line in eight.lines if line.from_paper] == [[(0.0, 0.0), (22_000.0, 0.0)]]
     rates, passed = find("vt-6.17").charts([seventeen()])
     assert [level for _, level in (*rates.levels, *passed.levels)] == [100.0, 200.0]
     twelve = find("pt-12").charts([{"fan_out": 3, "failed": 16, **described([1, 2])}])

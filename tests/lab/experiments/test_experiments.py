@@ -12,11 +12,11 @@ from gapless.core.errors import UsageError
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.lab import testbed
 from gapless_lab.lab.catalogue import EXPERIMENTS, find, measure
-from gapless_lab.lab.experiment import PAPERS, Comparison, mean, number, text, whole
+from gapless_lab.lab.experiment import PAPERS, PaperComparison, mean, number, text, whole
 from gapless_lab.lab.failover import BUNDLE, BYPASS, RELAY
 from gapless_lab.lab.points import Row
-from gapless_lab.lab.pt_10 import Cast, drawn, reachable
-from gapless_lab.lab.testbed import BrokenPromiseError
+from gapless_lab.lab.pt_10 import ExperimentRoles, drawn, reachable
+from gapless_lab.lab.testbed import GuaranteeViolationError
 
 
 @cache
@@ -29,7 +29,7 @@ def quick(name: str) -> list[Row]:
     return [dict(row) for row in _quick(name)]
 
 
-def compared(name: str) -> list[Comparison]:
+def compared(name: str) -> list[PaperComparison]:
     return find(name).compare(quick(name))
 
 
@@ -110,7 +110,9 @@ def test_pt_10_pairs_at_which_the_rule_of_bypass_does_not_hold_are_counted(
     planted = {"failed_percent": (17,), "delta": (0,)}
     (point,) = find("pt-10").points(quick=True, changed=planted)
     # as if nobody were between them: more ways than there are
-    monkeypatch.setattr(Cast, "longest_rows", lambda cast, _: [0] * len(cast.live_pairs()))
+    monkeypatch.setattr(
+        ExperimentRoles, "longest_rows", lambda cast, _: [0] * len(cast.live_pairs())
+    )
     row = measure(point)
     lost = number(row, "pairs") * (1 - number(row, "delivered") / 100)
     assert row["differing"] == pytest.approx(lost, abs=0.01)
@@ -131,16 +133,16 @@ def test_pt_10_draws_are_the_casts_of_many_runs_and_the_same_whatever_was_measur
     here, there = (find("pt-10").points(quick=True, changed={"run": (run,)})[4] for run in (0, 7))
     assert drawn(here) == drawn(there)
     shares = [
-        reachable(Cast({**here, "run": run}).longest_rows(2), whole(here, "delta"))
+        reachable(ExperimentRoles({**here, "run": run}).longest_rows(2), whole(here, "delta"))
         for run in range(100)
     ]
     assert drawn(here)["drawn"] == pytest.approx(mean(shares), abs=0.001)
 
 
-def test_pt_10_a_draw_in_which_no_subscriber_lives_does_not_count() -> None:
+def test_pt_10_a_draw_in_which_no_subscriber_is_alive_does_not_count() -> None:
     few: Row = {"brokers": 4, "publishers": 1, "subscribers": 1, "failed_percent": 75, "fan_out": 3}
-    lives = next(run for run in range(99) if Cast({**few, "run": run}).live_pairs())
-    found = drawn({**few, "delta": 3, "run": lives})
+    alive = next(run for run in range(99) if ExperimentRoles({**few, "run": run}).live_pairs())
+    found = drawn({**few, "delta": 3, "run": alive})
     assert (found["drawn"], found["drawn_error"]) == (100, 0)
 
 
@@ -195,10 +197,10 @@ def test_vt_6_17_rates_hold_while_routers_crash_and_the_load_of_the_last_one_dou
 
 def test_failover_takes_as_long_as_the_failure_detector_and_little_more() -> None:
     for row in quick("failover"):
-        dead, beat = number(row, "dead_ms"), number(row, "heartbeat_ms")
-        searched = 4 * beat if row["case"] == RELAY else 0
+        dead, heartbeat = number(row, "dead_ms"), number(row, "heartbeat_ms")
+        searched = 4 * heartbeat if row["case"] == RELAY else 0
         if row["seen"] == "unseen":
-            assert dead - beat <= number(row, "failover_ms") <= dead + searched + 200
+            assert dead - heartbeat <= number(row, "failover_ms") <= dead + searched + 200
         elif row["case"] in {BUNDLE, BYPASS}:
             assert number(row, "failover_ms") < 200
 
@@ -224,7 +226,7 @@ def test_a_run_that_does_not_finish_has_no_numbers() -> None:
     bed.run(1)
     bed.cut("a", "b")
     bed.run(1)
-    with pytest.raises(BrokenPromiseError, match="not all that is owed has come"):
+    with pytest.raises(GuaranteeViolationError, match="not all that must come has come"):
         bed.drain(seconds=5)
     bed.heal("a", "b")
     bed.drain()
@@ -234,5 +236,5 @@ def test_a_run_that_does_not_finish_has_no_numbers() -> None:
 def test_a_broken_promise_ends_the_run_with_an_error() -> None:
     bed = small()
     bed.world.violate("lost", "planted")
-    with pytest.raises(BrokenPromiseError, match="planted"):
+    with pytest.raises(GuaranteeViolationError, match="planted"):
         bed.run(1)

@@ -15,8 +15,8 @@ from gapless_lab.lab.experiment import GRAPH, MACHINE
 from gapless_lab.lab.origin import origin_of
 from gapless_lab.lab.points import Point, Row
 from gapless_lab.lab.present import main, present
-from gapless_lab.lab.results import Shelf
-from gapless_lab.lab.running import Run
+from gapless_lab.lab.results import ResultStore
+from gapless_lab.lab.running import ExperimentRun
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ mine.__module__ = "gapless_lab.lab.mine"
 
 
 def digests() -> tuple[str, str]:
-    planted = msgspec.structs.replace(find("pt-9"), rooms=("gapless/broker",), measure=mine)
+    planted = msgspec.structs.replace(find("pt-9"), packages=("gapless/broker",), measure=mine)
     found = origin_of(planted, "1.0")
     return found.machine, found.experiment
 
@@ -94,18 +94,20 @@ def loaded(*modules: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("rooms", "modules"),
+    ("packages", "modules"),
     [
         (MACHINE, ("gapless_lab.lab.catalogue", "gapless.broker")),
         (GRAPH, ("gapless_lab.lab.pt_9", "gapless_lab.lab.pt_11", "gapless_lab.lab.pt_12")),
     ],
 )
-def test_all_that_is_run_is_in_the_digest(rooms: tuple[str, ...], modules: tuple[str, ...]) -> None:
-    known = {room.removesuffix(".py") for room in rooms} | {"gapless_lab/lab"}
+def test_all_that_is_run_is_in_the_digest(
+    packages: tuple[str, ...], modules: tuple[str, ...]
+) -> None:
+    known = {package.removesuffix(".py") for package in packages} | {"gapless_lab/lab"}
     others = {
         name
         for name in loaded(*modules)
-        if not any(name == room or name.startswith(f"{room}/") for room in known)
+        if not any(name == package or name.startswith(f"{package}/") for package in known)
     }
     # what only gathers names, and a package whose one file is counted
     assert others <= {"gapless/errors", "gapless_lab/sim"}
@@ -114,8 +116,8 @@ def test_all_that_is_run_is_in_the_digest(rooms: tuple[str, ...], modules: tuple
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_has_a_machine_and_files_of_its_own(name: str) -> None:
     experiment = find(name)
-    assert experiment.rooms in {MACHINE, GRAPH}
-    assert all((origin.ROOT / room).exists() for room in experiment.rooms)
+    assert experiment.packages in {MACHINE, GRAPH}
+    assert all((origin.ROOT / package).exists() for package in experiment.packages)
     here = origin_of(experiment, "1.0")
     same = [each.name for each in EXPERIMENTS.values() if origin_of(each, "1.0") == here]
     assert same == [name]
@@ -125,8 +127,8 @@ def test_a_report_says_of_which_code_it_is_and_is_found_to_be_of_the_code_here(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name in ("pt-9", "pt-11", "pt-12", "gd-6"):
-        shelf = Shelf(tmp_path / name, "1.0+of-everything")
-        shelf.write(*Run(find(name), find(name).points(quick=True), shelf).report())
+        shelf = ResultStore(tmp_path / name, "1.0+of-everything")
+        shelf.write(*ExperimentRun(find(name), find(name).points(quick=True), shelf).report())
     here = origin_of(find("pt-9"), "1.0")
     page = tmp_path / "pt-9" / "README.md"
     assert f"Of gapless 1.0, {here.digests} (" in page.read_text().splitlines()[-1]

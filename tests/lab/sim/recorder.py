@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import Asked, Effect, Event, Moment, Received
+from gapless.core.machine import ClientRequest, Effect, MachineEvent, Received, StepTime
 from gapless.core.parameters import Parameters
 from gapless.messages.records import Record
 from gapless.overlay.neighbourhood import Neighbourhood
-from gapless_lab.sim.connections import Connection
-from gapless_lab.sim.options import Options
-from gapless_lab.sim.world import Host, World
+from gapless_lab.sim.connections import SimulatedConnection
+from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.world import SimulatedHost, World
 
 
 class Recorder:
@@ -25,32 +25,32 @@ class Recorder:
         parameters: Parameters,
         neighbourhood: Neighbourhood,
         records: Iterable[Record],
-        moment: Moment,
+        now: StepTime,
     ) -> None:
         self.who = (broker, cell, parameters, neighbourhood)
         self.records = list(records)
-        self.born = moment
-        self.heard: list[tuple[Moment, Event]] = []
+        self.born = now
+        self.steps: list[tuple[StepTime, MachineEvent]] = []
         self.due: int | None = None
-        self.marks: dict[str, int] = {"recorded": 1}
+        self.coverage_marks: dict[str, int] = {"recorded": 1}
 
-    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
-        return [effect for event in events for effect in self.step(event, moment)]
+    def step_all(self, events: Sequence[MachineEvent], now: StepTime) -> list[Effect]:
+        return [effect for event in events for effect in self.step(event, now)]
 
-    def step(self, event: Event, moment: Moment) -> list[Effect]:
-        self.heard.append((moment, event))
-        if self.due is not None and self.due <= moment.now:
+    def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
+        self.steps.append((now, event))
+        if self.due is not None and self.due <= now.now:
             self.due = None
-        return list(event.request) if isinstance(event, Asked) else []
+        return list(event.request) if isinstance(event, ClientRequest) else []
 
     def next_timer(self) -> int | None:
         return self.due
 
     def packets(self) -> list[Any]:
-        return [event.packet for _, event in self.heard if isinstance(event, Received)]
+        return [event.packet for _, event in self.steps if isinstance(event, Received)]
 
-    def events(self, *kinds: type) -> list[Event]:
-        return [event for _, event in self.heard if isinstance(event, kinds)]
+    def events(self, *kinds: type) -> list[MachineEvent]:
+        return [event for _, event in self.steps if isinstance(event, kinds)]
 
 
 class Listener:
@@ -62,18 +62,18 @@ class Listener:
         self.notices: list[Any] = []
         self.losses: list[str] = []
 
-    def heard(self, connection: Connection, notice: Any) -> None:
+    def notified(self, connection: SimulatedConnection, notice: Any) -> None:
         assert connection.open
         self.notices.append(notice)
 
-    def lost(self, connection: Connection, reason: str) -> None:
+    def lost(self, connection: SimulatedConnection, reason: str) -> None:
         assert not connection.open
         self.losses.append(reason)
 
 
 def make_world(**options: Any) -> World:
     """Return a world of recorders that have all started and met."""
-    world = World(Options(**options), Recorder)
+    world = World(SimulationOptions(**options), Recorder)
     for host in world.hosts.values():
         world.start(host)
     pass_ms(world, 200)
@@ -84,13 +84,13 @@ def pass_ms(world: World, ms: float) -> None:
     world.run_until(world.now + round(ms * 1_000))
 
 
-def machine(host: Host) -> Recorder:
+def machine(host: SimulatedHost) -> Recorder:
     assert host.process is not None
     assert isinstance(host.process.machine, Recorder)
     return host.process.machine
 
 
-def do(world: World, host: Host, effects: Sequence[Effect]) -> None:
+def do(world: World, host: SimulatedHost, effects: Sequence[Effect]) -> None:
     """Let a recorder have effects."""
     assert host.process is not None
-    world.happen(host.process, Asked("test", effects))
+    world.happen(host.process, ClientRequest("test", effects))

@@ -1,6 +1,6 @@
 """The alarms ring for the broker too: rules taken out are missed within a few seeds.
 
-All planted bugs within 1,000 seeds are hunted by ``make bugs``; here those that fall quickly.
+All planted bugs within 1,000 seeds are hunted by ``make planted-bugs``; here those that fall quickly.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from gapless_lab.sim.broker_bugs import BUGS
-from gapless_lab.sim.planted_bugs import Plant, hunt
+from gapless_lab.sim.planted_bugs import PlantedBug, hunt
 from gapless_lab.sim.routing_bugs import ONLY_DIRECTED
 
 QUICK = {
     "acknowledged before it is on disk",
     "unknown is silent",
-    "any filter governs",
+    "any filter applies",
     "merges without waiting",
     "vector off by one",
     "silence over an event",
     "a record is written once",
     "a cache without end",
-    "begins where its host came",
+    "starts where its host joined",
     "a commit is done again",
     "two attempts are committed",
     "a feeder that is not nearer",
@@ -33,7 +33,7 @@ QUICK = {
 @pytest.mark.parametrize(
     "bug", [bug for bug in BUGS if bug.name in QUICK], ids=lambda bug: bug.name
 )
-def test_a_rule_that_is_taken_out_is_missed(bug: Plant) -> None:
+def test_a_rule_that_is_taken_out_is_missed(bug: PlantedBug) -> None:
     catch = hunt(bug, range(10))
     assert catch.violation is not None, bug.about
 

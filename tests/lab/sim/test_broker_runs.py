@@ -22,11 +22,13 @@ def test_no_promise_is_broken_whatever_fails(seed: int) -> None:
     assert not result.violations, f"{result.line()}\n{result.options.line()}"
 
 
-@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda each: each.reason)
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda each: each.name)
 def test_what_was_mended_stays_mended(regression: Regression) -> None:
-    result = run_options(regression.options())
+    result = run_options(regression.options)
     assert not result.violations, f"{result.line()}\n{result.options.line()}"
-    assert regression.mark is None or regression.mark in result.marks, "it no longer gets there"
+    assert regression.coverage_mark is None or regression.coverage_mark in result.coverage_marks, (
+        "it no longer gets there"
+    )
 
 
 def test_a_seed_replays_bit_for_bit_in_another_process_with_other_hashes() -> None:
@@ -34,7 +36,7 @@ def test_a_seed_replays_bit_for_bit_in_another_process_with_other_hashes() -> No
         "from gapless_lab.sim.runner import run_seed\n"
         "for seed in (3, 7, 8, 12, 13, 34, 39):\n"
         "    result = run_seed(seed)\n"
-        "    print(result.steps, result.deliveries, result.trace_hash, sorted(result.marks.items()))\n"
+        "    print(result.steps, result.deliveries, result.trace_hash, sorted(result.coverage_marks.items()))\n"
         "for seed in (0, 38):  # short ones, as every effect is written out\n"
         "    print(run_seed(seed, sink=lambda line: None).text_hash)\n"
     )

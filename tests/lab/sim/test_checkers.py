@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import Begin, BeginKind
+from gapless.messages.clients import StartKind, StartPoint
 from gapless.messages.overlay import Quality
-from gapless.messages.records import Append, Erase, LogRow, SubscriptionRecord
+from gapless.messages.records import AppendRow, DeleteRecord, LogRow, SubscriptionRecord
 from gapless.messages.streams import Publication
-from tests.lab.sim.fixtures import LATEST, P, Q, Stage, started
+from tests.lab.sim.fixtures import LATEST, CheckerHarness, P, Q, started
 
 # --- order and completeness -------------------------------------------------------------------
 
@@ -18,7 +18,7 @@ def test_all_matching_events_in_order_are_what_is_owed() -> None:
     stage = started()
     stage.get(P, 10, 20, 30, 40)
     assert stage.found() == []
-    assert stage.checker.unfinished(stage.truth.streams.values()) == []
+    assert stage.checker.unfinished(stage.oracle.streams.values()) == []
     assert dict(stage.checker.position()) == {P: 40, Q: 0}
 
 
@@ -35,10 +35,10 @@ def test_an_event_before_the_start_is_not_owed() -> None:
 
 
 def test_an_event_that_does_not_match_is_not_owed_and_spurious_if_it_comes() -> None:
-    stage = Stage("price > 0")
+    stage = CheckerHarness("price > 0")
     stage.log(P, 10)
     stage.log(P, 20, price=1)
-    stage.checker.begun(LATEST, ((P, 0),))
+    stage.checker.subscribed(LATEST, ((P, 0),))
     stage.get(P, 20)
     assert stage.found() == []
     stage = started(filter_text="price > 0")
@@ -82,30 +82,30 @@ def test_an_event_after_the_end_is_spurious() -> None:
 def test_what_has_not_come_is_unfinished() -> None:
     stage = started()
     stage.get(P, 10)
-    assert stage.checker.unfinished([stage.truth.streams[P]]) == ["s: P [20, 30, 40] of 3"]
+    assert stage.checker.unfinished([stage.oracle.streams[P]]) == ["s: P [20, 30, 40] of 3"]
 
 
 def test_a_stream_that_intersects_and_has_not_started_is_unfinished() -> None:
-    stage = Stage()
-    stage.checker.begun(LATEST, ())
-    assert stage.checker.unfinished([stage.truth.streams[Q]]) == ["s: has not started on Q"]
+    stage = CheckerHarness()
+    stage.checker.subscribed(LATEST, ())
+    assert stage.checker.unfinished([stage.oracle.streams[Q]]) == ["s: has not started on Q"]
 
 
 # --- starting and resuming --------------------------------------------------------------------
 
 
 def test_a_start_that_is_told_after_the_first_event_must_fit_it() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
     stage.get(P, 20)
     stage.checker.started(P, 10)
     assert stage.found() == []
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
     stage.get(P, 20)
     stage.checker.started(P, 5)
     assert stage.found() == ["lost"]
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
     stage.get(P, 20)
     stage.checker.started(P, 25)
@@ -113,7 +113,7 @@ def test_a_start_that_is_told_after_the_first_event_must_fit_it() -> None:
 
 
 def test_events_that_came_before_a_lost_answer_count_when_the_client_resumes() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
     stage.get(P, 10, 20)
     stage.checker.resumed(((P, 20),))
@@ -150,44 +150,44 @@ def test_acknowledging_more_than_the_client_did_loses_events() -> None:
 
 
 def test_a_position_in_the_past_must_be_kept_to() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20)
-    begin = Begin(BeginKind.POSITION, ((P, 10),))
-    stage.checker.begun(begin, ((P, 10),))
+    begin = StartPoint(StartKind.POSITION, ((P, 10),))
+    stage.checker.subscribed(begin, ((P, 10),))
     assert stage.found() == []
-    stage.checker.begun(begin, ((P, 15),))
+    stage.checker.subscribed(begin, ((P, 15),))
     assert stage.found() == []  # nothing lies between
-    stage.checker.begun(begin, ((P, 25),))
+    stage.checker.subscribed(begin, ((P, 25),))
     assert set(stage.found()) == {"lost"}
 
 
 def test_the_earliest_is_what_is_not_released() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
     stage.release(P, 10)
-    stage.checker.begun(Begin(BeginKind.EARLIEST), ((P, 10),))
+    stage.checker.subscribed(StartPoint(StartKind.EARLIEST), ((P, 10),))
     assert stage.found() == []
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
-    stage.checker.begun(Begin(BeginKind.EARLIEST), ((P, 10),))
+    stage.checker.subscribed(StartPoint(StartKind.EARLIEST), ((P, 10),))
     assert stage.found() == ["lost"]
 
 
 def test_a_time_in_the_past_is_the_clock_of_the_log() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
-    stage.checker.begun(Begin(BeginKind.TIME, clock=20), ((P, 19),))
+    stage.checker.subscribed(StartPoint(StartKind.TIME, clock=20), ((P, 19),))
     assert stage.found() == []
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10, 20, 30)
-    stage.checker.begun(Begin(BeginKind.TIME, clock=20), ((P, 20),))
+    stage.checker.subscribed(StartPoint(StartKind.TIME, clock=20), ((P, 20),))
     assert stage.found() == ["lost"]
 
 
 def test_after_a_seek_events_come_again() -> None:
     stage = started()
     stage.get(P, 10, 20, 30)
-    stage.checker.sought(Begin(BeginKind.POSITION, ((P, 10),)), ((P, 10),))
+    stage.checker.sought(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 10),))
     stage.get(P, 20, 30, 40)
     assert stage.found() == []
 
@@ -223,7 +223,7 @@ def test_a_gap_over_what_was_released_after_the_beginning_was_told_is_dishonest(
 def test_a_gap_after_a_seek_may_go_as_far_as_the_log_is_released() -> None:
     stage = started()
     stage.get(P, 10, 20, 30)
-    stage.checker.sought(Begin(BeginKind.POSITION, ((P, 0),)), ((P, 0),))
+    stage.checker.sought(StartPoint(StartKind.POSITION, ((P, 0),)), ((P, 0),))
     stage.release(P, 20)
     stage.checker.gap(P, 1, 20)
     stage.get(P, 30, 40)
@@ -261,25 +261,25 @@ def test_a_subscription_that_expired_owes_nothing_and_begins_where_it_was_asked_
 def test_one_that_expired_and_was_asked_to_go_on_from_its_position_loses_nothing_after_it() -> None:
     stage = started()
     stage.get(P, 10)
-    stage.checker.expired(Begin(BeginKind.POSITION, ((P, 10),)), ((P, 20),))
+    stage.checker.expired(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 20),))
     assert stage.found() == ["lost"]
 
 
 def test_the_truth_counts_how_often_a_subscription_was_erased() -> None:
     stage = started()
-    assert stage.truth.erased == {}
-    stage.truth.durable(stage.host, Erase(SubscriptionRecord.key_of("s")))
-    assert stage.truth.erased == {("n0a", "s"): 1}
+    assert stage.oracle.erased == {}
+    stage.oracle.durable(stage.host, DeleteRecord(SubscriptionRecord.key_of("s")))
+    assert stage.oracle.erased == {("n0a", "s"): 1}
 
 
 # --- total order ------------------------------------------------------------------------------
 
 
 def test_total_order_is_by_tick_and_then_by_pubend() -> None:
-    stage = Stage(total=True)
+    stage = CheckerHarness(total=True)
     stage.log(P, 10, 20)
     stage.log(Q, 10, 15)
-    stage.checker.begun(LATEST, ((P, 0), (Q, 0)))
+    stage.checker.subscribed(LATEST, ((P, 0), (Q, 0)))
     stage.get(P, 10)
     stage.get(Q, 10, 15)
     stage.get(P, 20)
@@ -288,10 +288,10 @@ def test_total_order_is_by_tick_and_then_by_pubend() -> None:
 
 @pytest.mark.parametrize("order", [(Q, P), (P, Q)])
 def test_another_merge_is_disorder(order: tuple[PubendId, PubendId]) -> None:
-    stage = Stage(total=True)
+    stage = CheckerHarness(total=True)
     stage.log(order[0], 20)
     stage.log(order[1], 10)
-    stage.checker.begun(LATEST, ((P, 0), (Q, 0)))
+    stage.checker.subscribed(LATEST, ((P, 0), (Q, 0)))
     stage.get(order[0], 20)
     stage.get(order[1], 10)
     assert stage.found() == ["disorder"]
@@ -301,7 +301,7 @@ def test_another_merge_is_disorder(order: tuple[PubendId, PubendId]) -> None:
 
 
 def test_best_effort_may_lose_but_not_repeat_reorder_or_invent() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.open(PubendId("B"), Quality.BEST_EFFORT)
     events = [stage.send(PubendId("B"), tick) for tick in (1, 2, 3, 4)]
     for event in (events[0], events[2]):
@@ -316,24 +316,24 @@ def test_best_effort_may_lose_but_not_repeat_reorder_or_invent() -> None:
 
 
 def test_a_sequence_that_is_logged_again_is_a_duplicate() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     stage.log(P, 10)
     again = Publication(20, "p", 10, {"price": 0}, b"")
-    stage.truth.durable(stage.host, Append(LogRow(P, 20, 20, 1, 0, 0, (again,))))
+    stage.oracle.durable(stage.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, (again,))))
     assert stage.found() == ["duplicate"]
 
 
 def test_a_publication_that_was_not_sent_so_is_spurious() -> None:
-    stage = Stage()
+    stage = CheckerHarness()
     changed = Publication(20, "p", 10, {"price": 1}, b"")
     stage.send(P, 10)
-    stage.truth.durable(stage.host, Append(LogRow(P, 20, 20, 1, 0, 0, (changed,))))
+    stage.oracle.durable(stage.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, (changed,))))
     assert stage.found() == ["spurious"]
 
 
 def test_a_tick_that_was_read_as_silent_stays_silent() -> None:
-    stage = Stage()
-    stage.truth.streams[P].promised = 15
+    stage = CheckerHarness()
+    stage.oracle.streams[P].promised = 15
     stage.log(P, 10)
     assert stage.found() == ["nonmonotonic"]
 
@@ -341,25 +341,25 @@ def test_a_tick_that_was_read_as_silent_stays_silent() -> None:
 # --- streams that stand still -------------------------------------------------------------------
 
 
-def test_a_client_is_told_once_of_a_damaged_stream_and_then_that_it_goes_on() -> None:
+def test_a_client_is_told_once_of_a_corrupt_stream_and_then_that_it_goes_on() -> None:
     stage = started()
-    stage.host.disk.damage(P, 20)
+    stage.host.disk.corrupt_row(P, 20)
     stage.get(P, 10)
-    stream = stage.truth.streams[P]
-    assert stage.checker.untold(stream) == ["s: is not told why P stands still"]
+    stream = stage.oracle.streams[P]
+    assert stage.checker.unreported_stalls(stream) == ["s: is not told why P stands still"]
     stage.checker.stalled(P, "row 20 is damaged")
-    assert stage.checker.untold(stream) == []
+    assert stage.checker.unreported_stalls(stream) == []
     stage.checker.stalled(P, "")
     assert stage.found() == []
     stage.checker.stalled(P, "")
     assert stage.found() == ["spurious"]
 
 
-def test_a_client_that_has_everything_need_not_be_told_of_damage() -> None:
+def test_a_client_that_has_everything_need_not_be_told_of_corruption() -> None:
     stage = started()
-    stage.host.disk.damage(P, 20)
+    stage.host.disk.corrupt_row(P, 20)
     stage.get(P, 10, 20, 30, 40)
-    assert stage.checker.untold(stage.truth.streams[P]) == []
+    assert stage.checker.unreported_stalls(stage.oracle.streams[P]) == []
 
 
 def test_to_say_that_a_sound_stream_stands_still_is_dishonest() -> None:
@@ -370,7 +370,7 @@ def test_to_say_that_a_sound_stream_stands_still_is_dishonest() -> None:
 
 def test_to_say_twice_that_a_stream_stands_still_is_spurious() -> None:
     stage = started()
-    stage.host.disk.damage(P, 20)
+    stage.host.disk.corrupt_row(P, 20)
     for _ in range(2):
         stage.checker.stalled(P, "row 20 is damaged")
     assert stage.found() == ["spurious"]

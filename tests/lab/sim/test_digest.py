@@ -13,15 +13,15 @@ import pytest
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
-from gapless.core.machine import Dismiss, Effect, Event, Send, Tell
+from gapless.core.machine import DisconnectClient, Effect, MachineEvent, Notify, Send
 from gapless.core.ticks import TickRange
 from gapless.messages import clients, streams
-from gapless.messages.records import Change, Erase, Record
+from gapless.messages.records import DeleteRecord, Record, StorageChange
 from gapless.wire import codec
 from gapless_lab.sim import digest
 from gapless_lab.sim.limits import PACED_MS, TINY
-from gapless_lab.sim.options import Options
-from gapless_lab.sim.runner import Run
+from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.runner import SimulationRun
 
 RECORDED = Path(__file__).with_name("digests.txt")
 OFTEN = range(0, 600, 50)
@@ -63,7 +63,15 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
 
 
 def test_every_event_effect_message_and_record_has_a_number() -> None:
-    unions = (Event, Effect, Record, Change, codec.Message, codec.Request, codec.Notice)
+    unions = (
+        MachineEvent,
+        Effect,
+        Record,
+        StorageChange,
+        codec.Message,
+        codec.Request,
+        codec.Notice,
+    )
     kinds = {kind for union in unions for kind in get_args(union)}
     missing = {
         kind.__name__
@@ -75,7 +83,9 @@ def test_every_event_effect_message_and_record_has_a_number() -> None:
 
 
 def test_texts_for_people_do_not_count() -> None:
-    assert folded(Dismiss("c1", "too slow")) == folded(Dismiss("c1", "slow consumer"))
+    assert folded(DisconnectClient("c1", "too slow")) == folded(
+        DisconnectClient("c1", "slow consumer")
+    )
     assert folded(clients.Refused(1, "no")) == folded(clients.Refused(1, "not now"))
     assert folded(clients.Refused(1, "no")) != folded(clients.Refused(2, "no"))
 
@@ -83,14 +93,14 @@ def test_texts_for_people_do_not_count() -> None:
 def test_the_order_and_the_values_of_effects_count() -> None:
     nack = streams.Nack(PubendId("P0"), (TickRange(1, 5),))
     other = streams.Nack(PubendId("P0"), (TickRange(1, 6),))
-    first, second = Send("b1", nack), Tell("c1", clients.Unsubscribed(1))
+    first, second = Send("b1", nack), Notify("c1", clients.Unsubscribed(1))
     assert folded([first, second]) != folded([second, first])
     assert folded(nack) != folded(other)
 
 
 def test_messages_of_the_same_form_differ_by_their_number() -> None:
     pubend = PubendId("P0")
-    assert folded(streams.RegimeWant(pubend, 1)) != folded(streams.Detach(pubend, 1))
+    assert folded(streams.StreamEpochRequest(pubend, 1)) != folded(streams.Detach(pubend, 1))
 
 
 def test_a_value_without_a_number_counts_as_its_fields() -> None:
@@ -111,14 +121,14 @@ def test_a_value_without_a_number_counts_as_its_fields() -> None:
 
 
 def test_the_word_of_a_record_key_is_a_number() -> None:
-    found = folded(Erase(("subscription", "desk")))
+    found = folded(DeleteRecord(("subscription", "desk")))
     assert "subscription" not in found
-    assert found != folded(Erase(("publisher", "desk")))
+    assert found != folded(DeleteRecord(("publisher", "desk")))
 
 
 def test_a_record_key_with_an_unknown_word_is_an_error() -> None:
     with pytest.raises(KeyError):
-        folded(Erase(("nothing", "desk")))
+        folded(DeleteRecord(("nothing", "desk")))
 
 
 def test_a_value_of_an_unknown_kind_is_an_error() -> None:
@@ -128,9 +138,11 @@ def test_a_value_of_an_unknown_kind_is_an_error() -> None:
 
 def test_a_run_with_another_decision_has_another_digest() -> None:
     def digest_with(publish_rate: float) -> str:
-        run = Run(Options(seed=7, safety_ms=300, publish_rate=publish_rate), probes=())
+        run = SimulationRun(
+            SimulationOptions(seed=7, safety_ms=300, publish_rate=publish_rate), observers=()
+        )
         folded = digest.RunDigest()
-        run.world.probes.append(folded)
+        run.world.observers.append(folded)
         run.play()
         return folded.hexdigest()
 
@@ -178,7 +190,7 @@ def test_what_seeds_the_generators_stays_as_it_is() -> None:
 
 
 def test_the_names_of_the_random_streams_are_frozen() -> None:
-    run = Run(Options(seed=1), probes=())
+    run = SimulationRun(SimulationOptions(seed=1), observers=())
     asked: list[tuple[str, ...]] = []
     original = run.world.stream
 
@@ -187,6 +199,6 @@ def test_the_names_of_the_random_streams_are_frozen() -> None:
         return original(*purpose)
 
     run.world.stream = stream  # type: ignore[method-assign]
-    run.begin()
+    run.start()
     operations = [purpose[1] for purpose in asked if purpose[0] == "operations"]
     assert operations == ["_publish", "_churn", "_read"]

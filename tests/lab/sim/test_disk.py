@@ -6,9 +6,16 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, Erase, LifeRecord, LogRow, Store, Trim
+from gapless.messages.records import (
+    AppendRow,
+    DeleteRecord,
+    IncarnationRecord,
+    LogRow,
+    PutRecord,
+    TrimLog,
+)
 from gapless.messages.streams import Publication
-from gapless_lab.sim.world import Host, World
+from gapless_lab.sim.world import SimulatedHost, World
 from tests.lab.sim.recorder import do, machine, make_world, pass_ms
 
 P = PubendId("P")
@@ -19,23 +26,23 @@ def row(first: int, last: int | None = None) -> LogRow:
     return LogRow(P, first, last or first, 1, 0, 0, (publication,))
 
 
-def one(**options: float) -> tuple[World, Host]:
+def one(**options: float) -> tuple[World, SimulatedHost]:
     world = make_world(cells=1, **{"survive": 0.0, **options})
     return world, next(iter(world.hosts.values()))
 
 
-def append(world: World, host: Host, *ticks: int) -> None:
+def append(world: World, host: SimulatedHost, *ticks: int) -> None:
     for tick in ticks:
-        do(world, host, [Write(tick, (Append(row(tick)),))])
+        do(world, host, [Write(tick, (AppendRow(row(tick)),))])
 
 
 def test_a_write_is_answered_when_it_is_durable_and_not_before() -> None:
     world, host = one(sync_us_min=1_000, sync_us_max=1_001)
-    do(world, host, [Write(7, (Store(LifeRecord(3)),))])
+    do(world, host, [Write(7, (PutRecord(IncarnationRecord(3)),))])
     assert host.disk.records == {}
     assert machine(host).events(Written) == []
     pass_ms(world, 2)
-    assert host.disk.load() == [LifeRecord(3)]
+    assert host.disk.load() == [IncarnationRecord(3)]
     assert machine(host).events(Written) == [Written(7)]
 
 
@@ -84,7 +91,7 @@ def test_of_unsynced_writes_a_crash_may_leave_a_prefix_and_nothing_else() -> Non
 def test_a_change_is_applied_whole_or_not_at_all() -> None:
     for seed in range(20):
         world, host = one(seed=seed, survive=0.5)
-        do(world, host, [Write(1, (Store(LifeRecord(9)), Append(row(1))))])
+        do(world, host, [Write(1, (PutRecord(IncarnationRecord(9)), AppendRow(row(1))))])
         world.crash(host)
         assert bool(host.disk.records) == bool(host.disk.logs.get(P))
 
@@ -97,20 +104,20 @@ def test_a_torn_last_write_is_counted_and_never_seen() -> None:
     assert host.disk.logs.get(P, []) == []
 
 
-def test_a_new_life_gets_the_durable_records_in_the_order_of_their_keys() -> None:
+def test_a_new_incarnation_gets_the_durable_records_in_the_order_of_their_keys() -> None:
     world, host = one()
-    do(world, host, [Write(1, (Store(LifeRecord(1)), Store(LifeRecord(2))))])
+    do(world, host, [Write(1, (PutRecord(IncarnationRecord(1)), PutRecord(IncarnationRecord(2))))])
     pass_ms(world, 10)
     world.crash(host)
     world.start(host)
-    assert machine(host).records == [LifeRecord(2)]
+    assert machine(host).records == [IncarnationRecord(2)]
 
 
 def test_a_record_can_be_erased_and_a_log_trimmed_from_its_low_end() -> None:
     world, host = one()
-    do(world, host, [Write(1, (Store(LifeRecord(1)), Erase(("life",))))])
+    do(world, host, [Write(1, (PutRecord(IncarnationRecord(1)), DeleteRecord(("life",))))])
     append(world, host, 1, 2, 3)
-    do(world, host, [Write(9, (Trim(P, 2),))])
+    do(world, host, [Write(9, (TrimLog(P, 2),))])
     pass_ms(world, 20)
     assert host.disk.records == {}
     assert [row.first for row in host.disk.logs[P]] == [3]
@@ -139,7 +146,7 @@ def test_a_fetch_gives_the_rows_that_touch_its_range_and_at_least_one(
     low: int, high: int, bytes_max: int, ticks: list[int]
 ) -> None:
     world, host = one()
-    rows = (Append(row(10, 15)), Append(row(20)), Append(row(30)))
+    rows = (AppendRow(row(10, 15)), AppendRow(row(20)), AppendRow(row(30)))
     do(world, host, [Write(1, rows)])
     pass_ms(world, 10)
     do(world, host, [Fetch(5, P, low, high, bytes_max)])
@@ -147,26 +154,26 @@ def test_a_fetch_gives_the_rows_that_touch_its_range_and_at_least_one(
     (fetched,) = machine(host).events(Fetched)
     assert isinstance(fetched, Fetched)
     assert [row.first for row in fetched.rows] == ticks
-    assert fetched.damaged is None
+    assert fetched.corruption is None
 
 
-def test_a_fetch_stops_before_a_damaged_row_and_says_which() -> None:
+def test_a_fetch_stops_before_a_corrupt_row_and_says_which() -> None:
     world, host = one()
     append(world, host, 1, 2, 3)
     pass_ms(world, 10)
-    host.disk.damage(P, 2)
-    rows, damage, _ = host.disk.read(P, 0, 10, 10_000)
+    host.disk.corrupt_row(P, 2)
+    rows, corruption, _ = host.disk.read(P, 0, 10, 10_000)
     assert [row.first for row in rows] == [1]
-    assert damage == "P: row 2 to 2 is damaged"
+    assert corruption == "P: row 2 to 2 is damaged"
     assert host.disk.read(P, 3, 3, 10_000) == ((row(3),), None, True)
 
 
-def test_trimming_takes_damage_away_with_its_row() -> None:
+def test_trimming_takes_corruption_away_with_its_row() -> None:
     world, host = one()
     append(world, host, 1, 2, 3)
     pass_ms(world, 10)
-    host.disk.damage(P, 2)
-    do(world, host, [Write(9, (Trim(P, 2),))])
+    host.disk.corrupt_row(P, 2)
+    do(world, host, [Write(9, (TrimLog(P, 2),))])
     pass_ms(world, 10)
     assert host.disk.read(P, 0, 10, 10_000) == ((row(3),), None, True)
 

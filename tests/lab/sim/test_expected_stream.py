@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import Begin, BeginKind
-from tests.lab.sim.fixtures import LATEST, P, Stage
+from gapless.messages.clients import StartKind, StartPoint
+from tests.lab.sim.fixtures import LATEST, CheckerHarness, P
 
 
-def changing() -> Stage:
+def changing() -> CheckerHarness:
     """Return a subscription to odd prices that changes to even ones; P has 10, 20 … 60."""
-    stage = Stage("price = 1")
+    stage = CheckerHarness("price = 1")
     for tick in (10, 20, 30, 40, 50, 60):
         stage.log(P, tick, price=1 + tick // 10 % 2)
-    stage.checker.begun(LATEST, ((P, 0),))
+    stage.checker.subscribed(LATEST, ((P, 0),))
     stage.checker.change_asked("price = 2")
     return stage  # 20, 40, 60 have price 1; 10, 30, 50 have price 2
 
@@ -62,9 +62,9 @@ def test_going_back_to_the_old_filter_is_no_cut() -> None:
 
 
 def test_an_event_that_both_filters_match_is_owed_all_along() -> None:
-    stage = Stage("price < 2")
+    stage = CheckerHarness("price < 2")
     stage.log(P, 10, 20)
-    stage.checker.begun(LATEST, ((P, 0),))
+    stage.checker.subscribed(LATEST, ((P, 0),))
     stage.checker.change_asked("price = 0")
     stage.get(P, 20)
     assert stage.found() == ["lost"]
@@ -92,7 +92,7 @@ def test_a_refused_change_leaves_the_old_filter() -> None:
 def test_a_subscription_that_begins_anew_has_its_new_filter_from_there() -> None:
     stage = changing()
     stage.get(P, 20, 40)
-    stage.checker.began_anew()
+    stage.checker.restarted()
     stage.checker.resumed(((P, 40),))
     stage.get(P, 50)
     assert stage.found() == []
@@ -104,10 +104,10 @@ def test_an_unanswered_change_is_unfinished() -> None:
 
 
 def test_a_stream_that_starts_while_a_change_is_open_is_judged_from_its_start() -> None:
-    stage = Stage("price = 1")
+    stage = CheckerHarness("price = 1")
     for tick in (10, 20, 30, 40):
         stage.log(P, tick, price=1 + tick // 10 % 2)
-    stage.checker.begun(LATEST, ())
+    stage.checker.subscribed(LATEST, ())
     stage.checker.change_asked("price = 2")
     stage.checker.started(P, 25)
     stage.get(P, 30)
@@ -118,7 +118,7 @@ def test_a_stream_that_starts_while_a_change_is_open_is_judged_from_its_start() 
 def test_a_gap_inside_an_open_change_is_not_held_against_it() -> None:
     stage = changing()
     stage.release(P, 30)
-    stage.checker.sought(Begin(BeginKind.EARLIEST), ((P, 0),))
+    stage.checker.sought(StartPoint(StartKind.EARLIEST), ((P, 0),))
     stage.checker.gap(P, 1, 30)
     stage.get(P, 50)
     stage.checker.change_done(((P, 35),), exact=True)

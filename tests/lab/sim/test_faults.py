@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gapless_lab.sim.options import FAULT_KINDS, NetworkKind, Options
-from gapless_lab.sim.runner import Run, run_options
-from gapless_lab.sim.world import Host
+from gapless_lab.sim.options import FAULT_KINDS, SimulatedNetworkKind, SimulationOptions
+from gapless_lab.sim.runner import SimulationRun, run_options
+from gapless_lab.sim.world import SimulatedHost
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-SMALL = Options(seed=3, total=0.0, torn=0.0)
+SMALL = SimulationOptions(seed=3, total=0.0, torn=0.0)
 """A small world that the toy can be in."""
 
 
 @pytest.mark.parametrize("kind", FAULT_KINDS)
 def test_a_kind_of_fault_strikes_and_no_other_does(kind: str) -> None:
-    network = NetworkKind.DATAGRAM if kind == "loss" else NetworkKind.SESSION
+    network = SimulatedNetworkKind.DATAGRAM if kind == "loss" else SimulatedNetworkKind.SESSION
     options = SMALL.with_(rates={kind: 8.0}, quiet=0.0, network=network)
     result = run_options(options, TOY)
     assert result.violations == ()
@@ -36,16 +36,16 @@ def test_in_quiet_periods_nothing_strikes() -> None:
     assert run_options(loud.with_(quiet=0.0), TOY).faults
 
 
-def healed(seed: int) -> Run:
-    run = Run(toy_options(seed), TOY)
-    run.begin()
+def healed(seed: int) -> SimulationRun:
+    run = SimulationRun(toy_options(seed), TOY)
+    run.start()
     run.world.run_until(run.options.safety_ms * 1_000)
     run.workload.stop()
     run.faults.heal()
     return run
 
 
-def adjacent(left: Host, right: Host) -> bool:
+def adjacent(left: SimulatedHost, right: SimulatedHost) -> bool:
     return left.cell == right.cell or right.cell in left.neighbourhood.neighbours
 
 

@@ -8,28 +8,28 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
-from gapless.core.machine import LinkFree, LinkFull
+from gapless.core.machine import LinkDrained, LinkFull
 from gapless.core.ticks import TickRange
-from gapless.messages.overlay import Hello, Packet, SessionId
-from gapless.messages.records import PublisherRecord, Store
-from gapless.messages.streams import Frame, Nack, Piece, Publication
+from gapless.messages.overlay import Hello, Packet, PeerSessionId
+from gapless.messages.records import PublisherRecord, PutRecord
+from gapless.messages.streams import KnowledgeRange, Nack, Publication, StreamData
 from gapless.pubend.pubend import Pubend
 from gapless.routing.router import Router
-from gapless.subscribers.reporter import Reporting
-from gapless_lab.sim.invariants.convergence import Convergence
-from gapless_lab.sim.invariants.fencing import Fencing
-from gapless_lab.sim.invariants.limits import Limits
-from gapless_lab.sim.invariants.monitor import Watch
+from gapless.subscribers.reporter import AckReporter
+from gapless_lab.sim.invariants.convergence import ConvergenceInvariant
+from gapless_lab.sim.invariants.fencing import FencingInvariant
+from gapless_lab.sim.invariants.limits import LimitInvariant
+from gapless_lab.sim.invariants.monitor import InvariantMonitor
 from gapless_lab.sim.planted_bugs import patched
-from gapless_lab.sim.runner import Run
-from gapless_lab.sim.world import Process, World
+from gapless_lab.sim.runner import SimulationRun
+from gapless_lab.sim.world import SimulatedProcess, World
 from tests.lab.sim.test_invariants import found, names, options, sound
 
 P = PubendId("P0")
-OLD, NEW, OWN = SessionId(7, 1), SessionId(7, 2), SessionId(9, 1)
+OLD, NEW, OWN = PeerSessionId(7, 1), PeerSessionId(7, 2), PeerSessionId(9, 1)
 
 
-def some(world: World) -> Process:
+def some(world: World) -> SimulatedProcess:
     process = next(iter(world.hosts.values())).process
     assert process is not None
     return process
@@ -38,18 +38,18 @@ def some(world: World) -> Process:
 # --- fencing ----------------------------------------------------------------------------------
 
 
-def fence() -> tuple[World, Any, Process]:
+def fence() -> tuple[World, Any, SimulatedProcess]:
     """Return a probe to which a broker has said that it began a session with x."""
-    world, probe = sound(Fencing)
+    world, invariant = sound(FencingInvariant)
     process = some(world)
-    probe._hello(process, "x", Hello(process.host.broker, "n0", OWN, None, 1, 0))
-    return world, probe, process
+    invariant._hello(process, "x", Hello(process.host.broker, "n0", OWN, None, 1, 0))
+    return world, invariant, process
 
 
-def hear(probe: Any, process: Process, *packets: Packet) -> None:
+def hear(invariant: Any, process: SimulatedProcess, *packets: Packet) -> None:
     for packet in packets:
-        probe.arrived(process, "x", packet)
-        probe.taken(process, "x", packet)
+        invariant.arrived(process, "x", packet)
+        invariant.taken(process, "x", packet)
 
 
 def test_packets_of_the_newest_session_in_order_are_lawful() -> None:
@@ -61,7 +61,7 @@ def test_packets_of_the_newest_session_in_order_are_lawful() -> None:
 
 def test_a_packet_for_a_session_that_its_receiver_has_ended_breaks_i12() -> None:
     world, probe, process = fence()
-    hear(probe, process, Packet(OLD, SessionId(9, 0), 1, ()))
+    hear(probe, process, Packet(OLD, PeerSessionId(9, 0), 1, ()))
     assert names(world) == ["I12"]
 
 
@@ -77,7 +77,7 @@ def test_a_packet_behind_a_hole_breaks_i12() -> None:
     assert names(world) == ["I12"]
 
 
-def test_a_new_life_has_heard_nothing() -> None:
+def test_a_new_incarnation_has_heard_nothing() -> None:
     world, probe, process = fence()
     hear(probe, process, Packet(NEW, OWN, 1, ()))
     probe.started(world, process)
@@ -92,50 +92,52 @@ def test_a_new_life_has_heard_nothing() -> None:
     "ranges", [tuple(TickRange(tick, tick) for tick in range(65)), (TickRange(1, 1_000_001),)]
 )
 def test_a_nack_of_too_many_or_too_long_ranges_breaks_i14(ranges: tuple[TickRange, ...]) -> None:
-    world, probe = sound(Limits, limits={"nack_ranges_max": 64, "nack_span_ms": 1_000})
+    world, probe = sound(LimitInvariant, limits={"nack_ranges_max": 64, "nack_span_ms": 1_000})
     probe._nack(some(world), "x", Nack(P, ranges))
     assert names(world) == ["I14"]
 
 
 def test_a_frame_of_too_many_events_breaks_i14() -> None:
     most = 2 * JOIN_PUBLICATIONS_MAX
-    world, probe = sound(Limits, limits={"frame_events_max": most, "read_chunk_bytes": 1})
+    world, probe = sound(LimitInvariant, limits={"frame_events_max": most, "read_chunk_bytes": 1})
     events = tuple(Publication(tick, "p", tick, {}, b"") for tick in range(1, most + 2))
-    probe._framed(some(world), "x", Frame(P, 2, Piece(1, most + 1, 1, 0, events), first=True))
+    probe._framed(
+        some(world), "x", StreamData(P, 2, KnowledgeRange(1, most + 1, 1, 0, events), first=True)
+    )
     assert names(world) == ["I14"]
 
 
 def test_a_window_that_is_too_long_breaks_i14() -> None:
-    world, probe = sound(Limits, limits={"publisher_window": 10})
+    world, probe = sound(LimitInvariant, limits={"publisher_window": 10})
     window = tuple((number, number, 1) for number in range(1, 12))
     record = PublisherRecord(P, "p", 1, 11, window, 0)
-    probe.durable(some(world).host, Store(record))
+    probe.durable(some(world).host, PutRecord(record))
     assert names(world) == ["I14"]
 
 
 def test_a_peer_that_is_slow_is_sent_nothing_until_it_is_free() -> None:
-    world, probe = sound(Limits)
+    world, probe = sound(LimitInvariant)
     process = some(world)
-    stream = next(iter(probe.truth.streams.values()))
+    stream = next(iter(probe.oracle.streams.values()))
     machine: Any = process.machine
     probe.moved(process, machine, LinkFull("x"))
-    probe.moved(process, machine, LinkFree("x"))
-    probe.piece(process, "x", False, stream, Piece(1, 2, 1, 0))
+    probe.moved(process, machine, LinkDrained("x"))
+    probe.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
     assert names(world) == []
     probe.moved(process, machine, LinkFull("x"))
-    probe.piece(process, "x", False, stream, Piece(1, 2, 1, 0))
+    probe.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
     probe.moved(process, machine, None)
     assert names(world) == ["I14"]
 
 
 def test_a_router_that_does_not_hold_back_breaks_i14() -> None:
-    ignored = (Router, "hold_back", lambda *_: None)
-    assert found(Limits, ignored, limits={"queue_bytes_max": 300}) == "I14"
+    ignored = (Router, "pause_peer", lambda *_: None)
+    assert found(LimitInvariant, ignored, limits={"queue_bytes_max": 300}) == "I14"
 
 
 def test_a_log_beyond_its_limit_breaks_i14() -> None:
     never_full = (Pubend, "_refuse_when_full", lambda _: None)
-    assert found(Limits, never_full, limits={"log_bytes_max": 500}, durable=1.0) == "I14"
+    assert found(LimitInvariant, never_full, limits={"log_bytes_max": 500}, durable=1.0) == "I14"
 
 
 # --- reports follow ---------------------------------------------------------------------------
@@ -143,8 +145,8 @@ def test_a_log_beyond_its_limit_breaks_i14() -> None:
 
 def test_reports_that_stay_behind_break_i15() -> None:
     calm = options(1, durable=0.0, past=0.0, rates={}, whole_core=1.0, liveness_ms=6_000)
-    run = Run(calm, probes=[lambda run: Watch(run, [Convergence])])
-    with patched(Reporting, "_floor", lambda *_: 0):
+    run = SimulationRun(calm, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])])
+    with patched(AckReporter, "_ack_floor", lambda *_: 0):
         violations = run.play().violations
     assert [each.name for each in violations] == ["I15"]
     assert "the floor of" in violations[0].detail

@@ -11,53 +11,59 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.routing import Routing
+from gapless.broker.routing import BrokerRouting
 from gapless.cli.main import main
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
-from gapless.messages.records import Append, LogRow, MemberRecord, RegimeRecord, Store
-from gapless.messages.streams import Attached, Piece, Publication
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.messages.records import AppendRow, LogRow, MemberRecord, PutRecord, StreamEpochRecord
+from gapless.messages.streams import Attached, KnowledgeRange, Publication
 from gapless.propagation.edge import Edge
 from gapless.propagation.leaf import LeafTable
 from gapless.propagation.out_table import OutTable
 from gapless.propagation.transfer import TableReceiver
-from gapless.pubend.members import Membership
+from gapless.pubend.members import Members
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.publishers import Publishers
-from gapless.pubend.serving import Serving
+from gapless.pubend.serving import PubendRequestHandler
 from gapless.routing import reports as acks
 from gapless.routing import router
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
-from gapless.subscribers.groups import Crew
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.host import SubscriberHost
-from gapless.subscribers.reporter import Reporting
-from gapless_lab.sim.invariants import INVARIANTS, Insight, Invariant, Watch, watch
-from gapless_lab.sim.invariants.convergence import Convergence
-from gapless_lab.sim.invariants.cursors import ExactReads, Strands
-from gapless_lab.sim.invariants.durability import Durability
-from gapless_lab.sim.invariants.feeds import Feeds
-from gapless_lab.sim.invariants.limits import Limits
-from gapless_lab.sim.invariants.retention import LogKept, Reports
-from gapless_lab.sim.invariants.silence import SilenceHonesty
-from gapless_lab.sim.invariants.starts import Beginnings
-from gapless_lab.sim.invariants.stream_epochs import Regimes
-from gapless_lab.sim.invariants.tables import Tables
-from gapless_lab.sim.invariants.ticks import LoggedFirst, Ticks
-from gapless_lab.sim.options import Options
+from gapless.subscribers.reporter import AckReporter
+from gapless_lab.sim.invariants import (
+    INVARIANTS,
+    GlobalState,
+    Invariant,
+    InvariantMonitor,
+    monitor_run,
+)
+from gapless_lab.sim.invariants.convergence import ConvergenceInvariant
+from gapless_lab.sim.invariants.cursors import CursorInvariant, ReadInvariant
+from gapless_lab.sim.invariants.durability import DurabilityInvariant
+from gapless_lab.sim.invariants.feeds import FeedInvariant
+from gapless_lab.sim.invariants.limits import LimitInvariant
+from gapless_lab.sim.invariants.retention import ReportInvariant, RetentionInvariant
+from gapless_lab.sim.invariants.silence import SilenceInvariant
+from gapless_lab.sim.invariants.starts import StartInvariant
+from gapless_lab.sim.invariants.stream_epochs import StreamEpochInvariant
+from gapless_lab.sim.invariants.tables import TableInvariant
+from gapless_lab.sim.invariants.ticks import LoggedBeforeSentInvariant, TickInvariant
+from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.planted_bugs import patched
-from gapless_lab.sim.runner import Run
-from gapless_lab.sim.world import Host, Probe, World
+from gapless_lab.sim.runner import SimulationRun
+from gapless_lab.sim.world import SimulatedHost, World, WorldObserver
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-Kind = Callable[[Insight], Invariant]
-Plant = tuple[Any, str, Any]
+Kind = Callable[[GlobalState], Invariant]
+Patch = tuple[Any, str, Any]
 
 
-def options(seed: int, **changes: Any) -> Options:
+def options(seed: int, **changes: Any) -> SimulationOptions:
     """Return a small world in which much happens, without faults but for clients that vanish."""
-    made = Options(
+    made = SimulationOptions(
         seed=seed,
         safety_ms=1_500,
         subscribers=6,
@@ -69,7 +75,7 @@ def options(seed: int, **changes: Any) -> Options:
     return made.with_(**changes)
 
 
-PARKED: dict[str, Any] = {
+INACTIVE: dict[str, Any] = {
     "safety_ms": 6_000,
     "publish_rate": 30.0,
     "rates": {"cut": 3.0},
@@ -81,20 +87,22 @@ PARKED: dict[str, Any] = {
 """A world in which hosts are cut off for so long that their pubends no longer wait for them."""
 
 
-def run_with(kind: Kind, seed: int = 0, **changes: Any) -> tuple[Run, Any]:
+def run_with(kind: Kind, seed: int = 0, **changes: Any) -> tuple[SimulationRun, Any]:
     """Run the safety phase with one probe; return the run and the probe."""
-    run = Run(options(seed, **changes), probes=[lambda run: Watch(run, [kind])])
-    run.begin()
+    run = SimulationRun(
+        options(seed, **changes), observers=[lambda run: InvariantMonitor(run, [kind])]
+    )
+    run.start()
     run.world.run_until(run.options.safety_ms * 1_000)
-    held = run.world.probes[0]
-    assert isinstance(held, Watch)
+    held = run.world.observers[0]
+    assert isinstance(held, InvariantMonitor)
     return run, held.invariants[0]
 
 
-def found(kind: Kind, *plants: Plant, seeds: int = 20, **changes: Any) -> str:
+def found(kind: Kind, *patches: Patch, seeds: int = 20, **changes: Any) -> str:
     """Return what the probe finds with bugs planted; clients may notice first in some seeds."""
     with ExitStack() as stack:
-        for owner, name, replacement in plants:
+        for owner, name, replacement in patches:
             stack.enter_context(patched(owner, name, replacement))
         for seed in range(seeds):
             run, _ = run_with(kind, seed, **changes)
@@ -107,20 +115,20 @@ def found(kind: Kind, *plants: Plant, seeds: int = 20, **changes: Any) -> str:
 
 def sound(kind: Kind, seed: int = 0, **changes: Any) -> tuple[World, Any]:
     """Return a world in which something has happened, and its probe, which has found nothing."""
-    run, probe = run_with(kind, seed, **changes)
+    run, invariant = run_with(kind, seed, **changes)
     assert run.world.violations == []
-    return run.world, probe
+    return run.world, invariant
 
 
 def names(world: World) -> list[str]:
     return [violation.name for violation in world.violations]
 
 
-def pubend_of(probe: Invariant) -> tuple[Host, PubendId]:
+def pubend_of(invariant: Invariant) -> tuple[SimulatedHost, PubendId]:
     """Return a pubend that has regimes, and its host."""
-    for pubend, regimes in probe.insight.regimes.items():
-        if len(regimes) > 1:
-            return probe.world.hosts[probe.truth.streams[pubend].broker], pubend
+    for pubend, stream_epochs in invariant.global_state.stream_epochs.items():
+        if len(stream_epochs) > 1:
+            return invariant.world.hosts[invariant.oracle.streams[pubend].broker], pubend
     raise AssertionError("no pubend has two regimes")
 
 
@@ -128,41 +136,41 @@ def pubend_of(probe: Invariant) -> tuple[Host, PubendId]:
 
 
 def test_a_sound_run_breaks_no_invariant() -> None:
-    run = Run(options(1, durable=0.0, past=0.0))
+    run = SimulationRun(options(1, durable=0.0, past=0.0))
     assert run.play().violations == ()
-    assert isinstance(run.world.probes[0], Watch)
-    assert len(run.world.probes[0].invariants) == len(INVARIANTS)
+    assert isinstance(run.world.observers[0], InvariantMonitor)
+    assert len(run.world.observers[0].invariants) == len(INVARIANTS)
 
 
 def test_probes_do_not_change_a_run() -> None:
     digests = []
-    for probes in ([watch], []):
-        run = Run(options(2, durable=0.0, past=0.0), probes=probes)
-        run.begin()
+    for probes in ([monitor_run], []):
+        run = SimulationRun(options(2, durable=0.0, past=0.0), observers=probes)
+        run.start()
         run.world.run_until(1_000_000)
         digests.append(run.world.trace.digest)
     assert digests[0] == digests[1]
 
 
 def test_a_run_can_do_without_probes() -> None:
-    assert Run(options(0), probes=()).world.probes == []
+    assert SimulationRun(options(0), observers=()).world.observers == []
 
 
 def test_the_command_can_do_without_probes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "run", "--seeds", "1", "--machine", TOY, "--no-probes"]) in {0, 1}
+    assert main(["sim", "run", "--seeds", "1", "--machine", TOY, "--no-invariants"]) in {0, 1}
     assert "seed      0" in capsys.readouterr().out
 
 
 def test_a_machine_that_is_no_broker_is_let_be() -> None:
-    run = Run(toy_options(0), TOY)
+    run = SimulationRun(toy_options(0), TOY)
     assert run.play().violations == ()
 
 
 SCRIPT = """
-from gapless_lab.sim.runner import Run
+from gapless_lab.sim.runner import SimulationRun
 from tests.lab.sim.test_invariants import options
-run = Run(options(3))
-run.begin()
+run = SimulationRun(options(3))
+run.start()
 run.world.run_until(1_000_000)
 print(run.world.trace.short_digest, run.world.violations)
 """
@@ -183,13 +191,13 @@ def test_what_probes_find_does_not_depend_on_the_hash_seed() -> None:
 
 
 def test_an_event_below_what_was_told_breaks_i1() -> None:
-    world, probe = sound(Ticks)
+    world, probe = sound(TickInvariant)
     host, pubend = pubend_of(probe)
-    told = probe.told[pubend]
-    for tick in (told + 1, told):
+    sent_up_to = probe.sent_up_to[pubend]
+    for tick in (sent_up_to + 1, sent_up_to):
         event = Publication(tick, "p", 1, {}, b"")
         assert names(world) == []
-        probe.durable(host, Append(LogRow(pubend, tick, tick, 1, 0, 0, (event,))))
+        probe.durable(host, AppendRow(LogRow(pubend, tick, tick, 1, 0, 0, (event,))))
     assert names(world) == ["I1"]
 
 
@@ -201,19 +209,19 @@ def tell_early(self: Any, pending: Any, changes: Any) -> None:
 
 
 def test_an_event_that_is_sent_before_it_is_logged_breaks_i2() -> None:
-    assert found(LoggedFirst, (Pubend, "_enqueue", tell_early)) == "I2"
+    assert found(LoggedBeforeSentInvariant, (Pubend, "_enqueue", tell_early)) == "I2"
 
 
 def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
-    world, probe = sound(LoggedFirst)
+    world, probe = sound(LoggedBeforeSentInvariant)
     host, pubend = pubend_of(probe)
-    stream = probe.truth.streams[pubend]
+    stream = probe.oracle.streams[pubend]
     event = stream.publications[-1]
     forged = Publication(event.tick, event.publisher, event.sequence, event.attributes, b"forged")
     for each in (event, forged):
         assert names(world) == []
-        piece = Piece(each.tick, each.tick, 1, 0, (each,))
-        probe.piece(host.process, host.broker, True, stream, piece)
+        piece = KnowledgeRange(each.tick, each.tick, 1, 0, (each,))
+        probe.knowledge_sent(host.process, host.broker, True, stream, piece)
     assert names(world) == ["I2"]
 
 
@@ -222,64 +230,81 @@ def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
 
 def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
     assert (
-        found(SilenceHonesty, (Routing, "matching_tables", lambda _, events: [0] * len(events)))
+        found(
+            SilenceInvariant,
+            (BrokerRouting, "matching_tables", lambda _, events: [0] * len(events)),
+        )
         == "I3"
     )
 
 
 def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:
-    world, probe = sound(SilenceHonesty, subscribers=12)
+    world, probe = sound(SilenceInvariant, subscribers=12)
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
         for pubend, subend in machine.host.subends.items():
-            stream = probe.truth.streams[pubend]
-            record = max(probe.insight.regimes[pubend].values(), key=lambda each: each.number)
-            for strand in subend.strands.values():
-                if strand.state is not State.LIVE or strand.base is None or not stream.ticks:
+            stream = probe.oracle.streams[pubend]
+            record = max(
+                probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
+            )
+            for cursor in subend.cursors.values():
+                if (
+                    cursor.phase is not CursorPhase.LIVE
+                    or cursor.started_after is None
+                    or not stream.ticks
+                ):
                     continue
                 # as if nothing were handed over since it began
-                subend._horizon.tick = strand.base
-                piece = Piece(strand.base + 1, stream.ticks[-1], record.number, 0)
-                probe.piece(host.process, host.broker, True, stream, piece)
+                subend._horizon.tick = cursor.started_after
+                piece = KnowledgeRange(cursor.started_after + 1, stream.ticks[-1], record.number, 0)
+                probe.knowledge_sent(host.process, host.broker, True, stream, piece)
     assert "I3" in names(world)
 
 
-def live_strand(world: World, probe: Invariant) -> tuple[Host, Any, Any, Piece]:
+def live_cursor(world: World, probe: Invariant) -> tuple[SimulatedHost, Any, Any, KnowledgeRange]:
     """Return a strand that is live, and a piece that says all is silent since it began."""
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
         for pubend, subend in machine.host.subends.items():
-            stream = probe.truth.streams[pubend]
-            record = max(probe.insight.regimes[pubend].values(), key=lambda each: each.number)
-            for strand in subend.strands.values():
-                if strand.state is not State.LIVE or strand.base is None or not stream.ticks:
+            stream = probe.oracle.streams[pubend]
+            record = max(
+                probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
+            )
+            for cursor in subend.cursors.values():
+                if (
+                    cursor.phase is not CursorPhase.LIVE
+                    or cursor.started_after is None
+                    or not stream.ticks
+                ):
                     continue
-                places = range(stream.after(strand.base), len(stream.ticks))
-                if any(probe.truth.matches(stream, strand.segment.text, each) for each in places):
-                    silent = Piece(strand.base + 1, stream.ticks[-1], record.number, 0)
-                    return host, machine, strand, silent
+                places = range(stream.after(cursor.started_after), len(stream.ticks))
+                if any(probe.oracle.matches(stream, cursor.segment.text, each) for each in places):
+                    silent = KnowledgeRange(
+                        cursor.started_after + 1, stream.ticks[-1], record.number, 0
+                    )
+                    return host, machine, cursor, silent
     raise AssertionError("nobody was sent anything")
 
 
 def test_silence_that_a_stream_holds_wrongly_breaks_i3_in_that_step() -> None:
-    world, probe = sound(SilenceHonesty, subscribers=12)
-    host, machine, strand, silent = live_strand(world, probe)
+    world, probe = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, probe)
     probe._steps = 0  # nor is it the turn of all that is held
     probe.moved(host.process, machine, None)
     assert names(world) == []
-    strand.subend._horizon.tick = strand.base
-    strand.subend._stream.accumulate(silent)
+    cursor.subend._horizon.tick = cursor.started_after
+    cursor.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert "I3" in names(world)
 
 
 def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
-    world, probe = sound(SilenceHonesty, subscribers=12)
-    host, machine, strand, silent = live_strand(world, probe)
+    world, probe = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, probe)
     probe._steps = 0
     machine.host._segments, segments = {}, machine.host._segments
-    strand.subend._horizon.tick = strand.base
-    strand.subend._stream.accumulate(silent)
+    cursor.subend._horizon.tick = cursor.started_after
+    cursor.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert names(world) == []
     machine.host._segments = segments
@@ -291,14 +316,14 @@ def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
 
 
 def test_an_out_table_that_claims_what_it_left_out_breaks_i4() -> None:
-    assert found(Tables, (OutTable, "_passes", lambda *_: False)) == "I4"
+    assert found(TableInvariant, (OutTable, "_passes", lambda *_: False)) == "I4"
 
 
 def test_an_owner_that_starts_before_it_was_said_breaks_i4() -> None:
     def too_early(self: LeafTable, conjunction: Any) -> int:  # noqa: ARG001
         return max(1, self.sender.table.version)
 
-    assert found(Tables, (LeafTable, "_new_start", too_early)) == "I4"
+    assert found(TableInvariant, (LeafTable, "_new_start", too_early)) == "I4"
 
 
 def test_a_copy_that_is_not_what_was_said_breaks_i5() -> None:
@@ -310,14 +335,14 @@ def test_a_copy_that_is_not_what_was_said_breaks_i5() -> None:
             self.table.known = {PubendId("made up"): 1}
         return update
 
-    assert found(Tables, (TableReceiver, "_complete", complete)) == "I5"
+    assert found(TableInvariant, (TableReceiver, "_complete", complete)) == "I5"
 
 
 def test_a_copy_of_a_version_that_was_never_made_breaks_i5() -> None:
-    world, probe = sound(Tables)
+    world, probe = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
-    edge = next(iter(machine.tables.holdings.edges.values()))
+    edge = next(iter(machine.tables.table_store.edges.values()))
     edge.tables()[0].version += 1_000
     edge.revision += 1
     probe.moved(host.process, machine, None)
@@ -325,10 +350,10 @@ def test_a_copy_of_a_version_that_was_never_made_breaks_i5() -> None:
 
 
 def test_more_tables_than_brokers_of_a_direction_break_i14() -> None:
-    world, probe = sound(Tables)
+    world, probe = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
-    edge = next(iter(machine.tables.holdings.edges.values()))
+    edge = next(iter(machine.tables.table_store.edges.values()))
     held = next(edge.held())
     edge._held |= {"x": held, "y": held, "z": held}
     edge.revision += 1
@@ -342,85 +367,101 @@ S = ShbId("s", "c")
 P = PubendId("P9")
 
 
-def regime(number: int, start: int, counter: int = 1) -> Store:
-    return Store(RegimeRecord(P, number, start, 1, ((S, Entry(VirtualTime(1, counter))),)))
+def stream_epoch(number: int, start: int, counter: int = 1) -> PutRecord:
+    return PutRecord(
+        StreamEpochRecord(P, number, start, 1, ((S, VectorEntry(VirtualTime(1, counter))),))
+    )
 
 
-def member(floor: int = 9) -> Store:
-    return Store(MemberRecord(P, S, (1, 1), VirtualTime(1, 1), False, False, floor))  # type: ignore[arg-type]
+def member(floor: int = 9) -> PutRecord:
+    return PutRecord(MemberRecord(P, S, (1, 1), VirtualTime(1, 1), False, False, floor))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ([regime(1, 10), member(), regime(2, 20)], []),
-        ([regime(1, 10), member(), regime(1, 11)], ["I6", "I6"]),
-        ([regime(1, 10), member(), regime(2, 10)], ["I6"]),
-        ([regime(1, 10, 5), member(), regime(2, 20, 4)], ["I6"]),
-        ([regime(1, 10), regime(2, 20), member()], ["I6"]),
+        ([stream_epoch(1, 10), member(), stream_epoch(2, 20)], []),
+        ([stream_epoch(1, 10), member(), stream_epoch(1, 11)], ["I6", "I6"]),
+        ([stream_epoch(1, 10), member(), stream_epoch(2, 10)], ["I6"]),
+        ([stream_epoch(1, 10, 5), member(), stream_epoch(2, 20, 4)], ["I6"]),
+        ([stream_epoch(1, 10), stream_epoch(2, 20), member()], ["I6"]),
     ],
     ids=["sound", "two vectors", "no growth", "a value falls", "no row"],
 )
-def test_regimes_on_disk_keep_i6(changes: list[Store], expected: list[str]) -> None:
-    run = Run(Options(), probes=[lambda run: Watch(run, [Regimes])])
-    held: Any = run.world.probes[0]
+def test_stream_epochs_on_disk_keep_i6(changes: list[PutRecord], expected: list[str]) -> None:
+    run = SimulationRun(
+        SimulationOptions(), observers=[lambda run: InvariantMonitor(run, [StreamEpochInvariant])]
+    )
+    held: Any = run.world.observers[0]
     host = next(iter(run.world.hosts.values()))
     for change in changes:
         held._changed(host, change)
     assert names(run.world) == expected
 
 
-def test_a_piece_of_two_regimes_breaks_i6() -> None:
-    world, probe = sound(Regimes)
+def test_a_piece_of_two_stream_epochs_breaks_i6() -> None:
+    world, probe = sound(StreamEpochInvariant)
     host, pubend = pubend_of(probe)
-    regimes = probe.insight.regimes[pubend]
-    stream = probe.truth.streams[pubend]
-    start = regimes[2].start
-    probe.piece(host.process, host.broker, True, stream, Piece(start, start, 2, 0))
+    stream_epochs = probe.global_state.stream_epochs[pubend]
+    stream = probe.oracle.streams[pubend]
+    start = stream_epochs[2].start
+    probe.knowledge_sent(
+        host.process, host.broker, True, stream, KnowledgeRange(start, start, 2, 0)
+    )
     assert names(world) == []
-    probe.piece(host.process, host.broker, True, stream, Piece(start - 1, start, 1, 0))
+    probe.knowledge_sent(
+        host.process, host.broker, True, stream, KnowledgeRange(start - 1, start, 1, 0)
+    )
     assert names(world) == ["I6"]
 
 
 # --- strands and reads (I7, I8) ---------------------------------------------------------------
 
 
-def start_anywhere(self: Strand, low: int, time: Any) -> None:  # noqa: ARG001
-    self.begin(low - 1)
-    self.become(State.LIVE if self.subscription.client is not None else State.AWAY)
+def start_anywhere(self: Cursor, low: int, time: Any) -> None:  # noqa: ARG001
+    self.start(low - 1)
+    self.set_phase(
+        CursorPhase.LIVE if self.subscription.client is not None else CursorPhase.DISCONNECTED
+    )
 
 
-def test_a_start_in_a_regime_that_does_not_list_the_host_breaks_i7() -> None:
-    assert found(Strands, (Strand, "offer_start", start_anywhere)) == "I7"
+def test_a_start_in_a_stream_epoch_that_does_not_list_the_host_breaks_i7() -> None:
+    assert found(CursorInvariant, (Cursor, "start_if_served", start_anywhere)) == "I7"
 
 
 def test_who_was_there_before_a_pubend_and_begins_where_its_host_came_breaks_r46() -> None:
-    plant = (Strand, "known_after", lambda *_: None)
-    assert found(Beginnings, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
+    plant = (Cursor, "guaranteed_start_after", lambda *_: None)
+    assert found(StartInvariant, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
 
 
 @pytest.mark.slow
-def test_who_flees_and_forgets_since_when_it_is_owed_younger_pubends_breaks_r46() -> None:
+def test_a_failover_that_forgets_start_guarantees_breaks_r46() -> None:
     many = {"pubends": 8, "publishers": 10, "subscribers": 10, "late_pubends": 0.9}
-    fleeing = {"durable": 1.0, "flee": 0.9, "amnesia": 0.0, "total": 0.0, "past": 0.0}
+    failing_over = {
+        "durable": 1.0,
+        "failover": 0.9,
+        "forgotten_positions": 0.0,
+        "total": 0.0,
+        "past": 0.0,
+    }
     rates = {"crash": 2.0, "client loss": 8.0}
     busy = {"publish_rate": 80.0, "churn_rate": 3.0, "down_ms_max": 1_000, "safety_ms": 3_000}
-    plant = (SubscriberHost, "owe", lambda *_: None)
-    changes: dict[str, Any] = {**many, **fleeing, **busy, "rates": rates}
-    assert found(Beginnings, plant, cells=4, **changes) == "R46"
+    plant = (SubscriberHost, "set_guarantees", lambda *_: None)
+    changes: dict[str, Any] = {**many, **failing_over, **busy, "rates": rates}
+    assert found(StartInvariant, plant, cells=4, **changes) == "R46"
 
 
-def some_subend(world: World) -> tuple[Host, Any, Any]:
+def some_subend(world: World) -> tuple[SimulatedHost, Any, Any]:
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
         for subend in machine.host.subends.values():
-            if subend.horizon is not None and subend.strands:
+            if subend.horizon is not None and subend.cursors:
                 return host, machine, subend
     raise AssertionError("no subend has begun")
 
 
 def test_a_horizon_that_falls_breaks_i7() -> None:
-    world, probe = sound(Strands)
+    world, probe = sound(CursorInvariant)
     host, machine, subend = some_subend(world)
     subend._horizon.tick -= 1
     probe.moved(host.process, machine, None)
@@ -428,32 +469,34 @@ def test_a_horizon_that_falls_breaks_i7() -> None:
 
 
 def test_a_position_below_what_was_told_breaks_i8() -> None:
-    world, probe = sound(Strands)
+    world, probe = sound(CursorInvariant)
     host, machine, subend = some_subend(world)
-    strand = next(iter(subend.strands.values()))
-    strand.state, strand.last_told = State.CATCHING, strand.position + 10
-    strand.position -= 1
+    cursor = next(iter(subend.cursors.values()))
+    cursor.phase, cursor.last_sent = CursorPhase.CATCHING_UP, cursor.position + 10
+    cursor.position -= 1
     probe.moved(host.process, machine, None)
     assert names(world) == ["I8"]
 
 
-def test_what_is_passed_in_a_regime_that_does_not_serve_it_breaks_i7() -> None:
-    plant = (Crew, "is_covered", lambda *_: True)
-    assert found(Strands, plant, **PARKED) == "I7"
+def test_what_is_passed_in_a_stream_epoch_that_does_not_serve_it_breaks_i7() -> None:
+    plant = (CursorGroups, "is_covered", lambda *_: True)
+    assert found(CursorInvariant, plant, **INACTIVE) == "I7"
 
 
 def test_what_is_read_for_another_filter_in_place_of_a_piece_breaks_i7() -> None:
-    plant = (SubscriberHost, "everything_wanted", lambda _: "FALSE")
-    assert found(Strands, plant, **PARKED) == "I7"
+    plant = (SubscriberHost, "covering_filter", lambda _: "FALSE")
+    assert found(CursorInvariant, plant, **INACTIVE) == "I7"
 
 
 def test_an_answer_that_leaves_out_what_matches_breaks_i7() -> None:
-    assert found(ExactReads, (Serving, "_filter", lambda *_: Filter("FALSE"))) == "I7"
+    assert (
+        found(ReadInvariant, (PubendRequestHandler, "_filter", lambda *_: Filter("FALSE"))) == "I7"
+    )
 
 
 def test_an_answer_of_a_broker_to_itself_that_leaves_out_what_matches_breaks_i7() -> None:
-    plant = (Serving, "_filter", lambda *_: Filter("FALSE"))
-    assert found(ExactReads, plant, cells=1) == "I7"
+    plant = (PubendRequestHandler, "_filter", lambda *_: Filter("FALSE"))
+    assert found(ReadInvariant, plant, cells=1) == "I7"
 
 
 # --- publishers (I12) -------------------------------------------------------------------------
@@ -465,8 +508,8 @@ def test_what_is_logged_twice_breaks_i12() -> None:
     details = []
     with patched(*plant):
         for seed in range(5):
-            run = Run(options(seed, repeat_rate=50.0), probes=())
-            run.begin()
+            run = SimulationRun(options(seed, repeat_rate=50.0), observers=())
+            run.start()
             run.world.run_until(run.options.safety_ms * 1_000)
             details += [each.detail for each in run.world.violations if each.name == "duplicate"]
     assert any("(I12)" in each for each in details)
@@ -476,10 +519,10 @@ def test_what_is_logged_twice_breaks_i12() -> None:
 
 
 def test_a_report_above_what_is_needed_breaks_i9() -> None:
-    def floor(self: Reporting, subend: Any) -> int:  # noqa: ARG001
+    def floor(self: AckReporter, subend: Any) -> int:  # noqa: ARG001
         return subend.horizon or 0
 
-    assert found(Reports, (Reporting, "_floor", floor), durable=1.0) == "I9"
+    assert found(ReportInvariant, (AckReporter, "_ack_floor", floor), durable=1.0) == "I9"
 
 
 def test_a_router_that_reports_more_than_it_heard_breaks_i9() -> None:
@@ -488,28 +531,30 @@ def test_a_router_that_reports_more_than_it_heard_breaks_i9() -> None:
     def generous(reports: Any, groups_max: int) -> Any:
         return [(tick + 1, members) for tick, members in original(reports, groups_max)]
 
-    assert found(Reports, (acks, "grouped", generous)) == "I9"
+    assert found(ReportInvariant, (acks, "grouped", generous)) == "I9"
 
 
 def test_a_log_that_is_released_while_members_need_it_breaks_i10() -> None:
-    assert found(LogKept, (Membership, "floor", lambda _: None)) == "I10"
+    assert found(RetentionInvariant, (Members, "ack_floor", lambda _: None)) == "I10"
 
 
 def test_a_log_that_is_released_below_a_hold_breaks_i10() -> None:
-    def floor(self: Membership) -> int | None:
-        return min((row.floor for row in self._rows.values()), default=None)
+    def floor(self: Members) -> int | None:
+        return min((row.ack_floor for row in self._rows.values()), default=None)
 
-    assert found(LogKept, (Membership, "floor", floor), past=1.0) == "I10"
+    assert found(RetentionInvariant, (Members, "ack_floor", floor), past=1.0) == "I10"
 
 
 # --- feeds (I11) ------------------------------------------------------------------------------
 
 
 def test_a_feed_from_afar_breaks_i11() -> None:
-    world, probe = sound(Feeds, shape="line")
+    world, probe = sound(FeedInvariant, shape="line")
     _, pubend = pubend_of(probe)
-    home = probe.insight.home(probe.truth.streams[pubend])
-    ordered = sorted(world.hosts.values(), key=lambda each: probe.insight.distance(home, each.cell))
+    home = probe.global_state.phb_cell(probe.oracle.streams[pubend])
+    ordered = sorted(
+        world.hosts.values(), key=lambda each: probe.global_state.distance(home, each.cell)
+    )
     near, far = ordered[0], ordered[-1]
     probe._attached(near.process, far.broker, Attached(pubend, 2, 0))
     assert names(world) == []
@@ -521,22 +566,22 @@ def test_a_feed_from_afar_breaks_i11() -> None:
 # --- durability (I13) -------------------------------------------------------------------------
 
 
-def test_a_regime_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
-    assert found(Durability, (Pubend, "_enqueue", tell_early)) == "I13"
+def test_a_stream_epoch_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
+    assert found(DurabilityInvariant, (Pubend, "_enqueue", tell_early)) == "I13"
 
 
 def test_silence_above_the_ceiling_on_disk_breaks_i13() -> None:
     def raise_ceiling(self: Any, need: int) -> None:
         self._raised(need + 1)
 
-    assert found(Durability, (Pubend, "_raise_ceiling", raise_ceiling)) == "I13"
+    assert found(DurabilityInvariant, (Pubend, "_raise_ceiling", raise_ceiling)) == "I13"
 
 
 def test_a_start_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
-    def guard(self: SubscriberHost, strand: Any, tick: int, *, began: bool = False) -> None:  # noqa: ARG001
-        self.touch(strand.subscription)
+    def guard(self: SubscriberHost, cursor: Any, tick: int, *, started: bool = False) -> None:  # noqa: ARG001
+        self.mark_dirty(cursor.subscription)
 
-    assert found(Durability, (SubscriberHost, "_guard", guard), durable=1.0) == "I13"
+    assert found(DurabilityInvariant, (SubscriberHost, "_guard", guard), durable=1.0) == "I13"
 
 
 # --- limits (I14) -----------------------------------------------------------------------------
@@ -544,7 +589,7 @@ def test_a_start_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
 
 def test_a_cache_over_its_limit_breaks_i14() -> None:
     plant = (router, "shrink", lambda *_: 0)
-    assert found(Limits, plant, limits={"cache_bytes": 300}) == "I14"
+    assert found(LimitInvariant, plant, limits={"cache_bytes": 300}) == "I14"
 
 
 # --- convergence (I15) ------------------------------------------------------------------------
@@ -559,12 +604,12 @@ def never_settle(original: Any) -> Any:
     return updated
 
 
-def owed_with(plant: Plant, seed: int = 0, **changes: Any) -> tuple[Run, str]:
+def outstanding_with(patch: Patch, seed: int = 0, **changes: Any) -> tuple[SimulationRun, str]:
     """Return a run to its end with a bug planted, and what is found to be owed in vain."""
-    with patched(*plant):
-        run = Run(
+    with patched(*patch):
+        run = SimulationRun(
             options(seed, liveness_ms=2_000, **changes),
-            probes=[lambda run: Watch(run, [Convergence])],
+            observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])],
         )
         result = run.play()
     assert [each.name for each in result.violations] == ["I15"], result.violations
@@ -573,21 +618,23 @@ def owed_with(plant: Plant, seed: int = 0, **changes: Any) -> tuple[Run, str]:
 
 def test_an_overlay_that_does_not_settle_breaks_i15() -> None:
     plant = (Edge, "_updated", never_settle(Edge._updated))
-    run, owed = owed_with(plant, whole_core=1.0)
+    run, owed = outstanding_with(plant, whole_core=1.0)
     assert len(run.world.core) == len(run.world.hosts)
     assert "is not settled" in owed
 
 
 def test_a_part_that_does_not_settle_breaks_i15() -> None:
     plant = (Edge, "_updated", never_settle(Edge._updated))
-    run, owed = owed_with(plant, seed=6, whole_core=0.0, cells=6)
+    run, owed = outstanding_with(plant, seed=6, whole_core=0.0, cells=6)
     assert 1 < len(run.world.core) < len(run.world.hosts)
     assert "is not settled" in owed
 
 
 def test_a_part_owes_nothing_to_those_outside() -> None:
     small = options(6, whole_core=0.0, cells=6, rates={"crash": 2.0, "permanent cut": 5.0})
-    run = Run(small, probes=[lambda run: Watch(run, [Convergence])])
+    run = SimulationRun(
+        small, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])]
+    )
     assert run.play().violations == ()
     world = run.world
     inside = {host.broker for host in world.core}
@@ -595,9 +642,9 @@ def test_a_part_owes_nothing_to_those_outside() -> None:
     outside = [host for host in world.hosts.values() if host.broker not in inside]
     for host in outside:
         world.crash(host)
-    assert world.probes[0].owed(world) == []
+    assert world.observers[0].outstanding(world) == []
     world.core.append(outside[0])
-    assert world.probes[0].owed(world) == [f"{outside[0].broker} has not begun"]
+    assert world.observers[0].outstanding(world) == [f"{outside[0].broker} has not started"]
 
 
 def test_a_table_that_keeps_what_nobody_wants_breaks_i15() -> None:
@@ -607,27 +654,32 @@ def test_a_table_that_keeps_what_nobody_wants_breaks_i15() -> None:
         del removed
         original(self, added, ())
 
-    _, owed = owed_with((OutTable, "changed", only_more), whole_core=1.0)
+    _, owed = outstanding_with((OutTable, "changed", only_more), whole_core=1.0)
     assert "which nobody wants" in owed
 
 
 def test_merged_tables_may_have_more_than_is_wanted() -> None:
     limits = {"table_conjunctions_max": 1}
     small = options(0, whole_core=1.0, subscribers=12, limits=limits)
-    run = Run(small, probes=[lambda run: Watch(run, [Convergence])])
+    run = SimulationRun(
+        small, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])]
+    )
     assert run.play().violations == ()
 
 
 def test_what_is_not_settled_not_fed_and_not_started_is_owed() -> None:
-    run = Run(options(4, whole_core=1.0), probes=[lambda run: Watch(run, [Convergence])])
+    run = SimulationRun(
+        options(4, whole_core=1.0),
+        observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])],
+    )
     assert run.play().violations == ()
-    probe: Probe = run.world.probes[0]
-    assert probe.owed(run.world) == []
+    probe: WorldObserver = run.world.observers[0]
+    assert probe.outstanding(run.world) == []
     host, machine, subend = some_subend(run.world)
-    next(iter(machine.tables.holdings.edges.values())).settled = False
+    next(iter(machine.tables.table_store.edges.values())).settled = False
     subend._feed._current = None
-    next(iter(subend.strands.values())).state = State.WAITING
-    owed = " ".join(probe.owed(run.world))
+    next(iter(subend.cursors.values())).phase = CursorPhase.PENDING
+    owed = " ".join(probe.outstanding(run.world))
     for part in ("is not settled", "has no feed", "has not started"):
         assert part in owed
     assert host.broker in owed

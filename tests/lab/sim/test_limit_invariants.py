@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless_lab.sim.invariants import Watch
-from gapless_lab.sim.invariants.limits import Limits
-from gapless_lab.sim.options import NetworkKind
-from gapless_lab.sim.runner import Run
+from gapless_lab.sim.invariants import InvariantMonitor
+from gapless_lab.sim.invariants.limits import LimitInvariant
+from gapless_lab.sim.options import SimulatedNetworkKind
+from gapless_lab.sim.runner import SimulationRun
 from tests.lab.sim.test_invariants import options
 
 LOSSY: dict[str, Any] = {
-    "network": NetworkKind.DATAGRAM,
+    "network": SimulatedNetworkKind.DATAGRAM,
     "rates": {"loss": 20.0, "client loss": 2.0},
     "publish_rate": 200.0,
 }
@@ -35,7 +35,7 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
     """Return what the probe finds if brokers act as if a limit, which is tiny, were far away."""
     for seed in range(20):
         made = options(seed, limits={**limits, limit: value}, **changes)
-        run = Run(made, probes=[lambda run: Watch(run, [Limits])])
+        run = SimulationRun(made, observers=[lambda run: InvariantMonitor(run, [LimitInvariant])])
         factory = run.world._factory
 
         def careless(broker: Any, cell: Any, parameters: Any, *rest: Any) -> Any:
@@ -43,7 +43,7 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
             return factory(broker, cell, far, *rest)  # noqa: B023 - called within the loop
 
         run.world._factory = careless
-        run.begin()
+        run.start()
         run.world.run_until(run.options.safety_ms * 1_000)
         for violation in run.world.violations[:1]:
             assert violation.name != "exception", violation.detail
@@ -58,12 +58,12 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
         ("attachments_max", 1, "attachments", {}, {}),
         ("curious_ranges_max", 1, "curious ranges", {}, LOSSY),
         ("segments_max", 1, "segments", {}, {"churn_rate": 100.0, "durable": 1.0}),
-        ("join_hold", 0, "events held while joining", {}, SLOW),
+        ("join_buffer_events_max", 0, "events held while joining", {}, SLOW),
         ("backlog_bytes", 0, "the bytes of the backlog", NARROW, SLOW),
         ("reads_per_shb_max", 1, "reads of", {}, {"past": 1.0, "subscribers": 12}),
         ("staged_bytes_max", 100, "bytes that are staged", {}, {"stagers": 2, "stage_rate": 50.0}),
         ("delta_log_max", 1, "deltas", {}, {}),
-        ("regimes_kept", 1, "regimes of", {}, {}),
+        ("stream_epochs_kept", 1, "stream epochs of", {}, {}),
         ("sets_per_session_max", 1, "sets of", {}, {}),
         ("sets_per_session_max", 1, "sets named to", {}, LOSSY),
         ("ack_groups", 1, "groups of hosts", {}, {}),

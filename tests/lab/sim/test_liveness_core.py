@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from gapless.overlay.neighbourhood import Topology
-from gapless_lab.sim.liveness_core import Core
-from gapless_lab.sim.network import Pair
-from gapless_lab.sim.options import Options
-from gapless_lab.sim.runner import Run
+from gapless_lab.sim.liveness_core import LivenessCore
+from gapless_lab.sim.network import HostPair
+from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.runner import SimulationRun
 from gapless_lab.sim.world import World
 from tests.lab.sim.toy import TOY
 
@@ -21,16 +21,16 @@ SEEDS = range(60)
 def world(seed: int, **changes: float) -> World:
     """Return a world with losses and cuts that never heal."""
     settings = {"cells": 6, "delta": 2, "inner_losses": 0.5, "inner_cuts": 0.5, **changes}
-    options = Options(seed=seed, shape="random").with_(**settings)
-    return Run(options, TOY).world
+    options = SimulationOptions(seed=seed, shape="random").with_(**settings)
+    return SimulationRun(options, TOY).world
 
 
-def core(seed: int, **changes: float) -> tuple[World, Core]:
+def core(seed: int, **changes: float) -> tuple[World, LivenessCore]:
     made = world(seed, **changes)
-    return made, Core(made, Random(seed), whole=True)
+    return made, LivenessCore(made, Random(seed), whole=True)
 
 
-def ends(pair: Pair) -> tuple[str, str]:
+def ends(pair: HostPair) -> tuple[str, str]:
     left, right = (link.source.broker for link in pair.links)
     return left, right
 
@@ -60,7 +60,7 @@ def test_who_has_lost_a_link_for_ever_still_has_a_way_over_good_ones() -> None:
     for seed in SEEDS:
         made, chosen = core(seed, brokers_per_cell=2, cells=4)
         pairs = made.network.pairs
-        good = [set(ends(pair)) for pair in pairs if chosen.holds(pair)]
+        good = [set(ends(pair)) for pair in pairs if chosen.keeps_links(pair)]
         for pair in pairs:
             if chosen.has_cut(pair):
                 cuts += 1
@@ -91,5 +91,5 @@ def test_without_cuts_that_stay_only_links_that_are_needed_are_kept() -> None:
         made, chosen = core(seed, inner_losses=0.0, inner_cuts=0.0)
         for pair in made.network.pairs:
             left, right = (made.hosts[each] for each in ends(pair))
-            assert chosen.holds(pair) == (right.cell in left.neighbourhood.neighbours)
+            assert chosen.keeps_links(pair) == (right.cell in left.neighbourhood.neighbours)
             assert not chosen.has_cut(pair)

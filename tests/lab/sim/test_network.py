@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.machine import LinkDown, LinkUp, Send
-from gapless_lab.sim.network import Link
-from gapless_lab.sim.options import NetworkKind
-from gapless_lab.sim.world import Host, World
+from gapless_lab.sim.network import SimulatedLink
+from gapless_lab.sim.options import SimulatedNetworkKind
+from gapless_lab.sim.world import SimulatedHost, World
 from tests.lab.sim.recorder import do, machine, make_world, pass_ms
 
 
-def two(**options: Any) -> tuple[World, Host, Host, Link]:
+def two(**options: Any) -> tuple[World, SimulatedHost, SimulatedHost, SimulatedLink]:
     world = make_world(cells=2, **options)
     left, right = world.hosts.values()
     return world, left, right, world.network.links[left.broker][right.broker]
 
 
-def send(world: World, source: Host, target: Host, *packets: int) -> None:
+def send(world: World, source: SimulatedHost, target: SimulatedHost, *packets: int) -> None:
     do(world, source, [Send(target.broker, packet) for packet in packets])
 
 
-def links_seen(host: Host) -> list[str]:
+def links_seen(host: SimulatedHost) -> list[str]:
     return [type(event).__name__ for event in machine(host).events(LinkUp, LinkDown)]
 
 
@@ -149,8 +149,8 @@ def test_a_paused_process_gets_what_came_meanwhile_in_order() -> None:
     assert machine(right).packets() == [1, 2, 3]
 
 
-def test_what_is_in_flight_can_be_seen() -> None:
-    for network in NetworkKind:
+def test_what_is_under_way_can_be_seen() -> None:
+    for network in SimulatedNetworkKind:
         world, left, right, _ = two(network=network)
         send(world, left, right, 1, 2)
         assert sorted(packet for _, packet in world.network.in_flight()) == [1, 2]
@@ -162,7 +162,7 @@ def test_what_is_in_flight_can_be_seen() -> None:
 
 
 def datagrams(count: int, loss: float, **options: Any) -> list[int]:
-    world, left, right, link = two(network=NetworkKind.DATAGRAM, **options)
+    world, left, right, link = two(network=SimulatedNetworkKind.DATAGRAM, **options)
     link.loss = loss
     for packet in range(count):
         send(world, left, right, packet)
@@ -172,7 +172,7 @@ def datagrams(count: int, loss: float, **options: Any) -> list[int]:
 
 
 def test_datagram_links_are_up_from_the_start_and_stay_up() -> None:
-    world, left, right, link = two(network=NetworkKind.DATAGRAM)
+    world, left, right, link = two(network=SimulatedNetworkKind.DATAGRAM)
     world.network.cut(link)
     world.network.cut(link.back)
     pass_ms(world, 1_000)
@@ -196,7 +196,7 @@ def test_datagrams_are_doubled_where_the_options_say_so() -> None:
 
 
 def test_a_cut_datagram_link_lets_nothing_through_and_heals() -> None:
-    world, left, right, link = two(network=NetworkKind.DATAGRAM)
+    world, left, right, link = two(network=SimulatedNetworkKind.DATAGRAM)
     world.network.cut(link)
     send(world, left, right, 1)
     pass_ms(world, 100)

@@ -12,8 +12,8 @@ from gapless_lab.sim.options import (
     BROKERS_MAX,
     FAULT_KINDS,
     RARE_FAULT_KINDS,
-    NetworkKind,
-    Options,
+    SimulatedNetworkKind,
+    SimulationOptions,
     draw,
     draw_ordinary,
     with_redundancy,
@@ -34,7 +34,7 @@ def test_every_seed_has_a_lawful_tree_and_lawful_parameters() -> None:
         assert len(options.topology().cells) == options.cells
         parameters = options.parameters()  # checks its relations itself
         assert parameters.delta == options.delta
-        assert parameters.ordered_sessions == (options.network is NetworkKind.SESSION)
+        assert parameters.ordered_sessions == (options.network is SimulatedNetworkKind.SESSION)
 
 
 def test_about_a_tenth_of_the_seeds_have_no_faults() -> None:
@@ -44,7 +44,7 @@ def test_about_a_tenth_of_the_seeds_have_no_faults() -> None:
 
 def test_everything_that_may_differ_does() -> None:
     assert {options.shape for options in DRAWN} == set(SHAPES)
-    assert {options.network for options in DRAWN} == set(NetworkKind)
+    assert {options.network for options in DRAWN} == set(SimulatedNetworkKind)
     assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
     assert {options.delta for options in DRAWN} == {0, 1, 2, 3, 4}
     assert {options.brokers_per_cell for options in DRAWN} == {1, 2, 3}
@@ -59,30 +59,30 @@ def test_everything_that_may_differ_does() -> None:
 
 
 def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
-    flights = [each for each in DRAWN if is_about_flights(each)]
-    rivals = [each for each in DRAWN if each.rivals]
+    failovers = [each for each in DRAWN if is_about_failovers(each)]
+    conflicting = [each for each in DRAWN if each.conflicting_names]
     others = [
         each
         for each in DRAWN
-        if each not in flights and each not in rivals and not has_regions(each)
+        if each not in failovers and each not in conflicting and not has_regions(each)
     ]
     ordinary = sum(
         with_redundancy(draw_ordinary(options.seed)) == options.with_(together=False)
         for options in others
     )
     assert 0.6 < ordinary / len(others) < 0.8
-    assert 0.05 < len(flights) / len(DRAWN) < 0.15
-    assert 0.1 < len(rivals) / len(DRAWN) < 0.2
+    assert 0.05 < len(failovers) / len(DRAWN) < 0.15
+    assert 0.1 < len(conflicting) / len(DRAWN) < 0.2
 
 
-def has_regions(options: Options) -> bool:
+def has_regions(options: SimulationOptions) -> bool:
     """Say whether cells fail as a whole, or are of different sizes (``tests/lab/sim/test_regions.py``)."""
     return options.mixed_cells or not options.rates.keys().isdisjoint(OUTAGE_KINDS)
 
 
-def is_about_flights(options: Options) -> bool:
+def is_about_failovers(options: SimulationOptions) -> bool:
     """Say whether clients flee more often than chance alone lets them."""
-    return options.flee != with_redundancy(draw_ordinary(options.seed)).flee
+    return options.failover != with_redundancy(draw_ordinary(options.seed)).failover
 
 
 def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:
@@ -97,34 +97,34 @@ def test_a_situation_changes_a_seed_always_in_the_same_way_and_lawfully(name: st
         assert changed == SITUATIONS[name](options, Random(seed))
         assert changed != options
         changed.parameters()
-        assert Options.of_json(changed.json()) == changed
+        assert SimulationOptions.of_json(changed.json()) == changed
 
 
 def test_what_breaks_stays_broken_for_at_least_the_shortest_time() -> None:
-    options = Options(down_ms_min=500, down_ms_max=800)
+    options = SimulationOptions(down_ms_min=500, down_ms_max=800)
     drawn = [options.down_us(Random(seed)) for seed in range(100)]
     assert all(501_000 <= each <= 801_000 for each in drawn)
 
 
 def test_a_gap_is_lawful_only_where_a_log_may_go_while_it_is_needed() -> None:
-    assert not Options().forgiving
-    assert Options(expiry=True).forgiving
-    assert Options(expiry_s=1).forgiving
-    assert Options(limits={"log_bytes_max": 1_000}).forgiving
+    assert not SimulationOptions().forgiving
+    assert SimulationOptions(expiry=True).forgiving
+    assert SimulationOptions(expiry_s=1).forgiving
+    assert SimulationOptions(limits={"log_bytes_max": 1_000}).forgiving
 
 
 def test_options_travel_as_json() -> None:
     for options in DRAWN[:50]:
-        assert Options.of_json(options.json()) == options
+        assert SimulationOptions.of_json(options.json()) == options
 
 
 def test_the_line_shows_what_differs_from_the_defaults() -> None:
-    options = Options(seed=7, cells=5, rates={"one-way cut": 1.5})
+    options = SimulationOptions(seed=7, cells=5, rates={"one-way cut": 1.5})
     assert options.line() == "seed=7 cells=5 rates={one-way-cut:1.5}"
 
 
 def test_some_options_can_be_changed() -> None:
-    assert Options(seed=7).with_(cells=9) == Options(seed=7, cells=9)
+    assert SimulationOptions(seed=7).with_(cells=9) == SimulationOptions(seed=7, cells=9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

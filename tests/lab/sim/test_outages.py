@@ -10,15 +10,17 @@ from random import Random
 import pytest
 
 from gapless.core.ids import CellId
-from gapless_lab.sim.network import Link
-from gapless_lab.sim.options import Options
+from gapless_lab.sim.network import SimulatedLink
+from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.outages import Outages
 from gapless_lab.sim.regions import OUTAGE_KINDS, side
-from gapless_lab.sim.runner import Run, run_options
+from gapless_lab.sim.runner import SimulationRun, run_options
 from gapless_lab.sim.world import World
 from tests.lab.sim.toy import TOY
 
-LONG = Options(seed=3, cells=5, brokers_per_cell=2, delta=1, total=0.0, torn=0.0, outage_ms=500)
+LONG = SimulationOptions(
+    seed=3, cells=5, brokers_per_cell=2, delta=1, total=0.0, torn=0.0, outage_ms=500
+)
 """A line of five cells, in which two in a row are more than bypass covers."""
 
 SEEDS = range(20)
@@ -26,7 +28,7 @@ SEEDS = range(20)
 
 def started(**changes: float) -> World:
     """Return a world in which all hosts live."""
-    world = Run(LONG.with_(**changes), TOY).world
+    world = SimulationRun(LONG.with_(**changes), TOY).world
     for host in world.hosts.values():
         world.start(host)
     world.run_until(100_000)
@@ -40,7 +42,7 @@ def struck(kind: str, seed: int, **changes: float) -> World:
     return world
 
 
-def links(world: World) -> list[Link]:
+def links(world: World) -> list[SimulatedLink]:
     return [link for there in world.network.links.values() for link in there.values()]
 
 
@@ -82,7 +84,7 @@ def test_a_cell_crash_takes_all_brokers_of_one_cell_and_nothing_else() -> None:
             assert (host.process is None) == (host.cell == dead)
 
 
-def test_an_isolated_cell_lives_and_has_links_inside_only() -> None:
+def test_an_isolated_cell_runs_and_has_links_inside_only() -> None:
     for seed in SEEDS:
         world = struck("cell isolated", seed)
         (island,) = islands(world)
@@ -203,8 +205,8 @@ def test_a_cut_that_is_over_sooner_does_not_open_an_island() -> None:
     for seed in SEEDS:
         rates = {"cut": 40.0, "cell isolated": 1.0}
         options = LONG.with_(seed=seed, rates=rates, quiet=0.0, down_ms_max=20, outage_ms=2_000)
-        run = Run(options, TOY)
-        run.begin()
+        run = SimulationRun(options, TOY)
+        run.start()
         for moment in range(100_000, 2_000_000, 10_000):
             run.world.run_until(moment)
             held = [link for link in links(run.world) if link.held]
@@ -230,8 +232,8 @@ def test_in_the_liveness_phase_nothing_is_held() -> None:
         options = LONG.with_(
             seed=seed, rates=rates, outage_ms=10_000, quiet=0.0, whole_core=1.0, safety_ms=1_000
         )
-        run = Run(options, TOY)
-        run.begin()
+        run = SimulationRun(options, TOY)
+        run.start()
         run.world.run_until(1_000_000)
         assert not is_whole(run.world)
         run.workload.stop()

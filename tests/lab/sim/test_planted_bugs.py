@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from gapless.core.machine import Tell
+from gapless.core.machine import Notify
 from gapless.messages.clients import Delivery, Gap, Published
-from gapless.messages.records import Append
-from gapless_lab.sim.planted_bugs import Plant, hunt
+from gapless.messages.records import AppendRow
+from gapless_lab.sim.planted_bugs import PlantedBug, hunt
 from gapless_lab.sim.runner import run_options
 from tests.cases import scaled
-from tests.lab.sim.toy import TOY, Toy
+from tests.lab.sim.toy import TOY, ToyMachine
 from tests.lab.sim.toy_runs import run_toy, toy_options
 
 Maker = Callable[[Any], Any]
 
 
-def told(change: Callable[[Toy, Any], list[Any]]) -> Maker:
+def changing_effects(change: Callable[[ToyMachine, Any], list[Any]]) -> Maker:
     """Return a maker that changes what a step tells."""
 
     def maker(original: Any) -> Any:
-        def step(self: Toy, event: Any, moment: Any) -> list[Any]:
+        def step(self: ToyMachine, event: Any, now: Any) -> list[Any]:
             effects = []
-            for effect in original(self, event, moment):
+            for effect in original(self, event, now):
                 effects += change(self, effect)
             return effects
 
@@ -35,60 +35,60 @@ def told(change: Callable[[Toy, Any], list[Any]]) -> Maker:
 
 
 def delivery(effect: Any) -> Delivery | None:
-    if isinstance(effect, Tell) and isinstance(effect.notice, Delivery):
+    if isinstance(effect, Notify) and isinstance(effect.notice, Delivery):
         return effect.notice
     return None
 
 
-def every(count: int, self: Toy, mark: str) -> bool:
+def every(count: int, self: ToyMachine, mark: str) -> bool:
     self.context.mark(mark)
-    return self.context.marks[mark] % count == 0
+    return self.context.coverage_marks[mark] % count == 0
 
 
-def lose(self: Toy, effect: Any) -> list[Any]:
+def lose(self: ToyMachine, effect: Any) -> list[Any]:
     lost = delivery(effect) is not None and every(7, self, "planted")
     return [] if lost else [effect]
 
 
-def double(self: Toy, effect: Any) -> list[Any]:
+def double(self: ToyMachine, effect: Any) -> list[Any]:
     again = delivery(effect) is not None and every(7, self, "planted")
     return [effect, effect] if again else [effect]
 
 
-def reverse(self: Toy, effect: Any) -> list[Any]:  # noqa: ARG001
+def reverse(self: ToyMachine, effect: Any) -> list[Any]:  # noqa: ARG001
     notice = delivery(effect)
     if notice is None or notice.count < 2:
         return [effect]
     backwards = tuple((pubend, (each,)) for pubend, each in notice.events[::-1])
-    return [Tell(effect.client, Delivery(notice.subscription, backwards))]
+    return [Notify(effect.client, Delivery(notice.subscription, backwards))]
 
 
-def invent_gap(self: Toy, effect: Any) -> list[Any]:
+def invent_gap(self: ToyMachine, effect: Any) -> list[Any]:
     notice = delivery(effect)
     if notice is None or not every(9, self, "planted"):
         return [effect]
     pubend, publication = notice.events[0]
-    return [Tell(effect.client, Gap(notice.subscription, pubend, 1, publication.tick))]
+    return [Notify(effect.client, Gap(notice.subscription, pubend, 1, publication.tick))]
 
 
-def lie_about_ticks(self: Toy, effect: Any) -> list[Any]:  # noqa: ARG001
-    if isinstance(effect, Tell) and isinstance(effect.notice, Published):
+def lie_about_ticks(self: ToyMachine, effect: Any) -> list[Any]:  # noqa: ARG001
+    if isinstance(effect, Notify) and isinstance(effect.notice, Published):
         ticks = tuple(tick + 1 for tick in effect.notice.ticks)
-        return [Tell(effect.client, Published(effect.notice.request, ticks))]
+        return [Notify(effect.client, Published(effect.notice.request, ticks))]
     return [effect]
 
 
 def acknowledge_early(original: Any) -> Any:  # noqa: ARG001
-    def log(self: Toy, client: str, request: Any, row: Any) -> None:
+    def log(self: ToyMachine, client: str, request: Any, row: Any) -> None:
         self._extend(row.pubend, row.publications)
         self._acknowledge(client, request)
-        self.context.write((Append(row),), lambda: self._next(self.homes[row.pubend]))
+        self.context.write((AppendRow(row),), lambda: self._next(self.hosted[row.pubend]))
 
     return log
 
 
 def cut_elsewhere(original: Any) -> Any:
-    def set_filter(self: Toy, client: str, request: Any) -> None:
+    def set_filter(self: ToyMachine, client: str, request: Any) -> None:
         original(self, client, request)
         held = self.subscriptions.get(request.subscription)
         if held is not None and held.history:
@@ -106,7 +106,7 @@ def always(value: Any) -> Maker:
 
 
 def ignore_credit(original: Any) -> Any:
-    def deliver(self: Toy, held: Any, pubend: Any, stream: Any) -> None:
+    def deliver(self: ToyMachine, held: Any, pubend: Any, stream: Any) -> None:
         held.credit += 5
         original(self, held, pubend, stream)
 
@@ -114,7 +114,7 @@ def ignore_credit(original: Any) -> Any:
 
 
 def forget_sequences(original: Any) -> Any:
-    def logged(self: Toy, pubend: Any, publisher: str) -> dict[int, int]:
+    def logged(self: ToyMachine, pubend: Any, publisher: str) -> dict[int, int]:
         known: dict[int, int] = original(self, pubend, publisher)
         return known if self.context.now % 3 else {}
 
@@ -122,7 +122,7 @@ def forget_sequences(original: Any) -> Any:
 
 
 def forget_acks(original: Any) -> Any:
-    def recall(self: Toy, record: Any) -> None:
+    def recall(self: ToyMachine, record: Any) -> None:
         original(self, record)
         for held in self.subscriptions.values():
             held.acked = dict.fromkeys(held.acked, 2**60)
@@ -130,32 +130,44 @@ def forget_acks(original: Any) -> Any:
     return recall
 
 
-def plant(name: str, about: str, attribute: str, maker: Maker) -> Plant:
-    return Plant(name, about, ((Toy, attribute, maker),))
+def toy_bug(name: str, about: str, attribute: str, maker: Maker) -> PlantedBug:
+    return PlantedBug(name, about, ((ToyMachine, attribute, maker),))
 
 
-PLANTS = [
-    (plant("lose", "a delivery vanishes", "step", told(lose)), {"lost", "stuck"}),
-    (plant("double", "a delivery comes twice", "step", told(double)), {"duplicate", "flooded"}),
-    (plant("reverse", "events come backwards", "step", told(reverse)), {"lost", "nonmonotonic"}),
-    (plant("gap", "a gap is told for nothing", "step", told(invent_gap)), {"dishonest gap"}),
-    (plant("ticks", "wrong ticks", "step", told(lie_about_ticks)), {"undurable"}),
-    (plant("early", "acknowledged before it is synced", "_log", acknowledge_early), {"undurable"}),
+TOY_BUGS = [
+    (toy_bug("lose", "a delivery vanishes", "step", changing_effects(lose)), {"lost", "stuck"}),
     (
-        plant("filter", "everything matches", "_governing", always("TRUE")),
+        toy_bug("double", "a delivery comes twice", "step", changing_effects(double)),
+        {"duplicate", "flooded"},
+    ),
+    (
+        toy_bug("reverse", "events come backwards", "step", changing_effects(reverse)),
+        {"lost", "nonmonotonic"},
+    ),
+    (
+        toy_bug("gap", "a gap is told for nothing", "step", changing_effects(invent_gap)),
+        {"dishonest gap"},
+    ),
+    (toy_bug("ticks", "wrong ticks", "step", changing_effects(lie_about_ticks)), {"undurable"}),
+    (
+        toy_bug("early", "acknowledged before it is synced", "_log", acknowledge_early),
+        {"undurable"},
+    ),
+    (
+        toy_bug("filter", "everything matches", "_filter_at", always("TRUE")),
         {"spurious"},
     ),
     (
-        plant("segments", "the new filter takes over at once", "_set_filter", cut_elsewhere),
+        toy_bug("segments", "the new filter takes over at once", "_set_filter", cut_elsewhere),
         {"lost", "spurious", "segments", "stuck"},
     ),
-    (plant("gossip", "copying stops", "_copy", nothing), {"stuck"}),
-    (plant("credit", "credit is not kept to", "_deliver_stream", ignore_credit), {"flooded"}),
+    (toy_bug("gossip", "copying stops", "_copy", nothing), {"stuck"}),
+    (toy_bug("credit", "credit is not kept to", "_deliver_stream", ignore_credit), {"flooded"}),
     (
-        plant("sequences", "repetitions are not known", "_logged", forget_sequences),
+        toy_bug("sequences", "repetitions are not known", "_logged", forget_sequences),
         {"duplicate", "undurable"},
     ),
-    (plant("acks", "acks that never were", "_recall", forget_acks), {"lost", "stuck"}),
+    (toy_bug("acks", "acks that never were", "_recall", forget_acks), {"lost", "stuck"}),
 ]
 
 
@@ -165,8 +177,10 @@ def test_the_sound_toy_passes() -> None:
         assert result.violations == (), result.options.line()
 
 
-@pytest.mark.parametrize(("planted", "names"), PLANTS, ids=lambda each: getattr(each, "name", None))
-def test_a_planted_bug_is_found_and_named(planted: Plant, names: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("planted", "names"), TOY_BUGS, ids=lambda each: getattr(each, "name", None)
+)
+def test_a_planted_bug_is_found_and_named(planted: PlantedBug, names: set[str]) -> None:
     catch = hunt(planted, range(100), TOY, run=run_toy)
     assert catch.violation is not None, f"{planted.about}: not found in {catch.seeds} seeds"
     assert catch.violation.split(" at ")[0] in names
@@ -181,15 +195,17 @@ def test_a_machine_that_does_not_merge_breaks_the_total_order() -> None:
 
 
 def test_a_plant_is_gone_after_its_time() -> None:
-    before = {name: getattr(Toy, name) for name in ("step", "_log", "_governing")}
-    for planted, _ in PLANTS:
-        with planted.planted():
+    before = {name: getattr(ToyMachine, name) for name in ("step", "_log", "_filter_at")}
+    for planted, _ in TOY_BUGS:
+        with planted.installed():
             pass
-    assert {name: getattr(Toy, name) for name in before} == before
-    assert "_governing" not in vars(Toy), "it is inherited again"
+    assert {name: getattr(ToyMachine, name) for name in before} == before
+    assert "_filter_at" not in vars(ToyMachine), "it is inherited again"
 
 
 def test_a_bug_that_no_seed_shows_is_reported_as_missed() -> None:
-    harmless = Plant("harmless", "changes nothing", ((Toy, "next_timer", lambda same: same),))
+    harmless = PlantedBug(
+        "harmless", "changes nothing", ((ToyMachine, "next_timer", lambda same: same),)
+    )
     catch = hunt(harmless, range(3), TOY, run=run_toy)
     assert (catch.seeds, catch.violation) == (3, None)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.machine import LinkDown, LinkFree, LinkFull, LinkUp, Send
-from gapless.messages.overlay import Packet, SessionId
-from gapless_lab.sim.network import Link
-from gapless_lab.sim.options import NetworkKind
-from gapless_lab.sim.world import Host, World
+from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, Send
+from gapless.messages.overlay import Packet, PeerSessionId
+from gapless_lab.sim.network import SimulatedLink
+from gapless_lab.sim.options import SimulatedNetworkKind
+from gapless_lab.sim.world import SimulatedHost, World
 from tests.lab.sim.recorder import do, machine, make_world, pass_ms
 
-SESSION = SessionId(1, 1)
+SESSION = PeerSessionId(1, 1)
 PACKET = Packet(SESSION, SESSION, 1, tuple(range(15)))
 BYTES = 64 * 16
 """About what the network takes that packet to be."""
 
 
-def two(**options: Any) -> tuple[World, Host, Host, Link]:
+def two(**options: Any) -> tuple[World, SimulatedHost, SimulatedHost, SimulatedLink]:
     """Return a world in which four packets fit into a queue, and five do not."""
     limits = {"queue_bytes_max": 4 * BYTES}
     world = make_world(cells=2, stall=1.0, half_open=0.0, limits=limits, **options)
@@ -25,12 +25,12 @@ def two(**options: Any) -> tuple[World, Host, Host, Link]:
     return world, left, right, world.network.links[left.broker][right.broker]
 
 
-def send(world: World, source: Host, target: Host, count: int) -> None:
+def send(world: World, source: SimulatedHost, target: SimulatedHost, count: int) -> None:
     do(world, source, [Send(target.broker, PACKET)] * count)
 
 
-def told(host: Host) -> list[str]:
-    return [type(event).__name__ for event in machine(host).events(LinkFull, LinkFree)]
+def notified(host: SimulatedHost) -> list[str]:
+    return [type(event).__name__ for event in machine(host).events(LinkFull, LinkDrained)]
 
 
 def test_a_queue_at_its_limit_is_not_full() -> None:
@@ -39,7 +39,7 @@ def test_a_queue_at_its_limit_is_not_full() -> None:
     send(world, left, right, 4)
     pass_ms(world, 1)
     assert link.bytes == 4 * BYTES
-    assert told(left) == []
+    assert notified(left) == []
 
 
 def test_a_sender_is_told_once_that_its_queue_is_full() -> None:
@@ -48,9 +48,9 @@ def test_a_sender_is_told_once_that_its_queue_is_full() -> None:
     send(world, left, right, 5)
     send(world, left, right, 5)
     pass_ms(world, 1)
-    assert told(left) == ["LinkFull"]
+    assert notified(left) == ["LinkFull"]
     assert machine(left).events(LinkFull) == [LinkFull(right.broker)]
-    assert told(right) == [], "its own queue is empty"
+    assert notified(right) == [], "its own queue is empty"
 
 
 def test_a_sender_is_told_that_its_queue_is_free_when_half_of_it_is() -> None:
@@ -60,10 +60,10 @@ def test_a_sender_is_told_that_its_queue_is_free_when_half_of_it_is() -> None:
     pass_ms(world, 1)
     world.network.heal(link)
     while link.bytes > 2 * BYTES:
-        assert told(left) == ["LinkFull"]
+        assert notified(left) == ["LinkFull"]
         pass_ms(world, 0.05)
     pass_ms(world, 100)
-    assert told(left) == ["LinkFull", "LinkFree"]
+    assert notified(left) == ["LinkFull", "LinkDrained"]
     assert len(machine(right).packets()) == 6, "nothing of it was dropped"
     assert link.bytes == 0
 
@@ -77,7 +77,7 @@ def test_a_queue_can_become_full_again() -> None:
         world.network.heal(link)
         pass_ms(world, 100)
     assert machine(left).events(LinkDown) == []
-    assert told(left) == ["LinkFull", "LinkFree"] * 2
+    assert notified(left) == ["LinkFull", "LinkDrained"] * 2
 
 
 def test_a_connection_that_breaks_takes_its_queue_along() -> None:
@@ -89,14 +89,14 @@ def test_a_connection_that_breaks_takes_its_queue_along() -> None:
     world.network.heal(link)
     pass_ms(world, 500)
     assert (link.bytes, link.full) == (0, False)
-    seen = [type(event) for event in machine(left).events(LinkUp, LinkDown, LinkFull, LinkFree)]
+    seen = [type(event) for event in machine(left).events(LinkUp, LinkDown, LinkFull, LinkDrained)]
     assert (seen[:2], seen[-1]) == ([LinkUp, LinkFull], LinkUp)
-    assert LinkFree not in seen, "that goes without saying"
+    assert LinkDrained not in seen, "that goes without saying"
 
 
 def test_datagrams_do_not_queue() -> None:
-    world, left, right, link = two(network=NetworkKind.DATAGRAM)
+    world, left, right, link = two(network=SimulatedNetworkKind.DATAGRAM)
     send(world, left, right, 50)
     pass_ms(world, 100)
-    assert told(left) == []
+    assert notified(left) == []
     assert link.bytes == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.overlay.neighbourhood import Topology
-from gapless_lab.sim.options import Options, draw
+from gapless_lab.sim.options import SimulationOptions, draw
 from gapless_lab.sim.regions import BARRIERS, OUTAGE_KINDS, longest_row, rows, side, with_regions
 from gapless_lab.sim.shapes import tree
 
@@ -17,7 +17,7 @@ FORK = Topology.of(
 """a - b - c - d, and e at b."""
 
 
-def sizes(options: Options) -> set[int]:
+def sizes(options: SimulationOptions) -> set[int]:
     return {len(cell.brokers) for cell in options.topology().cells}
 
 
@@ -84,12 +84,12 @@ def test_a_seed_that_has_neither_is_as_it_was() -> None:
     others = [options for options in DRAWN if options not in STRUCK and not options.mixed_cells]
     assert len(others) > len(DRAWN) / 2
     for options in others:
-        assert options.relapse == Options().relapse
-        assert options.outage_ms == Options().outage_ms
+        assert options.relapse == SimulationOptions().relapse
+        assert options.outage_ms == SimulationOptions().outage_ms
 
 
 def test_what_is_drawn_depends_on_nothing_but_the_seed_and_what_was_drawn_before() -> None:
-    plain = Options(seed=5, cells=6, brokers_per_cell=3, rates={"crash": 1.0})
+    plain = SimulationOptions(seed=5, cells=6, brokers_per_cell=3, rates={"crash": 1.0})
     for seed in range(50):
         options = plain.with_(seed=seed)
         changed = with_regions(options)

@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
-from gapless_lab.sim.options import NetworkKind, Options, draw
-from gapless_lab.sim.runner import Result, run_options
+from gapless_lab.sim.options import SimulatedNetworkKind, SimulationOptions, draw
+from gapless_lab.sim.runner import RunResult, run_options
 from gapless_lab.sim.shrink import LEFT_ALONE, _passes, shrink
 from gapless_lab.sim.world import Violation
-from tests.lab.sim.test_planted_bugs import PLANTS
+from tests.lab.sim.test_planted_bugs import TOY_BUGS
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-BY_NAME = {plant.name: plant for plant, _ in PLANTS}
+BY_NAME = {plant.name: plant for plant, _ in TOY_BUGS}
 
 
 def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
     options = toy_options(7).with_(cells=9, subscribers=6, publishers=4)
-    with BY_NAME["early"].planted():
+    with BY_NAME["early"].installed():
         failing = run_options(options, TOY)
         assert failing.violations[0].name == "undurable"
         small = shrink(failing, TOY)
@@ -37,7 +37,7 @@ def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
 
 
 def test_shrinking_keeps_to_its_number_of_runs() -> None:
-    with BY_NAME["early"].planted():
+    with BY_NAME["early"].installed():
         failing = run_options(toy_options(7), TOY)
         count = 0
 
@@ -51,8 +51,10 @@ def test_shrinking_keeps_to_its_number_of_runs() -> None:
 
 
 def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
-    options = toy_options(7).with_(rates={"crash": 4.0, "pause": 1.0}, amnesia=1.0, durable=1.0)
-    with BY_NAME["acks"].planted():
+    options = toy_options(7).with_(
+        rates={"crash": 4.0, "pause": 1.0}, forgotten_positions=1.0, durable=1.0
+    )
+    with BY_NAME["acks"].installed():
         results = (run_options(options.with_(seed=seed), TOY) for seed in range(50))
         failing = next(result for result in results if result.failed)
         small = shrink(failing, TOY, runs_max=100)
@@ -64,15 +66,15 @@ def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_need
     rates = {"cell crash": 2.0, "barrier isolated": 2.0}
     changed = {"cells": 4, "brokers_per_cell": 3, "mixed_cells": True, "relapse": 0.6}
     options = toy_options(7).with_(rates=rates, outage_ms=900, **changed)
-    with BY_NAME["early"].planted():
+    with BY_NAME["early"].installed():
         small = shrink(run_options(options, TOY), TOY).options
-    assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, Options().outage_ms)
+    assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, SimulationOptions().outage_ms)
     assert (small.brokers_per_cell, small.mixed_cells) == (1, False)
 
 
 def test_every_option_is_made_simpler_or_left_alone_for_a_reason() -> None:
     busy = far_from_simple()
-    fields = set(Options.__struct_fields__)
+    fields = set(SimulationOptions.__struct_fields__)
     shrunk = {name for simpler in one_step_simpler(busy) for name in changed(busy, simpler)}
     assert shrunk | LEFT_ALONE.keys() == fields, "a new option is neither shrunk nor left alone"
     assert not shrunk & LEFT_ALONE.keys()
@@ -88,35 +90,37 @@ def test_every_step_changes_one_option_and_leaves_a_lawful_world() -> None:
             assert len(simpler.topology().cells) == simpler.cells
 
 
-def far_from_simple() -> Options:
+def far_from_simple() -> SimulationOptions:
     """Return options of which none is at its simplest."""
     changes: dict[str, Any] = {
-        "network": NetworkKind.DATAGRAM,
+        "network": SimulatedNetworkKind.DATAGRAM,
         "shape": "star",
         "limits": {"ack_groups": 1},
         "rates": {"crash": 1.0},
     }
-    for name, value in msgspec.structs.asdict(Options()).items():
+    for name, value in msgspec.structs.asdict(SimulationOptions()).items():
         if name not in changes:
             changes[name] = not value if isinstance(value, bool) else value + 3
-    return Options(**changes)
+    return SimulationOptions(**changes)
 
 
-def one_step_simpler(options: Options) -> Iterator[Options]:
+def one_step_simpler(options: SimulationOptions) -> Iterator[SimulationOptions]:
     violation = Violation("stuck", "something is owed", at_us=1_000)
     result = msgspec.structs.replace(NOTHING, options=options, violations=(violation,))
     for each in _passes():
         yield from each(result)
 
 
-def changed(before: Options, after: Options) -> list[str]:
+def changed(before: SimulationOptions, after: SimulationOptions) -> list[str]:
     return [
-        name for name in Options.__struct_fields__ if getattr(before, name) != getattr(after, name)
+        name
+        for name in SimulationOptions.__struct_fields__
+        if getattr(before, name) != getattr(after, name)
     ]
 
 
-NOTHING = Result(
-    options=Options(),
+NOTHING = RunResult(
+    options=SimulationOptions(),
     steps=0,
     virtual_ms=0,
     faults={},
@@ -124,7 +128,7 @@ NOTHING = Result(
     deliveries=0,
     gaps=0,
     violations=(),
-    marks={},
+    coverage_marks={},
     trace_hash="",
     text_hash="",
     seconds=0.0,

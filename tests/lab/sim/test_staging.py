@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.messages.streams import Publication
-from gapless_lab.sim.options import Options, draw, draw_ordinary
-from gapless_lab.sim.runner import Run, run_options
+from gapless_lab.sim.options import SimulationOptions, draw, draw_ordinary
+from gapless_lab.sim.runner import SimulationRun, run_options
 from gapless_lab.sim.staging import WriterChecker
 from gapless_lab.sim.world import World
 
@@ -23,10 +23,10 @@ def test_a_share_of_the_seeds_has_writers_and_the_others_are_as_they_were() -> N
 
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_are_in_the_log_whole_and_once_whatever_fails(seed: int) -> None:
-    options = Options(
+    options = SimulationOptions(
         seed=seed, cells=2, stagers=2, stage_rate=20.0, rates=FAULTS, safety_ms=3_000, domain=2
     )
-    run = Run(options)
+    run = SimulationRun(options)
     result = run.play()
     assert not result.violations, result.violations[0]
     assert all(len(stager.checker.done) > 3 for stager in run.workload.stagers)
@@ -35,8 +35,10 @@ def test_batches_are_in_the_log_whole_and_once_whatever_fails(seed: int) -> None
 def test_rare_branches_are_reached() -> None:
     marks: set[str] = set()
     for seed in range(4):
-        options = Options(seed=seed, stagers=2, stage_rate=40.0, rates=FAULTS, safety_ms=3_000)
-        marks |= run_options(options).marks.keys()
+        options = SimulationOptions(
+            seed=seed, stagers=2, stage_rate=40.0, rates=FAULTS, safety_ms=3_000
+        )
+        marks |= run_options(options).coverage_marks.keys()
     assert marks >= {"staged again", "commit repeated"}
 
 

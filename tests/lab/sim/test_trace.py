@@ -8,28 +8,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Asked, Received, Send, Tell, Write, Written
+from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.machine import ClientRequest, Notify, Received, Send, Write, Written
 from gapless.core.ticks import TickRange
 from gapless.messages import clients, mobility, overlay, propagation, records, staging, streams
 from gapless.messages import pubend_requests as requests
 from gapless.messages.clients import Credit, Published, SetFilter
-from gapless.messages.overlay import Packet, Quality, SessionId
+from gapless.messages.overlay import Packet, PeerSessionId, Quality
 from gapless.messages.propagation import TableDelta, TableFull, TableId
-from gapless.messages.records import Erase
-from gapless.messages.streams import Nack, Piece, Publication, Silence
-from gapless_lab.sim.options import Options
+from gapless.messages.records import DeleteRecord
+from gapless.messages.streams import KnowledgeRange, Nack, Publication, StreamSilence
+from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.runner import run_options
-from gapless_lab.sim.trace import EVENT_CODES, TOLD, Trace
-from gapless_lab.sim.trace_format import LISTED, WALL_START, Teller
+from gapless_lab.sim.trace import EVENT_CODES, SHOWN_MAX, Trace
+from gapless_lab.sim.trace_format import LISTED, WALL_START, TraceFormatter
 from gapless_lab.sim.trace_forms import FORMS
 
-ROOMS = (clients, mobility, overlay, propagation, records, requests, staging, streams)
+MODULES = (clients, mobility, overlay, propagation, records, requests, staging, streams)
 P = PubendId("P")
 
 
 def messages() -> list[type[msgspec.Struct]]:
-    found = [getattr(room, name) for room in ROOMS for name in room.__all__]
+    found = [getattr(module, name) for module in MODULES for name in module.__all__]
     return [each for each in found if isinstance(each, type) and issubclass(each, msgspec.Struct)]
 
 
@@ -66,7 +66,7 @@ def test_a_kind_without_a_form_is_told_by_its_name_and_its_fields() -> None:
         quality: Quality = Quality.BEST_EFFORT
         nothing: int | None = None
 
-    assert Teller().tell(Oddity("x")) == "Oddity name x quality best effort"
+    assert TraceFormatter().format(Oddity("x")) == "Oddity name x quality best effort"
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -74,32 +74,45 @@ def test_a_kind_without_a_form_is_told_by_its_name_and_its_fields() -> None:
 
 def test_times_of_every_kind_count_from_the_beginning_of_the_run() -> None:
     tick = WALL_START + 25_087
-    assert Teller().tell(Nack(P, (TickRange(tick, tick + 5),))) == "Nack P ([0.025087, 0.025092])"
-    assert Teller().tell(SessionId(tick, 2)) == "0.025087/2"
-    assert Teller().tell(Published(7, (tick - 30_000,))) == "Published 7: (-0.004913)"
-    assert Teller().tell(Published(7, (0, 12_345))) == "Published 7: (0, 12345)"
+    assert (
+        TraceFormatter().format(Nack(P, (TickRange(tick, tick + 5),)))
+        == "Nack P ([0.025087, 0.025092])"
+    )
+    assert TraceFormatter().format(PeerSessionId(tick, 2)) == "0.025087/2"
+    assert TraceFormatter().format(Published(7, (tick - 30_000,))) == "Published 7: (-0.004913)"
+    assert TraceFormatter().format(Published(7, (0, 12_345))) == "Published 7: (0, 12345)"
 
 
 def test_names_are_written_as_people_say_them() -> None:
-    told = Teller().tell((ShbId("b", "c"), VirtualTime(7, 2), PubendId("P", 2)))
+    told = TraceFormatter().format((ShbId("b", "c"), VirtualTime(7, 2), PubendId("P", 2)))
     assert told == "(b@c, 7:2, P#2)"
-    assert Teller().tell(Quality.BEST_EFFORT) == "best effort"
-    assert Teller().tell(Entry(VirtualTime(7, 2), 3, retired=True)) == "7:2 cv3 retired"
+    assert TraceFormatter().format(Quality.BEST_EFFORT) == "best effort"
+    assert (
+        TraceFormatter().format(VectorEntry(VirtualTime(7, 2), 3, retired=True))
+        == "7:2 cv3 retired"
+    )
 
 
 def test_long_lists_and_texts_are_cut_with_a_count() -> None:
-    told = Teller().tell(Published(1, tuple(range(LISTED + 3))))
+    told = TraceFormatter().format(Published(1, tuple(range(LISTED + 3))))
     assert told == "Published 1: (0, 1, 2, 3, … 3 more)"
-    told = Teller().tell(SetFilter(1, "s", "x = 1 OR " * 20 + "y"))
+    told = TraceFormatter().format(SetFilter(1, "s", "x = 1 OR " * 20 + "y"))
     assert told.endswith('x = 1 … 121 more characters"')
 
 
 def test_what_is_empty_or_zero_is_left_out_where_that_is_usual() -> None:
     event = Publication(WALL_START, "p", 3, {"kind": "a", "hot": True}, b"")
-    piece = Piece(WALL_START, WALL_START, 4, 0, (event,))
-    assert Teller().tell(piece) == "[0.000000, 0.000000] r4 (0.000000 p/3 {kind=a hot=yes})"
-    silence = Silence(((P, 2, Piece(1, 5, 4, 6), True), (P, 3, Piece(6, 7, 4, 0), False)))
-    assert Teller().tell(silence) == "Silence (P #2 first [1, 5] r4 cv6, P #3 [6, 7] r4)"
+    piece = KnowledgeRange(WALL_START, WALL_START, 4, 0, (event,))
+    assert (
+        TraceFormatter().format(piece) == "[0.000000, 0.000000] e4 (0.000000 p/3 {kind=a hot=yes})"
+    )
+    silence = StreamSilence(
+        ((P, 2, KnowledgeRange(1, 5, 4, 6), True), (P, 3, KnowledgeRange(6, 7, 4, 0), False))
+    )
+    assert (
+        TraceFormatter().format(silence)
+        == "StreamSilence (P #2 first [1, 5] e4 cv6, P #3 [6, 7] e4)"
+    )
 
 
 # --- the constraint of a change (R19) ---------------------------------------------------------------
@@ -109,45 +122,47 @@ S, T = ShbId("s", "n"), ShbId("t", "n")
 
 
 def whole(part: int, *entries: tuple[ShbId, int]) -> TableFull:
-    vector = tuple((shb, Entry(VirtualTime(1, counter))) for shb, counter in entries)
+    vector = tuple((shb, VectorEntry(VirtualTime(1, counter))) for shb, counter in entries)
     return TableFull(TABLE, 5, part, 2, (), vector, (), (), 0)
 
 
 def change(base: int, *entries: tuple[ShbId, int], forgotten: tuple[ShbId, ...] = ()) -> TableDelta:
-    vector = tuple((shb, Entry(VirtualTime(1, counter))) for shb, counter in entries)
+    vector = tuple((shb, VectorEntry(VirtualTime(1, counter))) for shb, counter in entries)
     return TableDelta(TABLE, base, base + 1, (), (), vector, forgotten, (), (), (), 0)
 
 
 def test_a_change_of_a_table_is_told_with_the_entries_at_its_base() -> None:
-    teller = Teller()
+    teller = TraceFormatter()
     for part in (whole(0, (S, 3)), whole(1, (T, 4))):
-        teller.tell(part)
-    assert "v5 to v6 if (s@n 1:3, t@n 1:4) entries (s@n 1:9)" in teller.tell(change(5, (S, 9)))
-    assert "v6 to v7 if (s@n 1:9, t@n 1:4) forgets (t@n)" in teller.tell(change(6, forgotten=(T,)))
-    assert "v7 to v8 if (s@n 1:9)" in teller.tell(change(7))
-    assert "if (not told)" in teller.tell(change(20))
+        teller.format(part)
+    assert "v5 to v6 if (s@n 1:3, t@n 1:4) entries (s@n 1:9)" in teller.format(change(5, (S, 9)))
+    assert "v6 to v7 if (s@n 1:9, t@n 1:4) removes (t@n)" in teller.format(
+        change(6, forgotten=(T,))
+    )
+    assert "v7 to v8 if (s@n 1:9)" in teller.format(change(7))
+    assert "if (not told)" in teller.format(change(20))
 
 
 def test_a_change_is_known_also_if_its_packet_was_too_long_to_be_shown() -> None:
-    teller = Teller()
-    ends = SessionId(1, 1), SessionId(2, 1)
-    teller.tell(Packet(*ends, 1, (*[Nack(P, ())] * 9, whole(0, (S, 3)))))
-    assert "if (s@n 1:3)" in teller.tell(change(5))
+    teller = TraceFormatter()
+    ends = PeerSessionId(1, 1), PeerSessionId(2, 1)
+    teller.format(Packet(*ends, 1, (*[Nack(P, ())] * 9, whole(0, (S, 3)))))
+    assert "if (s@n 1:3)" in teller.format(change(5))
 
 
 # --- lines ----------------------------------------------------------------------------------------
 
 
 def test_a_line_says_when_who_what_happened_and_what_followed() -> None:
-    event = Asked("c.1", SetFilter(4, "s", "price < 3"))
-    lines = lines_of((event, [Write(2, ()), Tell("c.1", Credit("s", 1))]))
+    event = ClientRequest("c.1", SetFilter(4, "s", "price < 3"))
+    lines = lines_of((event, [Write(2, ()), Notify("c.1", Credit("s", 1))]))
     asked = 'c.1 asks SetFilter 4: s "price < 3"'
-    assert lines == [f"    0.025087 b1     {asked} => write 2; tells c.1 Credit s 1"]
+    assert lines == [f"    0.025087 b1     {asked} => write 2; notifies c.1 Credit s 1"]
 
 
 def test_what_does_not_fit_goes_on_the_lines_after_it() -> None:
     effects = [
-        Write(number, (Erase(("life", "a name of some length", str(number))),))
+        Write(number, (DeleteRecord(("life", "a name of some length", str(number))),))
         for number in range(5)
     ]
     lines = lines_of((Written(1), effects))
@@ -175,33 +190,35 @@ def test_contents_that_are_not_shown_are_in_the_digest_all_the_same() -> None:
 def test_a_run_of_the_broker_is_told_in_short_lines() -> None:
     lines: list[str] = []
     result = run_options(
-        Options(seed=5, cells=4, safety_ms=600, rates={"crash": 2.0}), sink=lines.append
+        SimulationOptions(seed=5, cells=4, safety_ms=600, rates={"crash": 2.0}), sink=lines.append
     )
     assert not result.violations
     steps = [line for line in lines[1:] if " ** " not in line]
     assert len(steps) > 200
-    assert max(map(len, steps)) < TOLD + 60
+    assert max(map(len, steps)) < SHOWN_MAX + 60
     assert sum(map(len, steps)) / len(steps) < 160
     assert not any(re.search(r"\b1[67]\d{14}|Struct|object at", line) for line in lines)
     deltas = [line for line in steps if "TableDelta" in line]
     assert deltas
     assert all(re.search(r"v\d+ to v\d+ if \((n\da@n\d [\d.]+:\d+)", line) for line in deltas)
     assert any(
-        re.search(r"=> .*to n\da .*Frame P\d #\d+ first \[[\d.]+, [\d.]+\] r\d+ ", line)
+        re.search(r"=> .*to n\da .*StreamData P\d #\d+ first \[[\d.]+, [\d.]+\] e\d+ ", line)
         for line in steps
     )
 
 
 def test_lines_change_nothing_of_a_run() -> None:
-    options = Options(seed=5, cells=2, safety_ms=300)
-    told, untold = run_options(options, sink=lambda _: None), run_options(options)
-    assert told.trace_hash == untold.trace_hash
-    assert told.text_hash
-    assert not untold.text_hash
+    options = SimulationOptions(seed=5, cells=2, safety_ms=300)
+    with_lines, without_lines = run_options(options, sink=lambda _: None), run_options(options)
+    assert with_lines.trace_hash == without_lines.trace_hash
+    assert with_lines.text_hash
+    assert not without_lines.text_hash
 
 
 def test_a_packet_is_told_by_its_peer_its_session_and_its_messages() -> None:
-    packet = Packet(SessionId(WALL_START, 2), SessionId(2, 1), 7, (Nack(P, ()), Nack(P, ())))
+    packet = Packet(
+        PeerSessionId(WALL_START, 2), PeerSessionId(2, 1), 7, (Nack(P, ()), Nack(P, ()))
+    )
     (line,) = lines_of((Received("b2", packet), [Send("b3", packet)]))
     told = "0.000000/2 #7: Nack P (); Nack P ()"
     assert line.endswith(f" from b2 {told} => to b3 {told}")

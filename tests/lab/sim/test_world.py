@@ -7,17 +7,24 @@ import subprocess
 import sys
 from typing import Any
 
-from gapless.core.machine import Asked, ClientDown, ClientUp, Dismiss, Tell, Write
-from gapless.messages.records import LifeRecord, Store
-from gapless_lab.sim.options import Options
-from gapless_lab.sim.runner import Run, run_options
-from gapless_lab.sim.world import WALL_START, Host, Probe, World
+from gapless.core.machine import (
+    ClientDown,
+    ClientRequest,
+    ClientUp,
+    DisconnectClient,
+    Notify,
+    Write,
+)
+from gapless.messages.records import IncarnationRecord, PutRecord
+from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.runner import SimulationRun, run_options
+from gapless_lab.sim.world import WALL_START, SimulatedHost, World, WorldObserver
 from tests.lab.sim.recorder import Listener, Recorder, do, machine, make_world, pass_ms
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
 
-def first(world: World) -> Host:
+def first(world: World) -> SimulatedHost:
     return next(iter(world.hosts.values()))
 
 
@@ -81,28 +88,28 @@ def test_a_machine_is_woken_when_its_timer_is_due() -> None:
     world = make_world(cells=1)
     recorder = machine(first(world))
     do(world, first(world), [])
-    now = recorder.heard[-1][0].now + 500_000
+    now = recorder.steps[-1][0].now + 500_000
     recorder.due = now
     do(world, first(world), [])
     pass_ms(world, 1_000)
-    assert (recorder.heard[-1][0].now, recorder.heard[-1][1]) == (now, None)
+    assert (recorder.steps[-1][0].now, recorder.steps[-1][1]) == (now, None)
 
 
 def test_an_earlier_timer_wakes_earlier_and_the_later_one_only_once() -> None:
     world = make_world(cells=1)
     recorder = machine(first(world))
     do(world, first(world), [])
-    now = recorder.heard[-1][0].now
+    now = recorder.steps[-1][0].now
     recorder.due = now + 900_000
     do(world, first(world), [])
     recorder.due = now + 400_000
     do(world, first(world), [])
-    before = len(recorder.heard)
+    before = len(recorder.steps)
     pass_ms(world, 2_000)
-    assert [moment.now for moment, _ in recorder.heard[before:]] == [now + 400_000]
+    assert [moment.now for moment, _ in recorder.steps[before:]] == [now + 400_000]
 
 
-def test_now_begins_anew_with_every_life_and_the_wall_clock_goes_on() -> None:
+def test_now_begins_anew_with_every_incarnation_and_the_wall_clock_goes_on() -> None:
     world = make_world(cells=1)
     host = first(world)
     old = machine(host).born
@@ -120,16 +127,16 @@ def test_a_clock_jump_moves_the_wall_clock_of_one_host_only() -> None:
     world.jump_clock(left, -5_000_000)
     for host in (left, right):
         do(world, host, [])
-    assert machine(left).heard[-1][0].clock == WALL_START + world.now - 5_000_000
-    assert machine(right).heard[-1][0].clock == WALL_START + world.now
+    assert machine(left).steps[-1][0].clock == WALL_START + world.now - 5_000_000
+    assert machine(right).steps[-1][0].clock == WALL_START + world.now
 
 
 # --- lives ------------------------------------------------------------------------------------
 
 
-def test_the_first_step_of_a_life_is_given_nothing() -> None:
+def test_the_first_step_of_an_incarnation_is_given_nothing() -> None:
     world = make_world(cells=1)
-    moment, event = machine(first(world)).heard[0]
+    moment, event = machine(first(world)).steps[0]
     assert event is None
     assert moment == machine(first(world)).born
 
@@ -140,7 +147,7 @@ def test_a_crash_loses_the_memory_and_counts_its_marks() -> None:
     old = machine(host)
     world.crash(host)
     assert host.process is None
-    assert world.marks == {"recorded": 1}
+    assert world.coverage_marks == {"recorded": 1}
     world.start(host)
     assert machine(host) is not old
 
@@ -150,15 +157,15 @@ def test_a_paused_process_runs_nothing_and_then_sees_its_timer() -> None:
     host = first(world)
     recorder = machine(host)
     do(world, host, [])
-    recorder.due = recorder.heard[-1][0].now + 1_000
+    recorder.due = recorder.steps[-1][0].now + 1_000
     do(world, host, [])
     world.pause(host)
-    before = len(recorder.heard)
+    before = len(recorder.steps)
     pass_ms(world, 500)
-    assert len(recorder.heard) == before
+    assert len(recorder.steps) == before
     world.resume(host)
-    assert recorder.heard[-1][1] is None
-    assert len(recorder.heard) == before + 1
+    assert recorder.steps[-1][1] is None
+    assert len(recorder.steps) == before + 1
 
 
 def test_a_doomed_host_never_comes_back() -> None:
@@ -173,13 +180,13 @@ def test_a_doomed_host_never_comes_back() -> None:
 class Fragile(Recorder):
     """Breaks when it is asked for something."""
 
-    def step(self, event: Any, moment: Any) -> list[Any]:
-        assert not isinstance(event, Asked), "a broken assertion"
-        return super().step(event, moment)
+    def step(self, event: Any, now: Any) -> list[Any]:
+        assert not isinstance(event, ClientRequest), "a broken assertion"
+        return super().step(event, now)
 
 
 def test_an_exception_of_a_machine_is_a_violation_that_ends_the_run() -> None:
-    world = World(Options(cells=1), Fragile)
+    world = World(SimulationOptions(cells=1), Fragile)
     host = first(world)
     world.start(host)
     do(world, host, [])
@@ -192,7 +199,7 @@ def test_an_armed_crash_strikes_between_a_write_and_its_sync() -> None:
     world = make_world(cells=1, sync_us_min=1_000, survive=0.0)
     host = first(world)
     host.crash_armed = True
-    do(world, host, [Write(1, (Store(LifeRecord(1)),))])
+    do(world, host, [Write(1, (PutRecord(IncarnationRecord(1)),))])
     pass_ms(world, 5_000)
     assert world.faults == {"crash inside a sync": 1}
     assert host.disk.records == {}
@@ -207,7 +214,7 @@ def test_a_connection_carries_talk_both_ways_in_order() -> None:
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
     for number in range(20):
-        connection.ask([Tell(connection.name, number)])
+        connection.ask([Notify(connection.name, number)])
     pass_ms(world, 500)
     assert listener.notices == list(range(20))
     assert machine(host).events(ClientUp) == [ClientUp("listener.1")]
@@ -221,20 +228,20 @@ def test_a_client_that_leaves_hears_nothing_more_and_the_machine_hears_of_it() -
     connection.drop(unseen_us=100_000)
     pass_ms(world, 50)
     assert machine(host).events(ClientDown) == [], "the connection is half-open"
-    do(world, host, [Tell(connection.name, "into the void")])
+    do(world, host, [Notify(connection.name, "into the void")])
     pass_ms(world, 200)
     assert machine(host).events(ClientDown) == [ClientDown("listener.1")]
     assert listener.notices == []
 
 
-def test_a_dismissed_client_hears_the_reason_after_all_that_was_told() -> None:
+def test_a_disconnected_client_hears_the_reason_after_all_that_was_told() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
-    connection.ask([Tell(connection.name, "last"), Dismiss(connection.name, "too slow")])
+    connection.ask([Notify(connection.name, "last"), DisconnectClient(connection.name, "too slow")])
     pass_ms(world, 100)
     assert listener.notices == ["last"]
-    assert listener.losses == ["dismissed: too slow"]
+    assert listener.losses == ["disconnected: too slow"]
 
 
 def test_clients_hear_when_their_broker_crashes_and_when_none_is_there() -> None:
@@ -252,7 +259,7 @@ def test_clients_hear_when_their_broker_crashes_and_when_none_is_there() -> None
 # --- probes -----------------------------------------------------------------------------------
 
 
-class Counter(Probe):
+class Counter(WorldObserver):
     """Counts what a probe is told."""
 
     def __init__(self) -> None:
@@ -271,17 +278,17 @@ class Counter(Probe):
         self.counts["finished"] += 1
 
 
-def test_a_probe_is_told_of_every_life_and_step() -> None:
+def test_a_probe_is_told_of_every_incarnation_and_step() -> None:
     counter = Counter()
-    options = Options(rates={"crash": 5.0}, subscribers=1, total=0.0)
-    result = Run(options, TOY, probes=[lambda _: counter]).play()
+    options = SimulationOptions(rates={"crash": 5.0}, subscribers=1, total=0.0)
+    result = SimulationRun(options, TOY, observers=[lambda _: counter]).play()
     assert counter.counts["stepped"] == result.steps
     assert counter.counts["crashed"] == result.faults["crash"] > 0
     assert counter.counts["started"] == 3 + counter.counts["crashed"]
     assert counter.counts["finished"] == 1
 
 
-class Objector(Probe):
+class Objector(WorldObserver):
     """Finds something at the tenth step."""
 
     def stepped(self, world: World, process: Any, event: Any, effects: Any) -> None:  # noqa: ARG002
@@ -290,7 +297,7 @@ class Objector(Probe):
 
 
 def test_what_a_probe_finds_ends_the_run() -> None:
-    result = Run(Options(), TOY, probes=[lambda _: Objector()]).play()
+    result = SimulationRun(SimulationOptions(), TOY, observers=[lambda _: Objector()]).play()
     assert result.steps == 10
     assert result.violations[0].name == "I3"
 

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import (
-    Asked,
     ClientDown,
+    ClientRequest,
     Context,
     Effect,
-    Event,
     Fetched,
     Identity,
     LinkDown,
     LinkUp,
-    Moment,
+    MachineEvent,
     Received,
     Send,
+    StepTime,
     Written,
 )
-from gapless.core.parameters import Parameters, us
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -48,20 +48,20 @@ from gapless.messages.clients import (
 )
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
-    Append,
-    Erase,
-    LifeRecord,
+    AppendRow,
+    DeleteRecord,
+    IncarnationRecord,
     LogRow,
     PubendRecord,
+    PutRecord,
     Record,
-    Store,
     SubscriptionRecord,
 )
 from gapless.messages.streams import Publication
 from gapless.overlay.neighbourhood import Neighbourhood
 from tests.lab.sim.toy_subscriptions import Subscribing, Subscription
 
-TOY = "tests.lab.sim.toy:Toy"
+TOY = "tests.lab.sim.toy:ToyMachine"
 EVER = 2**62
 
 
@@ -79,18 +79,18 @@ class Rows(NamedTuple):
     publications: tuple[Publication, ...]
 
 
-class Home:
+class HostedPubend:
     """A pubend that this broker hosts; it does one thing after the other."""
 
     def __init__(self, record: PubendRecord) -> None:
         self.record = record
         self.busy = False
-        self.damaged = False
+        self.is_corrupt = False
         self.queue: deque[Callable[[], None]] = deque()
         self.sessions: dict[str, int] = {}
 
 
-class Toy(Subscribing):
+class ToyMachine(Subscribing):
     """The machine."""
 
     def __init__(
@@ -100,11 +100,11 @@ class Toy(Subscribing):
         parameters: Parameters,
         neighbourhood: Neighbourhood,
         records: Iterable[Record],
-        moment: Moment,
+        now: StepTime,
     ) -> None:
         super().__init__()
-        self.life = 1
-        self.homes: dict[PubendId, Home] = {}
+        self.incarnation = 1
+        self.hosted: dict[PubendId, HostedPubend] = {}
         self.peers = [
             peer
             for name in (*neighbourhood.neighbours, cell)
@@ -114,32 +114,32 @@ class Toy(Subscribing):
         self.up: dict[BrokerId, bool] = {}
         self.clients: dict[str, bool] = {}
         self.loading = 1
-        self.early: list[tuple[str, Any]] = []
+        self.queued: list[tuple[str, Any]] = []
         for record in records:
             self._recall(record)
-        self.context = Context(Identity(broker, cell, self.life), parameters)
-        self.context.now, self.context.clock = moment
-        self.context.write((Store(LifeRecord(self.life)),), self._load)
+        self.context = Context(Identity(broker, cell, self.incarnation), parameters)
+        self.context.now, self.context.clock = now
+        self.context.write((PutRecord(IncarnationRecord(self.incarnation)),), self._load)
 
     @property
-    def marks(self) -> dict[str, int]:
-        return self.context.marks
+    def coverage_marks(self) -> dict[str, int]:
+        return self.context.coverage_marks
 
-    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
-        return [effect for event in events for effect in self.step(event, moment)]
+    def step_all(self, events: Sequence[MachineEvent], now: StepTime) -> list[Effect]:
+        return [effect for event in events for effect in self.step(event, now)]
 
-    def step(self, event: Event, moment: Moment) -> list[Effect]:
+    def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
         context = self.context
-        context.now, context.clock = moment
+        context.now, context.clock = now
         match event:
             case Received(peer, packet):
                 self._received(peer, packet)
             case Written() | Fetched():
                 context.resume(event)
-            case Asked(client, request):
+            case ClientRequest(client, request):
                 self._asked(client, request)
             case ClientDown(client):
-                self._left(client)
+                self._client_left(client)
             case LinkUp(peer):
                 self.up[peer] = True
             case LinkDown(peer):
@@ -156,10 +156,10 @@ class Toy(Subscribing):
 
     def _recall(self, record: Record) -> None:
         match record:
-            case LifeRecord(life):
-                self.life = life + 1
+            case IncarnationRecord(incarnation):
+                self.incarnation = incarnation + 1
             case PubendRecord():
-                self.homes[record.pubend] = Home(record)
+                self.hosted[record.pubend] = HostedPubend(record)
             case SubscriptionRecord():
                 segments = record.segments
                 held = Subscription(record.subscription, segments[-1].filter, durable=True)
@@ -171,35 +171,35 @@ class Toy(Subscribing):
 
     def _load(self) -> None:
         """Read the logs, then begin to talk."""
-        self.loading = len(self.homes)
-        for pubend in self.homes:
+        self.loading = len(self.hosted)
+        for pubend in self.hosted:
             self._new_stream(pubend)
             self._read(pubend)
         self._gossip()
-        self._serve_early()
+        self._serve_queued()
 
     def _read(self, pubend: PubendId) -> None:
         self.context.fetch(pubend, 0, EVER, EVER, lambda fetched: self._loaded(pubend, fetched))
 
     def _loaded(self, pubend: PubendId, fetched: Fetched) -> None:
-        if fetched.damaged is not None:
+        if fetched.corruption is not None:
             self.context.mark("damaged log")
-            self.homes[pubend].damaged = True
+            self.hosted[pubend].is_corrupt = True
         for row in fetched.rows:
             self._extend(pubend, row.publications)
         self.loading -= 1
-        self._serve_early()
+        self._serve_queued()
 
-    def _serve_early(self) -> None:
+    def _serve_queued(self) -> None:
         if self.loading == 0:
-            early, self.early = self.early, []
-            for client, request in early:
+            queued, self.queued = self.queued, []
+            for client, request in queued:
                 self._asked(client, request)
 
     # --- copying -----------------------------------------------------------------------------
 
     def _gossip(self) -> None:
-        self.context.after(us(ms=self.context.parameters.heartbeat_ms), self._gossip)
+        self.context.call_later(microseconds(ms=self.context.parameters.heartbeat_ms), self._gossip)
         counts = tuple((pubend, len(ticks)) for pubend, ticks in self.ticks.items())
         for peer in self.peers:
             if peer in self.up:
@@ -217,7 +217,7 @@ class Toy(Subscribing):
             self._copy(packet)
 
     def _copy(self, rows: Rows) -> None:
-        if self.loading or rows.pubend in self.homes:
+        if self.loading or rows.pubend in self.hosted:
             return
         self._new_stream(rows.pubend)
         known = len(self.ticks[rows.pubend])
@@ -239,7 +239,7 @@ class Toy(Subscribing):
 
     def _asked(self, client: str, request: Any) -> None:
         if self.loading:
-            self.early.append((client, request))
+            self.queued.append((client, request))
             return
         match request:
             case OpenPubend():
@@ -266,11 +266,13 @@ class Toy(Subscribing):
             case Unsubscribe(number, name):
                 self.subscriptions.pop(name, None)
                 key = ("subscription", name)
-                tell = Unsubscribed(number)
-                self.context.write((Erase(key),), lambda: self.context.tell(client, tell))
+                notice = Unsubscribed(number)
+                self.context.write(
+                    (DeleteRecord(key),), lambda: self.context.notify(client, notice)
+                )
 
-    def _left(self, client: str) -> None:
-        self.early = [each for each in self.early if each[0] != client]
+    def _client_left(self, client: str) -> None:
+        self.queued = [each for each in self.queued if each[0] != client]
         for name, held in list(self.subscriptions.items()):
             if held.client == client:
                 held.client = None
@@ -279,7 +281,7 @@ class Toy(Subscribing):
 
     def _read_log(self, client: str, request: ReadLog) -> None:
         if request.pubend not in self.streams:
-            self.context.tell(client, Refused(request.request, "not known here"))
+            self.context.notify(client, Refused(request.request, "not known here"))
             return
         top = self._top(request.pubend)
         done = min(request.high, top)
@@ -289,44 +291,44 @@ class Toy(Subscribing):
             for publication in self.streams[request.pubend]
             if request.low <= publication.tick <= done and wanted.matches(publication.attributes)
         )
-        self.context.tell(client, ReadPart(request.request, found, done, top, 0))
+        self.context.notify(client, ReadPart(request.request, found, done, top, 0))
 
     # --- publishing --------------------------------------------------------------------------
 
     def _open_pubend(self, client: str, request: OpenPubend) -> None:
         pubend = PubendId(request.name)
         done = PubendOpened(request.request, pubend)
-        if pubend in self.homes:
-            self._queue(client, request, lambda: self.context.tell(client, done))
+        if pubend in self.hosted:
+            self._queue(client, request, lambda: self.context.notify(client, done))
             return
         identity = self.context.identity
         properties = PubendProperties(
             identity.broker, identity.cell, request.advertisement, request.quality
         )
-        home = self.homes[pubend] = Home(PubendRecord(pubend, properties, 1, 0, 0))
-        home.busy = True
+        hosted = self.hosted[pubend] = HostedPubend(PubendRecord(pubend, properties, 1, 0, 0))
+        hosted.busy = True
 
         def opened() -> None:
             self._new_stream(pubend)
-            self.context.tell(client, done)
-            self._next(home)
+            self.context.notify(client, done)
+            self._next(hosted)
 
-        self.context.write((Store(home.record),), opened)
+        self.context.write((PutRecord(hosted.record),), opened)
 
     def _queue(self, client: str, request: Any, action: Callable[[], None]) -> None:
         pubend = PubendId(request.name) if isinstance(request, OpenPubend) else request.pubend
-        home = self.homes.get(pubend)
-        if home is None or home.damaged:
-            self.context.tell(client, Refused(request.request, "no such pubend here"))
+        hosted = self.hosted.get(pubend)
+        if hosted is None or hosted.is_corrupt:
+            self.context.notify(client, Refused(request.request, "no such pubend here"))
             return
-        home.queue.append(action)
-        if not home.busy:
-            self._next(home)
+        hosted.queue.append(action)
+        if not hosted.busy:
+            self._next(hosted)
 
-    def _next(self, home: Home) -> None:
-        home.busy = False
-        while home.queue and not home.busy:
-            home.queue.popleft()()
+    def _next(self, hosted: HostedPubend) -> None:
+        hosted.busy = False
+        while hosted.queue and not hosted.busy:
+            hosted.queue.popleft()()
 
     def _logged(self, pubend: PubendId, publisher: str) -> dict[int, int]:
         return {
@@ -336,15 +338,15 @@ class Toy(Subscribing):
         }
 
     def _open_publisher(self, client: str, request: OpenPublisher) -> None:
-        home = self.homes[request.pubend]
-        session = home.sessions[request.publisher] = home.sessions.get(request.publisher, 0) + 1
+        hosted = self.hosted[request.pubend]
+        session = hosted.sessions[request.publisher] = hosted.sessions.get(request.publisher, 0) + 1
         last = max(self._logged(request.pubend, request.publisher), default=0)
-        self.context.tell(client, PublisherOpened(request.request, session, last, 1_024))
+        self.context.notify(client, PublisherOpened(request.request, session, last, 1_024))
 
     def _publish(self, client: str, request: Publish) -> None:
-        home = self.homes[request.pubend]
-        if home.sessions.get(request.publisher) != request.session:
-            self.context.tell(client, Refused(request.request, "an older session"))
+        hosted = self.hosted[request.pubend]
+        if hosted.sessions.get(request.publisher) != request.session:
+            self.context.notify(client, Refused(request.request, "an older session"))
             return
         logged = self._logged(request.pubend, request.publisher)
         last = max(logged, default=0)
@@ -355,13 +357,13 @@ class Toy(Subscribing):
             if sequence > last:
                 tick += 1
                 new.append(Publication(tick, request.publisher, sequence, attributes, payload))
-        advertised = self._filter(home.record.properties.advertisement)
+        advertised = self._filter(hosted.record.properties.advertisement)
         if not all(advertised.matches(publication.attributes) for publication in new):
-            self.context.tell(client, Refused(request.request, "outside the advertisement"))
+            self.context.notify(client, Refused(request.request, "outside the advertisement"))
             return
         repeated = range(request.first, min(last + 1, request.first + len(request.events)))
         if any(sequence not in logged for sequence in repeated):
-            self.context.tell(client, Refused(request.request, "refused before"))
+            self.context.notify(client, Refused(request.request, "refused before"))
             return
         if not new:
             self._acknowledge(client, request)
@@ -369,7 +371,7 @@ class Toy(Subscribing):
         row = LogRow(
             request.pubend, new[0].tick, new[-1].tick, 1, 0, self.context.clock, tuple(new)
         )
-        home.busy = True
+        hosted.busy = True
         self._log(client, request, row)
 
     def _log(self, client: str, request: Publish, row: LogRow) -> None:
@@ -378,12 +380,12 @@ class Toy(Subscribing):
         def done() -> None:
             self._extend(row.pubend, row.publications)
             self._acknowledge(client, request)
-            self._next(self.homes[row.pubend])
+            self._next(self.hosted[row.pubend])
 
-        self.context.write((Append(row),), done)
+        self.context.write((AppendRow(row),), done)
 
     def _acknowledge(self, client: str, request: Publish) -> None:
         logged = self._logged(request.pubend, request.publisher)
         sequences = range(request.first, request.first + len(request.events))
         ticks = tuple(logged[sequence] for sequence in sequences if sequence in logged)
-        self.context.tell(client, Published(request.request, ticks))
+        self.context.notify(client, Published(request.request, ticks))

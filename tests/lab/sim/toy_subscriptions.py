@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gapless.content.filter import Filter
-from gapless.core.ids import ORIGIN, PubendId
+from gapless.core.ids import VIRTUAL_TIME_ZERO, PubendId
 from gapless.core.machine import Context
 from gapless.messages.clients import (
-    Begin,
-    BeginKind,
     Delivery,
     FilterSet,
     Order,
@@ -19,11 +17,13 @@ from gapless.messages.clients import (
     Refused,
     Seek,
     SetFilter,
-    Started,
+    StartKind,
+    StartPoint,
     Subscribe,
     Subscribed,
+    SubscriptionStarted,
 )
-from gapless.messages.records import SegmentRecord, Store, SubscriptionRecord
+from gapless.messages.records import FilterSegmentRecord, PutRecord, SubscriptionRecord
 from gapless.messages.streams import Publication
 
 
@@ -69,19 +69,19 @@ class Subscribing:
     def _known_top(self, pubend: PubendId) -> int:
         return self._top(pubend) if pubend in self.ticks else 0
 
-    def _place(self, request: Subscribe | Seek) -> dict[PubendId, int]:
-        begin = request.begin
-        wanted = dict(begin.position)
-        place = {
-            pubend: self._top(pubend) if begin.kind in {BeginKind.LATEST, BeginKind.POSITION} else 0
+    def _start_position(self, request: Subscribe | Seek) -> dict[PubendId, int]:
+        start = request.start
+        wanted = dict(start.position)
+        position = {
+            pubend: self._top(pubend) if start.kind in {StartKind.LATEST, StartKind.POSITION} else 0
             for pubend in self.streams
         }
-        return {**place, **wanted}
+        return {**position, **wanted}
 
     def _subscribe(self, client: str, request: Subscribe) -> None:
         held = self.subscriptions.get(request.subscription)
         if held is not None and held.durable:
-            wanted = dict(request.begin.position)
+            wanted = dict(request.start.position)
             # what is not acknowledged anywhere was known from its beginning
             held.cursor = {
                 pubend: max(held.acked.get(pubend, 0), wanted.get(pubend, 0))
@@ -89,7 +89,7 @@ class Subscribing:
             }
         else:
             held = Subscription(request.subscription, request.filter, durable=request.durable)
-            held.cursor = self._place(request)
+            held.cursor = self._start_position(request)
             held.acked = dict(held.cursor)
             self.subscriptions[held.name] = held
         held.client, held.credit = client, request.credit
@@ -102,20 +102,23 @@ class Subscribing:
     def _store(self, held: Subscription, then: Callable[[], None]) -> None:
         """Keep a durable subscription; it waits meanwhile."""
         segments = [
-            *(SegmentRecord(text, ORIGIN, tuple(ends.items())) for text, ends in held.history),
-            SegmentRecord(held.filter, ORIGIN, ()),
+            *(
+                FilterSegmentRecord(text, VIRTUAL_TIME_ZERO, tuple(ends.items()))
+                for text, ends in held.history
+            ),
+            FilterSegmentRecord(held.filter, VIRTUAL_TIME_ZERO, ()),
         ]
         acked = tuple(held.acked.items())
         record = SubscriptionRecord(
-            held.name, tuple(segments), acked, acked, Order.PUBLISHER, Begin(), (), 0
+            held.name, tuple(segments), acked, acked, Order.PUBLISHER, StartPoint(), (), 0
         )
         held.held = True
-        self.context.write((Store(record),), then)
+        self.context.write((PutRecord(record),), then)
 
     def _answer(self, held: Subscription, client: str, answer: Any) -> None:
         held.held = False
         if held.client == client and self.subscriptions.get(held.name) is held:
-            self.context.tell(client, answer)
+            self.context.notify(client, answer)
             self._deliver(held)
 
     def _ack(self, name: str, position: PositionTuple) -> None:
@@ -133,21 +136,21 @@ class Subscribing:
     def _seek(self, client: str, request: Seek) -> None:
         held = self.subscriptions.get(request.subscription)
         if held is None or held.client != client or held.held:
-            self.context.tell(client, Refused(request.request, "not now"))
+            self.context.notify(client, Refused(request.request, "not now"))
             return
-        place = self._place(request)
+        position = self._start_position(request)
         for pubend, tick in held.cursor.items():
-            if request.begin.kind is BeginKind.LATEST:
-                place[pubend] = max(tick, place.get(pubend, 0))
-            elif pubend not in dict(request.begin.position):
-                place[pubend] = tick
-        held.cursor = place
-        self._answer(held, client, Subscribed(request.request, tuple(place.items())))
+            if request.start.kind is StartKind.LATEST:
+                position[pubend] = max(tick, position.get(pubend, 0))
+            elif pubend not in dict(request.start.position):
+                position[pubend] = tick
+        held.cursor = position
+        self._answer(held, client, Subscribed(request.request, tuple(position.items())))
 
     def _set_filter(self, client: str, request: SetFilter) -> None:
         held = self.subscriptions.get(request.subscription)
         if held is None or held.client != client or held.held:
-            self.context.tell(client, Refused(request.request, "not now"))
+            self.context.notify(client, Refused(request.request, "not now"))
             return
         last = held.history[-1][1] if held.history else {}
         switch = {
@@ -175,21 +178,21 @@ class Subscribing:
         for pubend, stream in self.streams.items():
             if pubend not in held.cursor:
                 held.cursor[pubend] = held.acked.get(pubend, 0)
-                started = Started(held.name, pubend, held.cursor[pubend])
-                self.context.tell(held.client, started)
+                started = SubscriptionStarted(held.name, pubend, held.cursor[pubend])
+                self.context.notify(held.client, started)
             self._deliver_stream(held, pubend, stream)
 
     def _deliver_stream(
         self, held: Subscription, pubend: PubendId, stream: list[Publication]
     ) -> None:
         events: list[tuple[PubendId, Publication]] = []
-        for place in range(
+        for index in range(
             bisect.bisect_right(self.ticks[pubend], held.cursor[pubend]), len(stream)
         ):
             if held.credit == len(events):
                 break
-            publication = stream[place]
-            if self._filter(self._governing(held, publication, pubend)).matches(
+            publication = stream[index]
+            if self._filter(self._filter_at(held, publication, pubend)).matches(
                 publication.attributes
             ):
                 events.append((pubend, publication))
@@ -197,13 +200,13 @@ class Subscribing:
         if events:
             held.credit -= len(events)
             assert held.client is not None
-            self.context.tell(
+            self.context.notify(
                 held.client,
                 Delivery(held.name, tuple((pubend, (each,)) for pubend, each in events)),
             )
 
     @staticmethod
-    def _governing(held: Subscription, publication: Publication, pubend: PubendId) -> str:
+    def _filter_at(held: Subscription, publication: Publication, pubend: PubendId) -> str:
         for text, ends in held.history:
             if publication.tick <= ends.get(pubend, -1):
                 return text

@@ -23,7 +23,7 @@ What ranges cannot say (patterns, ranges of texts, derived terms) is a smaller c
 last of the survivors only.
 
 Two engines do this: a compiled one (`_kernel.pyx` with its parts) and a twin in Python and NumPy
-(:mod:`.twin`); :mod:`.kernel` picks one. They share the plans and pass the same tests. Above them:
+(:mod:`.fallback`); :mod:`.kernel` picks one. They share the plans and pass the same tests. Above them:
 
 - :class:`MatchIndex`: keys and filters;
 - :class:`RoutingIndex`: links and local subscriptions in one pass;

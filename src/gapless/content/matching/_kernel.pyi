@@ -1,4 +1,4 @@
-# The compiled engine is called as the twin is.
-from gapless.content.matching import fallback as twin
+# The compiled engine is called as the fallback is.
+from gapless.content.matching import fallback
 
-class Engine(twin.Engine): ...
+class Engine(fallback.Engine): ...

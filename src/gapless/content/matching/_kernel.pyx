@@ -63,13 +63,13 @@ cdef extern from "_kernel.h" nogil:
                    const uint64_t *keep, int at, int words)
 
 
-ctypedef struct home_t:
+ctypedef struct location_t:
     PyObject *group  # borrowed: a group lives while it has slots
     uint32_t position
 
 ctypedef struct rule_t:
     PyObject *check  # a Conjunction for what ranges cannot say, or NULL
-    uint32_t home_count
+    uint32_t location_count
     uint32_t range_count
     uint32_t verified  # the first ranges; those behind them are implied by the access
 
@@ -90,12 +90,12 @@ cdef uint64_t NUMBER_BITS = (<uint64_t>0xFFFFFFFFFFFF) << NUMBER_ROW
 cdef uint64_t TEXT_BITS = (<uint64_t>0xFFF) << TEXT_ROW
 
 
-cdef inline home_t *homes_of(rule_t *rule) noexcept:
-    return <home_t *>(<char *>rule + sizeof(rule_t))
+cdef inline location_t *locations_of(rule_t *rule) noexcept:
+    return <location_t *>(<char *>rule + sizeof(rule_t))
 
 
 cdef inline range_t *ranges_of(rule_t *rule) noexcept:
-    return <range_t *>(<char *>rule + sizeof(rule_t) + rule.home_count * sizeof(home_t))
+    return <range_t *>(<char *>rule + sizeof(rule_t) + rule.location_count * sizeof(location_t))
 
 
 cdef void *grown(void *memory, size_t size) except NULL:

@@ -2,7 +2,7 @@
 
 
 cdef class Engine(Search):
-    """The whole engine; see the twin (`twin.py`) for the same in plain Python."""
+    """The whole engine; see the fallback (`fallback.py`) for the same in plain Python."""
 
     def coverers(self, plan):
         """Return, in order, the slots that may cover the plan's conjunction."""

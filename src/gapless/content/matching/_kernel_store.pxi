@@ -72,15 +72,15 @@ cdef class Store:
         cdef list groups = [self.group(kind, attribute, key, True) for key in keys or (None,)]
         cdef rule_t *rule = self.new_rule(plan, len(groups), attribute)
         cdef uint32_t slot = self.take_slot()
-        cdef home_t *home = homes_of(rule)
+        cdef location_t *location = locations_of(rule)
         cdef Group group
         self.rules[slot] = rule
         for group in groups:
-            home.group = <PyObject *>group
-            home.position = group.take_position()
-            group.slots[home.position] = slot
-            self.place(group, rule, home.position)
-            home += 1
+            location.group = <PyObject *>group
+            location.position = group.take_position()
+            group.slots[location.position] = slot
+            self.place(group, rule, location.position)
+            location += 1
         return slot
 
     def delete(self, uint32_t slot):
@@ -94,11 +94,11 @@ cdef class Store:
 
     cdef list delete_alone(self, uint32_t slot):
         cdef rule_t *rule = self.rules[slot]
-        cdef home_t *home = homes_of(rule)
-        cdef Group group = <Group>home[0].group
+        cdef location_t *location = locations_of(rule)
+        cdef Group group = <Group>location[0].group
         cdef uint32_t i
-        for i in range(rule.home_count):
-            self.displace(<Group>home[i].group, rule, home[i].position)
+        for i in range(rule.location_count):
+            self.displace(<Group>location[i].group, rule, location[i].position)
         cdef list unused = self.forget_attributes(rule, group)
         free_rule(rule)
         self.rules[slot] = NULL
@@ -161,7 +161,7 @@ cdef class Store:
         self.slot_top += 1
         return self.slot_top - 1
 
-    cdef rule_t *new_rule(self, plan, uint32_t home_count, Attribute access) except NULL:
+    cdef rule_t *new_rule(self, plan, uint32_t location_count, Attribute access) except NULL:
         """Lay a plan out in memory. What the access implies comes last, if it is needed at all:
         only to compare slots with each other."""
         cdef tuple ranges = plan.ranges
@@ -180,9 +180,9 @@ cdef class Store:
         count += verified
         named += implied
         cdef rule_t *rule = <rule_t *>grown(
-            NULL, sizeof(rule_t) + home_count * sizeof(home_t) + count * sizeof(range_t))
+            NULL, sizeof(rule_t) + location_count * sizeof(location_t) + count * sizeof(range_t))
         rule.check = NULL
-        rule.home_count = home_count
+        rule.location_count = location_count
         rule.range_count = count
         rule.verified = verified
         self.fill(ranges_of(rule), named)

@@ -21,11 +21,11 @@ from gapless.content.matching.fallback_groups import (
     NUMBER,
     ONE_TEXT,
     TEXT,
-    Bounds,
-    Column,
+    BitColumn,
+    BucketBounds,
     EventValue,
-    Group,
-    Rule,
+    SlotGroup,
+    SlotRule,
     cover,
     end_rows,
     places,
@@ -34,13 +34,13 @@ from gapless.content.matching.owners import NO_KEYS, Memo, Owners
 from gapless.content.matching.plan import (
     Access,
     AccessKind,
-    Kind,
     Plan,
     Ranges,
+    ValueKind,
     encode_number,
     points,
 )
-from gapless.content.matching.reentrancy import Guard
+from gapless.content.matching.reentrancy import ReentrancyGuard
 from gapless.content.values import Attributes, Value, check_value
 
 __all__ = ["Engine"]
@@ -52,7 +52,7 @@ _FEW: Final = 12
 _WIDTH: Final = 6
 """Ranges of a slot that NumPy verifies; a slot with more is verified one by one."""
 
-_NAN: Final = Kind.NAN.value
+_NAN: Final = ValueKind.NAN.value
 
 _Floats = npt.NDArray[np.float64]
 _Slots = npt.NDArray[np.int64]
@@ -77,17 +77,17 @@ class _Attribute:
     def __init__(self, number: int) -> None:
         self.number = number
         self.uses = 0
-        self.equal: dict[Hashable, Group] = {}
-        self.prefixes: dict[str, Group] = {}
+        self.equal: dict[Hashable, SlotGroup] = {}
+        self.prefixes: dict[str, SlotGroup] = {}
         self.lengths: tuple[int, ...] = ()
         self.length_counts: Counter[int] = Counter()
-        self.present: Group | None = None
-        self.bounds: Bounds | None = None
+        self.present: SlotGroup | None = None
+        self.bounds: BucketBounds | None = None
         self.bounds_from = 0
-        self.users: Counter[Group] = Counter()
+        self.users: Counter[SlotGroup] = Counter()
         """Groups found by another attribute, with how many of their slots ask for this one."""
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[SlotGroup]:
         found = [*self.equal.values(), *self.prefixes.values()]
         return found if self.present is None else [*found, self.present]
 
@@ -104,7 +104,7 @@ class _Plain:
         self._low: _Floats = np.zeros((0, _WIDTH))
         self._high: _Floats = np.zeros((0, _WIDTH))
 
-    def store(self, slot: int, rule: Rule, attributes: dict[str, _Attribute]) -> None:
+    def store(self, slot: int, rule: SlotRule, attributes: dict[str, _Attribute]) -> None:
         if slot >= len(self.is_plain):
             self._grow(max(64, len(self.is_plain)))
         self.is_plain[slot] = (
@@ -140,8 +140,8 @@ class Engine:
     def __init__(self, covering: bool = False) -> None:
         self._attributes: dict[str, _Attribute] = {}
         self._free_numbers: list[int] = []
-        self._always: Group | None = None
-        self._rules: list[Rule | None] = []
+        self._always: SlotGroup | None = None
+        self._rules: list[SlotRule | None] = []
         self._plain = _Plain()
         self._free: list[int] = []
         self._owners: list[Any] = []
@@ -149,7 +149,7 @@ class Engine:
         self._memo = Memo()
         self._covering = covering
         self._epoch = 0
-        self._guard = Guard()
+        self._guard = ReentrancyGuard()
 
     # --- slots -------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Engine:
             return self._insert(plan)
 
     def _insert(self, plan: Plan) -> int:
-        rule = Rule(plan)
+        rule = SlotRule(plan)
         if self._free:
             slot = self._free.pop()
             self._rules[slot] = rule
@@ -171,9 +171,9 @@ class Engine:
         for name, _ in plan.ranges:
             self._attribute(name).uses += 1
         self._plain.store(slot, rule, self._attributes)
-        for group in self._homes(plan.access):
+        for group in self._groups_for(plan.access):
             position = group.take_position(slot)
-            rule.homes.append((group, position))
+            rule.locations.append((group, position))
             self._count_users(group, rule, 1)
             if group.columns is not None:
                 self._mark(group, rule, position)
@@ -188,7 +188,7 @@ class Engine:
 
     def _delete(self, slot: int) -> list[str]:
         rule = self._rule(slot)
-        for group, position in rule.homes:
+        for group, position in rule.locations:
             self._count_users(group, rule, -1)
             group.release_position(position)
             if not group.count:
@@ -216,19 +216,19 @@ class Engine:
         self._free_numbers.append(attribute.number)
         return True
 
-    def _homes(self, access: Access) -> list[Group]:
+    def _groups_for(self, access: Access) -> list[SlotGroup]:
         """Return the groups that an access leads to, made where they are not there."""
         groups = []
         for value in access.values or (None,):
             key = _key(value)
             group = self._group(access, key)
             if group is None:
-                group = Group(access, key)
+                group = SlotGroup(access, key)
                 self._hang(group, group)
             groups.append(group)
         return groups
 
-    def _group(self, access: Access, key: Hashable) -> Group | None:
+    def _group(self, access: Access, key: Hashable) -> SlotGroup | None:
         if access.kind is AccessKind.ALWAYS:
             return self._always
         attribute = self._attributes[access.attribute]
@@ -238,7 +238,7 @@ class Engine:
             return attribute.prefixes.get(str(key))
         return attribute.equal.get(key)
 
-    def _hang(self, group: Group, there: Group | None) -> None:
+    def _hang(self, group: SlotGroup, there: SlotGroup | None) -> None:
         """Put ``there`` (the group, or None to take it away) where the group's key leads."""
         if group.access.kind is AccessKind.ALWAYS:
             self._always = there
@@ -247,7 +247,7 @@ class Engine:
         if group.access.kind is AccessKind.PRESENT:
             attribute.present = there
             return
-        keyed: dict[Any, Group] = attribute.equal
+        keyed: dict[Any, SlotGroup] = attribute.equal
         if group.access.kind is AccessKind.PREFIX:
             keyed = attribute.prefixes
         if there is None:
@@ -260,7 +260,7 @@ class Engine:
             if len(attribute.length_counts) != len(attribute.lengths):
                 attribute.lengths = tuple(sorted(attribute.length_counts))
 
-    def _count_users(self, group: Group, rule: Rule, change: int) -> None:
+    def _count_users(self, group: SlotGroup, rule: SlotRule, change: int) -> None:
         if not self._covering:
             return
         for name, _ in rule.ranges:
@@ -270,14 +270,14 @@ class Engine:
                 if not users[group]:
                     del users[group]
 
-    def _mark(self, group: Group, rule: Rule, position: int) -> None:
+    def _mark(self, group: SlotGroup, rule: SlotRule, position: int) -> None:
         assert group.columns is not None
         for name, alternatives in rule.verified:
             column = group.columns.get(name)
             if column is not None:  # else too few slots ask for it: left to verification
                 column.mark(alternatives, position)
 
-    def _slice(self, group: Group) -> None:
+    def _slice(self, group: SlotGroup) -> None:
         """Give a group its bit rows, with bounds drawn from the slots it has now."""
         held = [(position, self._rule(group.slots[position])) for position in places(group.live)]
         sample = group.sample([rule for _, rule in held])
@@ -288,17 +288,17 @@ class Engine:
         for position, rule in held:
             self._mark(group, rule, position)
 
-    def _new_column(self, group: Group, name: str, sample: list[float]) -> Column:
+    def _new_column(self, group: SlotGroup, name: str, sample: list[float]) -> BitColumn:
         """Make a column; groups found by presence share bounds, those found by a value do not."""
         if group.access.kind in (AccessKind.EQUAL, AccessKind.PREFIX):
-            return Column(Bounds(sample))
+            return BitColumn(BucketBounds(sample))
         attribute = self._attributes[name]
         if attribute.bounds is None or group.count > 4 * attribute.bounds_from:
-            attribute.bounds = Bounds(sample)
+            attribute.bounds = BucketBounds(sample)
             attribute.bounds_from = group.count
-        return Column(attribute.bounds)
+        return BitColumn(attribute.bounds)
 
-    def _rule(self, slot: int) -> Rule:
+    def _rule(self, slot: int) -> SlotRule:
         rule = self._rules[slot]
         assert rule is not None, f"slot {slot} is free"
         return rule
@@ -347,7 +347,7 @@ class Engine:
             attributes, copied = plain_event(attributes), True
         self._epoch += 1
         event: dict[str, EventValue] = {}
-        groups: list[Group] = []
+        groups: list[SlotGroup] = []
         for name, value in attributes.items():
             if type(name) is not str:
                 return self._hits(plain_event(attributes), copied=True)
@@ -521,13 +521,13 @@ class Engine:
             ]
         return sorted(set(slots))  # an IN list stands in several groups
 
-    def _leading_here(self, plan: Plan) -> list[Group]:
+    def _leading_here(self, plan: Plan) -> list[SlotGroup]:
         """Return the groups whose slots can cover: their key must hold wherever the plan does."""
         stems = dict(plan.stems)
         found = [self._always]
         for name, alternatives in plan.ranges:
             attribute = self._attributes.get(name)
-            if attribute is None or any(a[0] == Kind.MISSING for a in alternatives):
+            if attribute is None or any(a[0] == ValueKind.MISSING for a in alternatives):
                 continue
             found.append(attribute.present)
             values = points(alternatives, at_most=None)
@@ -538,7 +538,7 @@ class Engine:
                 found += _prefix_groups(attribute, text)
         return [group for group in found if group is not None]
 
-    def _holding_all(self, ranges: Ranges) -> list[Group]:
+    def _holding_all(self, ranges: Ranges) -> list[SlotGroup]:
         """Return groups that hold every slot with conditions on all attributes of the ranges.
 
         Any one attribute will do; take the one with the fewest groups.
@@ -562,7 +562,7 @@ class Engine:
 
     # --- introspection -----------------------------------------------------------------------
 
-    def _all_groups(self) -> list[Group]:
+    def _all_groups(self) -> list[SlotGroup]:
         found = [] if self._always is None else [self._always]
         return found + [g for attribute in self._attributes.values() for g in attribute.groups()]
 
@@ -589,13 +589,13 @@ def _key(value: Value | None) -> Hashable:
 
 def _event_value(name: str, value: Value) -> EventValue:
     if isinstance(value, bool):
-        return Kind.TRUE.value if value else Kind.FALSE.value, (0.0, 0), value
+        return ValueKind.TRUE.value if value else ValueKind.FALSE.value, (0.0, 0), value
     check_value(name, value)
     assert isinstance(value, int)
     return NUMBER, encode_number(value), value
 
 
-def _prefix_groups(attribute: _Attribute, text: str) -> list[Group]:
+def _prefix_groups(attribute: _Attribute, text: str) -> list[SlotGroup]:
     """Return the groups of the prefixes that a text has."""
     size = len(text)
     lengths = [length for length in attribute.lengths if length <= size]

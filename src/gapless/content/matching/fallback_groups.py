@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gapless.content.conjunction import Conjunction
-from gapless.content.matching.plan import Access, AccessKind, Alternative, Kind, Plan, Ranges
+from gapless.content.matching.plan import Access, AccessKind, Alternative, Plan, Ranges, ValueKind
 from gapless.content.values import Value
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "NUMBER",
     "ONE_TEXT",
     "TEXT",
-    "Bounds",
-    "Column",
+    "BitColumn",
+    "BucketBounds",
     "EventValue",
-    "Group",
     "Positions",
-    "Rule",
+    "SlotGroup",
+    "SlotRule",
     "cover",
     "end_rows",
     "ends",
@@ -47,10 +47,10 @@ _SAMPLE: Final = 2_048
 _FEW_BITS: Final = 16
 
 # plain ints: looking up a member of an enum costs more than the comparison
-_MISSING: Final = Kind.MISSING.value
-NUMBER: Final = Kind.NUMBER.value
-TEXT: Final = Kind.TEXT.value
-ONE_TEXT: Final = Kind.ONE_TEXT.value
+_MISSING: Final = ValueKind.MISSING.value
+NUMBER: Final = ValueKind.NUMBER.value
+TEXT: Final = ValueKind.TEXT.value
+ONE_TEXT: Final = ValueKind.ONE_TEXT.value
 
 _TEXT_ROW: Final = 4
 _TEXT_ROWS: Final = 12
@@ -70,10 +70,10 @@ ABSENT: Final[EventValue] = (_MISSING, (0.0, 0), None)
 Positions: TypeAlias = npt.NDArray[np.intp]
 
 
-class Rule:
+class SlotRule:
     """What a slot asks for."""
 
-    __slots__ = ("access", "check", "choices", "homes", "intervals", "ranges", "verified")
+    __slots__ = ("access", "check", "choices", "intervals", "locations", "ranges", "verified")
 
     def __init__(self, plan: Plan) -> None:
         self.access = plan.access
@@ -93,10 +93,10 @@ class Rule:
         self.choices = tuple(choices)
         """Attributes with other conditions."""
         self.check: Conjunction | None = plan.check
-        self.homes: list[tuple[Group, int]] = []
+        self.locations: list[tuple[SlotGroup, int]] = []
 
 
-class Bounds:
+class BucketBounds:
     """Where the number buckets of a column begin; remembers the bucket of the present event."""
 
     __slots__ = ("_epoch", "_row", "at")
@@ -123,12 +123,12 @@ class Bounds:
         return self._row
 
 
-class Column:
+class BitColumn:
     """The bit rows of one attribute in one group."""
 
     __slots__ = ("bounds", "ever_allowed", "rows")
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: BucketBounds) -> None:
         self.bounds = bounds
         self.rows = [0] * (CONSTRAINED_ROW + 1)
         self.ever_allowed = 0
@@ -160,7 +160,7 @@ class Column:
         self.rows = [row & keep for row in self.rows]
 
 
-class Group:
+class SlotGroup:
     """The slots that events find by one key."""
 
     __slots__ = (
@@ -183,7 +183,7 @@ class Group:
         self.holes: list[int] = []
         self.live = 0
         self.count = 0
-        self.columns: dict[str, Column] | None = None
+        self.columns: dict[str, BitColumn] | None = None
         self.sliced_at = 0
 
     def take_position(self, slot: int) -> int:
@@ -234,7 +234,7 @@ class Group:
         """Whether the group has grown so much that it needs (new) bit rows."""
         return self.count > SMALL and self.count > RESLICE_FACTOR * self.sliced_at
 
-    def sample(self, rules: list[Rule]) -> dict[str, list[float]]:
+    def sample(self, rules: list[SlotRule]) -> dict[str, list[float]]:
         """Return ends of number ranges, from which bounds can be drawn, by attribute.
 
         Only attributes that a fair share of the slots asks for: rows for rare ones would cost

@@ -29,7 +29,7 @@ class MatchIndex:
     frozenset()
 
     A key is any hashable object. The filters themselves are not kept. ``kernel`` is
-    ``"compiled"`` or ``"twin"``; unless given, the fastest there is. An index is for one thread
+    ``"compiled"`` or ``"fallback"``; unless given, the fastest there is. An index is for one thread
     at a time; used inside its own search it raises IndexBusyError.
     """
 
@@ -45,7 +45,7 @@ class MatchIndex:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._slots
 
-    def add(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
+    def add(self, key: Hashable, filter: Filter) -> None:
         """Put a filter under a key; a filter that the key had before is replaced."""
         check_filter(filter)
         hash(key)  # before anything is changed

@@ -1,6 +1,6 @@
-"""Which engine runs: the compiled kernel where it was built, else its Python twin.
+"""Which engine runs: the compiled kernel where it was built, else its Python fallback.
 
-``GAPLESS_KERNEL=twin`` or ``=compiled`` in the environment forces one. The choice changes speed
+``GAPLESS_KERNEL=fallback`` or ``=compiled`` in the environment forces one. The choice changes speed
 and nothing else; it is the only thing this room reads from its surroundings.
 """
 
@@ -10,17 +10,17 @@ import os
 from collections.abc import Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from gapless.content.matching import fallback as twin
+from gapless.content.matching import fallback
 from gapless.content.matching.plan import Plan
 from gapless.content.values import Attributes
 from gapless.core.errors import UsageError
 
-__all__ = ["COMPILED", "KERNEL", "KERNEL_REASON", "Engine", "new_engine"]
+__all__ = ["COMPILED", "KERNEL", "KERNEL_REASON", "MatchEngine", "new_engine"]
 
 T = TypeVar("T")
 
 
-class Engine(Protocol):
+class MatchEngine(Protocol):
     """Slots, found by events. A slot is a small int; plans go in, slots and owners come out."""
 
     def insert(self, plan: Plan) -> int:
@@ -75,30 +75,32 @@ COMPILED: Any = None
 try:
     from gapless.content.matching import _kernel
 except ImportError as error:
-    _built = f"the compiled kernel is not there ({error}); the twin does the same, slower"
+    _built = f"the compiled kernel is not there ({error}); the fallback does the same, slower"
 else:
     COMPILED = _kernel.Engine
     _built = "the compiled kernel was built with the package"
 
 _forced = os.environ.get("GAPLESS_KERNEL", "")
-if _forced not in ("", "compiled", "twin"):
-    raise UsageError(f"GAPLESS_KERNEL={_forced} is neither 'compiled' nor 'twin'; set one or none")
+if _forced not in ("", "compiled", "fallback"):
+    raise UsageError(
+        f"GAPLESS_KERNEL={_forced} is neither 'compiled' nor 'fallback'; set one or none"
+    )
 
-KERNEL = _forced or ("twin" if COMPILED is None else "compiled")
-"""Which engine an index takes unless it is told otherwise: ``"compiled"`` or ``"twin"``."""
+KERNEL = _forced or ("fallback" if COMPILED is None else "compiled")
+"""Which engine an index takes unless it is told otherwise: ``"compiled"`` or ``"fallback"``."""
 
 KERNEL_REASON = f"GAPLESS_KERNEL={_forced} is set" if _forced else _built
 """Why, in a sentence."""
 
 
-def new_engine(kernel: str | None = None, covering: bool = False) -> Engine:
+def new_engine(kernel: str | None = None, covering: bool = False) -> MatchEngine:
     """Return an empty engine; ``covering`` says whether it will be asked who covers whom."""
     chosen = kernel or KERNEL
-    if chosen == "twin":
-        return twin.Engine(covering)
+    if chosen == "fallback":
+        return fallback.Engine(covering)
     if chosen != "compiled":
-        raise UsageError(f"kernel {chosen!r} is neither 'compiled' nor 'twin'")
+        raise UsageError(f"kernel {chosen!r} is neither 'compiled' nor 'fallback'")
     if COMPILED is None:
         raise UsageError(f"kernel 'compiled' cannot be used: {_built}")
-    engine: Engine = COMPILED(covering)
+    engine: MatchEngine = COMPILED(covering)
     return engine

@@ -32,14 +32,23 @@ from gapless.content.values import Number, Value
 from gapless.content.valueset import ValueSet
 from gapless.core.limits import ACCESS_VALUES_MAX
 
-__all__ = ["Access", "AccessKind", "Kind", "Plan", "Planner", "Ranges", "encode_number", "points"]
+__all__ = [
+    "Access",
+    "AccessKind",
+    "Plan",
+    "Planner",
+    "Ranges",
+    "ValueKind",
+    "encode_number",
+    "points",
+]
 
 _EXACT_INT: Final = 2**53
 _SIMILAR: Final = 16
 _ZEROS: Final = repeat(0)
 
 
-class Kind(enum.IntEnum):
+class ValueKind(enum.IntEnum):
     """What an event's value is, and what an alternative asks for. The engines share the numbers."""
 
     MISSING = 0
@@ -69,13 +78,13 @@ Ranges: TypeAlias = tuple[tuple[str, tuple[Alternative, ...]], ...]
 """Alternatives by attribute."""
 
 # plain ints: looking up a member of an enum costs more than using it
-_NUMBER: Final = Kind.NUMBER.value
-_ONE_TEXT: Final = Kind.ONE_TEXT.value
-_MISSING: Final[Alternative] = (Kind.MISSING.value, 0.0, 0, 0.0, 0, None)
-_FALSE: Final[Alternative] = (Kind.FALSE.value, 0.0, 0, 0.0, 0, None)
-_TRUE: Final[Alternative] = (Kind.TRUE.value, 0.0, 0, 0.0, 0, None)
-_NAN: Final[Alternative] = (Kind.NAN.value, 0.0, 0, 0.0, 0, None)
-_TEXT: Final[Alternative] = (Kind.TEXT.value, 0.0, 0, 0.0, 0, None)
+_NUMBER: Final = ValueKind.NUMBER.value
+_ONE_TEXT: Final = ValueKind.ONE_TEXT.value
+_MISSING: Final[Alternative] = (ValueKind.MISSING.value, 0.0, 0, 0.0, 0, None)
+_FALSE: Final[Alternative] = (ValueKind.FALSE.value, 0.0, 0, 0.0, 0, None)
+_TRUE: Final[Alternative] = (ValueKind.TRUE.value, 0.0, 0, 0.0, 0, None)
+_NAN: Final[Alternative] = (ValueKind.NAN.value, 0.0, 0, 0.0, 0, None)
+_TEXT: Final[Alternative] = (ValueKind.TEXT.value, 0.0, 0, 0.0, 0, None)
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from gapless.core.errors import IndexBusyError
 
-__all__ = ["Guard"]
+__all__ = ["ReentrancyGuard"]
 
 
-class Guard:
+class ReentrancyGuard:
     """A section that one use at a time may be in."""
 
     __slots__ = ("_busy",)

@@ -76,7 +76,7 @@ class RoutingIndex:
         for slot in sorted(self._links.get(link, ())):
             self._drop(link, slot)
 
-    def add_local(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
+    def add_local(self, key: Hashable, filter: Filter) -> None:
         """Put a local subscription's filter under a key; a filter it had before is replaced."""
         check_filter(filter)
         hash(key)  # before anything is changed

@@ -6,9 +6,9 @@ from array import array
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
-from gapless.content.matching.kernel import Engine
+from gapless.content.matching.kernel import MatchEngine
 from gapless.content.matching.plan import Planner
-from gapless.content.matching.reentrancy import Guard
+from gapless.content.matching.reentrancy import ReentrancyGuard
 
 __all__ = ["SlotTable", "check_filter"]
 
@@ -16,13 +16,13 @@ __all__ = ["SlotTable", "check_filter"]
 class SlotTable:
     """Slots of one engine, with how many owners each has."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: MatchEngine) -> None:
         self._engine = engine
         self._planner = Planner()
         self._slot_by_identity: dict[bytes, int] = {}
         self._identities: list[bytes | None] = []
         self._owners = array("I")
-        self._guard = Guard()
+        self._guard = ReentrancyGuard()
 
     def __len__(self) -> int:
         return len(self._slot_by_identity)
@@ -91,7 +91,7 @@ class SlotTable:
                 self._planner.forget(unused)
 
 
-def check_filter(filter: object) -> None:  # noqa: A002 - the natural name
+def check_filter(filter: object) -> None:
     """Raise unless it is a filter."""
     if not isinstance(filter, Filter):
         raise TypeError(f"this takes a Filter, not a {type(filter).__name__}; write Filter(text)")

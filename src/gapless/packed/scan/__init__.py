@@ -12,30 +12,31 @@ number is the number. That of a text is its first eight bytes, so words are in t
 except that those of long texts may be equal. What was noted is read as NumPy columns; texts, payloads
 and attributes as JSON come as one piece with offsets, which is how Arrow has them.
 
-The walk is compiled (``_survey.pyx``); :mod:`.twin` does the same in Python. Which one is used is the
-choice of the matching kernel (:mod:`gapless.content.matching.kernel`).
+The walk is compiled (``_scan.pyx``); :mod:`.fallback` does the same in Python. Which one is used is
+the choice of the matching kernel (:mod:`gapless.content.matching.kernel`).
 
-A **sieve** (:mod:`.sieve`) says by columns which publications may match a filter. What it lets fall
-does not match; the rest is asked one by one, so that a filter means here what it means everywhere.
+A **column filter** (:mod:`.column_filter`) says by columns which publications may match a filter.
+What it lets fall does not match; the rest is asked one by one, so that a filter means here what it
+means everywhere.
 """
 
 from __future__ import annotations
 
 from gapless.content.matching.kernel import KERNEL
-from gapless.packed.scan.column_filter import Sieve
-from gapless.packed.scan.fallback import Column, Pack, Survey
+from gapless.packed.scan.column_filter import ColumnFilter
+from gapless.packed.scan.fallback import ColumnScan, PackedEvents, ScannedColumn
 
-__all__ = ["COMPILED", "Column", "Pack", "Sieve", "Survey"]
+__all__ = ["COMPILED", "ColumnFilter", "ColumnScan", "PackedEvents", "ScannedColumn"]
 
-COMPILED: type[Survey] | None = None
-"""The compiled survey, or None where it was not built."""
+COMPILED: type[ColumnScan] | None = None
+"""The compiled column scan, or None where it was not built."""
 
 try:
-    from gapless.packed.scan import _scan as _survey
+    from gapless.packed.scan import _scan
 except ImportError:
     pass
 else:
-    COMPILED = _survey.Survey
+    COMPILED = _scan.ColumnScan
 
 if KERNEL == "compiled" and COMPILED is not None:
-    Survey = COMPILED  # type: ignore[misc]  # to who asks it is the twin, but faster
+    ColumnScan = COMPILED  # type: ignore[misc]  # to who asks it is the fallback, but faster

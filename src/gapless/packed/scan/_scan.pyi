@@ -1,4 +1,4 @@
-# The compiled survey is called as the twin is.
-from gapless.packed.scan import fallback as twin
+# The compiled column scan is called as the fallback is.
+from gapless.packed.scan import fallback
 
-class Survey(twin.Survey): ...
+class ColumnScan(fallback.ColumnScan): ...

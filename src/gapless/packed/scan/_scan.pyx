@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, freethreading_compatible=False
-"""The compiled survey. What it is for: see the package's docstring. What it gives: see its twin.
+"""The compiled column scan. What it is for: see the package's docstring. What it gives: see the fallback.
 
 A pack is walked token by token, always with an eye on its end: what it holds may have come from
 elsewhere. Of each field a `value_t` is kept; that of a text, and that of a payload, has its address,
-so a survey keeps its packs.
+so a column scan keeps its rows.
 """
 
 from cpython.bytearray cimport (
@@ -65,32 +65,32 @@ ctypedef struct event_t:
 _VALUE = np.dtype([("word", "u8"), ("at", "u8"), ("size", "u4"), ("kind", "u4")])
 
 
-cdef class Survey:
-    """What stands in some packs; the interface is that of the twin."""
+cdef class ColumnScan:
+    """What stands in some packed rows; the interface is that of the Python fallback."""
 
-    cdef list _packs  # kept, for values have addresses in them
+    cdef list _packed_rows  # kept, for values have addresses in them
     cdef bytearray _events
     cdef bytearray _values
     cdef Py_ssize_t _count
     cdef Py_ssize_t _width
     cdef object _columns
 
-    def __cinit__(self, packs, names=()):
-        self._packs = [memoryview(pack) for pack in packs]
+    def __cinit__(self, packed_rows, names=()):
+        self._packed_rows = [memoryview(packed) for packed in packed_rows]
         self._width = NAMED + len(names)
-        self._count = sum([count_of(pack) for pack in self._packs])
+        self._count = sum([count_of(packed) for packed in self._packed_rows])
         self._events = unwritten(self._count * sizeof(event_t))
         self._values = unwritten(self._count * self._width * sizeof(value_t))
         cdef list encoded = [each.encode() for each in names]
         cdef bytearray table = bytearray(len(encoded) * sizeof(name_t))
         cdef name_t *name = <name_t *>PyByteArray_AS_STRING(table)
-        cdef Py_ssize_t place
-        for place, text in enumerate(encoded):
-            name[place].at = PyBytes_AS_STRING(text)
-            name[place].size = len(text)
-        place = 0
-        for pack in self._packs:
-            place += self._walk(pack, place, name)
+        cdef Py_ssize_t index
+        for index, text in enumerate(encoded):
+            name[index].at = PyBytes_AS_STRING(text)
+            name[index].size = len(text)
+        index = 0
+        for packed in self._packed_rows:
+            index += self._walk(packed, index, name)
         self._columns = np.frombuffer(self._values, _VALUE).reshape(self._count, self._width)
 
     def __len__(self):
@@ -105,10 +105,10 @@ cdef class Survey:
     def sizes(self, Py_ssize_t field):
         return self._columns["size"][:, field]
 
-    cdef Py_ssize_t _walk(self, const uint8_t[::1] pack, Py_ssize_t first, name_t *names) except -1:
-        """Note what is in a pack, from the place `first` on; return how many publications it has."""
-        cdef const uint8_t *at = &pack[0]
-        cdef const uint8_t *end = at + pack.shape[0]
+    cdef Py_ssize_t _walk(self, const uint8_t[::1] packed, Py_ssize_t first, name_t *names) except -1:
+        """Note what is in packed events, from the index `first` on; return how many publications it has."""
+        cdef const uint8_t *at = &packed[0]
+        cdef const uint8_t *end = at + packed.shape[0]
         cdef event_t *event = (<event_t *>PyByteArray_AS_STRING(self._events)) + first
         cdef value_t *row = (
             (<value_t *>PyByteArray_AS_STRING(self._values)) + first * self._width
@@ -116,11 +116,11 @@ cdef class Survey:
         cdef Py_ssize_t width = self._width
         cdef int name_count = <int>(width - NAMED)
         cdef value_t token
-        cdef Py_ssize_t count, place
+        cdef Py_ssize_t count, index
         at = take(at, end, &token)
         count = <Py_ssize_t>token.word
         with nogil:  # others may read the next rows of the log meanwhile
-            for place in range(count):
+            for index in range(count):
                 at = take_event(at, end, event, row, names, name_count)
                 if at == NULL:
                     break
@@ -134,46 +134,46 @@ cdef class Survey:
         if not 0 <= field < self._width:
             raise IndexError(field)
         cdef value_t *values = <value_t *>PyByteArray_AS_STRING(self._values)
-        cdef Py_ssize_t width = self._width, place
+        cdef Py_ssize_t width = self._width, index
         cdef int64_t total = 0
-        for place in range(self._count):
-            total += values[place * width + field].size
+        for index in range(self._count):
+            total += values[index * width + field].size
         cdef bytearray offsets = new_offsets(self._count, total)
         cdef int32_t *offset = <int32_t *>PyByteArray_AS_STRING(offsets)
         data = PyBytes_FromStringAndSize(NULL, total)
         cdef char *out = PyBytes_AS_STRING(data)
         cdef value_t *value
-        for place in range(self._count):
-            value = values + place * width + field
+        for index in range(self._count):
+            value = values + index * width + field
             memcpy(out + offset[0], value.at, value.size)
             offset[1] = offset[0] + <int32_t>value.size
             offset += 1
         return np.frombuffer(offsets, np.int32), data
 
-    def part(self, places):
+    def part(self, indexes):
         cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
-        cdef list chosen = [place for place in places]
-        cdef Py_ssize_t place, total = 5  # for the head
-        for place in chosen:
-            if not 0 <= place < self._count:
-                raise IndexError(place)
-            total += events[place].size
+        cdef list chosen = [index for index in indexes]
+        cdef Py_ssize_t index, total = 5  # for the head
+        for index in chosen:
+            if not 0 <= index < self._count:
+                raise IndexError(index)
+            total += events[index].size
         data = bytearray(total)
         cdef uint8_t *begin = <uint8_t *>PyByteArray_AS_STRING(data)
         cdef uint8_t *out = put_array(begin, <uint32_t>len(chosen))
-        for place in chosen:
-            memcpy(out, events[place].at, events[place].size)
-            out += events[place].size
+        for index in chosen:
+            memcpy(out, events[index].at, events[index].size)
+            out += events[index].size
         return bytes(memoryview(data)[: out - begin])
 
     def json(self):
-        """As the twin; numbers with a point are left to msgspec, all at once, so both write the same."""
+        """As the fallback; numbers with a point are left to msgspec, all at once, so both write the same."""
         cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
-        cdef Py_ssize_t place, total = 0
+        cdef Py_ssize_t index, total = 0
         cdef list floats = []
-        for place in range(self._count):
-            total += events[place].attributes_size
-            gather_floats(&events[place], floats)
+        for index in range(self._count):
+            total += events[index].attributes_size
+            gather_floats(&events[index], floats)
         cdef bytes texts = _encode_json(floats)
         cdef const char *text = PyBytes_AS_STRING(texts) + 1
         cdef bytearray offsets = new_offsets(self._count, JSON_GROWTH * <int64_t>total)
@@ -182,14 +182,14 @@ cdef class Survey:
         cdef char *begin = PyByteArray_AS_STRING(data)
         cdef char *out = begin
         cdef Py_ssize_t needed
-        for place in range(self._count):
-            needed = (out - begin) + JSON_GROWTH * <Py_ssize_t>events[place].attributes_size + 2
+        for index in range(self._count):
+            needed = (out - begin) + JSON_GROWTH * <Py_ssize_t>events[index].attributes_size + 2
             if needed > len(data):
                 offset[0] = <int32_t>(out - begin)
                 PyByteArray_Resize(data, 2 * needed)
                 begin = PyByteArray_AS_STRING(data)
                 out = begin + offset[0]
-            out = put_json(out, &events[place], &text)
+            out = put_json(out, &events[index], &text)
             offset += 1
             offset[0] = <int32_t>(out - begin)
         PyByteArray_Resize(data, out - begin)
@@ -201,14 +201,14 @@ cdef bytearray unwritten(Py_ssize_t size):
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
-cdef Py_ssize_t count_of(const uint8_t[::1] pack) except -1:
+cdef Py_ssize_t count_of(const uint8_t[::1] packed) except -1:
     """Return how many publications a pack says it has: not more than would fit."""
     cdef value_t token
     if (
-        pack.shape[0] == 0
-        or take(&pack[0], &pack[0] + pack.shape[0], &token) == NULL
+        packed.shape[0] == 0
+        or take(&packed[0], &packed[0] + packed.shape[0], &token) == NULL
         or token.kind != ARRAY
-        or token.word * (PARTS + 1) > <uint64_t>pack.shape[0]
+        or token.word * (PARTS + 1) > <uint64_t>packed.shape[0]
     ):
         raise msgspec.DecodeError("this is no pack")
     return <Py_ssize_t>token.word
@@ -264,7 +264,7 @@ cdef const uint8_t *take_attributes(
 ) noexcept nogil:
     cdef value_t token, value
     cdef uint64_t left
-    cdef int place
+    cdef int index
     at = take(at, end, &token)
     if at == NULL or token.kind != MAP:
         return NULL
@@ -278,11 +278,11 @@ cdef const uint8_t *take_attributes(
         at = take(at, end, &value)
         if at == NULL or not FALSE <= value.kind <= TEXT:
             return NULL
-        for place in range(count):
-            if token.size == names[place].size and not memcmp(
-                token.at, names[place].at, token.size
+        for index in range(count):
+            if token.size == names[index].size and not memcmp(
+                token.at, names[index].at, token.size
             ):
-                row[NAMED + place] = value
+                row[NAMED + index] = value
                 break
     return at
 
@@ -339,9 +339,9 @@ cdef inline const uint8_t *take(
 
 cdef inline uint64_t big_endian(const uint8_t *at, int size) noexcept nogil:
     cdef uint64_t found = 0
-    cdef int place
-    for place in range(size):
-        found = found << 8 | at[place]
+    cdef int index
+    for index in range(size):
+        found = found << 8 | at[index]
     return found
 
 
@@ -426,7 +426,7 @@ cdef uint8_t *put_array(uint8_t *out, uint32_t count) noexcept nogil:
 
 
 cdef int gather_floats(event_t *event, list found) except -1:
-    """Add the floats among attributes to a list. What a survey has walked through is sound."""
+    """Add the floats among attributes to a list. What a column scan has walked through is valid."""
     cdef const uint8_t *at = event.attributes
     cdef const uint8_t *end = at + event.attributes_size
     cdef value_t token

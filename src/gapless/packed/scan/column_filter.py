@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from gapless.content.filter import Filter
 from gapless.content.spans import TEXT_MAX, Cut, Spans
 from gapless.content.valueset import ValueSet
-from gapless.core.limits import SIEVE_NAMES_MAX
+from gapless.core.limits import COLUMN_FILTER_ATTRIBUTES_MAX
 from gapless.packed.scan.fallback import word_of_text
 from gapless.packed.scan.fields import ABSENT, FALSE, FLOAT, INT, KINDS, NAMED, TEXT, TRUE
 
 if TYPE_CHECKING:
-    from gapless.packed.scan.fallback import Survey
+    from gapless.packed.scan.fallback import ColumnScan
 
-__all__ = ["Sieve"]
+__all__ = ["ColumnFilter"]
 
 _WORD_MAX: Final = 2**64 - 1
 
@@ -42,11 +42,11 @@ _ROUNDED: Final = -1
 class _Values:
     """An attribute of all publications."""
 
-    def __init__(self, survey: Survey, field: int) -> None:
-        self._survey = survey
+    def __init__(self, column_scan: ColumnScan, field: int) -> None:
+        self._column_scan = column_scan
         self._field = field
-        self.kinds: NDArray[np.uint32] = np.ascontiguousarray(survey.kinds(field))
-        self.words: NDArray[np.uint64] = np.ascontiguousarray(survey.words(field))
+        self.kinds: NDArray[np.uint32] = np.ascontiguousarray(column_scan.kinds(field))
+        self.words: NDArray[np.uint64] = np.ascontiguousarray(column_scan.words(field))
 
     @cached_property
     def numbers(self) -> NDArray[np.float64]:
@@ -57,7 +57,7 @@ class _Values:
     @cached_property
     def sizes(self) -> NDArray[np.uint32]:
         """How many bytes they have, where they are texts."""
-        return self._survey.sizes(self._field)
+        return self._column_scan.sizes(self._field)
 
 
 class _Verdict(NamedTuple):
@@ -81,9 +81,9 @@ class _Range(NamedTuple):
             (low,), (high,), (size,) = self
             may = (low <= values) & (values <= high)
         else:
-            place = np.searchsorted(self.lows, values, "right") - 1
-            low, high, size = (each[place] for each in self)
-            may = (place >= 0) & (values <= high)
+            index = np.searchsorted(self.lows, values, "right") - 1
+            low, high, size = (each[index] for each in self)
+            may = (index >= 0) & (values <= high)
         return _Verdict(may, may & ((low < values) & (values < high) | (sizes == size)))
 
 
@@ -128,12 +128,14 @@ class _Conjunction(NamedTuple):
     """Whether nothing else has to hold."""
 
 
-class Sieve:
+class ColumnFilter:
     """Judges by one filter."""
 
     def __init__(self, wanted: Filter) -> None:
         names = sorted(wanted.attributes)
-        self.names: tuple[str, ...] = tuple(names) if len(names) <= SIEVE_NAMES_MAX else ()
+        self.names: tuple[str, ...] = (
+            tuple(names) if len(names) <= COLUMN_FILTER_ATTRIBUTES_MAX else ()
+        )
         """What a survey must have noted."""
         self._conjunctions = [
             _Conjunction(
@@ -147,12 +149,12 @@ class Sieve:
             for one in wanted.conjunctions
         ]
 
-    def left(self, survey: Survey) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    def left(self, column_scan: ColumnScan) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Return the places of those that may match, and which of these do."""
-        columns = [_Values(survey, NAMED + place) for place in range(len(self.names))]
-        any_may, any_does = np.zeros((2, len(survey)), np.bool_)
+        columns = [_Values(column_scan, NAMED + index) for index in range(len(self.names))]
+        any_may, any_does = np.zeros((2, len(column_scan)), np.bool_)
         for gates, is_all in self._conjunctions:
-            may, does = np.ones((2, len(survey)), np.bool_)
+            may, does = np.ones((2, len(column_scan)), np.bool_)
             for field, gate in gates:
                 verdict = gate.judge(columns[field])
                 may &= verdict.may
@@ -160,8 +162,8 @@ class Sieve:
             any_may |= may
             if is_all:
                 any_does |= does
-        places = np.flatnonzero(any_may)
-        return places, any_does[places]
+        indexes = np.flatnonzero(any_may)
+        return indexes, any_does[indexes]
 
 
 def _range_of(

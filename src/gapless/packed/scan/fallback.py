@@ -28,10 +28,10 @@ from gapless.packed.scan.fields import (
     TRUE,
 )
 
-__all__ = ["Column", "Pack", "Survey", "word_of_text"]
+__all__ = ["ColumnScan", "PackedEvents", "ScannedColumn", "word_of_text"]
 
-Pack: TypeAlias = bytes | memoryview
-Column: TypeAlias = tuple[NDArray[np.int32], bytes | bytearray]
+PackedEvents: TypeAlias = bytes | memoryview
+ScannedColumn: TypeAlias = tuple[NDArray[np.int32], bytes | bytearray]
 """Where each piece begins, and where the last one ends; and all pieces one behind the other."""
 
 _publications: Final = msgspec.msgpack.Decoder(list[Publication]).decode
@@ -48,13 +48,13 @@ _FIXED: Final[dict[int, Callable[[Publication], Any]]] = {
 _KINDS: Final = {type(None): ABSENT, int: INT, float: FLOAT, str: TEXT, bytes: BYTES}
 
 
-class Survey:
+class ColumnScan:
     """What stands in some packs. Raises msgspec.DecodeError if they are not as brokers write them."""
 
-    def __init__(self, packs: Sequence[Pack], names: Sequence[str] = ()) -> None:
+    def __init__(self, packed_rows: Sequence[PackedEvents], names: Sequence[str] = ()) -> None:
         self._names = tuple(names)
-        self._raws = [raw for pack in packs for raw in _raws(pack)]
-        self._found = [each for pack in packs for each in _publications(pack)]
+        self._raws = [raw for packed in packed_rows for raw in _raws(packed)]
+        self._found = [each for packed in packed_rows for each in _publications(packed)]
 
     def __len__(self) -> int:
         """Return how many publications there are."""
@@ -72,17 +72,17 @@ class Survey:
         """Return how many bytes a field has, for every publication; what is no text or payload has none."""
         return np.array([len(_bytes_of(each)) for each in self._values(field)], np.uint32)
 
-    def texts(self, field: int) -> Column:
+    def texts(self, field: int) -> ScannedColumn:
         """Return the texts, or payloads, of a field; what is none is empty."""
         return _column([_bytes_of(each) for each in self._values(field)])
 
-    def json(self) -> Column:
+    def json(self) -> ScannedColumn:
         """Return the attributes as JSON; what is not finite is NaN or Infinity, as Spark reads it."""
         return _column([_as_json(each.attributes) for each in self._found])
 
-    def part(self, places: Sequence[int] | NDArray[np.intp]) -> bytes:
+    def part(self, indexes: Sequence[int] | NDArray[np.intp]) -> bytes:
         """Return a pack of the publications that stand at some places."""
-        return _encode([self._raws[place] for place in places])
+        return _encode([self._raws[index] for index in indexes])
 
     def _values(self, field: int) -> list[Value | bytes | None]:
         if field < NAMED:
@@ -122,10 +122,10 @@ def _bytes_of(value: Value | bytes | None) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _column(pieces: list[bytes]) -> Column:
-    offsets = np.zeros(len(pieces) + 1, np.int32)
-    np.cumsum([len(each) for each in pieces], out=offsets[1:])
-    return offsets, b"".join(pieces)
+def _column(parts: list[bytes]) -> ScannedColumn:
+    offsets = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum([len(each) for each in parts], out=offsets[1:])
+    return offsets, b"".join(parts)
 
 
 def _as_json(attributes: dict[str, Value]) -> bytes:

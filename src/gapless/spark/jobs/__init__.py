@@ -10,8 +10,8 @@ Theory of operation
   index that brokers use, and hand back counts and sketches, never matches (:mod:`.tallies`).
 - :func:`audit` compares what was owed with what came (:mod:`.auditing`), from the logs that brokers and
   clients write (:mod:`gapless.audit`, :mod:`.audit_logs`). Who is owed what is matched on executors
-  (:mod:`.owing`); what no log can know is not held against anybody (:mod:`.horizons`). With rules
-  (:mod:`.rights`) it tells who published or was sent what he has no right to (:mod:`.permitting`).
+  (:mod:`.expected_deliveries`); what no log can know is not held against anybody (:mod:`.horizons`). With rules
+  (:mod:`.rights`) it tells who published or was sent what he has no right to (:mod:`.rights_audit`).
 - :func:`profile` counts traffic between cells from the same logs (:mod:`.profiling`) and what cells ask for
   (:mod:`.interests`), and looks for a tree over which the traffic travels fewer hops (:mod:`.trees`).
 

@@ -20,7 +20,7 @@ from gapless.spark.jobs.compacting import (
     small_groups,
 )
 from gapless.spark.jobs.locations import local_uri
-from gapless.spark.jobs.manifest import KEEP_S, DataFile, Manifest, Store
+from gapless.spark.jobs.manifest import KEEP_S, ArchiveStore, DataFile, Manifest
 from gapless.spark.jobs.reasons import as_ours
 from gapless.spark.jobs.shipping import ready_executors
 from gapless.spark.offsets import Offset
@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ArchiveReport", "Progress", "StreamReport", "archive", "read_archive", "report_of"]
+__all__ = [
+    "ArchiveProgress",
+    "ArchiveReport",
+    "StreamReport",
+    "archive",
+    "read_archive",
+    "report_of",
+]
 
 EVERY_S: Final = 10.0
 """How often a following archive makes a batch, unless the user says otherwise."""
@@ -81,7 +88,7 @@ class ArchiveReport(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Progress(msgspec.Struct):
+class ArchiveProgress(msgspec.Struct):
     """What a run has done so far."""
 
     batches: int = 0
@@ -95,7 +102,7 @@ def archive(
     path: str | Path,
     *,
     pubends: Iterable[str] = (),
-    filter: str = "TRUE",  # noqa: A002 - the natural name
+    filter: str = "TRUE",
     start: str = "earliest",
     reader: str = "",
     follow: bool = False,
@@ -107,7 +114,7 @@ def archive(
     token_file: str | Path | None = None,
     compact: bool = True,
     keep_s: float = KEEP_S,
-    watch: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[ArchiveProgress], None] | None = None,
 ) -> ArchiveReport:
     """Copy streams into an archive, from where it ended; ``start`` is for a new one.
 
@@ -118,7 +125,7 @@ def archive(
     ``partition_bytes`` what a task reads of a log, and ``deadline_s`` how long a broker may be away. Brokers
     that ask who reads are shown the token in ``token_file``, which the driver and every executor have.
     """
-    store = Store(path)
+    store = ArchiveStore(path)
     asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
     options = {
         "servers": servers,
@@ -136,12 +143,12 @@ def archive(
     _open(store, asked)
     ready_executors(spark)
     frame = spark.readStream.format("gapless").options(**options).load()
-    run = _Run(store, compact=compact, keep_s=keep_s, watch=watch)
+    run = _ArchiveRun(store, compact=compact, keep_s=keep_s, on_progress=on_progress)
     writer = frame.writeStream.foreachBatch(run.keep).option(
         "checkpointLocation", local_uri(store.checkpoint)
     )
     skipped = _skipped(store)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     chosen = (
         writer.trigger(processingTime=f"{every_s} seconds")
         if follow
@@ -150,10 +157,10 @@ def archive(
     _await(chosen.start(), follow=follow)
     if compact:
         run.merge(spark, least=SMALL_FILES_MAX)
-    return report_of(store, run.progress, time.monotonic() - begun, skipped)
+    return report_of(store, run.progress, time.monotonic() - started_at, skipped)
 
 
-def _open(store: Store, asked: Manifest) -> None:
+def _open(store: ArchiveStore, asked: Manifest) -> None:
     """See that the archive is there and is of the same streams."""
     store.create(asked)
     found = store.read()
@@ -170,7 +177,7 @@ def _open(store: Store, asked: Manifest) -> None:
         )
 
 
-def _query_id(store: Store) -> str:
+def _query_id(store: ArchiveStore) -> str:
     """Return the name that Spark gave to the checkpoint; empty if there is none."""
     try:
         return str(json.loads((store.checkpoint / "metadata").read_text("utf-8"))["id"])
@@ -178,7 +185,7 @@ def _query_id(store: Store) -> str:
         return ""
 
 
-def _skipped(store: Store) -> dict[str, int]:
+def _skipped(store: ArchiveStore) -> dict[str, int]:
     """Return how many ticks of each pubend were left out so far, as the checkpoint says."""
     offsets = store.checkpoint / "offsets"
     numbers = [int(each.name) for each in offsets.glob("[0-9]*") if each.name.isdigit()]
@@ -189,22 +196,22 @@ def _skipped(store: Store) -> dict[str, int]:
     return Offset.of(json.loads(last)).skipped
 
 
-class _Run:
+class _ArchiveRun:
     """One run: takes batches as Spark gives them."""
 
     def __init__(
         self,
-        store: Store,
+        store: ArchiveStore,
         *,
         compact: bool,
         keep_s: float,
-        watch: Callable[[Progress], None] | None,
+        on_progress: Callable[[ArchiveProgress], None] | None,
     ) -> None:
         self._store = store
         self._compact = compact
         self._keep_s = keep_s
-        self._watch = watch
-        self.progress = Progress()
+        self._on_progress = on_progress
+        self.progress = ArchiveProgress()
 
     def keep(self, frame: DataFrame, batch: int) -> None:
         """Write a batch and take it into the archive in one step, unless it is in already."""
@@ -219,26 +226,26 @@ class _Run:
         if self._compact:
             # twice as many as at the end: a batch should not wait for this often
             self.merge(frame.sparkSession, least=2 * SMALL_FILES_MAX)
-        self._tell()
+        self._report_progress()
 
     def merge(self, spark: SparkSession, *, least: int) -> None:
         """Merge small files if there are many."""
         if small_groups(self._store.read(), TARGET_BYTES, least):
             done = compact_archive(spark, self._store.path, least=least, keep_s=self._keep_s)
             self.progress.merged += done.merged
-            self._tell()
+            self._report_progress()
 
-    def _tell(self) -> None:
-        if self._watch is not None:
-            self._watch(self.progress)
+    def _report_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
 
 
-def _write(frame: DataFrame, store: Store) -> list[DataFile]:
+def _write(frame: DataFrame, store: ArchiveStore) -> list[DataFile]:
     """Let tasks write the events of a batch; only those that succeeded are heard."""
-    from gapless.spark.jobs.parts import TOLD, part_writer, told_file
+    from gapless.spark.jobs.parts import PART_COLUMNS, file_of_row, part_writer
 
-    told = frame.mapInArrow(part_writer(str(store.data)), TOLD).collect()
-    files = [told_file(row) for row in told]
+    rows = frame.mapInArrow(part_writer(str(store.data)), PART_COLUMNS).collect()
+    files = [file_of_row(row) for row in rows]
     store.check(files)
     return files
 
@@ -259,8 +266,8 @@ def _await(query: StreamingQuery, *, follow: bool) -> None:
 
 
 def report_of(
-    store: Store,
-    done: Progress,
+    store: ArchiveStore,
+    done: ArchiveProgress,
     seconds: float = 0.0,
     skipped_before: Mapping[str, int] | None = None,
 ) -> ArchiveReport:
@@ -311,7 +318,7 @@ def read_archive(spark: SparkSession, path: str | Path) -> DataFrame:
 
     from gapless.spark.source import GaplessSource
 
-    store = Store(path)
+    store = ArchiveStore(path)
     files = store.read().files
     source = GaplessSource({"servers": "gapless://nowhere"}).schema()
     schema = StructType([*source.fields]).add("date", DateType())

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FACTS", "NothingEndedError", "directories_of", "facts_at", "kept_facts"]
+__all__ = ["FACTS", "NoClosedSegmentError", "directories_of", "facts_at", "kept_facts"]
 
 FACTS: Final = (
-    "kind string, run string, place long, visit string, pubend string, tick long, "
+    "kind string, run string, offset long, client_session string, pubend string, tick long, "
     "publisher string, sequence long, attributes binary, control binary, principal string"
 )
 """The columns of :class:`~gapless.audit.facts.Fact`, as Spark writes schemas."""
@@ -39,7 +39,7 @@ _SEGMENTS_EACH: Final = 4
 Batches = Iterator["pa.RecordBatch"]
 
 
-class NothingEndedError(UsageError):
+class NoClosedSegmentError(UsageError):
     """All segments still grow, and only those that have ended are wanted; later there are some."""
 
 
@@ -75,7 +75,7 @@ def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) ->
         if not path.is_relative_to(state) and any(path.glob(f"*{CLOSED}")):
             _take(spark, path, state)
     if not facts.exists():
-        raise NothingEndedError(
+        raise NoClosedSegmentError(
             f"no segment of an audit log has ended in {', '.join(map(str, paths))}: one ends when it is "
             "large or old (segment_bytes, segment_s), or when its writer ends"
         )
@@ -96,7 +96,7 @@ def _take(spark: SparkSession, path: Path, state: Path) -> None:
     query = (
         source.select("path", "content")
         .mapInArrow(_read_contents, FACTS)
-        .writeStream.foreachBatch(_keeper(state / "facts" / name))
+        .writeStream.foreachBatch(_batch_writer(state / "facts" / name))
         .option("checkpointLocation", local_uri(state / "checkpoints" / name))
         .trigger(availableNow=True)
         .start()
@@ -104,7 +104,7 @@ def _take(spark: SparkSession, path: Path, state: Path) -> None:
     query.awaitTermination()
 
 
-def _keeper(directory: Path) -> Callable[[DataFrame, int], None]:
+def _batch_writer(directory: Path) -> Callable[[DataFrame, int], None]:
     def keep(batch: DataFrame, number: int) -> None:
         batch.write.mode("overwrite").parquet(local_uri(directory / f"batch-{number:08}"))
 

@@ -6,7 +6,7 @@ import msgspec
 
 from gapless.spark.jobs.rights_audit import RightsReport
 
-__all__ = ["AuditReport", "AuditRow", "LogReport"]
+__all__ = ["AuditLogReport", "AuditReport", "AuditRow"]
 
 
 class AuditRow(msgspec.Struct, kw_only=True):
@@ -15,7 +15,7 @@ class AuditRow(msgspec.Struct, kw_only=True):
     subscription: str
     side: str = ""
     """Whose log counts: the client's, or that of brokers."""
-    owed: int = 0
+    expected: int = 0
     delivered: int = 0
     lost: int = 0
     duplicates: int = 0
@@ -37,13 +37,13 @@ class AuditRow(msgspec.Struct, kw_only=True):
         return not any(found) and not self.unauthorised
 
 
-class LogReport(msgspec.Struct, frozen=True, kw_only=True):
+class AuditLogReport(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a writer."""
 
     side: str
     name: str
     cell: str
-    began_us: int
+    started_us: int
     seen_us: int
     is_closed: bool
     """Whether it ended in order; else it runs, or crashed."""
@@ -71,7 +71,7 @@ class AuditReport(msgspec.Struct, kw_only=True):
     rows: list[AuditRow]
     total: AuditRow
     examples: list[str]
-    logs: list[LogReport]
+    logs: list[AuditLogReport]
 
     @property
     def is_clean(self) -> bool:

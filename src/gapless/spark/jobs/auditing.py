@@ -2,7 +2,7 @@
 
 Who is owed what is computed from what brokers published and from the timelines of subscriptions
 (:mod:`gapless.audit.timelines`), with the filters evaluated by gapless' own index on executors
-(:mod:`.owing`). What came is compared with it, event by event, in Spark.
+(:mod:`.expected_deliveries`). What came is compared with it, event by event, in Spark.
 
 - *lost*: owed, settled, and never came.
 - *duplicates*: came again, and the subscriber had not asked for it again.
@@ -11,7 +11,7 @@ Who is owed what is computed from what brokers published and from the timelines 
   published, or is not what was published.
 - *in flight*: owed, did not come, and may still come or have come.
 - *unauthorised*: published by, or sent to, somebody whom the rules that were given do not allow it
-  (:mod:`.permitting`).
+  (:mod:`.rights_audit`).
 - *unjudged*: came, and nobody can know whether it should have: it was published before the log begins, or
   what it has is written down nowhere.
 """
@@ -26,8 +26,8 @@ import msgspec
 
 from gapless.audit.facts import Control
 from gapless.audit.timelines import (
-    Log,
-    Subscription,
+    AuditedSubscription,
+    AuditWriterRun,
     logs_of,
     readings_of,
     recipients_of,
@@ -35,17 +35,17 @@ from gapless.audit.timelines import (
 )
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
-from gapless.spark.jobs.audit_reports import AuditReport, AuditRow, LogReport
-from gapless.spark.jobs.expected_deliveries import OWED, debts_of, owed_writer
+from gapless.spark.jobs.audit_reports import AuditLogReport, AuditReport, AuditRow
+from gapless.spark.jobs.expected_deliveries import EXPECTED, expected_deliveries_of, expected_writer
 from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
 from gapless.spark.jobs.rights import Rights, load_rights
-from gapless.spark.jobs.rights_audit import Ruled, ruled
+from gapless.spark.jobs.rights_audit import RightsFindings, ruled
 from gapless.spark.jobs.shipping import ready_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["TAIL_S", "AuditReport", "AuditRow", "LogReport", "audit"]
+__all__ = ["TAIL_S", "AuditLogReport", "AuditReport", "AuditRow", "audit"]
 
 TAIL_S: Final = 60.0
 """How long an event may take to come before it counts as lost, though nothing later came."""
@@ -54,7 +54,7 @@ EXAMPLES: Final = 10
 """So many findings are described; all are counted."""
 
 _COUNTED: Final = (
-    *("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious"),
+    *("expected", "delivered", "lost", "duplicates", "out_of_order", "spurious"),
     *("in_flight", "repeated"),
 )
 _FINDINGS: Final = {
@@ -68,7 +68,7 @@ _EVENT: Final = ["pubend", "tick"]
 _NAMED_MAX: Final = 3
 """So many events are named that could not be judged."""
 _UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
-_OWED_EVENT: Final = ["sub", "pubend", "tick"]
+_EXPECTED_EVENT: Final = ["sub", "pubend", "tick"]
 
 
 def audit(
@@ -118,9 +118,9 @@ def _audited(
     published = _published(facts, events)
     if events is not None:
         published = published.persist()  # the events are read once
-    shared = spark.sparkContext.broadcast(debts_of(subscriptions, logs))
-    owed = published.mapInArrow(owed_writer(shared), OWED)
-    judged = _judged(_receipts(spark, facts, subscriptions), owed, subscriptions).persist()
+    shared = spark.sparkContext.broadcast(expected_deliveries_of(subscriptions, logs))
+    expected = published.mapInArrow(expected_writer(shared), EXPECTED)
+    judged = _judged(_receipts(spark, facts, subscriptions), expected, subscriptions).persist()
     try:
         described = _description(published, are_given=events is not None)
         found = _report(
@@ -136,7 +136,7 @@ def _audited(
         shared.destroy()
 
 
-def _add(report: AuditReport, found: Ruled) -> None:
+def _add(report: AuditReport, found: RightsFindings) -> None:
     """Tell of rights, too."""
     report.rights = found.report
     report.total.unauthorised = found.report.unauthorised_deliveries
@@ -160,8 +160,8 @@ def _published(facts: DataFrame, events: DataFrame | None) -> DataFrame:
     published = facts.where("kind = 'p'").drop("control")
     if events is None:
         return published.withColumn("told", f.lit(None).cast("string"))
-    told = events.select(*_EVENT, f.col("attributes").alias("told"))
-    return published.join(told, _EVENT, "left")
+    described = events.select(*_EVENT, f.col("attributes").alias("told"))
+    return published.join(described, _EVENT, "left")
 
 
 def _description(published: DataFrame, *, are_given: bool) -> _Description:
@@ -192,24 +192,32 @@ def _description(published: DataFrame, *, are_given: bool) -> _Description:
 
 
 def _receipts(
-    spark: SparkSession, facts: DataFrame, subscriptions: Sequence[Subscription]
+    spark: SparkSession, facts: DataFrame, subscriptions: Sequence[AuditedSubscription]
 ) -> DataFrame:
     """Return what came to whom."""
     from pyspark.sql import functions as f
 
-    stays = [(place, *stay) for place, each in enumerate(subscriptions) for stay in each.stays]
+    sessions = [
+        (index, *session)
+        for index, each in enumerate(subscriptions)
+        for session in each.client_sessions
+    ]
     columns = (
-        "sub long, run string, visit string, rank long, epoch long, pubend string, above long, "
+        "sub long, run string, client_session string, rank long, epoch long, pubend string, above long, "
         "up_to long, fresh_up_to long"
     )
-    known = f.broadcast(spark.createDataFrame(stays, columns))
-    came = facts.where("kind = 'd'").select("run", "place", "visit", "pubend", "tick", "sequence")
-    came = came.join(known, ["run", "visit", "pubend"]).where("tick > above AND tick <= up_to")
-    return came.select(*_OWED_EVENT, "sequence", "rank", "epoch", "place", "fresh_up_to")
+    known = f.broadcast(spark.createDataFrame(sessions, columns))
+    came = facts.where("kind = 'd'").select(
+        "run", "offset", "client_session", "pubend", "tick", "sequence"
+    )
+    came = came.join(known, ["run", "client_session", "pubend"]).where(
+        "tick > above AND tick <= up_to"
+    )
+    return came.select(*_EXPECTED_EVENT, "sequence", "rank", "epoch", "offset", "fresh_up_to")
 
 
 def _judged(
-    receipts: DataFrame, owed: DataFrame, subscriptions: Sequence[Subscription]
+    receipts: DataFrame, expected: DataFrame, subscriptions: Sequence[AuditedSubscription]
 ) -> DataFrame:
     """Return every event that came, or was owed and did not, with what is to be said of it.
 
@@ -219,16 +227,16 @@ def _judged(
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    both = receipts.unionByName(owed, allowMissingColumns=True).repartition("sub", "pubend")
+    both = receipts.unionByName(expected, allowMissingColumns=True).repartition("sub", "pubend")
     event = Window.partitionBy("sub", "pubend", "tick")
-    earlier = f.lag("rank").over(event.orderBy("rank", "place"))
+    earlier = f.lag("rank").over(event.orderBy("rank", "offset"))
     both = both.withColumn("earlier", earlier)
     for name in ("publisher", "number", "settled", "sure"):
         both = both.withColumn(name, f.max(name).over(event))
-    both = both.withColumn("came", f.max(f.col("place").isNotNull()).over(event))
-    marked = both.where("place IS NOT NULL OR NOT came").selectExpr(
+    both = both.withColumn("came", f.max(f.col("offset").isNotNull()).over(event))
+    marked = both.where("offset IS NOT NULL OR NOT came").selectExpr(
         "*",
-        "place IS NOT NULL AND earlier IS NULL AS is_first",
+        "offset IS NOT NULL AND earlier IS NULL AS is_first",
         "coalesce(rank > earlier AND tick > fresh_up_to, false) AS is_repeated",
     )
     marked = marked.selectExpr(
@@ -242,13 +250,13 @@ def _judged(
         "int(NOT came AND sure AND NOT settled) AS in_flight",
         "int(NOT came AND NOT sure) AS unproven",
     )
-    totals = [place for place, each in enumerate(subscriptions) if each.total]
+    totals = [index for index, each in enumerate(subscriptions) if each.total]
     good = marked.withColumn("good", f.expr("is_first AND NOT is_strange"))
     ordered = good.withColumn("out_of_order", _out_of_order(totals))
     return ordered.selectExpr(
         "*",
         "int(is_strange) AS spurious",
-        "int(lost = 1 OR (is_first AND number IS NOT NULL)) AS owed",
+        "int(lost = 1 OR (is_first AND number IS NOT NULL)) AS expected",
     )
 
 
@@ -258,7 +266,7 @@ def _out_of_order(totals: list[int]) -> Column:
     from pyspark.sql import functions as f
 
     def behind(value: Column, *partition: str) -> Column:
-        window = Window.partitionBy(*partition).orderBy("rank", "place")
+        window = Window.partitionBy(*partition).orderBy("rank", "offset")
         before = window.rowsBetween(Window.unboundedPreceding, -1)
         highest = f.max(f.when(f.col("good"), value)).over(before)
         return f.coalesce(value <= highest, f.lit(False))
@@ -279,8 +287,8 @@ def _report(
     facts: DataFrame,
     published: DataFrame,
     horizon: Horizon,
-    subscriptions: Sequence[Subscription],
-    logs: dict[str, Log],
+    subscriptions: Sequence[AuditedSubscription],
+    logs: dict[str, AuditWriterRun],
     examples: int,
     described: _Description,
 ) -> AuditReport:
@@ -298,9 +306,9 @@ def _report(
             del found[name]
     rows = [
         AuditRow(
-            subscription=each.name, side=each.side, gaps=len(each.gaps), **by_sub.get(place, {})
+            subscription=each.name, side=each.side, gaps=len(each.gaps), **by_sub.get(index, {})
         )
-        for place, each in enumerate(subscriptions)
+        for index, each in enumerate(subscriptions)
     ]
     total = AuditRow(subscription="total")
     for name in (*_COUNTS, "gaps"):
@@ -323,7 +331,7 @@ def _report(
 
 
 def _examples(
-    judged: DataFrame, subscriptions: Sequence[Subscription], total: AuditRow, most: int
+    judged: DataFrame, subscriptions: Sequence[AuditedSubscription], total: AuditRow, most: int
 ) -> list[str]:
     found = [
         f"{each.name}: a gap on {pubend} from {low} to {high}"
@@ -332,24 +340,28 @@ def _examples(
     ]
     if not total.is_clean:
         wrong = " OR ".join(f"{name} = 1" for name in _FINDINGS)
-        columns = (*_OWED_EVENT, "publisher", "number", *_FINDINGS)
-        for row in judged.where(wrong).orderBy(*_OWED_EVENT).select(*columns).limit(most).collect():
-            said = " and ".join(text for name, text in _FINDINGS.items() if row[name])
+        columns = (*_EXPECTED_EVENT, "publisher", "number", *_FINDINGS)
+        for row in (
+            judged.where(wrong).orderBy(*_EXPECTED_EVENT).select(*columns).limit(most).collect()
+        ):
+            findings = " and ".join(text for name, text in _FINDINGS.items() if row[name])
             event = f"{row['pubend']}:{row['tick']}"
             if row["number"] is not None:
                 event = f"{row['publisher']} {row['number']} at {event}"
-            found.append(f"{subscriptions[row['sub']].name}: {event} {said}")
+            found.append(f"{subscriptions[row['sub']].name}: {event} {findings}")
     return found[:most]
 
 
-def _log_reports(logs: dict[str, Log]) -> list[LogReport]:
-    found = sorted(logs.values(), key=lambda log: (log.header.side, log.header.name, log.began_us))
+def _log_reports(logs: dict[str, AuditWriterRun]) -> list[AuditLogReport]:
+    found = sorted(
+        logs.values(), key=lambda log: (log.header.side, log.header.name, log.started_us)
+    )
     return [
-        LogReport(
+        AuditLogReport(
             side=log.header.side,
             name=log.header.name,
             cell=log.header.cell,
-            began_us=log.began_us,
+            started_us=log.started_us,
             seen_us=log.seen_us,
             is_closed=log.is_closed,
             is_whole=log.is_whole,

@@ -13,10 +13,10 @@ from gapless.core.errors import UsageError
 from gapless.spark.jobs.archiving import read_archive
 from gapless.spark.jobs.filters import NamedFilter
 from gapless.spark.jobs.locations import local_uri
-from gapless.spark.jobs.manifest import Store
+from gapless.spark.jobs.manifest import ArchiveStore
 from gapless.spark.jobs.overlaps import SKETCH_MIN, Overlap, most_alike
 from gapless.spark.jobs.shipping import ready_executors
-from gapless.spark.jobs.tallies import ALL, MATCHED, TOLD, tally_writer
+from gapless.spark.jobs.tallies import ALL, MATCHED, TALLY_COLUMNS, tally_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,8 +105,8 @@ class Backtest(msgspec.Struct, frozen=True):
             ("alike", self.alike, Alike),
         ):
             found.append(directory / f"{name}.parquet")
-            told = [msgspec.to_builtins(row) for row in rows]
-            pq.write_table(pa.Table.from_pylist(told, _schema_of(kind)), found[-1])
+            saved = [msgspec.to_builtins(row) for row in rows]
+            pq.write_table(pa.Table.from_pylist(saved, _schema_of(kind)), found[-1])
         return found
 
 
@@ -121,7 +121,7 @@ def _schema_of(kind: type[msgspec.Struct]) -> pa.Schema:
 
 def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
     """Return the events of an archive, or of any Parquet with the columns of the source."""
-    store = Store(path)
+    store = ArchiveStore(path)
     if store.exists():
         return read_archive(spark, path)
     if not store.path.exists():
@@ -147,12 +147,12 @@ def backtest(
     if missing:
         raise UsageError(f"the events have no column {', '.join(missing)}")
     ready_executors(spark)
-    places: dict[Any, int] = {}
-    chosen = [places.setdefault(each.filter, len(places)) for each in filters]
-    texts = tuple(str(each) for each in places)
+    indices: dict[Any, int] = {}
+    chosen = [indices.setdefault(each.filter, len(indices)) for each in filters]
+    texts = tuple(str(each) for each in indices)
     size = sketch_size(len(texts), sketch)
     table = _tallied(spark, events, texts, size if top else 0)
-    return _report(table, filters, chosen, len(places), top, size)
+    return _report(table, filters, chosen, len(indices), top, size)
 
 
 def sketch_size(filters: int, wanted: int | None) -> int:
@@ -176,11 +176,15 @@ def _tallied(
     context = spark.sparkContext
     shared = context.broadcast(texts)
     tasks = _TASKS_EACH * context.defaultParallelism
-    told = events.select(*_NEEDED).coalesce(tasks).mapInArrow(tally_writer(shared, sketch), TOLD)
+    reported = (
+        events.select(*_NEEDED)
+        .coalesce(tasks)
+        .mapInArrow(tally_writer(shared, sketch), TALLY_COLUMNS)
+    )
     smallest = f.slice(f.array_sort(f.flatten(f.collect_list("hashes"))), 1, max(sketch, 1))
     try:
         return (
-            told.groupBy("filter")
+            reported.groupBy("filter")
             .agg(
                 f.sum("count").alias("count"),
                 f.min("first").alias("first"),
@@ -218,8 +222,8 @@ def _report(
     seconds = (last - first) / _SECOND
     matched = facts.get(MATCHED, (0, 0, 0))[0]
     names: dict[int, list[str]] = {}
-    for each, place in zip(filters, chosen, strict=True):
-        names.setdefault(place, []).append(each.name)
+    for each, index in zip(filters, chosen, strict=True):
+        names.setdefault(index, []).append(each.name)
     overlap = _overlap(table, distinct, top, sketch)
     return Backtest(
         events=events,

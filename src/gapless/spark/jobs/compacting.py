@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gapless.spark.jobs.manifest import KEEP_S, DataFile, Manifest, Store
+from gapless.spark.jobs.manifest import KEEP_S, ArchiveStore, DataFile, Manifest
 from gapless.spark.jobs.shipping import ready_executors
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def compact_archive(
 
     ``least`` is how many small files in a row are worth it.
     """
-    store = Store(path)
+    store = ArchiveStore(path)
     groups = small_groups(store.read(), target_bytes, least)
     merged_files = made = rows = 0
     for old, new in zip(groups, _merge(spark, store, groups), strict=True):
@@ -72,7 +72,7 @@ def _replaced(old: Sequence[DataFile], new: DataFile, manifest: Manifest) -> Man
 
 
 def _merge(
-    spark: SparkSession, store: Store, groups: Sequence[Sequence[DataFile]]
+    spark: SparkSession, store: ArchiveStore, groups: Sequence[Sequence[DataFile]]
 ) -> list[DataFile]:
     if not groups:
         return []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.audit.timelines import FOREVER, Log, Subscription
+from gapless.audit.timelines import FOREVER, AuditedSubscription, AuditWriterRun
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
 from gapless.spark.jobs.tallies import attributes_of
@@ -21,9 +21,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.core.broadcast import Broadcast
 
-__all__ = ["OWED", "Debts", "attributes_in", "debts_of", "described", "index_of", "owed_writer"]
+__all__ = [
+    "EXPECTED",
+    "ExpectedDeliveries",
+    "attributes_in",
+    "described",
+    "expected_deliveries_of",
+    "expected_writer",
+    "index_of",
+]
 
-OWED: Final = (
+EXPECTED: Final = (
     "sub long, pubend string, tick long, publisher string, number long, settled boolean, "
     "sure boolean"
 )
@@ -34,7 +42,7 @@ _ROWS: Final = 50_000
 _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
-class Debts(msgspec.Struct, frozen=True):
+class ExpectedDeliveries(msgspec.Struct, frozen=True):
     """What tasks need to know of all subscriptions."""
 
     texts: tuple[str, ...]
@@ -47,17 +55,19 @@ class Debts(msgspec.Struct, frozen=True):
     """Runs that ended in order: all is known of them."""
 
 
-def debts_of(subscriptions: Sequence[Subscription], logs: dict[str, Log]) -> Debts:
+def expected_deliveries_of(
+    subscriptions: Sequence[AuditedSubscription], logs: dict[str, AuditWriterRun]
+) -> ExpectedDeliveries:
     """Return what is owed, by filter."""
     texts: dict[str, int] = {}
     spans: dict[tuple[int, str], list[tuple[int, int, bool, int]]] = {}
-    for place, each in enumerate(subscriptions):
+    for index, each in enumerate(subscriptions):
         for pubend, low, high, text, settled in each.intervals:
             number = texts.setdefault(text, len(texts))
-            spans.setdefault((number, pubend), []).append((low, high, settled, place))
+            spans.setdefault((number, pubend), []).append((low, high, settled, index))
     sure = {(run, pubend): tick for run, log in logs.items() for pubend, tick in log.stored.items()}
     closed = frozenset(run for run, log in logs.items() if log.is_closed)
-    return Debts(tuple(texts), spans, sure, closed)
+    return ExpectedDeliveries(tuple(texts), spans, sure, closed)
 
 
 @functools.lru_cache(maxsize=1)
@@ -69,8 +79,8 @@ def index_of(texts: tuple[str, ...]) -> MatchIndex:
     return index
 
 
-def owed_writer(
-    shared: Broadcast[Debts],
+def expected_writer(
+    shared: Broadcast[ExpectedDeliveries],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what turns published events into those that subscriptions are owed."""
 
@@ -78,20 +88,20 @@ def owed_writer(
         for batch in batches:
             described_ones = described(batch)
             if len(described_ones):
-                yield from _owed(shared.value, described_ones)
+                yield from _expected(shared.value, described_ones)
 
     return write
 
 
-def _owed(debts: Debts, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    found = index_of(debts.texts).match_batch(attributes_in(batch))
+def _expected(deliveries: ExpectedDeliveries, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    found = index_of(deliveries.texts).match_batch(attributes_in(batch))
     names = ("run", "pubend", "tick", "publisher", "sequence")
     events = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     rows: list[tuple[Any, ...]] = []
     for filters, (run, pubend, tick, publisher, number) in zip(found, events, strict=True):
-        known = FOREVER if run in debts.closed else debts.sure.get((run, pubend), -1)
+        known = FOREVER if run in deliveries.closed else deliveries.sure.get((run, pubend), -1)
         for each in filters:
-            for low, high, settled, sub in debts.spans.get((each, pubend), ()):
+            for low, high, settled, sub in deliveries.spans.get((each, pubend), ()):
                 if low < tick <= high:
                     rows.append((sub, pubend, tick, publisher, number, settled, tick <= known))
         if len(rows) >= _ROWS:
@@ -105,17 +115,17 @@ def described(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the events of which is known what they have."""
     import pyarrow.compute as pc
 
-    told, logged = batch.column("told").is_valid(), batch.column("attributes").is_valid()
-    return batch.filter(pc.or_(told, logged))
+    given, logged = batch.column("told").is_valid(), batch.column("attributes").is_valid()
+    return batch.filter(pc.or_(given, logged))
 
 
 def attributes_in(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return what described events have."""
-    told = batch.column("told").to_pylist()
+    given = batch.column("told").to_pylist()
     logged = batch.column("attributes").to_pylist()
-    if None not in told:
-        return attributes_of(told)
-    pairs = zip(told, logged, strict=True)
+    if None not in given:
+        return attributes_of(given)
+    pairs = zip(given, logged, strict=True)
     return [_decode(packed) if text is None else attributes_of([text])[0] for text, packed in pairs]
 
 

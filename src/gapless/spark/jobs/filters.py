@@ -57,8 +57,8 @@ def parse_filters(lines: Iterable[str], where: str = "the list") -> list[NamedFi
         found[named.name] = named
     if wrong:
         more = [f"and {len(wrong) - _WRONG_SHOWN} more"] if len(wrong) > _WRONG_SHOWN else []
-        told = "\n  ".join([*wrong[:_WRONG_SHOWN], *more])
-        raise UsageError(f"{where} has {len(wrong)} wrong lines:\n  {told}")
+        shown = "\n  ".join([*wrong[:_WRONG_SHOWN], *more])
+        raise UsageError(f"{where} has {len(wrong)} wrong lines:\n  {shown}")
     if not found:
         raise UsageError(f"{where} has no filters")
     return list(found.values())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gapless.audit.timelines import FOREVER, Log
+from gapless.audit.timelines import FOREVER, AuditWriterRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,7 +20,7 @@ _EVENT: Final = ["pubend", "tick"]
 class Horizon:
     """From where to where the logs know what was published on each pubend."""
 
-    def __init__(self, facts: DataFrame, logs: dict[str, Log]) -> None:
+    def __init__(self, facts: DataFrame, logs: dict[str, AuditWriterRun]) -> None:
         from pyspark.sql import functions as f
 
         self._spark = facts.sparkSession
@@ -38,7 +38,7 @@ class Horizon:
             pubend, log = row["pubend"], logs[row["run"]]
             low, high = self._bounds.get(pubend, (FOREVER, 0))
             last = FOREVER if log.is_closed else row["last"]
-            self._bounds[pubend] = min(low, log.began_us), max(high, last)
+            self._bounds[pubend] = min(low, log.started_us), max(high, last)
             stored = log.stored.get(pubend, -1)
             if not log.is_closed and stored < row["last"]:
                 mine = (f.col("run") == row["run"]) & (f.col("pubend") == pubend)
@@ -66,8 +66,8 @@ def looked_up(
     there = published.join(f.broadcast(strange), _EVENT, "left_semi").distinct()
     dark = undescribed.select(*_EVENT).join(f.broadcast(strange), _EVENT, "left_semi").distinct()
     unsure = judged.where("unproven = 1").select(*_EVENT).distinct()
-    told = facts.where("kind IN ('d', 'q')").select(*_EVENT)
-    proven = told.join(f.broadcast(unsure), _EVENT, "left_semi").distinct()
+    described = facts.where("kind IN ('d', 'q')").select(*_EVENT)
+    proven = described.join(f.broadcast(unsure), _EVENT, "left_semi").distinct()
     joined = (
         judged.join(f.broadcast(horizon.frame()), "pubend", "left")
         .join(f.broadcast(there.withColumn("there", f.lit(1))), _EVENT, "left")
@@ -85,7 +85,7 @@ def looked_up(
         {
             "spurious": f.expr("spurious - unjudged"),
             "lost": f.expr("lost + int(proven AND settled)"),
-            "owed": f.expr("owed + int(proven AND settled)"),
+            "expected": f.expr("expected + int(proven AND settled)"),
             "in_flight": f.expr("in_flight + int(proven AND NOT settled)"),
         }
     )
@@ -93,7 +93,7 @@ def looked_up(
 
 def unlogged(facts: DataFrame, horizon: Horizon) -> int:
     """Count what publishers were told and no broker has written down, where one should have."""
-    told = facts.where("kind = 'q'").select(*_EVENT)
-    missing = told.join(facts.where("kind = 'p'").select(*_EVENT), _EVENT, "left_anti")
+    described = facts.where("kind = 'q'").select(*_EVENT)
+    missing = described.join(facts.where("kind = 'p'").select(*_EVENT), _EVENT, "left_anti")
     known = missing.join(horizon.frame(), "pubend")
     return int(known.where("tick >= known_from AND tick <= known_to").count())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gapless.audit.facts import Control
-from gapless.audit.records import Opened, Switched
+from gapless.audit.records import AuditFilterChanged, AuditOpened
 from gapless.spark.jobs.expected_deliveries import attributes_in, described, index_of
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame
 
-__all__ = ["Interest", "interests_of", "wanted_in"]
+__all__ = ["CellInterest", "interests_of", "wanted_in"]
 
 WANTED: Final = "source string, target string, events long"
 """What a task tells, as Spark writes schemas."""
 
 
-class Interest(msgspec.Struct, frozen=True):
+class CellInterest(msgspec.Struct, frozen=True):
     """What the subscriptions of a cell ask for."""
 
     cell: str
@@ -37,7 +37,7 @@ class Interest(msgspec.Struct, frozen=True):
     """Each once, in the order of their texts."""
 
 
-class _Wishes(msgspec.Struct, frozen=True):
+class _CellFilters(msgspec.Struct, frozen=True):
     """What tasks need to know of interests."""
 
     texts: tuple[str, ...]
@@ -45,20 +45,20 @@ class _Wishes(msgspec.Struct, frozen=True):
     """By filter the cells that have it."""
 
 
-def interests_of(controls: Iterable[Control]) -> list[Interest]:
+def interests_of(controls: Iterable[Control]) -> list[CellInterest]:
     """Return what each cell asks for, in the order of their names."""
     names: dict[str, set[tuple[str, str]]] = {}
     filters: dict[str, set[str]] = {}
     for each in controls:
         header, record = each.header, each.record
-        if header.side == "broker" and isinstance(record, Opened | Switched):
+        if header.side == "broker" and isinstance(record, AuditOpened | AuditFilterChanged):
             names.setdefault(header.cell, set()).add((header.name, record.subscription))
             filters.setdefault(header.cell, set()).add(record.filter)
-    return [Interest(cell, len(names[cell]), sorted(filters[cell])) for cell in sorted(names)]
+    return [CellInterest(cell, len(names[cell]), sorted(filters[cell])) for cell in sorted(names)]
 
 
 def wanted_in(
-    published: DataFrame, interests: Iterable[Interest]
+    published: DataFrame, interests: Iterable[CellInterest]
 ) -> dict[tuple[str, str], int] | None:
     """Return how many events of each cell are wanted in each; None if logs do not say what events have.
 
@@ -73,7 +73,7 @@ def wanted_in(
         for text in each.filters:
             by_text.setdefault(text, []).append(each.cell)
     context = published.sparkSession.sparkContext
-    shared = context.broadcast(_Wishes(tuple(by_text), tuple(map(tuple, by_text.values()))))
+    shared = context.broadcast(_CellFilters(tuple(by_text), tuple(map(tuple, by_text.values()))))
     try:
         found = (
             published.select("cell", "attributes", f.lit(None).cast("string").alias("told"))
@@ -88,7 +88,7 @@ def wanted_in(
 
 
 def _wanted_writer(
-    shared: Broadcast[_Wishes],
+    shared: Broadcast[_CellFilters],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[tuple[str, str]] = Counter()
@@ -101,11 +101,11 @@ def _wanted_writer(
     return write
 
 
-def _wanted(wishes: _Wishes, batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+def _wanted(cell_filters: _CellFilters, batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     """Give where each event comes from, with each cell that wants it."""
-    found = index_of(wishes.texts).match_batch(attributes_in(batch))
+    found = index_of(cell_filters.texts).match_batch(attributes_in(batch))
     for source, filters in zip(batch.column("cell").to_pylist(), found, strict=True):
-        for target in {cell for each in filters for cell in wishes.cells[each]}:
+        for target in {cell for each in filters for cell in cell_filters.cells[each]}:
             yield source, target
 
 

@@ -39,9 +39,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from gapless.core.errors import DamagedError, NewerFormatError, UsageError
+from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
 
-__all__ = ["KEEP_S", "DataFile", "Manifest", "Store", "partition_path"]
+__all__ = ["KEEP_S", "ArchiveStore", "DataFile", "Manifest", "partition_path"]
 
 FORMAT: Final = 1
 """What this program writes, and the newest that it reads."""
@@ -121,15 +121,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_replaced(self, old: Iterable[DataFile], new: DataFile, at: float) -> Manifest | None:
         """Return it with one file for several, None if one of them is gone already."""
-        gone = {each.path for each in old}
-        kept = tuple(each for each in self.files if each.path not in gone)
-        if len(kept) + len(gone) != len(self.files):
+        replaced = {each.path for each in old}
+        kept = tuple(each for each in self.files if each.path not in replaced)
+        if len(kept) + len(replaced) != len(self.files):
             return None
-        removed = (*self.removed, *(Removed(path, at) for path in sorted(gone)))
+        removed = (*self.removed, *(Removed(path, at) for path in sorted(replaced)))
         return msgspec.structs.replace(self, files=(*kept, new), removed=removed)
 
 
-class Store:
+class ArchiveStore:
     """An archive's directory."""
 
     def __init__(self, path: str | Path) -> None:
@@ -198,20 +198,20 @@ class Store:
         current = self.read()
         named = {each.path for each in current.files}
         replaced = {each.path: each.at for each in current.removed}
-        gone = []
+        removed = []
         for path in self._data_files():
             name = path.relative_to(self.data).as_posix()
             if name not in named and replaced.get(name, path.stat().st_mtime) <= before:
                 path.unlink()
-                gone.append(name)
-        forgotten = {*gone, *(name for name in replaced if not (self.data / name).exists())}
+                removed.append(name)
+        forgotten = {*removed, *(name for name in replaced if not (self.data / name).exists())}
         if forgotten & replaced.keys():
             self.change(lambda now: _forgetting(now, forgotten))
         for number in self._numbers()[:-VERSIONS_KEPT]:
             path = self._versions / _NAME.format(number)
             if path.stat().st_mtime <= before:
                 path.unlink()
-        return gone
+        return removed
 
     # --- files ---------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Store:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except msgspec.MsgspecError as error:
-            raise DamagedError(f"{path} is no manifest: {error}") from error
+            raise CorruptionError(f"{path} is no manifest: {error}") from error
         if found.format > FORMAT:
             raise NewerFormatError(f"{path} was written by a newer program")
         return found
@@ -249,8 +249,8 @@ class Store:
         return True
 
 
-def _forgetting(manifest: Manifest, gone: set[str]) -> Manifest:
-    removed = tuple(each for each in manifest.removed if each.path not in gone)
+def _forgetting(manifest: Manifest, dropped: set[str]) -> Manifest:
+    removed = tuple(each for each in manifest.removed if each.path not in dropped)
     return msgspec.structs.replace(manifest, removed=removed)
 
 

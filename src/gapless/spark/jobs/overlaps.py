@@ -10,7 +10,7 @@ import numpy as np
 
 from gapless.spark.jobs.sketches import Longs, ranks
 
-__all__ = ["Overlap", "Pair", "most_alike"]
+__all__ = ["FilterPair", "Overlap", "most_alike"]
 
 PAIRS_MAX: Final = 20_000_000
 """Meetings of two filters at an event that are looked at; beyond, shorter sketches have to do."""
@@ -22,7 +22,7 @@ _CHOICE: Final = 50
 """For each pair that is wanted so many are looked at closely."""
 
 
-class Pair(msgspec.Struct, frozen=True):
+class FilterPair(msgspec.Struct, frozen=True):
     """Two filters, by number, and how far they match the same events."""
 
     left: int
@@ -37,7 +37,7 @@ class Pair(msgspec.Struct, frozen=True):
 class Overlap(msgspec.Struct, frozen=True):
     """The pairs that are most alike."""
 
-    pairs: list[Pair]
+    pairs: list[FilterPair]
     looked_at: int
     """Among how many filters, those that match most."""
     chosen_by: int
@@ -51,20 +51,20 @@ def most_alike(counts: Longs, keys: Longs, hashes: Longs, size: int, wanted: int
     """
     chosen_by, looked_at = size, int((counts > 0).sum())
     chosen = np.ones(len(keys), np.bool_)
-    places = ranks(keys)
+    indices = ranks(keys)
     while _meetings(hashes[chosen]) > PAIRS_MAX:
         if chosen_by > SKETCH_MIN:
             chosen_by = max(chosen_by // 2, SKETCH_MIN)
         else:
             looked_at //= 2
         large = np.argsort(-counts, kind="stable")[:looked_at]
-        chosen = (places < chosen_by) & np.isin(keys, large)
+        chosen = (indices < chosen_by) & np.isin(keys, large)
     lefts, rights, together = _met(keys[chosen], hashes[chosen])
     room = np.minimum(counts, chosen_by)
     likeness = together / np.maximum(room[lefts] + room[rights] - together, 1)
     best = np.argsort(-likeness, kind="stable")[: wanted * _CHOICE]
     bounds = np.searchsorted(keys, np.arange(len(counts) + 1))
-    sketches = [hashes[bounds[place] : bounds[place + 1]] for place in range(len(counts))]
+    sketches = [hashes[bounds[index] : bounds[index + 1]] for index in range(len(counts))]
     found = [
         _compared(int(left), int(right), counts, sketches, size)
         for left, right in zip(lefts[best], rights[best], strict=True)
@@ -97,13 +97,15 @@ def _met(keys: Longs, hashes: Longs) -> tuple[Longs, Longs, Longs]:
     return pairs // width, pairs % width, together
 
 
-def _compared(left: int, right: int, counts: Longs, sketches: Sequence[Longs], size: int) -> Pair:
+def _compared(
+    left: int, right: int, counts: Longs, sketches: Sequence[Longs], size: int
+) -> FilterPair:
     """Compare two filters: exactly if their sketches are all they matched."""
     both = int(counts[left]) + int(counts[right])
     common = np.intersect1d(sketches[left], sketches[right], assume_unique=True)
     if counts[left] <= size and counts[right] <= size:
-        return Pair(left, right, len(common) / (both - len(common)), len(common), exact=True)
+        return FilterPair(left, right, len(common) / (both - len(common)), len(common), exact=True)
     union = np.union1d(sketches[left], sketches[right])[:size]
     jaccard = float(np.isin(union, common).sum()) / len(union)
     shared = min(round(both * jaccard / (1 + jaccard)), int(min(counts[left], counts[right])))
-    return Pair(left, right, jaccard, shared, exact=False)
+    return FilterPair(left, right, jaccard, shared, exact=False)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from gapless.spark.jobs.manifest import DataFile, partition_path, sync_directory
 
-__all__ = ["TOLD", "merged", "part_writer", "told_file"]
+__all__ = ["PART_COLUMNS", "file_of_row", "merged", "part_writer"]
 
 FILE: Final = pa.schema(
     [
@@ -33,7 +33,9 @@ FILE: Final = pa.schema(
 )
 """What is in a file; the pubend and the day are in its path."""
 
-TOLD: Final = "path string, pubend string, date string, rows long, bytes long, low long, high long"
+PART_COLUMNS: Final = (
+    "path string, pubend string, date string, rows long, bytes long, low long, high long"
+)
 """What a task tells of a file, as Spark writes schemas."""
 
 OPEN_MAX: Final = 32
@@ -89,10 +91,10 @@ def part_writer(data: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
     """Return what writes the events of a task to files below a directory and tells of them."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = list(_written(Path(data), batches))
-        if told:
+        files = list(_written(Path(data), batches))
+        if files:
             names = DataFile.__struct_fields__
-            columns = {name: [getattr(each, name) for each in told] for name in names}
+            columns = {name: [getattr(each, name) for each in files] for name in names}
             yield pa.RecordBatch.from_pydict(columns)
 
     return write
@@ -149,6 +151,6 @@ def merged(data: str, files: Sequence[DataFile]) -> DataFile:
     return made
 
 
-def told_file(row: Sequence[object]) -> DataFile:
+def file_of_row(row: Sequence[object]) -> DataFile:
     """Return the file that a row tells of."""
     return DataFile(*row)  # type: ignore[arg-type]  # in the order of TOLD

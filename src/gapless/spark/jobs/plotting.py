@@ -37,8 +37,8 @@ class Plot(msgspec.Struct, frozen=True):
     @property
     def file_name(self) -> str:
         """The name of the picture."""
-        said = f"{self.y}-over-{self.x}" + (f"-by-{self.series}" if self.series else "")
-        return re.sub(r"[^\w.-]+", "_", said) + ".png"
+        name = f"{self.y}-over-{self.x}" + (f"-by-{self.series}" if self.series else "")
+        return re.sub(r"[^\w.-]+", "_", name) + ".png"
 
 
 def can_plot() -> bool:
@@ -61,10 +61,10 @@ def draw_plot(rows: Sequence[Mapping[str, Any]], plot: Plot, directory: Path) ->
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for label, points in lines.items():
-        places = sorted({x for x, _ in points})
-        means = [_mean([y for x, y in points if x == place]) for place in places]
-        (line,) = axes.plot(places, means, marker="o", label=label)
-        if len(places) < len(points):
+        indices = sorted({x for x, _ in points})
+        means = [_mean([y for x, y in points if x == index]) for index in indices]
+        (line,) = axes.plot(indices, means, marker="o", label=label)
+        if len(indices) < len(points):
             along, above = zip(*points, strict=True)
             axes.scatter(along, above, s=8, alpha=0.4, color=line.get_color())
     axes.set(xlabel=plot.x, ylabel=plot.y)

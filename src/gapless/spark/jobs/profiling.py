@@ -12,22 +12,22 @@ from gapless.audit.facts import Control
 from gapless.audit.timelines import logs_of
 from gapless.core.errors import UsageError
 from gapless.overlay.neighbourhood import Topology
-from gapless.runtime.overlay_config import Overlay
+from gapless.runtime.overlay_config import OverlayConfig
 from gapless.spark.jobs.audit_logs import facts_at
-from gapless.spark.jobs.interests import Interest, interests_of, wanted_in
+from gapless.spark.jobs.interests import CellInterest, interests_of, wanted_in
 from gapless.spark.jobs.shipping import ready_executors
-from gapless.spark.jobs.trees import Edge, Group, better_tree, hops, present_degree
+from gapless.spark.jobs.trees import CellEdge, TrafficGroup, better_tree, hops, present_degree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DEGREE", "Flow", "Profile", "edges_of", "profile"]
+__all__ = ["DEGREE", "CellTraffic", "Profile", "edges_of", "profile"]
 
 DEGREE: Final = 3
 """Neighbours that a cell has at most, unless told otherwise."""
 
 
-class Flow(msgspec.Struct, frozen=True):
+class CellTraffic(msgspec.Struct, frozen=True):
     """Events that were published in one cell and delivered in another."""
 
     source: str
@@ -42,17 +42,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     events: int
     """Published."""
-    flows: list[Flow]
+    flows: list[CellTraffic]
     """Between all cells, also within one; the largest first."""
-    interests: list[Interest]
+    interests: list[CellInterest]
     """What each cell asks for."""
-    groups: list[Group]
+    groups: list[TrafficGroup]
     """Events by where they came from and all the cells they went to; the largest first."""
     degree: int
-    present: list[Edge]
+    present: list[CellEdge]
     present_hops: int
     present_degree: int
-    proposed: list[Edge]
+    proposed: list[CellEdge]
     """The best tree that was found within the degree; the present one if there is none with fewer hops."""
     proposed_hops: int
 
@@ -72,23 +72,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.proposed_hops / self.present_hops if self.present_hops else 0.0
 
     @property
-    def added(self) -> list[Edge]:
+    def added(self) -> list[CellEdge]:
         """Edges that the proposed tree has and the present one has not."""
         return sorted(set(self.proposed) - set(self.present))
 
     @property
-    def removed(self) -> list[Edge]:
+    def removed(self) -> list[CellEdge]:
         """Edges that the present tree has and the proposed one has not."""
         return sorted(set(self.present) - set(self.proposed))
 
-    def overlay(self, present: Overlay) -> Overlay:
+    def overlay(self, present: OverlayConfig) -> OverlayConfig:
         """Return the proposed tree, with the cells and brokers of the present one."""
         cells = {cell.name: list(cell.brokers) for cell in present.topology.cells}
         topology = Topology.of(cells, self.proposed)
         return msgspec.structs.replace(present, topology=topology)
 
 
-def edges_of(overlay: Overlay) -> list[Edge]:
+def edges_of(overlay: OverlayConfig) -> list[CellEdge]:
     """Return the edges of a tree, each once."""
     pairs = (
         (cell.name, neighbour) for cell in overlay.topology.cells for neighbour in cell.neighbours
@@ -97,7 +97,11 @@ def edges_of(overlay: Overlay) -> list[Edge]:
 
 
 def profile(
-    spark: SparkSession, paths: Sequence[str | Path], present: Overlay, *, degree: int = DEGREE
+    spark: SparkSession,
+    paths: Sequence[str | Path],
+    present: OverlayConfig,
+    *,
+    degree: int = DEGREE,
 ) -> Profile:
     """Return the traffic and the interest that audit logs of brokers tell of, and a tree for them.
 
@@ -130,7 +134,9 @@ def profile(
     )
 
 
-def _flows(groups: Sequence[Group], wanted: Mapping[tuple[str, str], int] | None) -> list[Flow]:
+def _flows(
+    groups: Sequence[TrafficGroup], wanted: Mapping[tuple[str, str], int] | None
+) -> list[CellTraffic]:
     """Return the matrix of cells, the largest first; also what was only wanted and never came."""
     events = dict.fromkeys(wanted or (), 0)
     for group in groups:
@@ -138,7 +144,7 @@ def _flows(groups: Sequence[Group], wanted: Mapping[tuple[str, str], int] | None
             pair = (group.source, target)
             events[pair] = events.get(pair, 0) + group.count
     flows = [
-        Flow(*pair, count, None if wanted is None else wanted.get(pair, 0))
+        CellTraffic(*pair, count, None if wanted is None else wanted.get(pair, 0))
         for pair, count in events.items()
     ]
     return sorted(
@@ -146,21 +152,23 @@ def _flows(groups: Sequence[Group], wanted: Mapping[tuple[str, str], int] | None
     )
 
 
-def _seen(facts: DataFrame) -> tuple[DataFrame, list[Interest]]:
+def _seen(facts: DataFrame) -> tuple[DataFrame, list[CellInterest]]:
     """Return what brokers published and delivered, with their cells; and what is asked for there."""
     from pyspark.sql import functions as f
 
     rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
     controls = [*map(msgspec.msgpack.Decoder(Control).decode, rows)]
     logs = logs_of(controls)
-    places = [(run, log.header.cell) for run, log in logs.items() if log.header.side == "broker"]
-    if not places:
+    logged_cells = [
+        (run, log.header.cell) for run, log in logs.items() if log.header.side == "broker"
+    ]
+    if not logged_cells:
         raise UsageError("there is no log of a broker: only brokers know in which cell they are")
-    cells = f.broadcast(facts.sparkSession.createDataFrame(places, "run string, cell string"))
+    cells = f.broadcast(facts.sparkSession.createDataFrame(logged_cells, "run string, cell string"))
     return facts.where("kind IN ('p', 'd')").join(cells, "run"), interests_of(controls)
 
 
-def groups_of(seen: DataFrame) -> list[Group]:
+def groups_of(seen: DataFrame) -> list[TrafficGroup]:
     """Return events by source and destinations, the largest group first."""
     from pyspark.sql import functions as f
 
@@ -174,5 +182,5 @@ def groups_of(seen: DataFrame) -> list[Group]:
         .count()
         .collect()
     )
-    groups = [Group(row["source"], tuple(row["targets"]), row["count"]) for row in found]
+    groups = [TrafficGroup(row["source"], tuple(row["targets"]), row["count"]) for row in found]
     return sorted(groups, key=lambda group: (-group.count, group.source, group.targets))

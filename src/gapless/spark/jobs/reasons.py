@@ -20,7 +20,7 @@ from gapless.core.errors import (
 
 __all__ = ["as_ours", "reason_of"]
 
-_SAID: Final = re.compile(r"^(?:\[.*?\] )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE)
+_ERROR_LINE: Final = re.compile(r"^(?:\[.*?\] )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE)
 
 _OURS: Final[dict[str, type[GaplessError]]] = {
     each.__name__: each
@@ -38,15 +38,15 @@ _OURS: Final[dict[str, type[GaplessError]]] = {
 """Errors that tell whoever called what to do, and that are made of a message alone."""
 
 
-def as_ours(error: Exception, begin: str) -> GaplessError:
+def as_ours(error: Exception, prefix: str) -> GaplessError:
     r"""Return an error that says what Spark's says, of the kind that was raised inside if it is ours.
 
     >>> as_ours(ValueError("aborted\ngapless.core.errors.DeadlineError: too late"), "it stopped")
     DeadlineError('it stopped: too late')
     """
-    said = _SAID.findall(_text(error))
-    kind = _OURS.get(said[0][0], UsageError) if said else UsageError
-    made = kind(f"{begin}: {reason_of(error)}")
+    errors = _ERROR_LINE.findall(_text(error))
+    kind = _OURS.get(errors[0][0], UsageError) if errors else UsageError
+    made = kind(f"{prefix}: {reason_of(error)}")
     made.__cause__ = error
     return made
 
@@ -60,9 +60,9 @@ def reason_of(error: Exception) -> str:
     'no log'
     """
     text = _text(error)
-    said = [message for _, message in _SAID.findall(text)]
+    messages = [message for _, message in _ERROR_LINE.findall(text)]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return str((said or lines or [type(error).__name__])[0])
+    return str((messages or lines or [type(error).__name__])[0])
 
 
 def _text(error: Exception) -> str:

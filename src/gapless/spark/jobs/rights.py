@@ -29,7 +29,7 @@ import msgspec
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError, UsageError, shortened
 
-__all__ = ["EVERYBODY", "Right", "Rights", "Rulings", "load_rights"]
+__all__ = ["EVERYBODY", "CompiledRights", "Right", "Rights", "load_rights"]
 
 EVERYBODY: Final = "*"
 
@@ -37,7 +37,7 @@ Right = Literal["publish", "subscribe"]
 _RIGHTS: Final[tuple[Right, ...]] = ("publish", "subscribe")
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What may stand in the file."""
 
     allow: list[list[str]] = []
@@ -45,7 +45,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, list[str]] = {}
 
 
-class Rule(NamedTuple):
+class AccessRule(NamedTuple):
     """What somebody may do, or may not."""
 
     principal: str
@@ -60,7 +60,7 @@ class _Lists(NamedTuple):
     denied: frozenset[int]
 
 
-class Rulings(msgspec.Struct, frozen=True):
+class CompiledRights(msgspec.Struct, frozen=True):
     """Rules in the form that tasks use."""
 
     texts: tuple[str, ...]
@@ -84,8 +84,8 @@ class Rights(msgspec.Struct, frozen=True):
     2
     """
 
-    allowing: tuple[Rule, ...]
-    denying: tuple[Rule, ...]
+    allowing: tuple[AccessRule, ...]
+    denying: tuple[AccessRule, ...]
     groups: dict[str, tuple[str, ...]]
 
     @classmethod
@@ -105,7 +105,7 @@ class Rights(msgspec.Struct, frozen=True):
                     "own, and its members are principals"
                 )
         return cls(
-            tuple(_rule("allow", place, each) for place, each in enumerate(allow)),
+            tuple(_rule("allow", index, each) for index, each in enumerate(allow)),
             tuple(_rule("deny", place, each) for place, each in enumerate(deny)),
             members,
         )
@@ -115,15 +115,15 @@ class Rights(msgspec.Struct, frozen=True):
         """How many rules there are."""
         return len(self.allowing) + len(self.denying)
 
-    def rulings(self) -> Rulings:
+    def rulings(self) -> CompiledRights:
         """Return them in the form that tasks use."""
         rules = (*self.allowing, *self.denying)
-        places = {text: place for place, text in enumerate(dict.fromkeys(r.filter for r in rules))}
+        indices = {text: index for index, text in enumerate(dict.fromkeys(r.filter for r in rules))}
 
         def lists(names: frozenset[str], right: Right) -> _Lists:
-            def of(some: tuple[Rule, ...]) -> frozenset[int]:
+            def of(some: tuple[AccessRule, ...]) -> frozenset[int]:
                 mine = (each for each in some if each.principal in names and each.right == right)
-                return frozenset(places[each.filter] for each in mine)
+                return frozenset(indices[each.filter] for each in mine)
 
             return _Lists(of(self.allowing), of(self.denying))
 
@@ -136,11 +136,11 @@ class Rights(msgspec.Struct, frozen=True):
             for right in _RIGHTS:
                 named[principal, right] = lists(everybody | groups | {principal}, right)
         others: dict[str, _Lists] = {right: lists(everybody, right) for right in _RIGHTS}
-        return Rulings(tuple(places), named, others)
+        return CompiledRights(tuple(indices), named, others)
 
 
-def _rule(kind: str, place: int, given: Sequence[str]) -> Rule:
-    where = f"rule {place + 1} of {kind}"
+def _rule(kind: str, index: int, given: Sequence[str]) -> AccessRule:
+    where = f"rule {index + 1} of {kind}"
     if isinstance(given, str) or not 2 <= len(given) <= 3:
         raise UsageError(f'{where} must be ["principal", "publish" or "subscribe", "filter"]')
     principal, right = given[0], next((each for each in _RIGHTS if each == given[1]), None)
@@ -149,7 +149,7 @@ def _rule(kind: str, place: int, given: Sequence[str]) -> Rule:
     if right is None:
         raise UsageError(f"{where}: {shortened(given[1])!r} is neither 'publish' nor 'subscribe'")
     try:
-        return Rule(principal, right, str(Filter(given[2] if len(given) == 3 else "TRUE")))
+        return AccessRule(principal, right, str(Filter(given[2] if len(given) == 3 else "TRUE")))
     except FilterError as error:
         raise UsageError(f"{where}: {error}") from error
 
@@ -158,7 +158,7 @@ def load_rights(path: str | Path) -> Rights:
     """Read a file of rules."""
     from gapless.runtime.toml import read_toml  # tasks need none of it
 
-    found = read_toml(Path(path), _File)
+    found = read_toml(Path(path), _RightsFile)
     try:
         return Rights.of(found.allow, found.deny, found.groups)
     except UsageError as error:

@@ -15,14 +15,14 @@ import msgspec
 from gapless.audit.timelines import Reading, Recipient
 from gapless.spark.jobs.expected_deliveries import attributes_in, described
 from gapless.spark.jobs.filters import index_of
-from gapless.spark.jobs.rights import Rights, Rulings
+from gapless.spark.jobs.rights import CompiledRights, Rights
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PrincipalRow", "RightsReport", "Ruled", "ruled"]
+__all__ = ["PrincipalRow", "RightsFindings", "RightsReport", "ruled"]
 
 _EVENT: Final = ["pubend", "tick"]
 _WRONG: Final = "pubend string, tick long, principal string, kind string, event string"
@@ -74,7 +74,7 @@ class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
 class _Known(msgspec.Struct, frozen=True):
     """What tasks need to know: rules, and who has read what."""
 
-    rulings: Rulings
+    rulings: CompiledRights
     texts: tuple[str, ...]
     """The filters of rules, in their places, then others of readings."""
     spans: dict[tuple[int, str], list[tuple[int, int, str]]]
@@ -83,15 +83,15 @@ class _Known(msgspec.Struct, frozen=True):
 
 def _known(rights: Rights, readings: Sequence[Reading]) -> _Known:
     rulings = rights.rulings()
-    places = {text: place for place, text in enumerate(rulings.texts)}
+    indices = {text: index for index, text in enumerate(rulings.texts)}
     spans: dict[tuple[int, str], list[tuple[int, int, str]]] = {}
     for each in readings:
-        place = places.setdefault(each.filter, len(places))
+        place = indices.setdefault(each.filter, len(indices))
         spans.setdefault((place, each.pubend), []).append((each.low, each.high, each.principal))
-    return _Known(rulings, tuple(places), spans)
+    return _Known(rulings, tuple(indices), spans)
 
 
-class Ruled(msgspec.Struct, frozen=True):
+class RightsFindings(msgspec.Struct, frozen=True):
     """What was found."""
 
     report: RightsReport
@@ -107,7 +107,7 @@ def ruled(
     readings: Sequence[Reading],
     rights: Rights,
     examples: int,
-) -> Ruled:
+) -> RightsFindings:
     """Hold rules against what was published, delivered and read."""
     spark = facts.sparkSession
     shared = spark.sparkContext.broadcast(_known(rights, readings))
@@ -118,7 +118,7 @@ def ruled(
             wrong.where(f"kind = '{_DELIVERED}'"), [*_EVENT, "principal"]
         ).persist()
         try:
-            return _told(published, sent, wrong, deliveries, rights, examples)
+            return _findings(published, sent, wrong, deliveries, rights, examples)
         finally:
             deliveries.unpersist()
     finally:
@@ -131,9 +131,13 @@ def _sent(spark: SparkSession, facts: DataFrame, recipients: Sequence[Recipient]
     """Return to whom brokers have sent which event, for which subscription, each once."""
     from pyspark.sql import functions as f
 
-    columns = "run string, visit string, subscription string, principal string"
+    columns = "run string, client_session string, subscription string, principal string"
     known = f.broadcast(spark.createDataFrame([tuple(each) for each in recipients], columns))
-    sent = facts.where("kind = 'd'").select("run", "visit", *_EVENT).join(known, ["run", "visit"])
+    sent = (
+        facts.where("kind = 'd'")
+        .select("run", "client_session", *_EVENT)
+        .join(known, ["run", "client_session"])
+    )
     return sent.select("subscription", "principal", *_EVENT).distinct()
 
 
@@ -151,14 +155,14 @@ def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[_Known]) -> 
     return found.dropDuplicates([*_EVENT, "principal", "kind"])
 
 
-def _told(
+def _findings(
     published: DataFrame,
     sent: DataFrame,
     wrong: DataFrame,
     deliveries: DataFrame,
     rights: Rights,
     examples: int,
-) -> Ruled:
+) -> RightsFindings:
     publications, reads = (wrong.where(f"kind = '{each}'") for each in (_PUBLISHED, _READ))
     by_author, by_reader = _counts(publications, "principal"), _counts(reads, "principal")
     by_receiver = _counts(deliveries, "principal")
@@ -183,7 +187,7 @@ def _told(
         ],
     )
     found = [] if report.is_clean else _examples(publications, deliveries, reads, examples)
-    return Ruled(report, by_subscription, found)
+    return RightsFindings(report, by_subscription, found)
 
 
 def _counts(rows: DataFrame, name: str) -> dict[str, int]:
@@ -232,28 +236,28 @@ def _judged(known: _Known, batch: pa.RecordBatch) -> pa.RecordBatch:
     for matching, (pubend, tick, publisher, number, author, receivers) in zip(
         found, events, strict=True
     ):
-        places, allow = set(matching), known.rulings.allow
+        indices, allow = set(matching), known.rulings.allow
         got = [
             *((each, _DELIVERED) for each in receivers or ()),
-            *((each, _READ) for each in _readers(known, places, pubend, tick)),
+            *((each, _READ) for each in _readers(known, indices, pubend, tick)),
         ]
-        wrong = [(each, kind) for each, kind in got if not allow(each, "subscribe", places)]
-        if not allow(author, "publish", places):
+        wrong = [(each, kind) for each, kind in got if not allow(each, "subscribe", indices)]
+        if not allow(author, "publish", indices):
             wrong.append((author, _PUBLISHED))
         event = f"{publisher} {number} at {pubend}:{tick}"
         rows += [(pubend, tick, each, kind, event) for each, kind in wrong]
     kinds: list[Any] = [pa.string(), pa.int64(), pa.string(), pa.string(), pa.string()]
-    columns = [[row[place] for row in rows] for place in range(len(kinds))]
+    columns = [[row[index] for row in rows] for index in range(len(kinds))]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     labels = ["pubend", "tick", "principal", "kind", "event"]
     return pa.RecordBatch.from_arrays(arrays, names=labels)
 
 
-def _readers(known: _Known, places: set[int], pubend: str, tick: int) -> set[str]:
+def _readers(known: _Known, indices: set[int], pubend: str, tick: int) -> set[str]:
     """Return who has read an event, by the filters that match it."""
     return {
         principal
-        for place in places
-        for low, high, principal in known.spans.get((place, pubend), ())
+        for index in indices
+        for low, high, principal in known.spans.get((index, pubend), ())
         if low < tick <= high
     }

@@ -47,9 +47,9 @@ def ready_executors(spark: SparkSession, *more: ModuleType) -> bool:
         spark.sparkContext.addPyFile(str(packed(*packages)))
         lacking = _lacking(spark, (*names, *NEEDED))
     if lacking:
-        told = "; ".join(f"{host} lacks {', '.join(names)}" for host, names in lacking.hosts())
+        shown = "; ".join(f"{host} lacks {', '.join(names)}" for host, names in lacking.hosts())
         raise UsageError(
-            f"executors cannot run gapless: {told}. Install it where executors run, for the Python "
+            f"executors cannot run gapless: {shown}. Install it where executors run, for the Python "
             f"that PYSPARK_PYTHON names there: pip install gapless=={gapless.__version__}"
         )
     return shipped

@@ -24,9 +24,9 @@ _PENDING_MIN: Final = 1_000_000
 """So many hashes are gathered before they are sorted, at least."""
 
 
-def event_hashes(places: Longs, ticks: Longs) -> Longs:
+def event_hashes(indices: Longs, ticks: Longs) -> Longs:
     """Return a hash for each event, from a number for its pubend and its tick (SplitMix64)."""
-    mixed = ticks.view(np.uint64) + places.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = ticks.view(np.uint64) + indices.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
@@ -40,9 +40,9 @@ def ranks(keys: Longs) -> Longs:
     >>> ranks(np.array([3, 3, 5, 5, 5])).tolist()
     [0, 1, 0, 1, 2]
     """
-    places = np.arange(len(keys), dtype=np.int64)
+    indices = np.arange(len(keys), dtype=np.int64)
     begins = np.r_[True, keys[1:] != keys[:-1]] if len(keys) else np.zeros(0, dtype=np.bool_)
-    return places - np.maximum.accumulate(np.where(begins, places, 0))
+    return indices - np.maximum.accumulate(np.where(begins, indices, 0))
 
 
 class Sketches:
@@ -74,10 +74,10 @@ class Sketches:
         hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
         order = np.lexsort((hashes, keys))
         keys, hashes = keys[order], hashes[order]
-        places = ranks(keys)
-        full = places == self._size - 1
+        indices = ranks(keys)
+        full = indices == self._size - 1
         self._limits[keys[full]] = hashes[full]
-        kept = places < self._size
+        kept = indices < self._size
         keys, hashes = keys[kept], hashes[kept]
         self._keys, self._hashes = [keys], [hashes]
         self._pending, self._held = 0, len(keys)

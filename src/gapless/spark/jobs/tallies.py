@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.core.broadcast import Broadcast
 
-__all__ = ["ALL", "MATCHED", "TOLD", "tally_writer"]
+__all__ = ["ALL", "MATCHED", "TALLY_COLUMNS", "tally_writer"]
 
-TOLD: Final = "filter long, count long, first long, last long, hashes array<long>"
+TALLY_COLUMNS: Final = "filter long, count long, first long, last long, hashes array<long>"
 """What a task tells, as Spark writes schemas."""
 
 ALL: Final = -1
@@ -34,7 +34,7 @@ ALL: Final = -1
 MATCHED: Final = -2
 """The row that counts events that matched any filter has this instead."""
 
-_TOLD_ROWS: Final = 1_024
+_BATCH_ROWS: Final = 1_024
 """Rows of a batch that is told; with long sketches more would be much at once."""
 
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -46,18 +46,18 @@ def tally_writer(
     """Return what matches the events of a task and tells what it counted."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally: Tally | None = None
+        tally: MatchTally | None = None
         for batch in batches:
             # not before: a task without events needs no index
-            tally = tally or Tally(index_of(texts.value), sketch)
+            tally = tally or MatchTally(index_of(texts.value), sketch)
             tally.take(batch)
         if tally is not None:
-            yield from tally.told()
+            yield from tally.batches()
 
     return write
 
 
-class Tally:
+class MatchTally:
     """Counts matches of all filters."""
 
     def __init__(self, index: MatchIndex, sketch: int) -> None:
@@ -77,8 +77,8 @@ class Tally:
         ticks = batch.column("tick").to_numpy(zero_copy_only=False).astype(np.int64)
         found = self._index.match_batch(attributes_of(batch.column("attributes").to_pylist()))
         sizes = np.fromiter(map(len, found), np.int64, len(found))
-        self._all = _joined(self._all, ticks)
-        self._matched = _joined(self._matched, ticks[sizes > 0])
+        self._all = _added(self._all, ticks)
+        self._matched = _added(self._matched, ticks[sizes > 0])
         keys = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
         when = np.repeat(ticks, sizes)
         self._counts += np.bincount(keys, minlength=len(self._counts))
@@ -87,7 +87,7 @@ class Tally:
         hashes = event_hashes(_numbers(batch.column("pubend")), ticks)
         self._sketches.add(keys, np.repeat(hashes, sizes))
 
-    def told(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Give the rows, sums first."""
         import pyarrow as pa
 
@@ -95,8 +95,8 @@ class Tally:
         sums = [(ALL, *self._all), (MATCHED, *self._matched)]
         yield _batch(np.array(sums, np.int64), np.zeros(3, np.int32), pa.array([], pa.int64()))
         (matched,) = np.nonzero(self._counts)
-        for begin in range(0, len(matched), _TOLD_ROWS):
-            chosen = matched[begin : begin + _TOLD_ROWS]
+        for first in range(0, len(matched), _BATCH_ROWS):
+            chosen = matched[first : first + _BATCH_ROWS]
             facts = (chosen, self._counts[chosen], self._firsts[chosen], self._lasts[chosen])
             bounds = np.searchsorted(keys, [*chosen, chosen[-1] + 1])
             inside = pa.array(hashes[bounds[0] : bounds[-1]], pa.int64())
@@ -111,7 +111,7 @@ def _numbers(names: pa.Array) -> Longs:
     return chosen
 
 
-def _joined(sums: tuple[int, int, int], ticks: Longs) -> tuple[int, int, int]:
+def _added(sums: tuple[int, int, int], ticks: Longs) -> tuple[int, int, int]:
     """Return a count with its first and last tick after some more events."""
     count, first, last = sums
     if not len(ticks):
@@ -123,7 +123,7 @@ def _batch(facts: Longs, bounds: Any, hashes: pa.Array) -> pa.RecordBatch:
     import pyarrow as pa
 
     lists = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), hashes)
-    columns = [pa.array(facts[:, place], pa.int64()) for place in range(4)]
+    columns = [pa.array(facts[:, index], pa.int64()) for index in range(4)]
     names = ["filter", "count", "first", "last", "hashes"]
     return pa.RecordBatch.from_arrays([*columns, lists], names=names)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gapless.core.errors import UsageError
 
-__all__ = ["Edge", "Group", "better_tree", "hops", "present_degree"]
+__all__ = ["CellEdge", "TrafficGroup", "better_tree", "hops", "present_degree"]
 
 SWAPPED_MAX: Final = 32
 """With more cells than this they are not tried in each other's places: there are too many pairs."""
@@ -37,14 +37,14 @@ SHAKES: Final = 16
 SHAKEN_EDGES: Final = 3
 """How many edges are put elsewhere by that, at most."""
 
-Edge: TypeAlias = tuple[str, str]
+CellEdge: TypeAlias = tuple[str, str]
 _Bools: TypeAlias = NDArray[np.bool_]
 _Counts: TypeAlias = NDArray[np.int64]
 _Tree: TypeAlias = list[set[int]]
 """By cell its neighbours."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class TrafficGroup(msgspec.Struct, frozen=True):
     """Events that were published in one cell and delivered in the same others."""
 
     source: str
@@ -52,11 +52,11 @@ class Group(msgspec.Struct, frozen=True):
     count: int
 
 
-def hops(groups: Sequence[Group], edges: Iterable[Edge]) -> int:
+def hops(groups: Sequence[TrafficGroup], edges: Iterable[CellEdge]) -> int:
     """Return over how many edges all events travel.
 
     >>> line = [("a", "b"), ("b", "c")]
-    >>> hops([Group("a", ("b", "c"), 10), Group("c", (), 5)], line)
+    >>> hops([TrafficGroup("a", ("b", "c"), 10), TrafficGroup("c", (), 5)], line)
     20
     """
     chosen = [*edges]
@@ -65,54 +65,54 @@ def hops(groups: Sequence[Group], edges: Iterable[Edge]) -> int:
 
 
 def better_tree(
-    cells: Sequence[str], groups: Sequence[Group], present: Sequence[Edge], degree: int
-) -> list[Edge]:
+    cells: Sequence[str], groups: Sequence[TrafficGroup], present: Sequence[CellEdge], degree: int
+) -> list[CellEdge]:
     """Return edges of a tree over all cells, none with more neighbours than ``degree``.
 
     It is never worse than the present one, where that keeps to the degree.
     """
     names = sorted(cells)
-    if strangers := sorted(_cells_of(groups) - set(names)):
-        raise UsageError(f"the tree has no cell {', '.join(strangers)}")
+    if unknown_brokers := sorted(_cells_of(groups) - set(names)):
+        raise UsageError(f"the tree has no cell {', '.join(unknown_brokers)}")
     if degree < 2 and len(names) > 2:
         raise UsageError(f"with a degree of {degree} there is no tree of {len(names)} cells")
     search = _Search(names, groups)
     start = _tree_of(names, present)
-    begins = [search.grown(degree)]
+    starts = [search.grown(degree)]
     if present_degree(present) <= degree:
-        begins.insert(0, start)
-    best = min((search.settled(tree, degree) for tree in begins), key=search.cost)
+        starts.insert(0, start)
+    best = min((search.settled(tree, degree) for tree in starts), key=search.cost)
     best = search.shaken(best, degree, Random(0))  # noqa: S311  # the same tree every time
     return [(names[a], names[b]) for a, others in enumerate(best) for b in sorted(others) if a < b]
 
 
-def present_degree(edges: Iterable[Edge]) -> int:
+def present_degree(edges: Iterable[CellEdge]) -> int:
     """Return the most neighbours that a cell has."""
     ends = [cell for edge in edges for cell in edge]
     return max(map(ends.count, ends), default=0)
 
 
-def _cells_of(groups: Iterable[Group]) -> set[str]:
+def _cells_of(groups: Iterable[TrafficGroup]) -> set[str]:
     return {cell for group in groups for cell in (group.source, *group.targets)}
 
 
-def _tree_of(cells: Sequence[str], edges: Iterable[Edge]) -> _Tree:
-    places: Mapping[str, int] = {cell: place for place, cell in enumerate(cells)}
+def _tree_of(cells: Sequence[str], edges: Iterable[CellEdge]) -> _Tree:
+    indices: Mapping[str, int] = {cell: index for index, cell in enumerate(cells)}
     tree: _Tree = [set() for _ in cells]
     for left, right in edges:
-        tree[places[left]].add(places[right])
-        tree[places[right]].add(places[left])
+        tree[indices[left]].add(indices[right])
+        tree[indices[right]].add(indices[left])
     return tree
 
 
 class _Search:
     """Groups as columns: which cells are ends of which group, and how many events it has."""
 
-    def __init__(self, cells: Sequence[str], groups: Sequence[Group]) -> None:
-        places = {cell: place for place, cell in enumerate(cells)}
+    def __init__(self, cells: Sequence[str], groups: Sequence[TrafficGroup]) -> None:
+        indices = {cell: index for index, cell in enumerate(cells)}
         merged: dict[frozenset[int], int] = {}
         for group in groups:
-            ends = frozenset(places[cell] for cell in (group.source, *group.targets))
+            ends = frozenset(indices[cell] for cell in (group.source, *group.targets))
             if len(ends) > 1:  # an event that stays in its cell travels nowhere
                 merged[ends] = merged.get(ends, 0) + group.count
         self._count = len(cells)
@@ -175,7 +175,7 @@ class _Search:
         """Give for each edge the best one instead, with how much it saves as a negative number."""
         for left, right in _edges(tree):
             _cut(tree, left, right)
-            sides = self._detours(tree, left), self._detours(tree, right)
+            sides = self._leaving_costs(tree, left), self._leaving_costs(tree, right)
             now = sides[0][left] + sides[1][right]
             best = [
                 min(
@@ -190,7 +190,7 @@ class _Search:
                 if saving < 0:
                     yield saving, left, right, best[0][1], best[1][1]
 
-    def _detours(self, tree: _Tree, root: int) -> dict[int, int]:
+    def _leaving_costs(self, tree: _Tree, root: int) -> dict[int, int]:
         """Return by cell of one part what it costs inside the part to leave it there.
 
         That is counted from what it costs at the root, so only differences mean something.

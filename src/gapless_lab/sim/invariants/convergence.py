@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
-from gapless.core.parameters import DEFAULTS, us
+from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.messages.clients import Order
-from gapless.propagation import Table
+from gapless.propagation import SubscriptionTable
 from gapless.pubend.pubend import Pubend
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
 from gapless.subscribers.subend import Subend
-from gapless_lab.sim.invariants.global_state import Insight, broker_of
+from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
     from gapless_lab.sim.world import World
 
-__all__ = ["Convergence"]
+__all__ = ["ConvergenceInvariant"]
 
 
-class Convergence(Invariant):
-    """I15: in the liveness phase, in the part that heals (:mod:`..cores`): every broker of it knows
+class ConvergenceInvariant(Invariant):
+    """I15: in the liveness phase, in the part that heals (:mod:`..liveness_core`): every broker of it knows
     every pubend of it; every edge towards somebody of it is settled and has the newest entry of every
     host of it behind that edge; no host of it is late for a pubend of it; no old table is kept beyond
     its time; every pubend that is needed is fed, every strand on it has started, every horizon has
@@ -46,21 +46,21 @@ class Convergence(Invariant):
     The runner asks again and again; what is still owed after the time for that is a violation.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        parameters, options = insight.parameters, insight.options
-        depth = len(insight.world.topology.cells) + 1
-        hop_us = us(ms=parameters.silence_ms) + 4 * options.delay_us_max
-        self._lag_us = 2 * us(ms=parameters.idle_silence_max_ms) + 2 * depth * hop_us
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        parameters, options = global_state.parameters, global_state.options
+        depth = len(global_state.world.topology.cells) + 1
+        hop_us = microseconds(ms=parameters.silence_ms) + 4 * options.delay_us_max
+        self._lag_us = 2 * microseconds(ms=parameters.idle_silence_max_ms) + 2 * depth * hop_us
         """How far a horizon may be behind the top, at most."""
-        self._floor_lag_us = self._lag_us + 2 * depth * us(ms=parameters.ack_ms)
+        self._floor_lag_us = self._lag_us + 2 * depth * microseconds(ms=parameters.ack_ms)
         self._reported: set[tuple[BrokerId, PubendId, int]] = set()
         self._near: set[tuple[BrokerId, PubendId, int]] = set()
         """Subends whose horizon was near the top once; with tiny limits it need not stay there."""
         self._versions: dict[ShbId, tuple[VirtualTime, int]] = {}
         """By host its present virtual time, and since when this probe has seen it."""
 
-    def owed(self, world: World) -> list[str]:
+    def outstanding(self, world: World) -> list[str]:
         """Return what is missing for convergence."""
         machines: list[Broker] = []
         for host in world.core:
@@ -68,28 +68,28 @@ class Convergence(Invariant):
                 return []  # it is no broker that is simulated
             machine = broker_of(host)
             if machine is None:
-                return [f"{host.broker} has not begun"]
+                return [f"{host.broker} has not started"]
             machines.append(machine)
         whole = self._is_whole
         inside = {host.broker for host in world.core}
         streams = [
             each
-            for each in self.truth.streams.values()
-            if each.broker in inside and not self.truth.damaged(each)
+            for each in self.oracle.streams.values()
+            if each.broker in inside and not self.oracle.is_corrupt(each)
         ]
         shbs = {machine.context.identity.shb for machine in machines}
         times = self._settled_times(machines)
-        said = _said(machines) if whole and self._is_exact else {}
+        stated = _stated(machines) if whole and self._is_exact else {}
         found: list[str] = []
         for machine in machines:
             me = machine.context.identity.broker
             found += [f"{me}: {line}" for line in self._tables(machine, streams, shbs, times)]
-            found += [f"{me}: {line}" for line in self._surplus(machine, said)]
-            if whole and not self.insight.options.inner_cuts:
+            found += [f"{me}: {line}" for line in self._surplus(machine, stated)]
+            if whole and not self.global_state.options.inner_cuts:
                 found += [f"{me}: partition {each}" for each in machine.partitions.table()]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
-        if whole and len(streams) == len(self.truth.streams):
-            found += _second_homes(machines)
+        if whole and len(streams) == len(self.oracle.streams):
+            found += _second_hosts(machines)
         return found
 
     @property
@@ -99,13 +99,15 @@ class Convergence(Invariant):
     @property
     def _is_exact(self) -> bool:
         """Whether no table is merged: then what it says is what some host says."""
-        return self.insight.parameters.table_conjunctions_max >= DEFAULTS.table_conjunctions_max
+        return (
+            self.global_state.parameters.table_conjunctions_max >= DEFAULTS.table_conjunctions_max
+        )
 
     def _settled_times(self, machines: list[Broker]) -> dict[ShbId, VirtualTime]:
         """Return the virtual times of the hosts that have not changed for a while."""
         found = {}
-        parameters = self.insight.parameters
-        while_us = self._lag_us + 2 * us(ms=parameters.heartbeat_ms)
+        parameters = self.global_state.parameters
+        while_us = self._lag_us + 2 * microseconds(ms=parameters.heartbeat_ms)
         for machine in machines:
             shb, time = machine.context.identity.shb, machine.tables.time
             since = self._versions.get(shb)
@@ -118,11 +120,11 @@ class Convergence(Invariant):
     def _tables(
         self,
         machine: Broker,
-        streams: list[Stream],
+        streams: list[PublishedStream],
         shbs: set[ShbId],
         times: dict[ShbId, VirtualTime],
     ) -> Iterator[str]:
-        holdings, own = machine.tables.holdings, machine.context.identity.cell
+        holdings, own = machine.tables.table_store, machine.context.identity.cell
         pubends = [stream.pubend for stream in streams]
         for pubend in pubends:
             if machine.announcements.get(pubend) is None:
@@ -146,44 +148,44 @@ class Convergence(Invariant):
 
     def _edge_to(self, own: CellId, shb: ShbId) -> str:
         """Return the name of the edge behind which a host is, as seen from a cell."""
-        return str(shb) if shb.cell == own else self.insight.first_cell(own, shb.cell)
+        return str(shb) if shb.cell == own else self.global_state.first_cell(own, shb.cell)
 
     @property
     def _old_us(self) -> int:
-        parameters = self.insight.parameters
-        return us(s=parameters.legacy_ttl_s + 2 * parameters.park_after_s)
+        parameters = self.global_state.parameters
+        return microseconds(s=parameters.stale_table_ttl_s + 2 * parameters.inactive_after_s)
 
     @staticmethod
-    def _late(table: Table, pubends: list[PubendId], shbs: set[ShbId]) -> Iterator[str]:
+    def _late(table: SubscriptionTable, pubends: list[PubendId], shbs: set[ShbId]) -> Iterator[str]:
         for pubend in pubends:
             late = table.late.get(pubend, frozenset()) & shbs
             if late:
                 yield f"{table!r}: {late} are late for {pubend}"
 
-    def _surplus(self, machine: Broker, said: dict[ShbId, set[str]]) -> Iterator[str]:
+    def _surplus(self, machine: Broker, stated: dict[ShbId, set[str]]) -> Iterator[str]:
         """Look whether a broker says something for others that none of them says."""
         own = machine.context.identity.cell
-        for direction, out in machine.tables.holdings.out.items() if said else ():
+        for direction, out in machine.tables.table_store.out.items() if stated else ():
             wanted: set[str] = set()
-            for shb, texts in said.items():
+            for shb, texts in stated.items():
                 if self._edge_to(own, shb) != direction:
                     wanted |= texts
             surplus = out.sender.table.conjunctions.keys() - wanted
             if surplus:
                 yield f"the table for {direction} has {min(surplus)}, which nobody wants"
 
-    def _streams(self, machine: Broker, streams: list[Stream]) -> Iterator[str]:
+    def _streams(self, machine: Broker, streams: list[PublishedStream]) -> Iterator[str]:
         for stream in streams:
             subend = machine.host.subends.get(stream.pubend)
-            if subend is None or not subend.strands:
+            if subend is None or not subend.cursors:
                 continue
             if subend.feeder is None:
                 yield f"{stream.pubend} has no feed"
-            for strand in subend.strands.values():
-                if not _has_started(strand):
-                    yield f"{strand.subscription.name} has not started on {stream.pubend}"
-            home = broker_of(self.world.hosts[stream.broker])
-            hosted = None if home is None else home.pubends.hosted.get(stream.pubend)
+            for cursor in subend.cursors.values():
+                if not _has_started(cursor):
+                    yield f"{cursor.subscription.name} has not started on {stream.pubend}"
+            phb = broker_of(self.world.hosts[stream.broker])
+            hosted = None if phb is None else phb.pubends.hosted.get(stream.pubend)
             key = (machine.context.identity.broker, stream.pubend, subend.number)
             if isinstance(hosted, Pubend) and key not in self._near:
                 if hosted.top - (subend.horizon or 0) <= self._lag_us:
@@ -197,35 +199,35 @@ class Convergence(Invariant):
         self, machine: Broker, subend: Subend, hosted: Pubend, key: tuple[BrokerId, PubendId, int]
     ) -> Iterator[str]:
         """Look whether what a host reports has come to the pubend's row of it."""
-        subscriptions = [strand.subscription for strand in subend.strands.values()]
+        subscriptions = [cursor.subscription for cursor in subend.cursors.values()]
         if any(each.durable for each in subscriptions):
             return  # its clients decide
         if not self._is_whole and any(each.order is Order.TOTAL for each in subscriptions):
             return  # it may wait for a pubend that is outside
-        if len(hosted.membership.rows()) > self.insight.parameters.ack_groups:
+        if len(hosted.members.rows()) > self.global_state.parameters.ack_groups:
             return  # hosts share a group on the way, and the slowest speaks for all (R52)
-        row = hosted.membership.row(machine.context.identity.shb)
-        if row is not None and hosted.top - row.floor <= self._floor_lag_us:
+        row = hosted.members.row(machine.context.identity.shb)
+        if row is not None and hosted.top - row.ack_floor <= self._floor_lag_us:
             self._reported.add(key)
         else:
-            floor = None if row is None else row.floor
+            floor = None if row is None else row.ack_floor
             yield f"the floor of {subend.pubend} is at {floor} of {hosted.top}"
 
 
-def _second_homes(machines: list[Broker]) -> Iterator[str]:
+def _second_hosts(machines: list[Broker]) -> Iterator[str]:
     """Look for durable subscriptions that live at several brokers."""
-    homes: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for machine in machines:
         for subscription in machine.calls.durable():
-            homes.setdefault(subscription.birth, []).append(
+            hosts.setdefault(subscription.incarnation_key, []).append(
                 f"{subscription.name} at {machine.context.identity.broker}, epoch {subscription.epoch}"
             )
-    for birth, places in homes.items():
-        if len(places) > 1:
-            yield f"{birth} has several homes: {'; '.join(places)}"
+    for incarnation_key, locations in hosts.items():
+        if len(locations) > 1:
+            yield f"{incarnation_key} has several hosting brokers: {'; '.join(locations)}"
 
 
-def _said(machines: list[Broker]) -> dict[ShbId, set[str]]:
+def _stated(machines: list[Broker]) -> dict[ShbId, set[str]]:
     """Return what each host says that it wants."""
     return {
         machine.context.identity.shb: set(machine.tables.leaf.sender.table.conjunctions)
@@ -233,11 +235,11 @@ def _said(machines: list[Broker]) -> dict[ShbId, set[str]]:
     }
 
 
-def _has_started(strand: Strand) -> bool:
+def _has_started(cursor: Cursor) -> bool:
     """Whether a strand has begun, or will when its client comes, with the oldest, for which the log is held.
 
     At a home that its client has left for good nobody comes, and the new home may never claim: for one, as
     long as a log is damaged that both need.
     """
-    is_kept = strand.state is State.AWAY and strand.holding.is_safe
-    return strand.state is not State.WAITING and (strand.base is not None or is_kept)
+    is_kept = cursor.phase is CursorPhase.DISCONNECTED and cursor.log_holds.is_safe
+    return cursor.phase is not CursorPhase.PENDING and (cursor.started_after is not None or is_kept)

@@ -7,40 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Event
+from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Delivery,
     FilterSet,
     PubendOpened,
     PublisherOpened,
-    Started,
     Subscribed,
+    SubscriptionStarted,
 )
-from gapless.messages.pubend_requests import HoldId, Read, ReadReply
+from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
 from gapless.messages.records import (
-    Change,
-    JoinRecord,
-    LifeRecord,
+    IncarnationRecord,
+    JoinedPubendRecord,
     PublisherRecord,
-    Store,
+    PutRecord,
+    StorageChange,
     SubscriptionRecord,
 )
-from gapless.messages.streams import Piece, Regime, SetDefine
-from gapless_lab.sim.invariants.global_state import Insight
-from gapless_lab.sim.invariants.monitor import Handler, Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless.messages.streams import DefineMemberSet, KnowledgeRange, StreamEpoch
+from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.monitor import Invariant, MessageHandler
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess
 
-__all__ = ["Durability"]
+__all__ = ["DurabilityInvariant"]
 
-HOLDS_KEPT = 4_096
+LOG_HOLDS_MAX = 4_096
 """Reads with a hold whose answer may still come."""
 
 
-class Durability(Invariant):
+class DurabilityInvariant(Invariant):
     """I13: on disk before any message depends on it: a life; a regime that is told or that a piece is
     of; a tick that the pubend's broker tells, by a row or below the ceiling; the stay that a host
     reports; a hold before its read is answered; a pubend before its publisher hears of it; and for a
@@ -51,141 +51,154 @@ class Durability(Invariant):
     pubend's own broker are not seen.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        self._lives: dict[BrokerId, int] = {}
-        self._holds: dict[tuple[BrokerId, int], HoldId] = {}
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        self._incarnations: dict[BrokerId, int] = {}
+        self._log_holds: dict[tuple[BrokerId, int], LogHoldId] = {}
         self._sessions: set[tuple[BrokerId, int]] = set()
         """The sessions of publishers that were ever on disk, also if the next was there at once."""
 
-    def said(self) -> Mapping[type, Handler]:
+    def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Look at all that promises something."""
         return {
-            Regime: self._regime,
-            SetDefine: self._stay,
+            StreamEpoch: self._stream_epoch,
+            DefineMemberSet: self._membership,
             Read: self._read,
             ReadReply: self._answered,
             PubendOpened: self._opened,
             PublisherOpened: self._publisher,
             Subscribed: self._subscribed,
-            Started: self._started,
+            SubscriptionStarted: self._started,
             Delivery: self._delivered,
             FilterSet: self._filter_set,
         }
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Note sessions of publishers."""
-        if type(change) is Store and type(change.record) is PublisherRecord:
+        if type(change) is PutRecord and type(change.record) is PublisherRecord:
             self._sessions.add((host.broker, change.record.session))
 
-    def _undurable(self, process: Process, what: str) -> None:
-        self.world.violate("I13", f"{process.host.broker} tells {what}, which is not on its disk")
+    def _undurable(self, process: SimulatedProcess, what: str) -> None:
+        self.world.violate("I13", f"{process.host.broker} sends {what}, which is not on its disk")
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Check the life, once: a broker that has begun it may speak."""
         del event
-        me, life = process.host.broker, machine.context.identity.life
-        if self._lives.get(me) != life:
-            self._lives[me] = life
+        me, incarnation = process.host.broker, machine.context.identity.incarnation
+        if self._incarnations.get(me) != incarnation:
+            self._incarnations[me] = incarnation
             stored = process.host.disk.records.get(("life",))
-            if not isinstance(stored, LifeRecord) or stored.life != life:
-                self._undurable(process, f"its life {life}")
+            if not isinstance(stored, IncarnationRecord) or stored.incarnation != incarnation:
+                self._undurable(process, f"its incarnation {incarnation}")
 
     # --- streams -----------------------------------------------------------------------------
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """Check the regime of a piece, and the ticks that leave their pubend's broker."""
         del leaf
         pubend = stream.pubend
-        if piece.regime and piece.regime not in self.insight.regimes.get(pubend, {}):
-            self._undurable(process, f"{peer} regime {piece.regime} of {pubend} in a piece")
+        if (
+            knowledge.stream_epoch
+            and knowledge.stream_epoch not in self.global_state.stream_epochs.get(pubend, {})
+        ):
+            self._undurable(
+                process,
+                f"{peer} stream epoch {knowledge.stream_epoch} of {pubend} in its knowledge",
+            )
         if stream.broker == process.host.broker:
-            allowed = self.insight.told_up_to.get(pubend, 0)
-            if piece.high > allowed:
-                self._undurable(process, f"{pubend} up to {piece.high}, above {allowed}")
+            allowed = self.global_state.sendable_up_to.get(pubend, 0)
+            if knowledge.high > allowed:
+                self._undurable(process, f"{pubend} up to {knowledge.high}, above {allowed}")
 
-    def _regime(self, process: Process, peer: str, message: Regime) -> None:
-        if message.number not in self.insight.regimes.get(message.pubend, {}):
-            self._undurable(process, f"{peer} regime {message.number} of {message.pubend}")
+    def _stream_epoch(self, process: SimulatedProcess, peer: str, message: StreamEpoch) -> None:
+        if message.number not in self.global_state.stream_epochs.get(message.pubend, {}):
+            self._undurable(process, f"{peer} stream epoch {message.number} of {message.pubend}")
 
-    def _stay(self, process: Process, peer: str, message: SetDefine) -> None:
+    def _membership(self, process: SimulatedProcess, peer: str, message: DefineMemberSet) -> None:
         del peer
         if message.number >= 0:
             return
         for member in message.members:
             stored = process.host.disk.records.values()
-            joins = [each.join for each in stored if isinstance(each, JoinRecord)]
-            if member.join not in joins:
-                self._undurable(process, f"its stay {member.join}")
+            memberships = [
+                each.membership for each in stored if isinstance(each, JoinedPubendRecord)
+            ]
+            if member.membership not in memberships:
+                self._undurable(process, f"its membership {member.membership}")
 
-    def _read(self, process: Process, peer: str, read: Read) -> None:
+    def _read(self, process: SimulatedProcess, peer: str, read: Read) -> None:
         del process, peer
-        if read.hold is not None and not read.route:
-            self._holds[read.asker, read.request] = read.hold
-            if len(self._holds) > HOLDS_KEPT:
-                del self._holds[next(iter(self._holds))]
+        if read.log_hold is not None and not read.route:
+            self._log_holds[read.requester, read.request] = read.log_hold
+            if len(self._log_holds) > LOG_HOLDS_MAX:
+                del self._log_holds[next(iter(self._log_holds))]
 
-    def _answered(self, process: Process, peer: str, reply: ReadReply) -> None:
-        hold = self._holds.get((reply.route[0], reply.request)) if reply.route else None
-        if hold is not None and hold not in self.insight.held:
-            self._undurable(process, f"{peer} what it reads under {hold}")
+    def _answered(self, process: SimulatedProcess, peer: str, reply: ReadReply) -> None:
+        log_hold = self._log_holds.get((reply.route[0], reply.request)) if reply.route else None
+        if log_hold is not None and log_hold not in self.global_state.log_holds_ever:
+            self._undurable(process, f"{peer} what it reads under {log_hold}")
 
     # --- clients -----------------------------------------------------------------------------
 
-    def _opened(self, process: Process, client: str, notice: PubendOpened) -> None:
+    def _opened(self, process: SimulatedProcess, client: str, notice: PubendOpened) -> None:
         del client
         if ("pubend", str(notice.pubend)) not in process.host.disk.records:
             self._undurable(process, f"that {notice.pubend} is open")
 
-    def _publisher(self, process: Process, client: str, notice: PublisherOpened) -> None:
+    def _publisher(self, process: SimulatedProcess, client: str, notice: PublisherOpened) -> None:
         known = (process.host.broker, notice.session) in self._sessions
         if not known and self._is_guaranteed(process):
             self._undurable(process, f"{client} the session {notice.session}")
 
-    def _is_guaranteed(self, process: Process) -> bool:
+    def _is_guaranteed(self, process: SimulatedProcess) -> bool:
         """Say whether a broker has only pubends whose sessions are on disk (R33)."""
         return all(
             stream.guaranteed
-            for stream in self.truth.streams.values()
+            for stream in self.oracle.streams.values()
             if stream.broker == process.host.broker
         )
 
-    def _record(self, process: Process, name: str) -> SubscriptionRecord | None:
+    def _record(self, process: SimulatedProcess, name: str) -> SubscriptionRecord | None:
         """Return what is on disk of a durable subscription; None, and a violation, if nothing is."""
-        record = self.insight.subscriptions[process.host.broker].get(name)
+        record = self.global_state.subscriptions[process.host.broker].get(name)
         if record is None:
             self._undurable(process, f"of the durable subscription {name}")
         return record
 
-    def _durable_of(self, process: Process, client: str) -> list[str]:
+    def _durable_of(self, process: SimulatedProcess, client: str) -> list[str]:
         machine: Any = process.machine
         owned = machine.calls._by_client.get(client, {})
         return [each.name for each in owned.values() if each.durable]
 
-    def _is_durable(self, process: Process, name: str) -> bool:
+    def _is_durable(self, process: SimulatedProcess, name: str) -> bool:
         machine: Any = process.machine
         found = machine.host.subscriptions.get(name)
         return found is not None and found.durable
 
-    def _subscribed(self, process: Process, client: str, notice: Subscribed) -> None:
+    def _subscribed(self, process: SimulatedProcess, client: str, notice: Subscribed) -> None:
         names = self._durable_of(process, client)
         if len(names) == 1 and notice.position:
             record = self._record(process, names[0])
             if record is not None:
                 for pubend, _ in notice.position:
-                    if pubend not in dict(record.base):
-                        self._undurable(process, f"{names[0]} where it began on {pubend}")
+                    if pubend not in dict(record.started_after):
+                        self._undurable(process, f"{names[0]} where it started on {pubend}")
 
-    def _started(self, process: Process, client: str, notice: Started) -> None:
+    def _started(self, process: SimulatedProcess, client: str, notice: SubscriptionStarted) -> None:
         del client
         if self._is_durable(process, notice.subscription):
             record = self._record(process, notice.subscription)
-            if record is not None and notice.pubend not in dict(record.base):
+            if record is not None and notice.pubend not in dict(record.started_after):
                 self._undurable(process, f"{notice.subscription} its start on {notice.pubend}")
 
-    def _filter_set(self, process: Process, client: str, notice: FilterSet) -> None:
+    def _filter_set(self, process: SimulatedProcess, client: str, notice: FilterSet) -> None:
         del notice
         for name in self._durable_of(process, client):
             machine: Any = process.machine
@@ -196,16 +209,16 @@ class Durability(Invariant):
             if newest.text not in texts and not changing:
                 self._undurable(process, f"{name} its filter {newest.text}")
 
-    def _delivered(self, process: Process, client: str, notice: Delivery) -> None:
+    def _delivered(self, process: SimulatedProcess, client: str, notice: Delivery) -> None:
         del client
         if not self._is_durable(process, notice.subscription):
             return
         record = self._record(process, notice.subscription)
         if record is None:
             return
-        bases = dict(record.base)
+        bases = dict(record.started_after)
         for pubend, publication in notice.events:
-            stream = self.truth.streams.get(pubend)
+            stream = self.oracle.streams.get(pubend)
             if stream is None or not stream.guaranteed:
                 continue
             if publication.tick <= bases.get(pubend, publication.tick):
@@ -215,12 +228,12 @@ class Durability(Invariant):
                     process, f"{record.subscription} {pubend} {publication.tick} by a filter"
                 )
 
-    def _may_come(self, record: SubscriptionRecord, stream: Stream, tick: Tick) -> bool:
+    def _may_come(self, record: SubscriptionRecord, stream: PublishedStream, tick: Tick) -> bool:
         """Say whether a filter on disk that may govern a tick matches its event."""
-        place = stream.after(tick) - 1
+        index = stream.after(tick) - 1
         pubend: PubendId = stream.pubend
         return any(
-            self.truth.matches(stream, segment.filter, place)
+            self.oracle.matches(stream, segment.filter, index)
             for segment in record.segments
             if dict(segment.ends).get(pubend, tick) >= tick
         )

@@ -7,55 +7,62 @@ from typing import TYPE_CHECKING
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.feeds.feed import is_leaf_number
-from gapless.messages.streams import Attached, Piece
-from gapless_lab.sim.invariants.global_state import Insight
-from gapless_lab.sim.invariants.monitor import Handler, Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless.messages.streams import Attached, KnowledgeRange
+from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.monitor import Invariant, MessageHandler
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Process
+    from gapless_lab.sim.world import SimulatedProcess
 
-__all__ = ["Feeds"]
+__all__ = ["FeedInvariant"]
 
 
-class Feeds(Invariant):
+class FeedInvariant(Invariant):
     """I11: who feeds a router is the pubend's broker, or in a cell strictly nearer to it; who feeds
     a leaf is a router of its own cell. Looked at are all pieces under way, and all answers to Attach,
     so nobody holds a piece from elsewhere.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
         self._lawful: set[tuple[PubendId, BrokerId, BrokerId, bool]] = set()
 
-    def said(self) -> Mapping[type, Handler]:
+    def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Look at promises to feed."""
         return {Attached: self._attached}
 
-    def _attached(self, process: Process, peer: str, message: Attached) -> None:
-        stream = self.truth.streams.get(message.pubend)
+    def _attached(self, process: SimulatedProcess, peer: str, message: Attached) -> None:
+        stream = self.oracle.streams.get(message.pubend)
         if stream is not None:
             self._check(process.host.broker, peer, is_leaf_number(message.number), stream)
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """Check who sends to whom."""
-        del piece
+        del knowledge
         self._check(process.host.broker, peer, leaf, stream)
 
-    def _check(self, feeder: BrokerId, receiver: BrokerId, leaf: bool, stream: Stream) -> None:
+    def _check(
+        self, feeder: BrokerId, receiver: BrokerId, leaf: bool, stream: PublishedStream
+    ) -> None:
         key = (stream.pubend, feeder, receiver, leaf)
         if key in self._lawful:
             return
-        hosts, home = self.world.hosts, self.insight.home(stream)
+        hosts, phb_cell = self.world.hosts, self.global_state.phb_cell(stream)
         here, there = hosts[feeder].cell, hosts[receiver].cell
-        distance = self.insight.distance
+        distance = self.global_state.distance
         if leaf:
             lawful = here == there
         else:
-            lawful = feeder == stream.broker or distance(home, here) < distance(home, there)
-            lawful &= self.insight.is_behind(there, here, home)
+            lawful = feeder == stream.broker or distance(phb_cell, here) < distance(phb_cell, there)
+            lawful &= self.global_state.is_behind(there, here, phb_cell)
         if lawful:
             self._lawful.add(key)
         else:

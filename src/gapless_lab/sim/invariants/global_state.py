@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, NamedTuple
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import HoldId
+from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import (
-    Append,
-    Change,
-    EarlyHostRecord,
-    Erase,
-    HoldRecord,
+    AppendRow,
+    DeleteRecord,
+    KnownHostRecord,
+    LogHoldRecord,
     MemberRecord,
     PubendRecord,
-    RegimeRecord,
-    Store,
+    PutRecord,
+    StorageChange,
+    StreamEpochRecord,
     SubscriptionRecord,
 )
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
 from gapless_lab.sim.invariants.domain import Domain
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.runner import Run
-    from gapless_lab.sim.world import Host
+    from gapless_lab.sim.runner import SimulationRun
+    from gapless_lab.sim.world import SimulatedHost
 
-__all__ = ["Insight", "Need", "broker_of"]
+__all__ = ["GlobalState", "Need", "broker_of"]
 
-_HOLD_PARTS = 4
+_LOG_HOLD_KEY_PARTS = 4
 """The parts of a hold's key."""
 
 
@@ -45,48 +45,48 @@ class Need(NamedTuple):
 
     subscription: str
     tick: Tick
-    hold: HoldId | None
+    log_hold: LogHoldId | None
     """What keeps the log for it apart from its host's reports."""
 
 
-def broker_of(host: Host) -> Broker | None:
+def broker_of(host: SimulatedHost) -> Broker | None:
     """Return the broker that runs on a host, if it has begun its life."""
     process = host.process
     if process is None:
         return None
     machine = process.machine
-    return machine if isinstance(machine, Broker) and machine._early is None else None
+    return machine if isinstance(machine, Broker) and machine._early_events is None else None
 
 
-class Insight:
+class GlobalState:
     """The tree, the disks and the needs of one run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SimulationRun) -> None:
         self.world = run.world
-        self.truth = run.truth
+        self.oracle = run.oracle
         self.options = run.options
         self.parameters = run.world.parameters
         self.domain = Domain(run.options.domain)
         self.relayed = False
         """Whether what is shown to the probes now was said, or came, over relays."""
         topology = run.world.topology
-        self._ways = {
+        self._neighbourhoods = {
             cell.name: topology.neighbourhood(cell.name, len(topology.cells))
             for cell in topology.cells
         }
-        self.regimes: dict[PubendId, dict[int, RegimeRecord]] = {}
+        self.stream_epochs: dict[PubendId, dict[int, StreamEpochRecord]] = {}
         """Every regime that ever was on a disk."""
         self._opened: dict[PubendId, dict[int, Tick]] = {}
         """By announcement version the tick from which on a regime of it was served."""
         self.advertisements: dict[PubendId, dict[int, str]] = {}
         """By announcement version what a pubend advertises."""
-        self.told_up_to: dict[PubendId, Tick] = {}
+        self.sendable_up_to: dict[PubendId, Tick] = {}
         """By pubend the highest tick that the disk allows to be told: a ceiling, or a row."""
         self.members: dict[PubendId, dict[ShbId, MemberRecord]] = {}
-        self.holds: dict[PubendId, dict[HoldId, HoldRecord]] = {}
-        self.early: dict[PubendId, dict[ShbId, EarlyHostRecord]] = {}
+        self.log_holds: dict[PubendId, dict[LogHoldId, LogHoldRecord]] = {}
+        self.known_hosts: dict[PubendId, dict[ShbId, KnownHostRecord]] = {}
         """What pubends knew of hosts that had not come."""
-        self.held: set[HoldId] = set()
+        self.log_holds_ever: set[LogHoldId] = set()
         """Every hold that ever was on a disk; no name is used twice."""
         self.subscriptions: dict[BrokerId, dict[str, SubscriptionRecord]] = {
             broker: {} for broker in run.world.hosts
@@ -96,59 +96,59 @@ class Insight:
 
     def distance(self, cell: CellId, other: CellId) -> int:
         """Return how many edges two cells are apart."""
-        return self._ways[cell].distance(other)
+        return self._neighbourhoods[cell].distance(other)
 
-    def is_behind(self, cell: CellId, other: CellId, home: CellId) -> bool:
+    def is_behind(self, cell: CellId, other: CellId, phb_cell: CellId) -> bool:
         """Say whether ``cell`` is reached from ``home`` through ``other`` (or is it)."""
-        return self._ways[home].lies_beyond(cell, other)
+        return self._neighbourhoods[phb_cell].is_beyond(cell, other)
 
     def first_cell(self, cell: CellId, other: CellId) -> CellId:
         """Return the neighbour of ``cell`` on the way to another cell."""
-        return self._ways[cell].path(other)[0]
+        return self._neighbourhoods[cell].path(other)[0]
 
-    def home(self, stream: Stream) -> CellId:
+    def phb_cell(self, stream: PublishedStream) -> CellId:
         """Return the cell of a pubend's broker."""
         return self.world.hosts[stream.broker].cell
 
     # --- the disks ---------------------------------------------------------------------------
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Mirror a change that is on disk now."""
-        if type(change) is Append:
+        if type(change) is AppendRow:
             row = change.row
             self._allow(row.pubend, row.last)
-        elif type(change) is Store:
+        elif type(change) is PutRecord:
             self._stored(host, change)
-        elif type(change) is Erase:
+        elif type(change) is DeleteRecord:
             self._erased(host, change.key)
 
-    def _stored(self, host: Host, change: Store) -> None:
+    def _stored(self, host: SimulatedHost, change: PutRecord) -> None:
         record = change.record
         match record:
             case PubendRecord():
                 self._allow(record.pubend, max(record.ceiling, record.released))
                 texts = self.advertisements.setdefault(record.pubend, {})
                 texts[record.announcement_version] = record.properties.advertisement
-            case RegimeRecord():
-                self.regimes.setdefault(record.pubend, {}).setdefault(record.number, record)
+            case StreamEpochRecord():
+                self.stream_epochs.setdefault(record.pubend, {}).setdefault(record.number, record)
                 opened = self._opened.setdefault(record.pubend, {})
                 opened.setdefault(record.announcement_version, record.start)
             case MemberRecord():
                 self.members.setdefault(record.pubend, {})[record.shb] = record
-            case HoldRecord():
-                self.holds.setdefault(record.pubend, {})[record.hold] = record
-                self.held.add(record.hold)
-            case EarlyHostRecord():
-                self.early.setdefault(record.pubend, {})[record.shb] = record
+            case LogHoldRecord():
+                self.log_holds.setdefault(record.pubend, {})[record.log_hold] = record
+                self.log_holds_ever.add(record.log_hold)
+            case KnownHostRecord():
+                self.known_hosts.setdefault(record.pubend, {})[record.shb] = record
             case SubscriptionRecord():
                 self.subscriptions[host.broker][record.subscription] = record
             case _:
                 pass
 
     def _allow(self, pubend: PubendId, tick: Tick) -> None:
-        self.told_up_to[pubend] = max(tick, self.told_up_to.get(pubend, 0))
+        self.sendable_up_to[pubend] = max(tick, self.sendable_up_to.get(pubend, 0))
 
-    def _erased(self, host: Host, key: tuple[str, ...]) -> None:
+    def _erased(self, host: SimulatedHost, key: tuple[str, ...]) -> None:
         kind, name = key[0], key[1] if len(key) > 1 else ""
         if kind == "member":
             for pubend, rows in self.members.items():
@@ -156,18 +156,18 @@ class Insight:
                     self.members[pubend] = {
                         shb: row for shb, row in rows.items() if str(shb) != key[2]
                     }
-        elif kind == "hold" and len(key) == _HOLD_PARTS:
-            for pubend, holds in self.holds.items():
+        elif kind == "hold" and len(key) == _LOG_HOLD_KEY_PARTS:
+            for pubend, log_holds in self.log_holds.items():
                 if str(pubend) == name:
-                    self.holds[pubend] = {
-                        hold: row for hold, row in holds.items() if row.key != key
+                    self.log_holds[pubend] = {
+                        log_hold: row for log_hold, row in log_holds.items() if row.key != key
                     }
         elif kind == "subscription":
             self.subscriptions[host.broker].pop(name, None)
 
     # --- needs -------------------------------------------------------------------------------
 
-    def needs(self, host: Host, stream: Stream) -> Iterator[Need]:
+    def needs(self, host: SimulatedHost, stream: PublishedStream) -> Iterator[Need]:
         """Go through what the subscriptions of a host still need of a stream.
 
         A durable subscription needs what is above the position on its disk, whether its broker
@@ -178,43 +178,53 @@ class Insight:
             found = None if machine is None else machine.host.subscriptions.get(name)
             if machine is not None and found is None:
                 continue  # it has ended, and its record is about to go
-            strand = None if found is None else found.strands.get(stream.pubend)
-            need = self._durable_need(host, record, stream, strand)
+            cursor = None if found is None else found.cursors.get(stream.pubend)
+            need = self._durable_need(host, record, stream, cursor)
             if need is not None:
                 yield need
         if machine is not None:
             for subscription in machine.host.subscriptions.values():
-                strand = subscription.strands.get(stream.pubend)
-                if strand is not None and not subscription.durable and strand.base is not None:
-                    need = self._live_need(strand, stream)
+                cursor = subscription.cursors.get(stream.pubend)
+                if (
+                    cursor is not None
+                    and not subscription.durable
+                    and cursor.started_after is not None
+                ):
+                    need = self._live_need(cursor, stream)
                     if need is not None:
                         yield need
 
     def _durable_need(
-        self, host: Host, record: SubscriptionRecord, stream: Stream, strand: Strand | None
+        self,
+        host: SimulatedHost,
+        record: SubscriptionRecord,
+        stream: PublishedStream,
+        cursor: Cursor | None,
     ) -> Need | None:
         pubend = stream.pubend
-        if pubend not in dict(record.base):
+        if pubend not in dict(record.started_after):
             return None
-        governs = [(each.filter, dict(each.ends).get(pubend)) for each in record.segments]
+        filters = [(each.filter, dict(each.ends).get(pubend)) for each in record.segments]
         known = dict(record.acked).get(pubend, 0)
-        if pubend in record.oldest:  # it begins with what the log has by now, also after a crash
+        if (
+            pubend in record.from_earliest
+        ):  # it begins with what the log has by now, also after a crash
             known = max(known, stream.released)
-        acked = self._needed_from(governs, stream, known)
+        acked = self._needed_from(filters, stream, known)
         if acked is None:
             return None
-        names = dict(record.holds)
-        hold = None
-        if strand is not None:
-            hold = strand.holding.current
-            acked = max(acked, strand.given_up)
+        names = dict(record.log_holds)
+        log_hold = None
+        if cursor is not None:
+            log_hold = cursor.log_holds.current
+            acked = max(acked, cursor.given_up)
         elif pubend in names:
             # the pubend may never have heard of it: then its client was told nothing either
-            hold = HoldId(ShbId(host.broker, host.cell), names[pubend])
-        return Need(record.subscription, acked, hold)
+            log_hold = LogHoldId(ShbId(host.broker, host.cell), names[pubend])
+        return Need(record.subscription, acked, log_hold)
 
     def _needed_from(
-        self, governs: list[tuple[str, Tick | None]], stream: Stream, known: Tick
+        self, filters: list[tuple[str, Tick | None]], stream: PublishedStream, known: Tick
     ) -> Tick | None:
         """Return above which tick something may be needed that is above what is known.
 
@@ -222,7 +232,7 @@ class Insight:
         if that is not known. What the filter that governs a tick could not match, by what was advertised
         then, is needed by nobody, and may be released (I10).
         """
-        for text, end in governs:
+        for text, end in filters:
             if end is not None and end <= known:
                 continue
             unmatched = self._unmatched_up_to(text, stream)
@@ -231,22 +241,26 @@ class Insight:
             known = known if end is None else end
         return None
 
-    def _live_need(self, strand: Strand, stream: Stream) -> Need | None:
-        if strand.state is State.WAITING:
+    def _live_need(self, cursor: Cursor, stream: PublishedStream) -> Need | None:
+        if cursor.phase is CursorPhase.PENDING:
             return None
-        told = strand.position
-        if strand.state is State.LIVE:
-            told = max(told, strand.subend.horizon or 0)
-        if strand.buffer:
-            told = min(told, strand.buffer.next_tick - 1)
-        governs: list[tuple[str, Tick | None]] = [(each.text, end) for each, end in strand.course]
-        governs += [(each.text, None) for each in (strand.segment, strand.next) if each is not None]
-        needed = self._needed_from(governs, stream, told)
+        sent_up_to = cursor.position
+        if cursor.phase is CursorPhase.LIVE:
+            sent_up_to = max(sent_up_to, cursor.subend.horizon or 0)
+        if cursor.buffer:
+            sent_up_to = min(sent_up_to, cursor.buffer.next_tick - 1)
+        filters: list[tuple[str, Tick | None]] = [
+            (each.text, end) for each, end in cursor.ended_segments
+        ]
+        filters += [(each.text, None) for each in (cursor.segment, cursor.next) if each is not None]
+        needed = self._needed_from(filters, stream, sent_up_to)
         if needed is None:
             return None
-        return Need(strand.subscription.name, max(needed, strand.given_up), strand.holding.current)
+        return Need(
+            cursor.subscription.name, max(needed, cursor.given_up), cursor.log_holds.current
+        )
 
-    def _unmatched_up_to(self, text: str, stream: Stream) -> Tick | None:
+    def _unmatched_up_to(self, text: str, stream: PublishedStream) -> Tick | None:
         """Return up to where a filter could match nothing of a stream; None if it still cannot.
 
         What a wider advertisement adds is published in a regime of its version, or a later one (A22).
@@ -262,7 +276,7 @@ class Insight:
             return 0  # nobody was served before
         return min((opened[each] - 1 for each in opened if each >= first), default=None)
 
-    def is_held(self, need: Need, pubend: PubendId) -> bool:
+    def has_log_hold(self, need: Need, pubend: PubendId) -> bool:
         """Say whether a hold on disk keeps the log for a need."""
-        row = None if need.hold is None else self.holds.get(pubend, {}).get(need.hold)
+        row = None if need.log_hold is None else self.log_holds.get(pubend, {}).get(need.log_hold)
         return row is not None and row.tick <= need.tick

@@ -9,27 +9,35 @@ import msgspec
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp
+from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.propagation import TableFull
 from gapless.messages.pubend_requests import ReadReply
-from gapless.messages.records import Change, PublisherRecord, Store
-from gapless.messages.streams import Frame, Member, Nack, Piece, Regime, Report, SetDefine
+from gapless.messages.records import PublisherRecord, PutRecord, StorageChange
+from gapless.messages.streams import (
+    AckReport,
+    DefineMemberSet,
+    KnowledgeRange,
+    Member,
+    Nack,
+    StreamData,
+    StreamEpoch,
+)
 from gapless.packed.encode import PUBLICATION_BYTES, content_bytes
 from gapless.pubend.pubend import Pubend
-from gapless.routing.attachments import Attachment, Routed
+from gapless.routing.attachments import Attachment, RoutedPubend
 from gapless.routing.router import Router
-from gapless.routing.sending import Masks
+from gapless.routing.sending import MatchMasks
 from gapless.subscribers.subend import Subend
-from gapless_lab.sim.invariants.global_state import Insight
-from gapless_lab.sim.invariants.monitor import Handler, Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.monitor import Invariant, MessageHandler
+from gapless_lab.sim.oracle import PublishedStream
 from gapless_lab.sim.staging import CHUNKS_MAX
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process, World
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["Limits"]
+__all__ = ["LimitInvariant"]
 
 SCAN_STEPS = 16
 """After so many steps of the world the next broker's collections are looked at."""
@@ -44,7 +52,7 @@ EVENT_BYTES_MAX = 256
 """What an event of a workload takes in a log at most, with its share of a row."""
 
 
-class Limits(Invariant):
+class LimitInvariant(Invariant):
     """I14: the caches of the router and of the subends are within ``cache_bytes`` after every step.
     Now and then, each broker in its turn: attachments, curious ranges, the buffers of strands (what
     may be prefetched, what is held while joining, and one answer to a read), what is joined while
@@ -60,17 +68,17 @@ class Limits(Invariant):
     (R40). On disk, a publisher's window is not longer than it may be.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        parameters = insight.parameters
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        parameters = global_state.parameters
         self._cache = parameters.cache_bytes
         chunk = parameters.read_chunk_bytes // EVENT_BYTES_MIN + 2
-        run = max(insight.options.batch_max, parameters.frame_events_max) + chunk
-        self._buffer = parameters.prefetch_max + parameters.join_hold + chunk + 1
+        run = max(global_state.options.batch_max, parameters.frame_events_max) + chunk
+        self._buffer = parameters.prefetch_max + parameters.join_buffer_events_max + chunk + 1
         self._buffer += parameters.backlog_bytes // EVENT_BYTES_MIN + run
         self._backlog = parameters.backlog_bytes + run * (EVENT_BYTES_MAX + PUBLICATION_BYTES)
         self._steps = 0
-        batch = insight.options.batch_max * (CHUNKS_MAX if insight.options.stagers else 1)
+        batch = global_state.options.batch_max * (CHUNKS_MAX if global_state.options.stagers else 1)
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
         self._window = parameters.publisher_window
         self._frame = parameters.frame_events_max
@@ -86,19 +94,19 @@ class Limits(Invariant):
         self._unasked: str | None = None
         """What was sent to such a peer in this step, which may be the one that frees it."""
 
-    def said(self) -> Mapping[type, Handler]:
+    def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Look at what has a size."""
         return {
             Nack: self._nack,
-            Frame: self._framed,
+            StreamData: self._framed,
             ReadReply: self._replied,
             TableFull: self._full_table,
-            SetDefine: self._defined,
-            Report: self._reported,
+            DefineMemberSet: self._defined,
+            AckReport: self._reported,
         }
 
-    def _nack(self, process: Process, peer: str, message: Nack) -> None:
-        most = self.insight.parameters.nack_ranges_max
+    def _nack(self, process: SimulatedProcess, peer: str, message: Nack) -> None:
+        most = self.global_state.parameters.nack_ranges_max
         if len(message.ranges) > most:
             self._over(process, "ranges of a nack", len(message.ranges), most)
         lengths = [high - low + 1 for low, high in message.ranges]
@@ -113,23 +121,23 @@ class Limits(Invariant):
         if is_hosts and sum(lengths) > self._window_ticks:
             self._over(process, "ticks that a host asks for", sum(lengths), self._window_ticks)
 
-    def _full_table(self, process: Process, peer: str, part: TableFull) -> None:
+    def _full_table(self, process: SimulatedProcess, peer: str, part: TableFull) -> None:
         del peer
-        most = self.insight.parameters.frame_bytes_max
+        most = self.global_state.parameters.frame_bytes_max
         content = (part.conjunctions, part.entries, part.known, part.late)
         count = sum(map(len, content[:3])) + sum(len(shbs) for _, shbs in part.late)
         size = len(msgspec.msgpack.encode(content))
         if count > 1 and size > most:
             self._over(process, "bytes of a part of a table", size, most)
 
-    def _defined(self, process: Process, peer: str, message: SetDefine) -> None:
+    def _defined(self, process: SimulatedProcess, peer: str, message: DefineMemberSet) -> None:
         self._members[process.host.broker, peer, message.number] = message.members
 
-    def _reported(self, process: Process, peer: str, message: Report) -> None:
+    def _reported(self, process: SimulatedProcess, peer: str, message: AckReport) -> None:
         """Gather the groups of a step; when the next one reports, look at those of the last."""
         if message.set_number < 0:
             return  # a host speaks for itself
-        me, most = process.host.broker, self.insight.parameters.ack_groups
+        me, most = process.host.broker, self.global_state.parameters.ack_groups
         members = self._members.get((me, peer, message.set_number), ())
         for pubend, _ in message.acknowledged:
             step, groups = self._groups.get((me, peer, pubend), (0, []))
@@ -140,24 +148,31 @@ class Limits(Invariant):
             groups.append({member.shb for member in members})
             self._groups[me, peer, pubend] = (self.world.steps, groups)
 
-    def _framed(self, process: Process, peer: str, message: Frame) -> None:
+    def _framed(self, process: SimulatedProcess, peer: str, message: StreamData) -> None:
         del peer
-        self._count_events(process, "events of a frame", (message.piece,))
+        self._count_events(process, "events of a frame", (message.knowledge,))
 
-    def _replied(self, process: Process, peer: str, message: ReadReply) -> None:
+    def _replied(self, process: SimulatedProcess, peer: str, message: ReadReply) -> None:
         del peer
-        self._count_events(process, "events of an answer to a read", message.pieces)
+        self._count_events(process, "events of an answer to a read", message.ranges)
         size, most = sum(map(len, message.rows)), self._chunk
         if size > most:
             self._over(process, "bytes of an answer to a read", size, most)
 
-    def _count_events(self, process: Process, what: str, pieces: tuple[Piece, ...]) -> None:
-        count = sum(len(piece.publications) for piece in pieces)
+    def _count_events(
+        self, process: SimulatedProcess, what: str, ranges: tuple[KnowledgeRange, ...]
+    ) -> None:
+        count = sum(len(knowledge.publications) for knowledge in ranges)
         if count > self._frame:
             self._over(process, what, count, self._frame)
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """Check that nothing is sent to whom too much waits for."""
         del leaf
@@ -165,28 +180,30 @@ class Limits(Invariant):
         assert isinstance(machine, Broker)
         first_hop = (*machine.sessions.route(peer), peer)[0]
         if (process.host.broker, first_hop) in self._full:
-            self._unasked = f"{stream.pubend} [{piece.low}, {piece.high}] to {peer}, which is slow"
+            self._unasked = (
+                f"{stream.pubend} [{knowledge.low}, {knowledge.high}] to {peer}, which is slow"
+            )
 
-    def started(self, world: World, process: Process) -> None:
+    def started(self, world: World, process: SimulatedProcess) -> None:
         """A new life has no links yet."""
         del world
         self._full = {each for each in self._full if each[0] != process.host.broker}
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Check the windows of publishers."""
-        if type(change) is Store and type(change.record) is PublisherRecord:
+        if type(change) is PutRecord and type(change.record) is PublisherRecord:
             count = len(change.record.window)
             if count > self._window:
                 what = f"the window of {change.record.publisher}"
                 self.world.violate("I14", f"{host.broker}: {what}: {count}, at most {self._window}")
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Check the caches, and now and then the rest."""
         if "_take" not in vars(machine.router):
             self._look_at_router(process, machine.router)
         if isinstance(event, LinkFull):
             self._full.add((process.host.broker, event.peer))
-        elif isinstance(event, LinkFree | LinkUp | LinkDown):
+        elif isinstance(event, LinkDrained | LinkUp | LinkDown):
             self._full.discard((process.host.broker, event.peer))
             self._unasked = None
         if self._unasked is not None:
@@ -203,11 +220,11 @@ class Limits(Invariant):
             self._steps = 0
             self._scan(process, machine)
 
-    def _over(self, process: Process, what: str, count: int, limit: int) -> None:
+    def _over(self, process: SimulatedProcess, what: str, count: int, limit: int) -> None:
         self.world.violate("I14", f"{process.host.broker}: {what}: {count}, at most {limit}")
 
-    def _scan(self, process: Process, machine: Broker) -> None:
-        parameters, router = self.insight.parameters, machine.router
+    def _scan(self, process: SimulatedProcess, machine: Broker) -> None:
+        parameters, router = self.global_state.parameters, machine.router
         count = 0
         for routed in router._routed.values():
             count += len(routed.attachments)
@@ -223,46 +240,48 @@ class Limits(Invariant):
             if "_passed" not in vars(subend):
                 self._look_at_subend(process, subend)
         self._scan_tables(process, machine)
-        self._scan_told(process, machine)
+        self._scan_sent(process, machine)
         booked = machine.host.backlog.bytes
         if booked > self._backlog:
             self._over(process, "the bytes of the backlog", booked, self._backlog)
-        strands = [
-            each for one in machine.host.subscriptions.values() for each in one.strands.values()
+        cursors = [
+            each for one in machine.host.subscriptions.values() for each in one.cursors.values()
         ]
-        if booked != (sum_booked := sum(strand.buffer.booked_bytes for strand in strands)):
+        if booked != (sum_booked := sum(cursor.buffer.booked_bytes for cursor in cursors)):
             self._over(process, "the bytes that are booked on the backlog", booked, sum_booked)
         for subscription in machine.host.subscriptions.values():
             most = parameters.segments_max + 1
             if len(subscription.segments) + len(subscription.changes) > most:
                 self._over(process, "segments", len(subscription.segments), most)
-            for strand in subscription.strands.values():
-                if len(strand.buffer) > self._buffer:
-                    self._over(process, "a strand's buffer", len(strand.buffer), self._buffer)
-                if len(strand.catch_up.held) > parameters.join_hold:
-                    limit = parameters.join_hold
+            for cursor in subscription.cursors.values():
+                if len(cursor.buffer) > self._buffer:
+                    self._over(process, "a cursor's buffer", len(cursor.buffer), self._buffer)
+                if len(cursor.catch_up.held) > parameters.join_buffer_events_max:
+                    limit = parameters.join_buffer_events_max
                     self._over(
-                        process, "events held while joining", len(strand.catch_up.held), limit
+                        process, "events held while joining", len(cursor.catch_up.held), limit
                     )
             if len(subscription.best_effort) > parameters.prefetch_max:
                 count = len(subscription.best_effort)
                 self._over(process, "best effort events", count, parameters.prefetch_max)
 
-    def _scan_tables(self, process: Process, machine: Broker) -> None:
-        parameters, holdings = self.insight.parameters, machine.tables.holdings
+    def _scan_tables(self, process: SimulatedProcess, machine: Broker) -> None:
+        parameters, holdings = self.global_state.parameters, machine.tables.table_store
         senders = [machine.tables.leaf.sender, *(out.sender for out in holdings.out.values())]
         for sender in senders:
             if len(sender._log) > parameters.delta_log_max:
                 self._over(process, "deltas", len(sender._log), parameters.delta_log_max)
         tables = [sender.table for sender in senders]
-        tables += [edge.legacy for edge in holdings.edges.values() if edge.legacy is not None]
+        tables += [
+            edge.merged_stale for edge in holdings.edges.values() if edge.merged_stale is not None
+        ]
         for table in tables:
             count, most = len(table.conjunctions), parameters.table_conjunctions_max
             if count > most:
                 self._over(process, f"conjunctions of {table!r}", count, most)
 
-    def _scan_told(self, process: Process, machine: Broker) -> None:
-        parameters = self.insight.parameters
+    def _scan_sent(self, process: SimulatedProcess, machine: Broker) -> None:
+        parameters = self.global_state.parameters
         most = parameters.sets_per_session_max
         for peer, named in machine.reports._named.items():
             if len(named) > most:
@@ -272,78 +291,86 @@ class Limits(Invariant):
             count = sum(number > 0 for number in sets)
             if count > most:
                 self._over(process, f"sets of {peer}", count, most)
-        for peer, told in machine.router._teller._told.items():
-            for pubend, numbers in told.items():
-                if len(numbers) > parameters.regimes_kept:
-                    what = f"regimes of {pubend} that {peer} was told"
-                    self._over(process, what, len(numbers), parameters.regimes_kept)
+        for peer, sent in machine.router._epoch_sender._sent.items():
+            for pubend, numbers in sent.items():
+                if len(numbers) > parameters.stream_epochs_kept:
+                    what = f"stream epochs of {pubend} that {peer} was sent"
+                    self._over(process, what, len(numbers), parameters.stream_epochs_kept)
 
     # --- what is bounded when something happens ----------------------------------------------
 
-    def _look_at_router(self, process: Process, router: Router) -> None:
+    def _look_at_router(self, process: SimulatedProcess, router: Router) -> None:
         """See what a router takes, and what it answers to those who ask."""
         take, sender = router._take, router._sender
-        answer, kept = sender.answer, self.insight.parameters.regimes_kept
-        room = ANSWER_FRAMES * self.insight.parameters.frame_bytes_max
+        answer, kept = sender.answer, self.global_state.parameters.stream_epochs_kept
+        bytes_max = ANSWER_FRAMES * self.global_state.parameters.frame_bytes_max
 
-        def takes(routed: Routed, piece: Piece, *, first: bool, opens: bool) -> None:
-            take(routed, piece, first=first, opens=opens)
+        def takes(
+            routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
+        ) -> None:
+            take(routed, knowledge, first=first, opens=opens)
             most = 2 * (kept + len(routed.stream)) + 1
-            if routed.log is None and len(routed.regimes) > most:
-                self._over(process, f"regimes of {routed.pubend}", len(routed.regimes), most)
+            if routed.log is None and len(routed.stream_epochs) > most:
+                self._over(
+                    process, f"stream epochs of {routed.pubend}", len(routed.stream_epochs), most
+                )
 
         def answers(
-            routed: Routed, attachment: Attachment, low: Tick, high: Tick, masks: Masks
+            routed: RoutedPubend, attachment: Attachment, low: Tick, high: Tick, masks: MatchMasks
         ) -> None:
             if not attachment.curious.wants(low, high):
                 answer(routed, attachment, low, high, masks)
                 return
             asked = [
-                piece
-                for piece in routed.stream.known(low, high)
-                if attachment.curious.wants(piece.low, piece.high)
+                knowledge
+                for knowledge in routed.stream.known(low, high)
+                if attachment.curious.wants(knowledge.low, knowledge.high)
             ]
             answer(routed, attachment, low, high, masks)
-            told = [each for each in asked if not attachment.curious.wants(each.low, each.high)]
-            size = sum(content_bytes(each) for each in told[:-1])
-            if size > room:
-                self._over(process, "bytes of an answer before its last piece", size, room)
+            sent = [each for each in asked if not attachment.curious.wants(each.low, each.high)]
+            size = sum(content_bytes(each) for each in sent[:-1])
+            if size > bytes_max:
+                self._over(process, "bytes of an answer before its last range", size, bytes_max)
 
         vars(router)["_take"] = takes
         vars(sender)["answer"] = answers
 
-    def _look_at_subend(self, process: Process, subend: Subend) -> None:
-        passed, regime, kept = subend._passed, subend.regime, self.insight.parameters.regimes_kept
+    def _look_at_subend(self, process: SimulatedProcess, subend: Subend) -> None:
+        passed, stream_epoch, kept = (
+            subend._passed,
+            subend.stream_epoch,
+            self.global_state.parameters.stream_epochs_kept,
+        )
 
         def look(new: int = 0) -> None:
             most = 2 * kept + 1 + len(subend._stream) + new
-            if len(subend._regimes) > most:
-                what = f"regimes of {subend.pubend} at a host"
-                self._over(process, what, len(subend._regimes), most)
+            if len(subend._stream_epochs) > most:
+                what = f"stream epochs of {subend.pubend} at a host"
+                self._over(process, what, len(subend._stream_epochs), most)
 
         def passes() -> None:
             passed()
             look()
 
-        def learns(message: Regime) -> None:
-            regime(message)
+        def learns(message: StreamEpoch) -> None:
+            stream_epoch(message)
             look(new=1)
 
         vars(subend)["_passed"] = passes
-        vars(subend)["regime"] = learns
+        vars(subend)["stream_epoch"] = learns
 
     # --- what is staged, and logs ------------------------------------------------------------
 
-    def _scan_staged(self, process: Process, machine: Broker) -> None:
-        staging, most = machine.stagers.staging, self.insight.parameters.staged_bytes_max
+    def _scan_staged(self, process: SimulatedProcess, machine: Broker) -> None:
+        staging, most = machine.staging_calls.staging, self.global_state.parameters.staged_bytes_max
         if staging.bytes > most:
             self._over(process, "the bytes that are staged", staging.bytes, most)
         held = sum(batch.bytes for batch in staging._batches.values())
         if staging.bytes != held:
             self._over(process, "the bytes that are counted as staged", staging.bytes, held)
 
-    def _scan_logs(self, process: Process, machine: Broker) -> None:
-        reads = self.insight.parameters.reads_per_shb_max
+    def _scan_logs(self, process: SimulatedProcess, machine: Broker) -> None:
+        reads = self.global_state.parameters.reads_per_shb_max
         for pubend, count in machine.requests._reading.items():
             if count > reads:
                 self._over(process, f"reads of {pubend}", count, reads)
@@ -360,9 +387,9 @@ def _is_in_goes(groups: list[set[ShbId]], most: int) -> bool:
     if len(groups) <= most:
         return True
     first: set[ShbId] = set()
-    for place, group in enumerate(groups[: most + 1]):
-        rest: set[ShbId] = set().union(*groups[place:])
-        if first & rest and _is_in_goes(groups[place:], most):
+    for index, group in enumerate(groups[: most + 1]):
+        rest: set[ShbId] = set().union(*groups[index:])
+        if first & rest and _is_in_goes(groups[index:], most):
             return True
         first |= group
     return False

@@ -13,67 +13,77 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Event, Received, Send, Tell
+from gapless.core.machine import MachineEvent, Notify, Received, Send
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Heartbeat, Packet, Relayed
-from gapless.messages.records import Change
-from gapless.messages.streams import Frame, Piece, Silence
-from gapless_lab.sim.invariants.global_state import Insight
-from gapless_lab.sim.oracle import Stream
-from gapless_lab.sim.world import Probe
+from gapless.messages.records import StorageChange
+from gapless.messages.streams import KnowledgeRange, StreamData, StreamSilence
+from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.oracle import PublishedStream
+from gapless_lab.sim.world import WorldObserver
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.runner import Run
-    from gapless_lab.sim.world import Host, Process, World
+    from gapless_lab.sim.runner import SimulationRun
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["Handler", "Invariant", "Watch"]
+__all__ = ["Invariant", "InvariantMonitor", "MessageHandler"]
 
-Handler: TypeAlias = Callable[["Process", str, Any], None]
+MessageHandler: TypeAlias = Callable[["SimulatedProcess", str, Any], None]
 """Takes who speaks, to which peer or client, and the message or notice."""
 
 
-class Invariant(Probe):
+class Invariant(WorldObserver):
     """A probe for one invariant; it overrides what it needs of what a watch shows."""
 
-    def __init__(self, insight: Insight) -> None:
-        self.insight = insight
-        self.world = insight.world
-        self.truth = insight.truth
+    def __init__(self, global_state: GlobalState) -> None:
+        self.global_state = global_state
+        self.world = global_state.world
+        self.oracle = global_state.oracle
 
-    def said(self) -> Mapping[type, Handler]:
+    def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Return what takes which kind of message or notice."""
         return {}
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """A piece of a guaranteed stream leaves for a peer: for its leaf, or for its router."""
 
-    def arrived(self, process: Process, peer: BrokerId, packet: Packet) -> None:
+    def arrived(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
         """A packet of a peer has arrived, whether or not it is taken."""
 
-    def taken(self, process: Process, peer: BrokerId, packet: Packet) -> None:
+    def taken(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
         """A broker takes a packet of a peer: its messages are handed to the rooms."""
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """A broker that has begun its life has made a step."""
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """A change is on disk now."""
 
 
-class Watch(Probe):
+class InvariantMonitor(WorldObserver):
     """All invariants of one run."""
 
-    def __init__(self, run: Run, kinds: Iterable[Callable[[Insight], Invariant]]) -> None:
-        insight = self.insight = Insight(run)
-        self.invariants = [kind(insight) for kind in kinds]
-        self._streams = run.truth.streams
-        self._handlers: dict[type, list[Handler]] = {Frame: [self._frame], Silence: [self._silence]}
+    def __init__(
+        self, run: SimulationRun, kinds: Iterable[Callable[[GlobalState], Invariant]]
+    ) -> None:
+        global_state = self.global_state = GlobalState(run)
+        self.invariants = [kind(global_state) for kind in kinds]
+        self._streams = run.oracle.streams
+        self._handlers: dict[type, list[MessageHandler]] = {
+            StreamData: [self._frame],
+            StreamSilence: [self._silence],
+        }
         for each in self.invariants:
-            for kind, handler in each.said().items():
+            for kind, handler in each.message_handlers().items():
                 self._handlers.setdefault(kind, []).append(handler)
-        self._pieces = [each.piece for each in self._with("piece")]
+        self._knowledge_sent = [each.knowledge_sent for each in self._with("knowledge_sent")]
         self._moved = [each.moved for each in self._with("moved")]
         self._durable = [each.durable for each in self._with("durable")]
         self._arriving: list[tuple[Packet, bool] | None] = []
@@ -82,7 +92,7 @@ class Watch(Probe):
         self._arrived = [each.arrived for each in self._with("arrived")]
         self._taken = [each.taken for each in self._with("taken")]
         for host in run.world.hosts.values():
-            host.disk.watchers.append(self._changed)
+            host.disk.listeners.append(self._changed)
 
     def _with(self, name: str) -> list[Invariant]:
         """Return the invariants that override a method."""
@@ -94,7 +104,7 @@ class Watch(Probe):
 
     # --- what the world shows ----------------------------------------------------------------
 
-    def started(self, world: World, process: Process) -> None:
+    def started(self, world: World, process: SimulatedProcess) -> None:
         """Listen to what a broker says to itself."""
         machine = process.machine
         if isinstance(machine, Broker):
@@ -102,16 +112,18 @@ class Watch(Probe):
             for each in self.invariants:
                 each.started(world, process)
 
-    def crashed(self, world: World, process: Process) -> None:
+    def crashed(self, world: World, process: SimulatedProcess) -> None:
         """A broker is gone."""
         for each in self.invariants:
             each.crashed(world, process)
 
-    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+    def stepped(
+        self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
+    ) -> None:
         """Show what was said and what has moved."""
         del world
         machine = process.machine
-        if not isinstance(machine, Broker) or machine._early is not None:
+        if not isinstance(machine, Broker) or machine._early_events is not None:
             return
         if "received" not in vars(machine.sessions):
             self._look_at_packets(process, machine)
@@ -119,15 +131,15 @@ class Watch(Probe):
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._said(process, effect.peer, effect.packet)
-            elif kind is Tell:
+                self._message_sent(process, effect.peer, effect.packet)
+            elif kind is Notify:
                 for handler in handlers.get(type(effect.notice), ()):
                     handler(process, effect.client, effect.notice)
-        if effects or not _is_sign_of_life(event):
+        if effects or not _is_heartbeat(event):
             for moved in self._moved:
                 moved(process, machine, event)
 
-    def _said(self, process: Process, peer: BrokerId, packet: Any) -> None:
+    def _message_sent(self, process: SimulatedProcess, peer: BrokerId, packet: Any) -> None:
         """Show what is said to a peer; what is relayed, when its sender says it, as said to its end."""
         handlers = self._handlers
         if type(packet) is not Packet:
@@ -137,16 +149,16 @@ class Watch(Probe):
         for message in packet.messages:
             if type(message) is Relayed:
                 if message.index == 1:
-                    self.insight.relayed = True
-                    self._said(process, message.path[-1], message.inner)
-                    self.insight.relayed = False
+                    self.global_state.relayed = True
+                    self._message_sent(process, message.route[-1], message.inner)
+                    self.global_state.relayed = False
                 continue
             for handler in handlers.get(type(message), ()):
                 handler(process, peer, message)
 
-    def owed(self, world: World) -> list[str]:
+    def outstanding(self, world: World) -> list[str]:
         """Return what must still happen in the liveness phase."""
-        return [line for each in self.invariants for line in each.owed(world)]
+        return [line for each in self.invariants for line in each.outstanding(world)]
 
     def finished(self, world: World) -> None:
         """Let the invariants have a last look."""
@@ -155,7 +167,7 @@ class Watch(Probe):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _listen(self, process: Process, machine: Broker) -> None:
+    def _listen(self, process: SimulatedProcess, machine: Broker) -> None:
         received = machine.received
         me = process.host.broker
         handlers, arriving, taken = self._handlers, self._arriving, self._taken
@@ -165,16 +177,16 @@ class Watch(Probe):
                 for handler in handlers.get(type(message), ()):
                     handler(process, me, message)
             elif arriving and arriving[-1] is not None:
-                packet, self.insight.relayed = arriving[-1]
+                packet, self.global_state.relayed = arriving[-1]
                 arriving[-1] = None
                 for handle in taken:
                     handle(process, peer, packet)
-                self.insight.relayed = False
+                self.global_state.relayed = False
             received(peer, message)
 
         vars(machine)["received"] = listen
 
-    def _look_at_packets(self, process: Process, machine: Broker) -> None:
+    def _look_at_packets(self, process: SimulatedProcess, machine: Broker) -> None:
         """See what arrives at a broker; its sessions are there when its life has begun."""
         received, arrived = machine.sessions.received, machine.sessions.arrived
 
@@ -192,39 +204,46 @@ class Watch(Probe):
         vars(machine.sessions)["received"] = arrives
         vars(machine.sessions)["arrived"] = arrives_over_relays
 
-    def _arrives(self, process: Process, peer: BrokerId, packet: Any, *, relayed: bool) -> None:
+    def _arrives(
+        self, process: SimulatedProcess, peer: BrokerId, packet: Any, *, relayed: bool
+    ) -> None:
         if type(packet) is Packet:
             self._arriving.append((packet, relayed))
-            self.insight.relayed = relayed
+            self.global_state.relayed = relayed
             for handle in self._arrived:
                 handle(process, peer, packet)
-            self.insight.relayed = False
+            self.global_state.relayed = False
 
-    def _changed(self, host: Host, change: Change) -> None:
-        self.insight.durable(host, change)
+    def _changed(self, host: SimulatedHost, change: StorageChange) -> None:
+        self.global_state.durable(host, change)
         for durable in self._durable:
             durable(host, change)
 
-    def _frame(self, process: Process, peer: str, message: Frame) -> None:
-        self._piece(process, peer, message.pubend, message.number, message.piece)
+    def _frame(self, process: SimulatedProcess, peer: str, message: StreamData) -> None:
+        self._show_knowledge(process, peer, message.pubend, message.number, message.knowledge)
 
-    def _silence(self, process: Process, peer: str, message: Silence) -> None:
-        for pubend, number, piece, _ in message.pieces:
-            self._piece(process, peer, pubend, number, piece)
+    def _silence(self, process: SimulatedProcess, peer: str, message: StreamSilence) -> None:
+        for pubend, number, knowledge, _ in message.ranges:
+            self._show_knowledge(process, peer, pubend, number, knowledge)
 
-    def _piece(
-        self, process: Process, peer: str, pubend: PubendId, number: int, piece: Piece
+    def _show_knowledge(
+        self,
+        process: SimulatedProcess,
+        peer: str,
+        pubend: PubendId,
+        number: int,
+        knowledge: KnowledgeRange,
     ) -> None:
         stream = self._streams.get(pubend)
         if stream is None:
-            self.insight.world.violate("I13", f"{pubend} is told of and on no disk")
+            self.global_state.world.violate("I13", f"{pubend} is told of and on no disk")
         elif stream.guaranteed:
             leaf = is_leaf_number(number)
-            for handler in self._pieces:
-                handler(process, peer, leaf, stream, piece)
+            for handler in self._knowledge_sent:
+                handler(process, peer, leaf, stream, knowledge)
 
 
-def _is_sign_of_life(event: Event) -> bool:
+def _is_heartbeat(event: MachineEvent) -> bool:
     """Say whether a step was only told that a peer is alive: a third of all steps are.
 
     It moves nothing that is looked at. If it did, the next step would show it: each look compares with

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
-from gapless.core.ids import BrokerId, Join, PubendId, ShbId
-from gapless.core.machine import Event
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
+from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
-from gapless.messages.records import Change, PubendRecord, Store
-from gapless.messages.streams import Member, Report, SetDefine
-from gapless_lab.sim.invariants.global_state import Insight
-from gapless_lab.sim.invariants.monitor import Handler, Invariant
+from gapless.messages.records import PubendRecord, PutRecord, StorageChange
+from gapless.messages.streams import AckReport, DefineMemberSet, Member
+from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.monitor import Invariant, MessageHandler
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess
 
-__all__ = ["LogKept", "Reports"]
+__all__ = ["ReportInvariant", "RetentionInvariant"]
 
 
-class Reports(Invariant):
+class ReportInvariant(Invariant):
     """I9: what a host reports it needs no more: no subscription of it needs a tick up to there,
     except under a hold on disk that is not above that need. A durable subscription needs what is
     above the acknowledged position *on its disk*. A router passes on no more than hosts reported.
@@ -29,51 +29,58 @@ class Reports(Invariant):
     have ended it while its host could not be heard, and the host cannot know.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
         self._sets: dict[tuple[BrokerId, str, int], tuple[Member, ...]] = {}
-        self._reported: dict[tuple[ShbId, Join, PubendId], Tick] = {}
+        self._reported: dict[tuple[ShbId, MembershipId, PubendId], Tick] = {}
 
-    def said(self) -> Mapping[type, Handler]:
+    def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Look at reports and the sets that they name."""
-        return {SetDefine: self._define, Report: self._report}
+        return {DefineMemberSet: self._define, AckReport: self._report}
 
-    def _define(self, process: Process, peer: str, message: SetDefine) -> None:
+    def _define(self, process: SimulatedProcess, peer: str, message: DefineMemberSet) -> None:
         self._sets[process.host.broker, peer, message.number] = message.members
 
-    def _report(self, process: Process, peer: str, message: Report) -> None:
+    def _report(self, process: SimulatedProcess, peer: str, message: AckReport) -> None:
         me = process.host.broker
         members = self._sets.get((me, peer, message.set_number), ())
         if message.set_number < 0:
             for pubend, tick in message.acknowledged:
                 self._own(process, pubend, tick)
                 for member in members:
-                    key = (member.shb, member.join, pubend)
+                    key = (member.shb, member.membership, pubend)
                     self._reported[key] = max(tick, self._reported.get(key, 0))
             return
         for member in members:
             for pubend, tick in message.acknowledged:
-                most = self._reported.get((member.shb, member.join, pubend), -1)
+                most = self._reported.get((member.shb, member.membership, pubend), -1)
                 if tick > most:
                     self.world.violate(
                         "I9",
                         f"{me} reports {tick} of {pubend} for {member.shb}, which said {most}",
                     )
 
-    def _own(self, process: Process, pubend: PubendId, tick: Tick) -> None:
-        stream = self.truth.streams[pubend]
-        for need in self.insight.needs(process.host, stream):
-            expired = self.insight.options.forgiving and need.hold in self.insight.held
-            if need.tick < tick and not expired and not self.insight.is_held(need, pubend):
+    def _own(self, process: SimulatedProcess, pubend: PubendId, tick: Tick) -> None:
+        stream = self.oracle.streams[pubend]
+        for need in self.global_state.needs(process.host, stream):
+            expired = (
+                self.global_state.options.forgiving
+                and need.log_hold in self.global_state.log_holds_ever
+            )
+            if (
+                need.tick < tick
+                and not expired
+                and not self.global_state.has_log_hold(need, pubend)
+            ):
                 self.world.violate(
                     "I9",
                     f"{process.host.broker} reports {tick} of {pubend}, but {need.subscription} "
-                    f"needs all above {need.tick}, hold {need.hold}",
+                    f"needs all above {need.tick}, log hold {need.log_hold}",
                 )
                 return
 
 
-class LogKept(Invariant):
+class RetentionInvariant(Invariant):
     """I10: whatever a member or a hold still needs is above what is released.
 
     When more is released, no row and no hold on disk is below it, and no subscription anywhere
@@ -82,14 +89,14 @@ class LogKept(Invariant):
     with leases that expire (``Options.forgiving``), only rows and holds are looked at.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
         self._released: dict[PubendId, Tick] = {}
-        self._due: list[tuple[Host, PubendId, Tick]] = []
+        self._due: list[tuple[SimulatedHost, PubendId, Tick]] = []
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Look at holds and needs when more is released; rows are in the same write, after it."""
-        if type(change) is Store and isinstance(change.record, PubendRecord):
+        if type(change) is PutRecord and isinstance(change.record, PubendRecord):
             record = change.record
             before = self._released.get(record.pubend)
             if before is None:  # its stream begins here: nothing was there that could be released
@@ -99,33 +106,35 @@ class LogKept(Invariant):
                 self._due.append((host, record.pubend, record.released))
                 self._check(host, record.pubend, before, record.released)
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Look at the rows that were to allow the last release."""
         del process, machine, event
         if self._due:
             due, self._due = self._due, []
             for host, pubend, released in due:
-                for shb, row in self.insight.members.get(pubend, {}).items():
-                    if row.floor < released:
-                        self._lost(host, pubend, released, f"the floor of {shb} is {row.floor}")
+                for shb, row in self.global_state.members.get(pubend, {}).items():
+                    if row.ack_floor < released:
+                        self._lost(host, pubend, released, f"the floor of {shb} is {row.ack_floor}")
 
-    def _lost(self, host: Host, pubend: PubendId, released: Tick, why: str) -> None:
+    def _lost(self, host: SimulatedHost, pubend: PubendId, released: Tick, why: str) -> None:
         self.world.violate("I10", f"{host.broker} releases {pubend} up to {released}, but {why}")
 
-    def _check(self, host: Host, pubend: PubendId, before: Tick, released: Tick) -> None:
-        insight = self.insight
-        for hold, kept in insight.holds.get(pubend, {}).items():
+    def _check(self, host: SimulatedHost, pubend: PubendId, before: Tick, released: Tick) -> None:
+        global_state = self.global_state
+        for log_hold, kept in global_state.log_holds.get(pubend, {}).items():
             if before <= kept.tick < released:
-                self._lost(host, pubend, released, f"{hold} keeps all above {kept.tick}")
-        if insight.options.forgiving:
+                self._lost(host, pubend, released, f"{log_hold} keeps all above {kept.tick}")
+        if global_state.options.forgiving:
             return
-        stream = self.truth.streams[pubend]
+        stream = self.oracle.streams[pubend]
         for other in self.world.hosts.values():
-            for need in insight.needs(other, stream):
+            for need in global_state.needs(other, stream):
                 # a beginning is told when its hold is kept, so nobody was promised anything by a
                 # hold that never was on a disk, and seeking back promises no log (R49)
-                fresh = need.hold is not None and need.hold not in insight.held
+                fresh = (
+                    need.log_hold is not None and need.log_hold not in global_state.log_holds_ever
+                )
                 if before <= need.tick < released and not fresh:
                     why = f"{need.subscription} at {other.broker} needs all above {need.tick}"
-                    self._lost(host, pubend, released, f"{why}, hold {need.hold}")
+                    self._lost(host, pubend, released, f"{why}, log hold {need.log_hold}")
                     return

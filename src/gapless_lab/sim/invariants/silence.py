@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Event
+from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Piece
-from gapless.stream.istream import Stream as Held
-from gapless.subscribers.cursor import Strand
-from gapless.subscribers.cursor_state import State
-from gapless.subscribers.filter_segments import Segment
-from gapless_lab.sim.invariants.global_state import Insight, broker_of
+from gapless.messages.streams import KnowledgeRange
+from gapless.stream.istream import IStream as Held
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.filter_segments import FilterSegment
+from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process, World
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["SilenceHonesty"]
+__all__ = ["SilenceInvariant"]
 
 
-class SilenceHonesty(Invariant):
+class SilenceInvariant(Invariant):
     """I3: for every piece and every F tick in it, every host behind its receiver that the regime
     lists, every filter of that host that governs the tick and has started: it does not match.
 
@@ -38,74 +38,79 @@ class SilenceHonesty(Invariant):
     state of that strand changes: which of two filters governs depends on it.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        self._obliged: dict[tuple[PubendId, int, str], list[tuple[Host, VirtualTime]]] = {}
-        self._held: dict[BrokerId, dict[Held, list[Piece]]] = {}
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        self._obliged: dict[tuple[PubendId, int, str], list[tuple[SimulatedHost, VirtualTime]]] = {}
+        self._held: dict[BrokerId, dict[Held, list[KnowledgeRange]]] = {}
         """The pieces of a broker's streams, as they were looked at after its last step."""
-        self._filters: dict[BrokerId, list[tuple[Segment, VirtualTime | None]]] = {}
+        self._filters: dict[BrokerId, list[tuple[FilterSegment, VirtualTime | None]]] = {}
         """The filters of a host as they were then, with their starts."""
-        self._changing: dict[BrokerId, list[tuple[Strand, State]]] = {}
+        self._changing: dict[BrokerId, list[tuple[Cursor, CursorPhase]]] = {}
         """The strands of a host that waited then for their next filter, with their states."""
 
-    def started(self, world: World, process: Process) -> None:
+    def started(self, world: World, process: SimulatedProcess) -> None:
         """A new life holds nothing."""
         del world
         self._held[process.host.broker] = {}
         self._filters[process.host.broker] = []
         self._changing[process.host.broker] = []
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """Check the silence of a piece for its receiver."""
         ticks = stream.ticks
-        first = bisect_left(ticks, piece.low)
-        beyond = bisect_right(ticks, piece.high, first)
-        if beyond - first == len(piece.publications):
+        first = bisect_left(ticks, knowledge.low)
+        beyond = bisect_right(ticks, knowledge.high, first)
+        if beyond - first == len(knowledge.publications):
             return  # everything is in it
-        obliged = self._hosts(stream, piece.regime, peer, leaf)
+        obliged = self._hosts(stream, knowledge.stream_epoch, peer, leaf)
         if not obliged:
             return
-        told = {each.tick for each in piece.publications}
-        silent = [place for place in range(first, beyond) if ticks[place] not in told]
+        sent = {each.tick for each in knowledge.publications}
+        silent = [index for index in range(first, beyond) if ticks[index] not in sent]
         for host, time in obliged:
             machine = broker_of(host)
-            if machine is not None and machine.context.identity.life == time.life:
-                self._check(process, peer, stream, silent, machine, time, piece)
+            if machine is not None and machine.context.identity.incarnation == time.incarnation:
+                self._check(process, peer, stream, silent, machine, time, knowledge)
 
     def _hosts(
-        self, stream: Stream, regime: int, peer: BrokerId, leaf: bool
-    ) -> list[tuple[Host, VirtualTime]]:
+        self, stream: PublishedStream, stream_epoch: int, peer: BrokerId, leaf: bool
+    ) -> list[tuple[SimulatedHost, VirtualTime]]:
         """Return the hosts that a regime lists and that are behind a receiver."""
-        record = self.insight.regimes.get(stream.pubend, {}).get(regime)
+        record = self.global_state.stream_epochs.get(stream.pubend, {}).get(stream_epoch)
         if record is None:
             return []
         cell: CellId = self.world.hosts[peer].cell
-        key = (stream.pubend, regime, f"{peer}@" if leaf else cell)
+        key = (stream.pubend, stream_epoch, f"{peer}@" if leaf else cell)
         found = self._obliged.get(key)
         if found is None:
-            home = self.insight.home(stream)
+            phb_cell = self.global_state.phb_cell(stream)
             found = self._obliged[key] = [
                 (self.world.hosts[shb.broker], entry.time)
                 for shb, entry in record.entries
                 if (
                     shb == ShbId(peer, cell)
                     if leaf
-                    else self.insight.is_behind(shb.cell, cell, home)
+                    else self.global_state.is_behind(shb.cell, cell, phb_cell)
                 )
             ]
         return found
 
     def _check(
         self,
-        process: Process,
+        process: SimulatedProcess,
         peer: BrokerId,
-        stream: Stream,
+        stream: PublishedStream,
         silent: list[int],
         machine: Broker,
         time: VirtualTime,
-        piece: Piece,
+        knowledge: KnowledgeRange,
     ) -> None:
         subend = machine.host.subends.get(stream.pubend)
         horizon = None if subend is None else subend.horizon
@@ -114,17 +119,17 @@ class SilenceHonesty(Invariant):
         for segment in machine.host._segments.values():
             if segment.start is None or segment.start > time:
                 continue
-            for place in silent:
-                tick = stream.ticks[place]
+            for index in silent:
+                tick = stream.ticks[index]
                 if (
                     tick > horizon
-                    and self.truth.matches(stream, segment.text, place)
-                    and _governs(segment, stream.pubend, tick, time)
+                    and self.oracle.matches(stream, segment.text, index)
+                    and _applies(segment, stream.pubend, tick, time)
                 ):
                     self.world.violate(
                         "I3",
                         f"{process.host.broker} to {peer}: {stream.pubend} {tick} is silent in "
-                        f"[{piece.low}, {piece.high}] of regime {piece.regime}, but "
+                        f"[{knowledge.low}, {knowledge.high}] of stream epoch {knowledge.stream_epoch}, but "
                         f"{segment.subscription.name} at {machine.context.identity.shb} wants it "
                         f"by {segment.text} since {segment.start}, served at {time}, "
                         f"horizon {horizon}",
@@ -133,27 +138,27 @@ class SilenceHonesty(Invariant):
 
     # --- what is held ------------------------------------------------------------------------
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Look at what a broker holds since this step, and at all if a filter has started."""
         del event
         me = process.host.broker
         held = self._held[me]
         for routed in machine.router._routed.values():
             stream = routed.stream
-            if stream._pieces != held.get(stream):
+            if stream._ranges != held.get(stream):
                 self._look_at_new(process, False, stream, held.get(stream, []))
-                held[stream] = stream._pieces.copy()
+                held[stream] = stream._ranges.copy()
         for subend in machine.host.subends.values():
             stream = subend._stream
-            if stream._pieces != held.get(stream):
+            if stream._ranges != held.get(stream):
                 self._look_at_new(process, True, stream, held.get(stream, []))
-                held[stream] = stream._pieces.copy()
+                held[stream] = stream._ranges.copy()
         filters = [(each, each.start) for each in machine.host._segments.values()]
         changing = [
-            (strand, strand.state)
+            (cursor, cursor.phase)
             for subscription in machine.host.subscriptions.values()
-            for strand in subscription.strands.values()
-            if strand.next is not None
+            for cursor in subscription.cursors.values()
+            if cursor.next is not None
         ]
         if filters != self._filters[me] or changing != self._changing[me]:
             self._filters[me], self._changing[me] = filters, changing
@@ -161,16 +166,18 @@ class SilenceHonesty(Invariant):
                 if other.process is not None:
                     self._scan(other.process)
 
-    def _look_at_new(self, process: Process, leaf: bool, held: Held, before: list[Piece]) -> None:
+    def _look_at_new(
+        self, process: SimulatedProcess, leaf: bool, held: Held, before: list[KnowledgeRange]
+    ) -> None:
         """Look at the pieces of a stream that it did not hold before."""
-        stream = self.truth.streams.get(held.pubend)
+        stream = self.oracle.streams.get(held.pubend)
         if stream is not None and stream.guaranteed:
             known = set(map(id, before))
-            for piece in held:
-                if id(piece) not in known:
-                    self.piece(process, process.host.broker, leaf, stream, piece)
+            for knowledge in held:
+                if id(knowledge) not in known:
+                    self.knowledge_sent(process, process.host.broker, leaf, stream, knowledge)
 
-    def _scan(self, process: Process) -> None:
+    def _scan(self, process: SimulatedProcess) -> None:
         """Look at all that a broker holds."""
         machine = broker_of(process.host)
         if machine is not None:
@@ -180,16 +187,16 @@ class SilenceHonesty(Invariant):
                 self._look_at_new(process, True, subend._stream, [])
 
 
-def _governs(segment: Segment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:
+def _applies(segment: FilterSegment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:
     """Say whether a filter governs a tick of a regime that serves its host up to a time."""
-    strand = segment.subscription.strands.get(pubend)
-    if strand is None or (strand.base is not None and tick <= strand.base):
+    cursor = segment.subscription.cursors.get(pubend)
+    if cursor is None or (cursor.started_after is not None and tick <= cursor.started_after):
         return False
-    if strand.base is None and tick <= segment.subscription.merged:
+    if cursor.started_after is None and tick <= segment.subscription.merged:
         return False  # in total order it will begin above what was merged (R51)
-    if strand.next is not None:
-        if strand.state is State.LIVE and strand.next.reached_by(time):
-            return strand.next is segment  # it takes over here, if it has not before
-        if strand.next is segment:
+    if cursor.next is not None:
+        if cursor.phase is CursorPhase.LIVE and cursor.next.is_served_at(time):
+            return cursor.next is segment  # it takes over here, if it has not before
+        if cursor.next is segment:
             return False
-    return strand.governing(tick)[0] is segment
+    return cursor.segment_at(tick)[0] is segment

@@ -6,48 +6,48 @@ from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, VirtualTime
-from gapless.core.machine import Event
+from gapless.core.machine import MachineEvent
 from gapless.messages.records import (
-    Change,
-    Erase,
+    DeleteRecord,
     MemberRecord,
     PubendRecord,
-    RegimeRecord,
-    Store,
+    PutRecord,
+    StorageChange,
+    StreamEpochRecord,
 )
-from gapless.messages.streams import Piece
-from gapless_lab.sim.invariants.global_state import Insight
+from gapless.messages.streams import KnowledgeRange
+from gapless_lab.sim.invariants.global_state import GlobalState
 from gapless_lab.sim.invariants.monitor import Invariant
-from gapless_lab.sim.oracle import Stream
+from gapless_lab.sim.oracle import PublishedStream
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Host, Process
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess
 
-__all__ = ["Regimes"]
+__all__ = ["StreamEpochInvariant"]
 
 
-class Regimes(Invariant):
+class StreamEpochInvariant(Invariant):
     """I6: numbers grow with ticks; a number has one vector for ever; in one stay of a member its
     values never fall; who is listed has a row on disk whose floor is not below what is released.
 
     Also, of every piece: its ticks lie in its regime, so no cache has joined two (A7).
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        self._last: dict[PubendId, RegimeRecord] = {}
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        self._last: dict[PubendId, StreamEpochRecord] = {}
         self._values: dict[tuple[str, ...], VirtualTime] = {}
         """By the key of a member's row the greatest value in a regime."""
-        self._missing: dict[tuple[str, ...], RegimeRecord] = {}
+        self._missing: dict[tuple[str, ...], StreamEpochRecord] = {}
         """Rows that have to come with a regime, in the same write."""
 
-    def durable(self, host: Host, change: Change) -> None:
+    def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Check regimes and members as they reach the disk."""
-        if type(change) is Store:
+        if type(change) is PutRecord:
             record = change.record
-            if isinstance(record, RegimeRecord):
+            if isinstance(record, StreamEpochRecord):
                 self._rows_are_there()
-                self._regime(record)
+                self._stream_epoch(record)
                 return
             if isinstance(record, MemberRecord):
                 self._member(host, record)
@@ -55,23 +55,23 @@ class Regimes(Invariant):
             if isinstance(record, PubendRecord):
                 return
         self._rows_are_there()
-        if type(change) is Erase:
+        if type(change) is DeleteRecord:
             self._values.pop(change.key, None)
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """The write is over: all rows must be there."""
         del process, machine, event
         if self._missing:
             self._rows_are_there()
 
     def _rows_are_there(self) -> None:
-        for key, regime in self._missing.items():
-            self.world.violate("I6", f"{regime} is on disk without the row {key}")
+        for key, stream_epoch in self._missing.items():
+            self.world.violate("I6", f"{stream_epoch} is on disk without the row {key}")
         self._missing = {}
 
-    def _regime(self, record: RegimeRecord) -> None:
+    def _stream_epoch(self, record: StreamEpochRecord) -> None:
         pubend = record.pubend
-        known = self.insight.regimes[pubend][record.number]
+        known = self.global_state.stream_epochs[pubend][record.number]
         if known != record:
             self.world.violate("I6", f"{known} becomes {record}")
         last = self._last.get(pubend)
@@ -79,7 +79,7 @@ class Regimes(Invariant):
         if not grows and record != last:
             self.world.violate("I6", f"{record} comes after {last}")
         self._last[pubend] = record
-        rows = self.insight.members.get(pubend, {})
+        rows = self.global_state.members.get(pubend, {})
         for shb, entry in record.entries:
             key = MemberRecord.key_of(pubend, shb)
             if entry.time < self._values.get(key, entry.time):
@@ -88,26 +88,31 @@ class Regimes(Invariant):
             if shb not in rows:
                 self._missing[key] = record
 
-    def _member(self, host: Host, record: MemberRecord) -> None:
+    def _member(self, host: SimulatedHost, record: MemberRecord) -> None:
         self._missing.pop(record.key, None)
         stored = host.disk.records.get(("pubend", str(record.pubend)))
         released = stored.released if isinstance(stored, PubendRecord) else 0
-        if record.floor < released:
+        if record.ack_floor < released:
             self.world.violate("I6", f"{record} comes when {released} is released")
 
-    def piece(
-        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    def knowledge_sent(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
+        leaf: bool,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
     ) -> None:
         """Check that the ticks of a piece lie in its regime."""
         del leaf
-        regimes = self.insight.regimes.get(stream.pubend, {})
-        record = regimes.get(piece.regime)
-        following = regimes.get(piece.regime + 1)
-        if (record is not None and piece.low < record.start) or (
-            following is not None and piece.high >= following.start
+        stream_epochs = self.global_state.stream_epochs.get(stream.pubend, {})
+        record = stream_epochs.get(knowledge.stream_epoch)
+        following = stream_epochs.get(knowledge.stream_epoch + 1)
+        if (record is not None and knowledge.low < record.start) or (
+            following is not None and knowledge.high >= following.start
         ):
             self.world.violate(
                 "I6",
-                f"{process.host.broker} sends {peer} [{piece.low}, {piece.high}] of "
+                f"{process.host.broker} sends {peer} [{knowledge.low}, {knowledge.high}] of "
                 f"{stream.pubend} in {record}; the next is {following}",
             )

@@ -6,30 +6,30 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gapless.broker import Broker
-from gapless.core.ids import BrokerId, Entry, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Event
+from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.machine import MachineEvent
 from gapless.messages.propagation import TableId
-from gapless.propagation import Edge, LeafTable, Table
-from gapless_lab.sim.invariants.global_state import Insight
+from gapless.propagation import Edge, LeafTable, SubscriptionTable
+from gapless_lab.sim.invariants.global_state import GlobalState
 from gapless_lab.sim.invariants.monitor import Invariant
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import Process, World
+    from gapless_lab.sim.world import SimulatedProcess, World
 
-__all__ = ["Tables"]
+__all__ = ["TableInvariant"]
 
 
-class _Said(NamedTuple):
+class _TableVersion(NamedTuple):
     """A version of a table as its broker made it."""
 
     conjunctions: frozenset[str]
-    entries: dict[ShbId, Entry]
+    entries: dict[ShbId, VectorEntry]
     known: dict[PubendId, int]
     late: dict[PubendId, frozenset[ShbId]]
     mask: int
     """The events that its conjunctions match."""
 
-    def equals(self, copy: Table) -> bool:
+    def equals(self, copy: SubscriptionTable) -> bool:
         """Say whether a copy says the same."""
         return (
             copy.conjunctions.keys() == self.conjunctions
@@ -39,20 +39,20 @@ class _Said(NamedTuple):
         )
 
 
-class _Seen:
+class _BrokerSnapshot:
     """What was last seen of one life of a broker."""
 
     def __init__(self) -> None:
         self.owners: dict[Hashable, object] = {}
         """The leaf table's owners, as they are there."""
-        self.wishes: dict[Hashable, tuple[VirtualTime, int]] = {}
+        self.wanted: dict[Hashable, tuple[VirtualTime, int]] = {}
         """By owner its start, and the events that it wants."""
         self.versions: dict[str, int] = {}
         self.revisions: dict[str, int] = {}
         self.copies: dict[int, tuple[TableId, int]] = {}
 
 
-class Tables(Invariant):
+class TableInvariant(Invariant):
     """I4, S-Λ: where a table claims a host for a pubend at a virtual time, its conjunctions cover
     what all owners of that host want of the pubend that had started by then and are still there.
     I5: a copy says what its sender's table said in that life and version.
@@ -65,42 +65,42 @@ class Tables(Invariant):
     I14: an edge has at most one table a broker of its direction, and one more.
     """
 
-    def __init__(self, insight: Insight) -> None:
-        super().__init__(insight)
-        self._said: dict[tuple[TableId, int], _Said] = {}
-        self._seen: dict[BrokerId, _Seen] = {}
+    def __init__(self, global_state: GlobalState) -> None:
+        super().__init__(global_state)
+        self._made: dict[tuple[TableId, int], _TableVersion] = {}
+        self._seen: dict[BrokerId, _BrokerSnapshot] = {}
         self.made_at: dict[ShbId, list[tuple[int, VirtualTime]]] = {}
         """By host when it made which version of its table."""
 
-    def started(self, world: World, process: Process) -> None:
+    def started(self, world: World, process: SimulatedProcess) -> None:
         """A new life has seen nothing."""
         del world
-        self._seen[process.host.broker] = _Seen()
+        self._seen[process.host.broker] = _BrokerSnapshot()
 
-    def crashed(self, world: World, process: Process) -> None:
+    def crashed(self, world: World, process: SimulatedProcess) -> None:
         """Owners are gone with their broker."""
         del world
         self._seen.pop(process.host.broker, None)
 
-    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+    def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Look at what has changed."""
         del event
         seen = self._seen[process.host.broker]
-        leaf, holdings = machine.tables.leaf, machine.tables.holdings
-        before = seen.wishes
+        leaf, holdings = machine.tables.leaf, machine.tables.table_store
+        before = seen.wanted
         if leaf._owners != seen.owners:
             seen.owners = dict(leaf._owners)
-            seen.wishes = {
+            seen.wanted = {
                 owner: before.get(owner, (start, 0))
                 if owner in before and before[owner][0] == start
-                else (start, self.insight.domain.of_all(wanted))
+                else (start, self.global_state.domain.of_all(wanted))
                 for owner, (wanted, start) in leaf._owners.items()
             }
         self._look_at(process, seen, leaf.sender.table)
         for out in holdings.out.values():
             self._look_at(process, seen, out.sender.table)
-        if seen.wishes is not before:
-            self._look_at_owners(process, leaf, before, seen.wishes)
+        if seen.wanted is not before:
+            self._look_at_owners(process, leaf, before, seen.wanted)
         for name, edge in holdings.edges.items():
             if edge.revision != seen.revisions.get(name):
                 seen.revisions[name] = edge.revision
@@ -108,14 +108,16 @@ class Tables(Invariant):
 
     # --- what is made ------------------------------------------------------------------------
 
-    def _look_at(self, process: Process, seen: _Seen, table: Table) -> None:
+    def _look_at(
+        self, process: SimulatedProcess, seen: _BrokerSnapshot, table: SubscriptionTable
+    ) -> None:
         """Note a version that a broker has made, and check it."""
         name, version = table.name, table.version
         if seen.versions.get(name.direction) == version:
             return
         seen.versions[name.direction] = version
-        mask = self.insight.domain.of_all(table.conjunctions.values())
-        self._said[name, version] = _Said(
+        mask = self.global_state.domain.of_all(table.conjunctions.values())
+        self._made[name, version] = _TableVersion(
             frozenset(table.conjunctions),
             dict(table.entries),
             dict(table.known),
@@ -127,51 +129,51 @@ class Tables(Invariant):
                 self.made_at.setdefault(shb, []).append((self.world.now, entry.time))
         self._check(process, table, mask)
 
-    def _check(self, process: Process, table: Table, covered: int) -> None:
+    def _check(self, process: SimulatedProcess, table: SubscriptionTable, covered: int) -> None:
         """Check that a table covers what it claims (I4)."""
         for shb, entry in table.entries.items():
-            missing = self._owed(shb, entry) & ~covered
+            missing = self._required(shb, entry) & ~covered
             if not missing:
                 continue
-            for pubend, texts in self.insight.advertisements.items():
+            for pubend, texts in self.global_state.advertisements.items():
                 version = max(texts) if table.leaf else table.known.get(pubend, 0)
                 if version not in texts or table.claim(shb, pubend, version) is None:
                     continue
-                lost = missing & self.insight.domain.of_filter(texts[version])
+                lost = missing & self.global_state.domain.of_filter(texts[version])
                 if lost:
                     self.world.violate(
                         "I4",
                         f"{process.host.broker} has {table!r}, which claims {shb} at "
-                        f"{entry.time} for {pubend} and misses {self.insight.domain.first(lost)}",
+                        f"{entry.time} for {pubend} and misses {self.global_state.domain.first(lost)}",
                     )
                     return
 
-    def _owed(self, shb: ShbId, entry: Entry) -> int:
+    def _required(self, shb: ShbId, entry: VectorEntry) -> int:
         """Return what the owners of a host want that had started at an entry's time."""
         seen = self._seen.get(shb.broker)
         mask = 0
         if seen is not None and not entry.retired:
-            for start, wanted in seen.wishes.values():
-                if start.life == entry.time.life and start <= entry.time:
+            for start, wanted in seen.wanted.values():
+                if start.incarnation == entry.time.incarnation and start <= entry.time:
                     mask |= wanted
         return mask
 
     def _look_at_owners(
         self,
-        process: Process,
+        process: SimulatedProcess,
         leaf: LeafTable,
         before: dict[Hashable, tuple[VirtualTime, int]],
-        wishes: dict[Hashable, tuple[VirtualTime, int]],
+        owners: dict[Hashable, tuple[VirtualTime, int]],
     ) -> None:
         """Check that what was said from an owner's start on covers it (R16)."""
         table = leaf.sender.table
-        for owner, (start, wanted) in wishes.items():
+        for owner, (start, wanted) in owners.items():
             if before.get(owner) == (start, wanted):
                 continue
             for version in range(start.counter, table.version + 1):
-                said = self._said.get((table.name, version))
-                if said is not None and wanted & ~said.mask:
-                    missed = self.insight.domain.first(wanted & ~said.mask)
+                made = self._made.get((table.name, version))
+                if made is not None and wanted & ~made.mask:
+                    missed = self.global_state.domain.first(wanted & ~made.mask)
                     self.world.violate(
                         "I4",
                         f"{process.host.broker}: owner {owner} starts at {start}, but version "
@@ -181,7 +183,9 @@ class Tables(Invariant):
 
     # --- what is held ------------------------------------------------------------------------
 
-    def _look_at_edge(self, process: Process, seen: _Seen, name: str, edge: Edge) -> None:
+    def _look_at_edge(
+        self, process: SimulatedProcess, seen: _BrokerSnapshot, name: str, edge: Edge
+    ) -> None:
         me = process.host.broker
         count = 0
         for held in edge.held():
@@ -190,19 +194,21 @@ class Tables(Invariant):
             if table is None:
                 continue
             key = (table.name, table.version)
-            if held is edge._legacy and edge.leaf is None:
-                self._check(process, table, self.insight.domain.of_all(table.conjunctions.values()))
+            if held is edge._merged_stale and edge.leaf is None:
+                self._check(
+                    process, table, self.global_state.domain.of_all(table.conjunctions.values())
+                )
             elif seen.copies.get(held.number) != key:
                 seen.copies[held.number] = key
-                said = self._said.get(key)
-                if said is None:
+                made = self._made.get(key)
+                if made is None:
                     self.world.violate("I5", f"{me} holds {table!r}, which nobody ever made")
-                elif not said.equals(table):
+                elif not made.equals(table):
                     self.world.violate("I5", f"{me} holds {table!r} and that is not what was said")
         if count > self._tables_max(process, name, edge):
             self.world.violate("I14", f"{me} has {count} tables of {name}")
 
-    def _tables_max(self, process: Process, name: str, edge: Edge) -> int:
+    def _tables_max(self, process: SimulatedProcess, name: str, edge: Edge) -> int:
         if edge.leaf is not None:
             return 2
         around = process.host.neighbourhood

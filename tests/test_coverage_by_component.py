@@ -1,10 +1,10 @@
-"""``scripts/coverage_by_room.py``: files are added up by room."""
+"""``scripts/coverage_by_component.py``: files are added up by component."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scripts.coverage_by_room import ROOMS, ROOT, SHARED, Row, folders_of, rows
+from scripts.coverage_by_component import COMPONENTS, ROOT, SHARED, Row, folders_of, rows
 
 
 def measured(lines: int, hit: int, branches: int, taken: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ FILES = {
 }
 
 
-def test_the_files_of_a_room_are_added_up_and_all_rooms_in_the_end() -> None:
+def test_the_files_of_a_component_are_added_up_and_all_components_in_the_end() -> None:
     assert rows(FILES, ["overlay", "broker"]) == [
         Row("overlay", 15, 14, 4, 3),
         Row("broker", 20, 20, 6, 6),
@@ -33,7 +33,7 @@ def test_the_files_of_a_room_are_added_up_and_all_rooms_in_the_end() -> None:
     ]
 
 
-def test_one_room_has_no_sum() -> None:
+def test_one_component_has_no_sum() -> None:
     assert rows(FILES, ["overlay"]) == [Row("overlay", 15, 14, 4, 3)]
     assert rows(FILES, ["nowhere"]) == [Row("nowhere", 0, 0, 0, 0)]
 
@@ -45,8 +45,8 @@ def test_a_row_counts_lines_and_branches_together() -> None:
     )
 
 
-def test_all_rooms_are_there_and_bring_the_tests_that_they_share() -> None:
-    assert all((ROOT / "src" / "gapless" / room).is_dir() for room in ROOMS)
+def test_all_components_are_there_and_bring_the_tests_that_they_share() -> None:
+    assert all((ROOT / "src" / "gapless" / component).is_dir() for component in COMPONENTS)
     assert set(folders_of([])) >= {f"tests/{name}" for name in ("core", "broker", *SHARED)}
     assert folders_of(["broker", "messages"]) == ["tests/broker"], (
         "messages have no tests of their own"

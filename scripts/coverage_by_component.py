@@ -1,8 +1,8 @@
-"""Branch coverage by room: the tests of the rooms and seeds of the simulator, added up.
+"""Branch coverage by component: the tests of the components and seeds of the simulator, added up.
 
-``make coverage-rooms`` runs it. Without rooms it takes all protocol rooms, and the scenarios and the
-papers' sentences too; with rooms only the tests of these. The simulator always runs whole brokers, so
-that its seeds count for every room. Data stay in ``build/coverage``.
+``make coverage-components`` runs it. Without components it takes all protocol components, and the scenarios and the
+papers' sentences too; with components only the tests of these. The simulator always runs whole brokers, so
+that its seeds count for every component. Data stay in ``build/coverage``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "build" / "coverage"
 WHOLE = DATA / "all"
 
-ROOMS = (
+COMPONENTS = (
     "core",
     "messages",
     "packed",
@@ -37,16 +37,16 @@ ROOMS = (
     "mobility",
     "broker",
 )
-"""The rooms of the protocols."""
+"""The components of the protocols."""
 
 SHARED = ("scenarios", "papers")
-"""Tests that are of several rooms."""
+"""Tests that are of several components."""
 
 
 class Row(NamedTuple):
-    """How much of a room was run through."""
+    """How much of a component was run through."""
 
-    room: str
+    component: str
     lines: int
     lines_hit: int
     branches: int
@@ -58,50 +58,50 @@ class Row(NamedTuple):
         share = 100 * (self.lines_hit + self.branches_hit) / every if every else 100.0
         lines = f"{self.lines_hit:,} of {self.lines:,}"
         branches = f"{self.branches_hit:,} of {self.branches:,}"
-        return f"| {self.room} | {lines} | {branches} | {share:.1f} |"
+        return f"| {self.component} | {lines} | {branches} | {share:.1f} |"
 
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description="Branch coverage by room.")
-    parser.add_argument("rooms", nargs="*", help="all protocol rooms if none is given")
+    parser = argparse.ArgumentParser(description="Branch coverage by component.")
+    parser.add_argument("components", nargs="*", help="all protocol components if none is given")
     parser.add_argument("--seeds", type=int, default=120, help="of the simulator; 0 for none")
     parser.add_argument("--cases", type=int, default=2_000, help="of each property")
     parser.add_argument("--workers", type=int, default=2, help="processes for the tests")
     wanted = parser.parse_args()
-    rooms = wanted.rooms or list(ROOMS)
+    components = wanted.components or list(COMPONENTS)
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
-    passed = _run_tests(folders_of(wanted.rooms), wanted.cases, wanted.workers)
+    passed = _run_tests(folders_of(wanted.components), wanted.cases, wanted.workers)
     passed = _run_seeds(wanted.seeds) and passed
     _coverage("combine", "--quiet", "--keep", f"--data-file={WHOLE}", *map(str, DATA.iterdir()))
     _coverage("json", f"--data-file={WHOLE}", f"-o{DATA / 'all.json'}", "--quiet")
     report = json.loads((DATA / "all.json").read_text())
     print(f"\nmeasured at {_commit()}: {wanted.seeds} seeds, {wanted.cases} cases a property\n")
-    print("| room | lines | branches | % |\n|---|---|---|---|")
-    for row in rows(report["files"], rooms):
+    print("| component | lines | branches | % |\n|---|---|---|---|")
+    for row in rows(report["files"], components):
         print(row.line())
     print(f"\nwhat is missed: python -m coverage report -m --data-file={WHOLE.relative_to(ROOT)}")
     sys.exit(0 if passed else 1)
 
 
-def folders_of(rooms: Iterable[str]) -> list[str]:
-    """Return the folders of tests for these rooms, or for all."""
-    named = list(rooms) or [*ROOMS, *SHARED]
+def folders_of(components: Iterable[str]) -> list[str]:
+    """Return the folders of tests for these components, or for all."""
+    named = list(components) or [*COMPONENTS, *SHARED]
     return [f"tests/{name}" for name in named if (ROOT / "tests" / name).is_dir()]
 
 
-def rows(files: Mapping[str, Any], rooms: Iterable[str]) -> list[Row]:
-    """Add up a report of files by room, and all of them in the end."""
-    found = [_row(room, files) for room in rooms]
+def rows(files: Mapping[str, Any], components: Iterable[str]) -> list[Row]:
+    """Add up a report of files by component, and all of them in the end."""
+    found = [_row(component, files) for component in components]
     return found if len(found) == 1 else [*found, _sum("**all**", found)]
 
 
-def _row(room: str, files: Mapping[str, Any]) -> Row:
-    inside = f"src/gapless/{room}/"
+def _row(component: str, files: Mapping[str, Any]) -> Row:
+    inside = f"src/gapless/{component}/"
     parts = [
         Row(
-            room,
+            component,
             summary["num_statements"],
             summary["covered_lines"],
             summary["num_branches"],
@@ -111,7 +111,7 @@ def _row(room: str, files: Mapping[str, Any]) -> Row:
         if inside in Path(path).as_posix()
         for summary in (each["summary"],)
     ]
-    return _sum(room, parts)
+    return _sum(component, parts)
 
 
 def _sum(name: str, parts: list[Row]) -> Row:
