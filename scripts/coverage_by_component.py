@@ -34,7 +34,10 @@ COMPONENTS = (
     "requests",
     "pubend",
     "subscribers",
+    "retirement",
     "mobility",
+    "reshape",
+    "inspection",
     "broker",
 )
 """The components of the protocols."""

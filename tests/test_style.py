@@ -19,6 +19,7 @@ FUNCTION_LINES_MAX = 70
 
 LONG_FUNCTIONS: dict[str, str] = {
     # "path::name" of a function above the limit, with the reason it is left in one piece.
+    "src/gapless/broker/assembly.py::assemble": "one list: each component with those it is given",
 }
 
 EXPORTED = [

@@ -288,10 +288,10 @@ def test_all_brokers_of_an_overlay_are_told_the_same_directory(tmp_path: Path) -
 
     options = AuditOptions(directory=str(tmp_path / "audit"), flush_ms=7)
     supervisor = Supervisor(generate("line:2"), tmp_path / "data", port=0, audit=options)
-    supervisor._take_directory()
+    supervisor.take_directory()
     for broker in supervisor.brokers:
         assert load_config(broker.config_path).settings.audit == options
-    supervisor._release_directory()
+    supervisor.release_directory()
 
 
 @async_test

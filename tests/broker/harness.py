@@ -61,7 +61,7 @@ class BrokerHarness(World):
 
     def subscription(self, broker: BrokerId, name: str) -> HostedSubscription:
         """Return a subscription of a host."""
-        return self[broker].host.subscriptions[name]
+        return self[broker].components.registry.subscriptions[name]
 
     def cursor(self, broker: BrokerId, name: str, pubend: PubendId = P) -> Cursor:
         """Return a strand of a subscription."""

@@ -109,7 +109,7 @@ class Facts:
         )
         self.log_hold = LogHoldId(shb(peer), f"x/{next(_fresh)}")
         self.table = TableId(peer, self.incarnation, me)
-        self.version = world[peer].tables.table_store.out[me].sender.table.version
+        self.version = world[peer].components.exchange.table_store.out[me].sender.table.version
         """Of that table of the peer."""
 
     def missed(self, low: Tick) -> KnowledgeRange:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
 from gapless.broker import Broker
 from gapless.broker.entry import next_incarnation
 from gapless.core.ids import MembershipId, PubendId, VirtualTime
@@ -31,11 +29,11 @@ from gapless.messages.clients import (
     OpenPubend,
     PubendOpened,
     Refused,
-    RetireBroker,
     Unsubscribe,
 )
 from gapless.messages.overlay import Announce, Hello, Packet, PubendProperties, Retire
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
+from gapless.messages.stored import StoredState
 from gapless.messages.streams import (
     AckReport,
     AdvanceRequest,
@@ -52,7 +50,7 @@ from gapless.messages.streams import (
     StreamSilence,
 )
 from gapless.overlay.neighbourhood import Topology
-from tests.broker.harness import BrokerHarness, P, reason
+from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import shb
 
 NOW, CLOCK = microseconds(s=10), microseconds(s=1_000)
@@ -109,11 +107,11 @@ def test_what_clients_ask_before_the_new_incarnation_is_on_disk_is_done_after_it
 
 def test_an_incarnation_is_greater_than_the_one_before_also_when_the_clock_was_set_back() -> None:
     # A9: else old promises would seem to cover subscriptions that are new
-    assert next_incarnation([], CLOCK) == CLOCK
-    assert next_incarnation([IncarnationRecord(CLOCK - 5)], CLOCK) == CLOCK
-    assert next_incarnation([IncarnationRecord(CLOCK)], CLOCK) == CLOCK + 1
-    assert next_incarnation([IncarnationRecord(CLOCK + 7)], CLOCK) == CLOCK + 8
-    assert next_incarnation([], 0) == 1
+    assert next_incarnation(StoredState.of([]), CLOCK) == CLOCK
+    assert next_incarnation(StoredState.of([IncarnationRecord(CLOCK - 5)]), CLOCK) == CLOCK
+    assert next_incarnation(StoredState.of([IncarnationRecord(CLOCK)]), CLOCK) == CLOCK + 1
+    assert next_incarnation(StoredState.of([IncarnationRecord(CLOCK + 7)]), CLOCK) == CLOCK + 8
+    assert next_incarnation(StoredState.of([]), 0) == 1
 
 
 def test_a_broker_without_its_new_incarnation_has_no_timer_and_with_it_has_one() -> None:
@@ -144,92 +142,6 @@ def test_a_request_that_has_no_number_is_refused_as_number_0() -> None:
 def test_that_a_client_connects_changes_nothing() -> None:
     made, _ = started()
     assert made.step(ClientUp("ann"), STEP_TIME) == []
-
-
-# --- retirement (R26) -----------------------------------------------------------------------------
-
-
-def test_a_broker_does_not_retire_itself() -> None:
-    world = BrokerHarness("p-n")
-    client = world.client("n")
-    told = client.call(RetireBroker(1, "n", "n"))
-    assert reason(told) == "the broker n is alive; stop it before it is retired"
-
-
-@pytest.mark.parametrize(("broker", "cell"), [("m", "m"), ("n", "a"), ("N", "n")])
-def test_a_broker_that_is_not_known_is_not_retired_and_the_known_ones_are_named(
-    broker: str, cell: str
-) -> None:
-    world = BrokerHarness("p-a-n")
-    world.run(s=1)
-    world.crash("n")
-    told = world.client("a").call(RetireBroker(1, broker, cell))
-    assert f"no broker {broker} in the cell {cell} is known here" in reason(told)
-    assert "known are n in n, p in p" in reason(told)
-
-
-def test_a_broker_beyond_the_known_cells_is_known_by_what_is_kept_for_it() -> None:
-    world = BrokerHarness("p-a-b-n", delta=0)
-    world.publisher("p")
-    world.subscriber("n", "x", "TRUE", durable=True)
-    world.run(s=1)
-    assert world["p"].neighbourhood.cell_of("n") is None
-    world.crash("n")
-    assert world.client("p").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
-
-
-def test_that_a_broker_is_retired_may_be_said_twice() -> None:
-    world = BrokerHarness("p-n")
-    world.run(s=1)
-    world.crash("n")
-    client = world.client("p")
-    assert client.call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
-    assert client.call(RetireBroker(2, "n", "n")) == BrokerRetired(2)
-
-
-def test_a_broker_that_is_alive_next_door_is_not_retired() -> None:
-    world = BrokerHarness("p-n")
-    world.publisher("p")
-    world.subscriber("n", "x", "TRUE", durable=True)
-    world.run(s=1)
-    assert "n is alive" in reason(world.client("p").call(RetireBroker(1, "n", "n")))
-    assert world.member("p", P, "n") is not None
-
-
-def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
-    # the operator tells a neighbour of the dead broker; the pubend is farther away
-    world = BrokerHarness("p-a-n")
-    ann = world.publisher("p")
-    world.subscriber("n", "x", "TRUE", durable=True)
-    world.run(s=1)
-    world.crash("n")
-    ann.publish("e1")
-    world.run(s=2)
-    assert world.released("p", P) < ann.ticks["e1"]
-    assert world.client("a").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
-    world.run(s=2)
-    assert world.sent_over(Retire, "a", "p")
-    assert world.member("p", P, "n") is None
-    assert world.released("p", P) >= ann.ticks["e1"]
-
-
-def test_a_broker_that_was_down_hears_of_a_retirement_when_it_is_back() -> None:
-    # section 17, R26: otherwise the log stays pinned
-    world = BrokerHarness("p-a-n")
-    ann = world.publisher("p")
-    world.subscriber("n", "x", "TRUE", durable=True)
-    world.run(s=1)
-    world.crash("n")
-    world.crash("p")
-    assert world.client("a").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
-    world.start("p")
-    world.run(s=2)
-    assert world.member("p", P, "n") is None
-    ann.connect()
-    ann.open()
-    ann.publish("e1")
-    world.run(s=2)
-    assert world.released("p", P) >= ann.ticks["e1"]
 
 
 # --- slow receivers (R40) -------------------------------------------------------------------------
@@ -329,7 +241,7 @@ def test_one_step_has_one_packet_for_a_peer() -> None:
 
 def test_a_message_that_no_room_knows_is_noted_and_does_no_harm() -> None:
     world = BrokerHarness("p-n")
-    world["p"].received("n", BrokerRetired(1))
+    world.receive("p", "n", BrokerRetired(1))
     assert world["p"].coverage_marks["message of no component"] == 1
 
 
@@ -337,34 +249,34 @@ def test_a_feeder_that_nobody_needs_any_more_is_told_so() -> None:
     # R8: an unexpected Attached is answered by Detach, for a leaf too
     world = BrokerHarness("p-n")
     context = world["n"].context
-    world["n"].received("p", Attached(P, 3, 10, relayed=False))
+    world.receive("n", "p", Attached(P, 3, 10, relayed=False))
     assert context.take_messages_to("p") == [Detach(P, 3)]
-    world["n"].received("p", Attached(P, 2, 10, relayed=False))
+    world.receive("n", "p", Attached(P, 2, 10, relayed=False))
     assert context.take_messages_to("p") == [Detach(P, 2)]
-    world["n"].received("p", FeedUnavailable(P, 3, FeedUnavailableReason.NO_FEED))
-    world["n"].received("p", FeedUnavailable(P, 2, FeedUnavailableReason.NO_FEED))
+    world.receive("n", "p", FeedUnavailable(P, 3, FeedUnavailableReason.NO_FEED))
+    world.receive("n", "p", FeedUnavailable(P, 2, FeedUnavailableReason.NO_FEED))
     assert context.take_messages_to("p") == []
 
 
 def test_knowledge_of_a_pubend_that_nobody_needs_is_dropped() -> None:
     world = BrokerHarness("p-n")
     piece = KnowledgeRange(1, 9, 0, 0, ())
-    world["n"].received("p", StreamData(P, 3, piece, first=True))
-    world["n"].received("p", StreamSilence(((P, 3, piece, True), (P, 2, piece, True))))
-    assert world["n"].host.subends == {}
-    assert world["n"].router.top(P) == 0
+    world.receive("n", "p", StreamData(P, 3, piece, first=True))
+    world.receive("n", "p", StreamSilence(((P, 3, piece, True), (P, 2, piece, True))))
+    assert world["n"].components.subends.guaranteed == {}
+    assert world["n"].components.router.top(P) == 0
 
 
 def test_a_pubend_that_is_gone_is_known_no_more() -> None:
     # R4: the tombstone of an announcement
     world = BrokerHarness("p-n")
     properties = PubendProperties("p", "p", "TRUE")
-    world["n"].received("p", Announce(P, 1, properties, ("p",)))
-    assert world["n"].announcements.get(P) is not None
-    world["n"].received("p", Announce(P, 9, properties, ("p",), tombstone=True))
-    assert world["n"].announcements.get(P) is None
+    world.receive("n", "p", Announce(P, 1, properties, ("p",)))
+    assert world["n"].components.announcements.get(P) is not None
+    world.receive("n", "p", Announce(P, 9, properties, ("p",), tombstone=True))
+    assert world["n"].components.announcements.get(P) is None
     world.run(ms=50)
-    assert P not in world["n"].tables.table_store.out["p"].sender.table.known
+    assert P not in world["n"].components.exchange.table_store.out["p"].sender.table.known
     # another broker may have the name now
     answer = world.client("n").call(OpenPubend(1, "P"))
     assert answer == PubendOpened(1, PubendId("P"))
@@ -374,11 +286,11 @@ def test_a_tombstone_is_forgotten_in_the_end() -> None:
     # R4: tombstone_ttl_s
     world = BrokerHarness("p-n", tombstone_ttl_s=5)
     gone = Announce(P, 9, PubendProperties("p", "p", "TRUE"), ("p",), tombstone=True)
-    world["n"].received("p", gone)
+    world.receive("n", "p", gone)
     world.run(s=4)
-    assert not world["n"].announcements.received("p", gone), "it is remembered"
+    assert not world["n"].components.announcements.received("p", gone), "it is remembered"
     world.run(s=2)
-    assert world["n"].announcements.received("p", gone)
+    assert world["n"].components.announcements.received("p", gone)
 
 
 def test_a_set_that_is_forgotten_names_nobody() -> None:
@@ -386,23 +298,23 @@ def test_a_set_that_is_forgotten_names_nobody() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p")
     member = Member(shb("n"), MembershipId(1, 1), True, VirtualTime(1, 1))
-    world["p"].received("n", DefineMemberSet(5, (member,)))
-    world["p"].received("n", ForgetMemberSet(5))
-    world["p"].received("n", AckReport(5, ((P, 0),)))
+    world.receive("p", "n", DefineMemberSet(5, (member,)))
+    world.receive("p", "n", ForgetMemberSet(5))
+    world.receive("p", "n", AckReport(5, ((P, 0),)))
     assert world["p"].coverage_marks["report with an unknown set"] == 1
 
 
 def test_nobody_is_asked_to_advance_a_pubend_that_is_not_known() -> None:
     world = BrokerHarness("p-n")
-    world["n"].received("p", AdvanceRequest(P, 99))
+    world.receive("n", "p", AdvanceRequest(P, 99))
     assert world["n"].context.take_messages() == []
 
 
 def test_an_announcement_from_nowhere_is_not_believed() -> None:
     world = BrokerHarness("p-n")
     properties = PubendProperties("z", "z", "TRUE")
-    world["n"].received("stranger", Announce(P, 1, properties, ("z",)))
-    assert world["n"].announcements.get(P) is None
+    world.receive("n", "stranger", Announce(P, 1, properties, ("z",)))
+    assert world["n"].components.announcements.get(P) is None
 
 
 def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:

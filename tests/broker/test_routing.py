@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.broker.routing import BrokerRouting, rendezvous
 from gapless.core.ids import PubendId
+from gapless.feeds.candidates import FeedCandidates, rendezvous
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, KnowledgeRange, Publication
 from gapless.propagation import Receiver, StreamVector
@@ -12,7 +12,7 @@ from tests.broker.harness import BrokerHarness, P, Q
 NOWHERE = PubendId("nowhere")
 
 
-def brokers(routing: BrokerRouting, pubend: PubendId = P) -> list[str]:
+def brokers(routing: FeedCandidates, pubend: PubendId = P) -> list[str]:
     return [each.broker for each in routing.candidates(pubend)]
 
 
@@ -47,18 +47,18 @@ def test_a_broker_that_goes_moves_only_the_pubends_that_it_had() -> None:
 
 def test_a_router_is_fed_by_the_next_cell_and_at_home_by_the_pubends_broker() -> None:
     world = phb_and_other_cell()
-    assert sorted(brokers(world["n1"].routing)) == ["p1", "p2"]
-    assert sorted(brokers(world["c"].routing)) == ["n1", "n2"]
-    assert brokers(world["p2"].routing) == ["p1"]
-    assert brokers(world["p1"].routing) == []
+    assert sorted(brokers(world["n1"].components.candidates)) == ["p1", "p2"]
+    assert sorted(brokers(world["c"].components.candidates)) == ["n1", "n2"]
+    assert brokers(world["p2"].components.candidates) == ["p1"]
+    assert brokers(world["p1"].components.candidates) == []
 
 
 def test_only_who_can_be_reached_is_a_candidate() -> None:
     world = phb_and_other_cell()
     world.cut("c", "n1")
-    assert brokers(world["c"].routing) == ["n2"]
+    assert brokers(world["c"].components.candidates) == ["n2"]
     world.cut("c", "n2")
-    assert brokers(world["c"].routing) == []
+    assert brokers(world["c"].components.candidates) == []
 
 
 class Detours:
@@ -74,7 +74,7 @@ class Detours:
         for cut in cuts:
             self.world.cut(*cut)
         self.world.run(s=4)
-        found = self.world["c1"].routing.candidates(P)
+        found = self.world["c1"].components.candidates.candidates(P)
         self.order = [each.broker for each in found]
         self.relayed = [each.broker for each in found if each.relayed]
         self.ranks = [each.rank for each in found]
@@ -95,7 +95,7 @@ def test_by_their_links_nearer_cells_come_first_and_load_is_shared_inside_of_a_c
 def test_over_a_peer_of_the_own_cell_the_next_cell_is_better_than_one_beyond_it() -> None:
     # R7 (b) before (c): "sideways"
     detours = Detours(("c1", "n1"), ("c1", "n2"), relay_hops_max=1)
-    routes = {detours.world["c1"].sessions.route(name) for name in ("n1", "n2")}
+    routes = {detours.world["c1"].components.sessions.route(name) for name in ("n1", "n2")}
     assert routes == {("c2",)}, "a probe asks the nearest first"
     assert detours.order == [*by_load("n1", "n2"), *by_load("m1", "m2"), "p"]
     assert detours.relayed == by_load("n1", "n2")
@@ -129,11 +129,11 @@ def test_a_leaf_prefers_the_routers_that_it_has_a_link_with() -> None:
     world.publisher("p")
     order = by_load("b1", "b2", "b3")
     host = order[1]
-    assert [each.broker for each in world[host].routing.leaf_candidates(P)] == order
+    assert [each.broker for each in world[host].components.candidates.leaf_candidates(P)] == order
     world.cut(host, order[0])
     world.run(s=4)
-    assert world[host].sessions.is_open(order[0]), "over a relay"
-    found = world[host].routing.leaf_candidates(P)
+    assert world[host].components.sessions.is_open(order[0]), "over a relay"
+    found = world[host].components.candidates.leaf_candidates(P)
     assert [each.broker for each in sorted(found, key=lambda each: each.rank)] == [
         order[1],
         order[2],
@@ -150,7 +150,7 @@ def test_load_moves_at_once_when_a_broker_dies_and_back_after_it_has_been_there_
     world.subscriber("c", "x", "TRUE")
     world.run(s=1)
     first, second = by_load("n1", "n2")
-    router = world["c"].router
+    router = world["c"].components.router
     assert router.feeder(P) == first
     world.crash(first)
     world.run(ms=50)
@@ -163,30 +163,32 @@ def test_load_moves_at_once_when_a_broker_dies_and_back_after_it_has_been_there_
 
 
 def test_nobody_feeds_a_pubend_that_is_not_known() -> None:
-    assert brokers(phb_and_other_cell()["c"].routing, NOWHERE) == []
+    assert brokers(phb_and_other_cell()["c"].components.candidates, NOWHERE) == []
 
 
 def test_a_leaf_is_fed_by_the_routers_of_its_cell_its_own_broker_included() -> None:
     world = phb_and_other_cell()
-    found = world["n1"].routing.leaf_candidates(P)
+    found = world["n1"].components.candidates.leaf_candidates(P)
     assert sorted(each.broker for each in found) == ["n1", "n2"]
     world.cut("n1", "n2")
-    assert [each.broker for each in world["n1"].routing.leaf_candidates(P)] == ["n1"]
+    assert [each.broker for each in world["n1"].components.candidates.leaf_candidates(P)] == ["n1"]
 
 
 def test_a_router_is_of_the_home_cell_or_of_another() -> None:
     world = phb_and_other_cell()
-    kinds = {name: world[name].routing.attach_kind(P) for name in ("p1", "p2", "n1", "c")}
+    kinds = {
+        name: world[name].components.candidates.attach_kind(P) for name in ("p1", "p2", "n1", "c")
+    }
     assert kinds["p2"] is AttachKind.PHB_CELL
     assert kinds["n1"] is kinds["c"] is AttachKind.CELL
-    assert world["p2"].routing.attach_kind(NOWHERE) is AttachKind.CELL
+    assert world["p2"].components.candidates.attach_kind(NOWHERE) is AttachKind.CELL
 
 
 # --- who may be fed (R10) -------------------------------------------------------------------------
 
 
 def may_feed(world: BrokerHarness, feeder: str, kind: AttachKind, name: str) -> bool:
-    return world[feeder].routing.may_feed(P, Receiver(kind, name))
+    return world[feeder].components.candidates.may_feed(P, Receiver(kind, name))
 
 
 def test_a_feeder_is_nearer_to_the_pubend_than_whom_it_feeds() -> None:
@@ -215,7 +217,7 @@ def test_inside_the_home_cell_only_the_pubends_broker_feeds_routers() -> None:
 
 def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neighbourhood() -> None:
     world = phb_and_other_cell()
-    assert not world["n1"].routing.may_feed(NOWHERE, Receiver(AttachKind.CELL, "c"))
+    assert not world["n1"].components.candidates.may_feed(NOWHERE, Receiver(AttachKind.CELL, "c"))
     assert not may_feed(world, "n1", AttachKind.CELL, "far away")
 
 
@@ -224,7 +226,7 @@ def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neigh
 
 def test_a_request_goes_to_the_feeder_or_without_one_to_each_candidate_in_turn() -> None:
     world = phb_and_other_cell()
-    routing = world["c"].routing
+    routing = world["c"].components.candidates
     assert routing.next_hop(P, 1, "n2") == "n2"
     assert {routing.next_hop(P, number, None) for number in (6, 7)} == {"n1", "n2"}
     assert routing.next_hop(P, 6, None) == routing.next_hop(P, 8, None)
@@ -238,7 +240,7 @@ def test_quality_is_a_property_that_all_brokers_know() -> None:
     # R33
     world = phb_and_other_cell()
     world.publisher("p1", "Q", quality=Quality.BEST_EFFORT)
-    routing = world["c"].routing
+    routing = world["c"].components.candidates
     assert [routing.is_best_effort(each) for each in (P, Q, NOWHERE)] == [False, True, False]
     assert [routing.is_announced(each) for each in (P, Q, NOWHERE)] == [True, True, False]
 
@@ -250,10 +252,10 @@ def test_without_the_meaning_of_a_stream_epoch_no_table_may_decide() -> None:
     world.run(s=1)
     piece = KnowledgeRange(1, 2, 1, 0, (Publication(1, "ann", 1, {"kind": 1}, b""),))
     receiver = Receiver(AttachKind.CELL, "c")
-    routing = world["n1"].routing
-    assert routing.tables_for(P, piece, None, receiver) is None
-    mask = routing.tables_for(P, piece, StreamVector(1, 1, {}), receiver)
+    filtering = world["n1"].components.filtering
+    assert filtering.tables_for(P, piece, None, receiver) is None
+    mask = filtering.tables_for(P, piece, StreamVector(1, 1, {}), receiver)
     assert mask is not None
     unwanted = Publication(1, "ann", 1, {"kind": 2}, b"")
-    matching = routing.matching_tables([*piece.publications, unwanted])
+    matching = filtering.matching_tables([*piece.publications, unwanted])
     assert [bool(each & mask) for each in matching] == [True, False]

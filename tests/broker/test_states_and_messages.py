@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.broker import Broker, entry
+from gapless.broker import Broker, stream_messages
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Effect, LinkUp, Received, Send, StepTime
 from gapless.core.ticks import Tick
@@ -69,7 +69,7 @@ class Guarded(BrokerHarness):
 def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
     assert LINK_PACKETS.frames(send.packet), "it fits the wire"
     if isinstance(send.packet, Packet):
-        assert broker.sessions.is_open(send.peer), f"{send} has no session"
+        assert broker.components.sessions.is_open(send.peer), f"{send} has no session"
     else:
         assert isinstance(send.packet, Hello)
         assert send.peer in broker.neighbourhood.all_brokers(), f"{send} goes to a stranger"
@@ -77,7 +77,7 @@ def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
 
 def ends(world: BrokerHarness, me: BrokerId, peer: BrokerId) -> tuple[PeerSessionId, PeerSessionId]:
     """Return both ends of an open session, as a packet of the peer names them."""
-    session = world[me].sessions._peers[peer].direct
+    session = world[me].components.sessions._peers[peer].direct
     assert session.is_open
     assert session.theirs is not None
     return session.theirs, session.mine
@@ -159,7 +159,7 @@ def opening(meeting: Meeting) -> None:
     """Then p can be reached and is greeted; it has not answered, and what comes is of another life."""
     no_session(meeting)
     meeting.world.happen("n", LinkUp("p"))
-    meeting.ends = (meeting.ends[0], meeting.world["n"].sessions._peers["p"].direct.mine)
+    meeting.ends = (meeting.ends[0], meeting.world["n"].components.sessions._peers["p"].direct.mine)
 
 
 def greeted(meeting: Meeting) -> None:
@@ -308,12 +308,12 @@ class Scene:
         if state == "catching up":
             self._fall_behind()
         feeder = "p" if state in {"attached", "catching up"} else None
-        assert world["n"].router.feeder(P) == feeder
+        assert world["n"].components.router.feeder(P) == feeder
 
     def _end(self) -> None:
         for each in self.subscribers:
             each.end()
-        assert self.world.wait(lambda: self.world["n"].router.feeder(P) is None, s=60)
+        assert self.world.wait(lambda: self.world["n"].components.router.feeder(P) is None, s=60)
         self.subscribers, self.before = [], []
 
     def _fall_behind(self) -> None:
@@ -510,12 +510,12 @@ def test_a_feeder_that_tells_nothing_sound_is_left_for_another() -> None:
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    feeder = world.liar = world["n"].router.feeder(P)
+    feeder = world.liar = world["n"].components.router.feeder(P)
     assert feeder in {"m1", "m2"}
     ann.publish("e1")
     assert world.wait(lambda: x.events == ["e1"], s=60)
     assert world["n"].coverage_marks[REFUSED_RANGE] >= 1
-    assert world["n"].router.feeder(P) not in {None, feeder}
+    assert world["n"].components.router.feeder(P) not in {None, feeder}
 
 
 def test_a_piece_is_examined_once_by_each_broker_it_comes_to_and_not_where_it_is_made() -> None:
@@ -528,7 +528,7 @@ def test_a_piece_is_examined_once_by_each_broker_it_comes_to_and_not_where_it_is
     scene = Scene("attached")
     here = scene.world.subscriber("p", "z", "TRUE")
     scene.world.run(s=1)
-    with patched(entry, "invalid_reason", noted):
+    with patched(stream_messages, "invalid_reason", noted):
         scene.ann.publish("e3")
         scene.world.run(ms=100)
     assert [each.events[-1] for each in (*scene.subscribers, here)] == ["e3"] * 3

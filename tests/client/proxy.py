@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from gapless.client.addresses import parse_addresses
+from gapless.core.address import parse_addresses
 from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, FrameReader, decode_handshake
 from tests.client.running import close_server
 from tests.wire.feeding import feed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gapless
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.messages.operating import SetDurableFilter
 from gapless.testing import Overlay
 from tests.client.running import async_test, soon
@@ -28,9 +28,11 @@ async def test_a_durable_subscription_goes_on_at_another_broker_when_its_own_is_
         await overlay.kill("b1")
         await publisher.publish_many({"n": n} for n in range(20, 40))
         assert [(await events.get()).attributes["n"] for _ in range(38)] == [*range(2, 40)]
-        await soon(lambda: "desk" in overlay.node("b2").broker.host.subscriptions)
+        await soon(lambda: "desk" in overlay.node("b2").broker.components.registry.subscriptions)
         await overlay.restart("b1")
-        await soon(lambda: "desk" not in overlay.node("b1").broker.host.subscriptions)
+        await soon(
+            lambda: "desk" not in overlay.node("b1").broker.components.registry.subscriptions
+        )
         await publisher.publish({"n": 40})
         assert (await events.get()).attributes["n"] == 40
 
@@ -68,7 +70,7 @@ async def test_a_restart_is_waited_for(failover_after_s: float | None) -> None:
         await overlay.restart("b1")
         await publisher.publish({"n": 1})
         assert (await events.get()).attributes["n"] == 1
-        assert "desk" not in overlay.node("b2").broker.host.subscriptions
+        assert "desk" not in overlay.node("b2").broker.components.registry.subscriptions
 
 
 @async_test
@@ -96,7 +98,9 @@ async def test_what_was_not_acknowledged_comes_again_after_a_failover() -> None:
             await events.get()
             await events.ack(first)
             await overlay.kill("b1")
-            await soon(lambda: "desk" in overlay.node("b2").broker.host.subscriptions)
+            await soon(
+                lambda: "desk" in overlay.node("b2").broker.components.registry.subscriptions
+            )
             assert (await events.get()).attributes["n"] == 3
         async with (
             gapless.connect(overlay.url("b2")) as session,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gapless
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
 from gapless.pubend.pubend import Pubend
@@ -14,7 +14,7 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 def released(overlay: Overlay) -> int:
-    hosted = overlay.node("b1").broker.pubends.hosted[PubendId("quotes")]
+    hosted = overlay.node("b1").broker.components.hosted[PubendId("quotes")]
     assert isinstance(hosted, Pubend)
     return hosted.record.released
 

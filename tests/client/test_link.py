@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from random import Random
+from collections.abc import Callable
 
 import pytest
 
 import gapless
-from gapless.client.addresses import parse_addresses
-from gapless.client.link import ReconnectingLink, RequestNumbers
-from gapless.client.options import Backoff, SessionOptions
+from gapless.client.link import ReconnectingLink
+from gapless.client.options import SessionOptions
+from gapless.client.requests import RequestNumbers
+from gapless.core.address import parse_addresses
+from gapless.core.backoff import Backoff, BackoffWaits
 from gapless.errors import (
     ClosedError,
     ConnectionLostError,
@@ -259,24 +260,34 @@ async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
             _ = [event async for event in session.read("quotes", deadline_s=0.02)]
 
 
-class Counted(gapless.Backoff, frozen=True, kw_only=True):
-    """Says how often waits began anew."""
+class RecordedWaits(BackoffWaits):
+    """Waits that count how often they begin anew."""
 
-    starts: list[int]
+    resets = 0
 
-    def waits(self, random: Random) -> Iterator[float]:
-        self.starts.append(len(self.starts))
-        return super().waits(random)
+    def reset(self) -> None:
+        self.resets += 1
+        super().reset()
+
+
+class RecordedBackoff(Backoff, frozen=True, kw_only=True):
+    """A back-off that keeps the waits it has given."""
+
+    given: list[RecordedWaits]
+
+    def waits(self, draw: Callable[[], float]) -> BackoffWaits:
+        self.given.append(RecordedWaits(self, draw))
+        return self.given[-1]
 
 
 @async_test
 async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_time() -> None:
-    backoff = Counted(first_s=0.001, longest_s=60.0, starts=[])
+    backoff = RecordedBackoff(first_s=0.001, longest_s=60.0, given=[])
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=backoff):
         for number in range(1, 4):
             broker.connection.notify(Disconnect(DisconnectReason.CLOSED_BY_BROKER, "not you"))
             await soon(lambda: len(broker.connections) == number + 1)  # noqa: B023 - awaited at once
-        assert backoff.starts == [0]
+        assert [each.resets for each in backoff.given] == [0]
 
 
 def say_nothing(connection: ScriptedConnection) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import gapless
 from gapless.client import Session, Subscription
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.errors import FencedError
 from gapless.messages.clients import StartKind, StartPoint, Subscribe
 from gapless.messages.operating import DurableSeekDone, SeekDurable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gapless
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import (
@@ -123,7 +123,7 @@ async def test_who_was_quiet_for_longer_than_the_log_is_kept_finds_no_gap(order:
             session.subscribe("n > 100", order=order) as events,  # type: ignore[arg-type]
         ):
             last = await publisher.publish_many({"n": n} for n in range(10))
-            pubend = overlay.node("b1").broker.pubends.hosted[Q]
+            pubend = overlay.node("b1").broker.components.hosted[Q]
             assert isinstance(pubend, Pubend)
             await soon(lambda: pubend.record.last_released_event >= last["quotes"])
             await soon(lambda: events.position["quotes"] >= last["quotes"])

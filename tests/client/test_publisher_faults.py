@@ -9,7 +9,7 @@ import pytest
 
 import gapless
 from gapless import Position
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.errors import (
     ClosedError,
     DeadlineError,

@@ -122,7 +122,7 @@ async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_wai
             session.publisher("quotes") as at,
         ):
             await at.publish({"n": 1})
-            await soon(lambda: bool(brokers.node("b1b").broker.announcements.pubends()))
+            await soon(lambda: bool(brokers.node("b1b").broker.components.announcements.pubends()))
         await brokers.kill("b1a")
         async with gapless.connect(brokers.url("b1a", "b1b"), backoff=QUICK) as session:
             with pytest.raises(DeadlineError, match="b1a has it, and cannot be reached"):

@@ -9,7 +9,7 @@ import pytest
 
 import gapless
 from gapless.client import CommitResult, Session, StagedPart
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.core.parameters import Parameters
 from gapless.errors import (
     AttributeValueError,

@@ -8,7 +8,7 @@ import pytest
 
 import gapless
 from gapless import Position
-from gapless.client.options import Backoff
+from gapless.core.backoff import Backoff
 from gapless.core.ids import PubendId
 from gapless.errors import (
     DeadlineError,
@@ -432,6 +432,26 @@ async def test_a_durable_subscription_that_was_sought_back_stays_back_after_a_re
             for n in range(9, 30):
                 assert (await events.get()).attributes["n"] == n
             assert len(proxy.requests_of(Seek)) >= 2
+
+
+@async_test
+async def test_a_seek_while_the_connection_is_lost_overrides_the_seek_before() -> None:
+    # the client repeats the seek before when its Subscribe is answered; the broker must not end there
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with (
+            gapless.connect(proxy.url, backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+            session.subscribe("", durable="desk", prefetch=4) as events,
+        ):
+            positions = [await publisher.publish({"n": n}) for n in range(30)]
+            for n in range(20):
+                assert (await events.get()).attributes["n"] == n
+            await events.ack()
+            await events.seek(positions[4])
+            proxy.cut()
+            assert await events.seek(positions[1]) == positions[1]
+            for n in range(2, 30):
+                assert (await events.get()).attributes["n"] == n
 
 
 @async_test

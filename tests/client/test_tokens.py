@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gapless
-from gapless.client.addresses import BrokerAddress
 from gapless.client.credentials import Credentials
+from gapless.core.address import Address
 from gapless.core.limits import TOKEN_CHARACTERS_MAX
 from gapless.errors import AuthenticationError, ConnectionLostError, UsageError
 from gapless.runtime.principals import remove_tokens
@@ -244,8 +244,8 @@ def test_a_token_that_leaves_this_computer_is_warned_of_once_an_address(
 ) -> None:
     with caplog.at_level(logging.WARNING, "gapless.client"):
         for host in ("127.0.0.1", "::1", "localhost", "192.0.2.7", "192.0.2.7"):
-            assert Credentials(token=SESAME).token_for(BrokerAddress(host, 7400)) == SESAME
-            assert Credentials().token_for(BrokerAddress(host, 7400)) == ""
+            assert Credentials(token=SESAME).token_for(Address(host, 7400)) == SESAME
+            assert Credentials().token_for(Address(host, 7400)) == ""
     (record,) = caplog.records
     assert "192.0.2.7:7400" in record.getMessage()
     assert SESAME not in record.getMessage()

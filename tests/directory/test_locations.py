@@ -39,7 +39,7 @@ def forgetful() -> BrokerHarness:
 def test_a_pubend_of_a_broker_that_is_away_is_not_made_again_elsewhere() -> None:
     desk = forgetful()
     for broker in ("a", "n"):
-        assert desk[broker].announcements.get(P) is None, "nobody tells of it"
+        assert desk[broker].components.announcements.get(P) is None, "nobody tells of it"
         assert locations(desk, broker) == [(str(P), "p")]
         answer = Requester(desk, broker, "client").call(OpenPubend(1, P.name, "TRUE"))
         assert isinstance(answer, Refused)

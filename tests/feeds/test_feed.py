@@ -26,13 +26,25 @@ class Table:
     """One feed, the candidates that a test gives it, and what it says to them."""
 
     def __init__(self, *candidates: Candidate) -> None:
-        self.candidates = list(candidates)
+        self.found = list(candidates)
         self.context = Context(Identity("me", "mine", 1), DEFAULTS)
         self.sent: list[tuple[str, Any]] = []
         self.fed_at: list[int] = []
         self.losses = 0
-        self.feed = Feed(self.context, P, AttachKind.CELL, "mine", self, lambda: self.candidates)
+        self.feed = Feed(self.context, P, AttachKind.CELL, "mine", self, self)
         self._collect()
+
+    # the paths
+    def candidates(self, pubend: PubendId) -> list[Candidate]:
+        assert pubend == P
+        return self.found
+
+    def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
+        raise NotImplementedError(f"no leaf is fed with {pubend}")
+
+    def shape_versions(self, feeder: str) -> tuple[tuple[str, int], ...]:
+        del feeder
+        return ()
 
     # the receiver
     def feed_found(self, at: int) -> None:
@@ -107,7 +119,7 @@ def test_the_best_candidate_is_asked_first_and_the_next_when_it_has_no_feed() ->
 def test_a_better_candidate_is_asked_after_it_has_been_there_for_a_while() -> None:
     table = Table(Candidate("b", 1))
     table.answer("b")
-    table.candidates.insert(0, Candidate("a", 0))
+    table.found.insert(0, Candidate("a", 0))
     table.run(STABLE_MS)
     assert table.feed.feeder == "b"
     table.wait_for_question("a", 2 * REFRESH_MS)
@@ -122,10 +134,10 @@ def test_a_better_candidate_that_comes_and_goes_is_not_asked() -> None:
     table = Table(Candidate("b", 1))
     table.answer("b")
     for _ in range(5):
-        table.candidates.insert(0, Candidate("a", 0))
+        table.found.insert(0, Candidate("a", 0))
         table.run(STABLE_MS // 2)
         table.feed.session_closed("a")
-        table.candidates.pop(0)
+        table.found.pop(0)
         table.run(REFRESH_MS)
     assert table.asked() == "b"
 
@@ -145,7 +157,7 @@ def test_a_feeder_that_turns_out_to_be_no_better_is_left_and_the_old_one_stays()
     # R9: on Attached what was told is compared with the present feeder
     table = Table(Candidate("b", 1))
     table.answer("b")
-    table.candidates.insert(0, Candidate("a", 0))
+    table.found.insert(0, Candidate("a", 0))
     table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a", relayed=True)
     assert table.feed.feeder == "b"
@@ -157,7 +169,7 @@ def test_that_a_broker_is_fed_over_relays_is_believed_for_a_while_only() -> None
     # section 17: 4 x feed_switch_delay_ms; who is not fed by it hears no more of it
     table = Table(Candidate("b", 1))
     table.answer("b")
-    table.candidates.insert(0, Candidate("a", 0))
+    table.found.insert(0, Candidate("a", 0))
     table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a", relayed=True)
     asked = [peer for peer, each in table.sent if isinstance(each, Attach)].count("a")
@@ -172,7 +184,7 @@ def test_over_relays_a_nearer_feeder_is_still_the_better_one() -> None:
     table = Table(Candidate("far", RELAYED + 1, relayed=True))
     table.answer("far")
     assert table.feed.relayed
-    table.candidates.insert(0, Candidate("near", RELAYED, relayed=True))
+    table.found.insert(0, Candidate("near", RELAYED, relayed=True))
     table.wait_for_question("near", STABLE_MS + 2 * REFRESH_MS)
     table.answer("near")
     assert table.feed.feeder == "near"

@@ -13,14 +13,10 @@ from typing import Any, cast
 
 from gapless.client.event import Event
 from gapless.client.inbox import Inbox
-from gapless.client.link import (
-    _OF_SUBSCRIPTIONS,
-    LinkUser,
-    ReconnectingLink,
-    RequestNumbers,
-    SubscriptionListener,
-)
+from gapless.client.link import _OF_SUBSCRIPTIONS, LinkUser, ReconnectingLink, SubscriptionListener
+from gapless.client.requests import RequestNumbers
 from gapless.client.settings import SubscriptionOptions
+from gapless.client.subscription_state import ClientSubscriptionState
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.ticks import Tick
@@ -130,6 +126,10 @@ class Program(Client):
             self._pending[request.request] = then
         super().request(request)
 
+    def forget(self, number: int) -> None:
+        """Wait no more for the answer to a request."""
+        self._pending.pop(number, None)
+
     def hear(self, notice: Any) -> None:
         """Give the inbox what is for it."""
         if self.is_deaf:
@@ -149,16 +149,19 @@ class Program(Client):
     def lose(self) -> None:
         """Lose the connection; the broker notices."""
         self.leave()
-        self._pending.clear()
-        self.inbox.link_down()
+        self._disconnect()
 
     def request_at(self, broker: BrokerId) -> None:
         """Be connected again, perhaps elsewhere; nobody has answered yet."""
-        self._pending.clear()
-        self.inbox.link_down()
+        self._disconnect()
         self.connect(broker)
         self.handshake = SimpleNamespace(broker=broker)
         self.inbox.link_up()
+
+    def _disconnect(self) -> None:
+        self._pending.clear()
+        if self.inbox.state is not ClientSubscriptionState.DISCONNECTED:
+            self.inbox.link_down()
 
     def go(self, broker: BrokerId) -> None:
         """Be connected again, perhaps elsewhere, and wait for what comes of it."""
@@ -168,7 +171,7 @@ class Program(Client):
     def request_in_vain_elsewhere(self) -> None:
         """Have asked another broker, which died with the question."""
         assert self.inbox.hosting is not None
-        self.inbox.hosting = self.inbox.hosting.next_epoch()
+        self.inbox._hosting.confirmed(self.inbox.hosting.next_epoch())
 
     # --- the program ---------------------------------------------------------------------------
 
@@ -199,16 +202,15 @@ class Program(Client):
 
     def set_filter(self, text: str, *, s: int = 5) -> Any:
         """Change the filter as the library does; return the answer, None if there is none in time."""
-        inbox, before = self.inbox, self.inbox.text
-        inbox.is_changing = True
-        if not inbox._settings.durable:
-            inbox.text = text
+        inbox = self.inbox
+        if inbox.filter.is_changing:  # nobody waits any more for the reply to the change before
+            inbox.filter.unknown()
+        inbox.filter.request(text)
         answer = self._call(SetFilter(self.numbers.next(), "desk", text), s)
-        inbox.is_changing = answer is None
         if isinstance(answer, FilterSet):
-            if text != before:
-                inbox.keep_starts({*answer.pending, *dict(answer.position)})
-            inbox.filter_changed(text, answer.position, answer.start_guarantees)
+            inbox.filter_set(text, answer)
+        elif answer is not None:
+            inbox.filter.unknown()
         return answer
 
     def seek(self, start: StartPoint) -> Any:

@@ -55,7 +55,7 @@ def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
     assert program.take() == ["a2"]
     program.acknowledge()
     world.run(s=600)
-    assert "desk" not in world["a"].host.subscriptions
+    assert "desk" not in world["a"].components.registry.subscriptions
     assert world.released("p", P) >= ann.ticks["a2"]
 
 
@@ -69,7 +69,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_ha
     world.lose(of(Announce, source="p", target="b"))
     lost = world.lose(of(Attached, ReadReply, source="p", target="a"))
     bob = world.publisher("p", "Q")
-    assert world.wait(lambda: bool(world["a"].host.memberships))
+    assert world.wait(lambda: bool(world["a"].components.subends.memberships))
     world.run(ms=5)
     bob.publish("q1", number=2)
     program.lose()
@@ -78,7 +78,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_ha
         # the join was on disk and the subscription's record was not, as in seed 5797
         world.restart("a")
         world.run(s=5)
-        assert not world.subscription("a", "desk").guarantees
+        assert not world.subscription("a", "desk").guarantees.by_pubend
     program.go("b")
     program.set_filter("number > 1")
     world.run(s=1)

@@ -178,7 +178,7 @@ def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(beg
     world.run(s=5)
     world.start("a")
     world.run(s=60)
-    assert "desk" not in world["a"].host.subscriptions
+    assert "desk" not in world["a"].components.registry.subscriptions
     world.start("q")
     world.run(s=30)
     assert program.take() == ["q1", "q2"][begun:]

@@ -178,7 +178,7 @@ def test_a_filter_change_that_is_asked_for_again_is_answered() -> None:
     world.start("a")
     world.run(s=1)
     program.go("a")
-    assert world.subend("a", P).horizon is None
+    assert not world.subend("a", P).has_base
     program.request(SetFilter(99, "desk", "kind = 1"))
     world.run(s=1)
     program.lose()

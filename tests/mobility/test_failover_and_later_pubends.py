@@ -40,7 +40,7 @@ def star(*, retention_s: int = 3600) -> BrokerHarness:
 
 def confirmed_guarantees(program: Program) -> StartGuarantees:
     """Return what a program was last told that it is owed."""
-    guarantees = program.inbox._start_guarantees
+    guarantees = program.inbox._resume._start_guarantees
     assert guarantees is not None
     return guarantees
 
@@ -89,7 +89,7 @@ def test_a_client_without_moments_begins_with_what_comes() -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
-    program.inbox._start_guarantees = None
+    program.inbox._resume._start_guarantees = None
     world.crash("a")
     bob = world.publisher("p", "Q")
     publish(bob, "q1")

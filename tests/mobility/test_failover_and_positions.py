@@ -67,12 +67,12 @@ def test_a_seek_on_one_stream_acknowledges_nothing_of_another() -> None:
     ann.publish("e2")
     last = publish(bob, "q1")
     assert program.take() == ["e1", "e2", "q1"]
-    assert program.inbox._acked == {}
+    assert program.inbox._resume.acked == ()
     program.seek(after({Q: last - 1}))
     world.run(s=1)
     assert program.take() == ["q1"]
     world.run(s=70)
-    assert program.inbox._acked == {}, "nobody has acknowledged anything"
+    assert program.inbox._resume.acked == (), "nobody has acknowledged anything"
     assert world.released("p", P) < ann.ticks["e1"]
 
 

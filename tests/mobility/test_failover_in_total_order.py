@@ -12,6 +12,7 @@ from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import Announce
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.pubend_requests import ReadReply
+from gapless.subscribers.cursor_state import Started
 from tests.broker.harness import BrokerHarness, Q
 from tests.mobility.library import opened, publish, uninformed
 from tests.scenarios.brokers import of
@@ -44,7 +45,7 @@ def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retireme
     program.go("b")
     world.run(s=30)
     early = program.take()
-    assert not world["b"].retirements.has("q")
+    assert not world["b"].components.retirements.has("q")
     for here in "pa":
         for there in "qb":
             world.heal(here, there)
@@ -62,7 +63,7 @@ def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
     world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     world.run(s=3)
-    assert world["m"].pubend_locations.broker_of(Q) == "q"
+    assert world["m"].components.locations.broker_of(Q) == "q"
     # m begins anew, cut off, and a subscription begins there; then m is down and its client flees to n
     for peer in "apnq":
         world.cut("m", peer)
@@ -95,8 +96,8 @@ def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
     ann.connect()
     ann.open()
     world.run(s=3)
-    assert world["m"].retirements.has("q")
-    assert world["m"].announcements.get(Q) is None
+    assert world["m"].components.retirements.has("q")
+    assert world["m"].components.announcements.get(Q) is None
     program.go("m")
     world.run(s=5)
     publish(ann, "a2")
@@ -189,7 +190,7 @@ def test_nobody_waits_for_one_that_asks_for_an_earlier_beginning_when_its_broker
     world.run(s=5)
     publish(bob, "q2")
     cursor = world.cursor("a", "desk", Q)
-    assert cursor.started_after is not None
+    assert isinstance(cursor.start, Started)
     assert cursor.start_unconfirmed
 
     def is_lost(_: BrokerId, receiver: BrokerId, message: Any) -> bool:

@@ -68,7 +68,7 @@ def payloads(client: Requester) -> list[str]:
 
 def hosting_brokers(world: BrokerHarness, *brokers: BrokerId) -> list[BrokerId]:
     """Return at which of the brokers the subscription is."""
-    return [name for name in brokers if "desk" in world[name].host.subscriptions]
+    return [name for name in brokers if "desk" in world[name].components.registry.subscriptions]
 
 
 def test_a_client_whose_broker_is_dead_goes_on_at_another_from_its_position() -> None:
@@ -355,7 +355,7 @@ def test_a_crash_that_takes_a_return_back_does_not_end_the_subscription() -> Non
     # all have heard that it lives at a again; a forgot that, and is told
     world, _, _, answer = stage()
     assert answer.hosting is not None
-    world["a"].hosting.received("p", Superseded(answer.hosting.incarnation_key, 2, "a"))
+    world["a"].components.hosting.received("p", Superseded(answer.hosting.incarnation_key, 2, "a"))
     assert hosting_brokers(world, "a") == ["a"]
     assert world.subscription("a", "desk").epoch == 2
 
@@ -434,7 +434,7 @@ def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowled
     lost = world.lose(of(Attach, Read, source="a"))
     world.heal("a", "p")
     world.run(s=1)
-    assert world.cursor("a", "desk", ann.pubend).started_after is None
+    assert world.started_after("a", "desk", ann.pubend) is None
     back = come_with(client, "a", home, {ann.pubend: seen}, {ann.pubend: acked})
     lost.end()
     world.run(s=5)
@@ -462,7 +462,7 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
     ann.publish("e2")
     world.heal("a", "p")
     world.run(s=5)
-    begun = world.cursor("a", "desk", ann.pubend).started_after
+    begun = world.started_after("a", "desk", ann.pubend)
     assert begun is not None
     assert begun >= ann.ticks["e2"]
     ann.publish("e3")
@@ -498,7 +498,7 @@ def test_a_move_whose_home_tells_it_no_more_is_forgotten() -> None:
     world = BrokerHarness("p-a-b", delta=1, tombstone_ttl_s=20)
     client = Requester(world, "b", "late")
     world.run(s=1)
-    world["a"].hosting.received("p", Superseded("old/1/1", 7, "gone"))
+    world["a"].components.hosting.received("p", Superseded("old/1/1", 7, "gone"))
     world.run(s=15)
     token = HostingReference("old/1/1", 3, "old")
     refused = come(client, "b", token, 0)

@@ -8,6 +8,7 @@ from gapless.messages.clients import Gap, Order
 from gapless.messages.overlay import Announce
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.pubend_requests import ReadReply
+from gapless.subscribers.cursor_state import Started
 from tests.broker.harness import Q
 from tests.mobility.library import opened, publish, uninformed
 from tests.scenarios.brokers import Publisher, of
@@ -36,8 +37,8 @@ class Return:
         world.run(s=5)
         self.q2 = publish(self.bob, "q2")
         cursor = world.cursor("a", "desk", Q)
-        assert cursor.started_after is not None
-        assert self.q1 <= cursor.started_after < self.q2
+        assert isinstance(cursor.start, Started)
+        assert self.q1 <= cursor.start.after < self.q2
         assert cursor.start_unconfirmed
 
     def go_back(self) -> None:
@@ -143,7 +144,7 @@ def test_in_total_order_it_begins_above_what_was_merged_elsewhere() -> None:
     back.world.run(s=5)
     found = back.program.take()
     assert found == ["q3", "e2", "q4"]
-    assert back.world.cursor("a", "desk", Q).started_after is not None
+    assert back.world.started_after("a", "desk", Q) is not None
     assert q3 > back.q2
 
 
@@ -171,12 +172,12 @@ def test_where_the_home_was_known_first_it_goes_on_as_it_was() -> None:
     world.lose(of(Announce, source="p", target="b"))
     bob: Publisher = world.publisher("p", "Q")
     publish(bob, "q1")
-    base = world.cursor("a", "desk", Q).started_after
+    base = world.started_after("a", "desk", Q)
     program.lose()
     program.go("a")
     world.run(s=5)
     assert program.take() == ["q1"]
-    assert world.cursor("a", "desk", Q).started_after == base
+    assert world.started_after("a", "desk", Q) == base
 
 
 def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
@@ -190,7 +191,7 @@ def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
     world.cursor("a", "desk", Q).move_to(back.q2)
     answers.end()
     world.run(s=5)
-    assert world.cursor("a", "desk", Q).acked == back.q2
+    assert world.cursor("a", "desk", Q).start.acked == back.q2
     program.go("a")
     world.run(s=5)
     assert program.take() == []

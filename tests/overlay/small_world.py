@@ -10,14 +10,16 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from gapless.core.ids import BrokerId, CellId
+from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context, Identity, Send
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.directory.announcements import Announcements
-from gapless.messages.overlay import Announce, PartitionInfo, TableState
-from gapless.overlay.neighbourhood import Topology
+from gapless.directory.locations import PubendLocations
+from gapless.messages.overlay import Announce, CellInfo, PartitionInfo, TableState
+from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.partitions import Partitions
 from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.tree import Tree, TreeChange
 
 DELAY_US = microseconds(ms=2)
 
@@ -32,14 +34,28 @@ class Node:
         self.context.now = now
         neighbourhood = topology.neighbourhood(identity.cell, parameters.neighbourhood_radius)
         self.sessions = PeerSessions(self.context, neighbourhood, self)
-        self.announcements = Announcements(self.context, neighbourhood, self.sessions)
-        self.partitions = Partitions(self.context, neighbourhood, self.sessions)
-        self.neighbourhood = neighbourhood
+        self.tree = Tree(neighbourhood)
+        locations = PubendLocations(self.context, ())
+        self.announcements = Announcements(self.context, self.tree, self.sessions, locations, self)
+        self.partitions = Partitions(self.context, self.tree, self.sessions)
         self.opened: list[BrokerId] = []
         self.closed: list[BrokerId] = []
         self.congested: set[BrokerId] = set()
         """To whom the way is full."""
         self.received_messages: list[tuple[BrokerId, Any]] = []
+        self.sessions.start()
+        self.announcements.start()
+        self.partitions.start()
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        return self.tree.neighbourhood
+
+    def change_tree(self, neighbourhood: Neighbourhood) -> TreeChange:
+        """Make another neighbourhood the current one; return what the components are told."""
+        change = TreeChange(self.neighbourhood, neighbourhood, wider=False)
+        self.tree.replace(neighbourhood)
+        return change
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         self.opened.append(peer)
@@ -49,8 +65,8 @@ class Node:
     def session_closed(self, peer: BrokerId) -> None:
         self.closed.append(peer)
         cell = self.neighbourhood.cell_of(peer)
-        assert cell is not None
-        self.partitions.session_closed(peer, cell)
+        if cell is not None:
+            self.partitions.session_closed(peer, cell)
 
     def peer_congested(self, peer: BrokerId) -> None:
         assert self.sessions.is_open(peer)
@@ -62,13 +78,17 @@ class Node:
 
     def received(self, peer: BrokerId, message: Any) -> None:
         if isinstance(message, Announce):
-            cell = self.neighbourhood.cell_of(peer)
-            assert cell is not None
-            self.announcements.received(cell, message)
+            self.announcements.received(peer, message)
         elif isinstance(message, PartitionInfo):
             self.partitions.received(peer, message)
         else:
             self.received_messages.append((peer, message))
+
+    def pubend_announced(self, pubend: PubendId) -> None:
+        """Nobody else is told."""
+
+    def pubend_redirected(self, pubend: PubendId) -> None:
+        """Nobody else is told."""
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:  # noqa: ARG002
         return ()
@@ -181,3 +201,15 @@ class SmallWorld:
 def line(*cells: CellId) -> Topology:
     """Return a line of cells of one broker each, named as their cells."""
     return Topology.of({cell: [cell] for cell in cells}, itertools.pairwise(cells))
+
+
+def neighbourhood_of(own: str, *edges: str, version: int = 1, **shapes: int) -> Neighbourhood:
+    """Return what a broker of a cell knows within one edge; cells are their only brokers."""
+    pairs = [(edge[0], edge[1]) for edge in edges]
+    cells = {cell: [cell] for pair in pairs for cell in pair}
+    made = Topology.of(cells, pairs)
+    infos = [
+        CellInfo(each.name, each.brokers, each.neighbours, shapes.get(each.name, 1))
+        for each in made.cells
+    ]
+    return Topology(tuple(infos)).neighbourhood(own, 1, version)

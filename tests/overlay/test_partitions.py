@@ -11,7 +11,7 @@ import pytest
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import PARTITIONS_MAX
 from gapless.core.parameters import Parameters, microseconds
-from gapless.messages.overlay import Packet, Partition, PartitionInfo, Retire
+from gapless.messages.overlay import Packet, Partition, PartitionInfo
 from gapless.overlay.neighbourhood import Topology
 from tests.overlay.small_world import SmallWorld, line
 
@@ -259,9 +259,8 @@ def test_a_broker_is_not_told_of_its_own_partitions() -> None:
     assert infos(world, "b", "a") == []
 
 
-def test_other_messages_and_unknown_brokers_are_not_listened_to() -> None:
+def test_a_partition_that_an_unknown_broker_names_is_not_taken() -> None:
     partitions = settled(line("a", "b"), delta=0).nodes["a"].partitions
-    assert not partitions.received("b", Retire("n", "n", 1))
     assert not partitions.received("stranger", formed("z", 1, "y"))
 
 

@@ -510,7 +510,7 @@ def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> No
 def test_a_broker_that_leaves_the_neighbourhood_is_talked_to_over_relays_no_more() -> None:
     world = neighbourhood_of()
     a = world.nodes["a"]
-    a.sessions.reshape(line("a", "b").neighbourhood("a", reach=2, version=2))
+    a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", reach=2, version=2)))
     assert a.closed[-1] == "c"
     assert a.sessions.open_peers() == ["b"]
 

@@ -46,11 +46,16 @@ class Hub:
         self.retirements = Retirements(
             self.context,
             self.sessions,
-            records,
-            self.changes.append,
-            lambda: last_tick,
-            lambda: pubends,
+            [each for each in records if isinstance(each, RetirementRecord)],
+            self,
+            self,
         )
+        self.last_tick, self.on_disk = last_tick, pubends
+        self.sessions.start()
+        self.retirements.start()
+
+    def retirement_changed(self, shb: ShbId) -> None:
+        self.changes.append(shb)
 
     def posted(self) -> dict[BrokerId, list[Any]]:
         """Return what was posted since the last call."""

@@ -28,6 +28,7 @@ from gapless.routing.reports import Groups, ReportAggregator
 from gapless.stream.curiosity import OutstandingNacks, RequestedTicks
 from gapless.subscribers.reporter import AckReporter
 from gapless.subscribers.subend import Subend
+from gapless.subscribers.subend_nacks import SubendNacks
 from gapless_lab.sim.planted_bugs import patched
 from tests.cases import scaled
 from tests.scenarios.brokers import Subscriber, World, of
@@ -71,7 +72,7 @@ def test_without_the_doubt_horizon_a_message_comes_after_a_later_one() -> None:
     """2.3: "This guarantees that we never deliver a message out of its correct order"."""
 
     def hand_over_at_once(subend: Subend, piece: KnowledgeRange) -> None:
-        subend._owner.deliver(subend.pubend, piece.publications)
+        subend._listener.deliver(subend.pubend, piece.publications)
         receive(
             subend, KnowledgeRange(piece.low, piece.high, piece.stream_epoch, piece.control_version)
         )
@@ -85,7 +86,7 @@ def test_without_the_doubt_horizon_a_message_comes_after_a_later_one() -> None:
 
 def test_without_curiosity_a_message_that_was_lost_is_never_delivered() -> None:
     """2.3: liveness needs curiosity; the stream stands at its first gap."""
-    with patched(Subend, "_ask", lambda _subend: None):
+    with patched(SubendNacks, "ask", lambda _nacks: None):
         x, wanted = lossy_run(1)
     assert x.events == wanted[: len(x.events)]
     assert len(x.events) < len(wanted)

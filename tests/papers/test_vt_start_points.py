@@ -36,7 +36,7 @@ P = PubendId("P")
 
 def start_time(world: World, broker: BrokerId, name: str) -> VirtualTime:
     """Return the virtual start time of a subscription."""
-    start = world[broker].host.subscriptions[name].newest.start
+    start = world[broker].components.registry.subscriptions[name].newest.start
     assert start is not None
     return start
 
@@ -130,14 +130,14 @@ def dishonest(world: World) -> list[str]:
         (shb(name), segment.start, segment.text)
         for name, node in world.nodes.items()
         if node.broker is not None
-        for segment in node.broker.host._segments.values()
+        for segment in node.broker.components.filters.segments.values()
         if segment.start is not None
     ]
     return [
         f"{name}: {table} lacks {text} of {host}"
         for name, node in world.nodes.items()
         if node.broker is not None
-        for edge in node.broker.tables.table_store.edges.values()
+        for edge in node.broker.components.exchange.table_store.edges.values()
         for table in edge.tables()
         for host, start, text in wanted
         if _claims(table, host, start) and of_filter(text) & ~of_table(table)
@@ -376,7 +376,7 @@ def conjunctions_left(seed: int) -> tuple[set[str], set[str]]:
     held = {
         text
         for name in world.nodes
-        for edge in world[name].tables.table_store.edges.values()
+        for edge in world[name].components.exchange.table_store.edges.values()
         for table in edge.tables()
         for text in table.conjunctions
     }
@@ -513,7 +513,9 @@ class Disordered:
         for label in "XYZ":
             ann.publish(label, kind=label)
         world.run(s=1)
-        edges = [world[one].tables.table_store.edges[other] for one, other in ("pa", "an")]
+        edges = [
+            world[one].components.exchange.table_store.edges[other] for one, other in ("pa", "an")
+        ]
         self.tables = [
             sorted(text for table in edge.tables() for text in table.conjunctions) for edge in edges
         ]

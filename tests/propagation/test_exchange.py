@@ -103,7 +103,7 @@ def test_every_broker_of_a_cell_holds_the_leaf_tables_of_its_peers() -> None:
     world.run(s=1)
     roots = [
         str(conjunction)
-        for edge in world["n2"].tables.table_store.edges.values()
+        for edge in world["n2"].components.exchange.table_store.edges.values()
         for table in edge.tables()
         for conjunction in table.conjunctions
     ]
@@ -119,7 +119,7 @@ def test_the_table_of_a_neighbour_that_restarts_is_kept_until_its_new_one_claims
     news = world.hold(of(TableFull, TableDelta, source="c", target="n"))
     world.restart("n")
     world.run(s=1)
-    edge = world["p"].tables.table_store.edges["n"]
+    edge = world["p"].components.exchange.table_store.edges["n"]
     assert outdated(edge)
     since = world.now
     ann.publish("e1", kind=2)
@@ -128,7 +128,7 @@ def test_the_table_of_a_neighbour_that_restarts_is_kept_until_its_new_one_claims
     news.release()
     world.run(s=1)
     assert not outdated(edge)
-    assert world["p"].tables.table_store.claim(shb("c"), P, 1) is not None
+    assert world["p"].components.exchange.table_store.claim(shb("c"), P, 1) is not None
 
 
 def test_an_old_table_is_let_go_in_the_end() -> None:
@@ -139,7 +139,7 @@ def test_an_old_table_is_let_go_in_the_end() -> None:
     world.run(s=1)
     world.crash("n")
     world.run(s=1)
-    edge = world["p"].tables.table_store.edges["n"]
+    edge = world["p"].components.exchange.table_store.edges["n"]
     assert outdated(edge)
     world.run(s=20)
     assert not outdated(edge)
@@ -152,35 +152,35 @@ def test_the_virtual_time_of_a_host_begins_anew_with_its_incarnation() -> None:
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
-    before = world["n"].tables.time
+    before = world["n"].components.exchange.time
     world.restart("n")
     world.run(s=1)
-    after = world["n"].tables.time
+    after = world["n"].components.exchange.time
     assert after == VirtualTime(world["n"].context.identity.incarnation, 1)
     assert after > before
 
 
 def test_a_table_that_nobody_keeps_is_not_sent() -> None:
     world = BrokerHarness("p-n")
-    world["p"].received("n", TableRequest("elsewhere@elsewhere", None))
+    world.receive("p", "n", TableRequest("elsewhere@elsewhere", None))
     posted = world["p"].context.take_messages_to("n")
     assert [type(each) for each in posted] == [TableFull], "it is the table for its direction"
-    world["p"].received("stranger", TableRequest("stranger", None))
+    world.receive("p", "stranger", TableRequest("stranger", None))
     assert world["p"].coverage_marks["unknown table requested"] == 1
 
 
 def test_a_table_from_an_unknown_broker_is_not_taken() -> None:
     world = BrokerHarness("p-n")
-    full = world["n"].tables.leaf.sender.answer(TableRequest(str(shb("n")), None))
+    full = world["n"].components.exchange.leaf.sender.answer(TableRequest(str(shb("n")), None))
     for message in full:
-        world["p"].received("stranger", message)
-    assert world["p"].tables.table_store.claim(shb("n"), P, 0) is None
+        world.receive("p", "stranger", message)
+    assert world["p"].components.exchange.table_store.claim(shb("n"), P, 0) is None
 
 
 def test_heartbeats_name_the_tables_that_are_sent() -> None:
     world = BrokerHarness("p-n")
-    (state,) = world["n"].tables.states("p")
+    (state,) = world["n"].components.exchange.states("p")
     assert state.direction == "p"
-    assert world["n"].tables.states("stranger") == ()
+    assert world["n"].components.exchange.states("stranger") == ()
     world.cut("p", "n")
-    assert world["n"].tables.states("p") == ()
+    assert world["n"].components.exchange.states("p") == ()

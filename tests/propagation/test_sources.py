@@ -8,7 +8,8 @@ from typing import cast
 from gapless.core.ids import BrokerId
 from gapless.messages.propagation import TableDelta, TableRequest, TableStop
 from gapless.overlay.neighbourhood import Topology
-from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree
 from gapless.propagation.sources import TableSources
 from tests.broker.harness import BrokerHarness, P
 
@@ -33,7 +34,7 @@ def sources(reach: Reach, *, delta: int = 2) -> TableSources:
         {"m": ["m"], "n": ["n1", "n2"], "c": ["c1", "c2"], "d": ["d"], "z": ["z"]},
         [("m", "n"), ("n", "c"), ("n", "d"), ("c", "z")],
     )
-    return TableSources("m", tree.neighbourhood("m", delta + 1), cast(PeerSessions, reach))
+    return TableSources("m", Tree(tree.neighbourhood("m", delta + 1)), cast(Peers, reach))
 
 
 EVERYBODY = ("n1", "n2", "c1", "c2", "d", "z")
@@ -62,8 +63,8 @@ def test_a_source_is_kept_while_none_is_reached_better() -> None:
 
 
 def test_sources_of_different_brokers_are_spread_over_a_cell() -> None:
-    tree = Topology.of({"m": ["m"], "n": ["n1", "n2"]}, [("m", "n")]).neighbourhood("m", 1)
-    reach = cast(PeerSessions, Reach("n1", "n2"))
+    near = Topology.of({"m": ["m"], "n": ["n1", "n2"]}, [("m", "n")]).neighbourhood("m", 1)
+    tree, reach = Tree(near), cast(Peers, Reach("n1", "n2"))
     chosen = [TableSources(f"m{number}", tree, reach).wanted("n", ())[0] for number in range(100)]
     assert 30 < chosen.count("n1") < 70
 
@@ -111,9 +112,11 @@ def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reached() 
 
 def test_in_another_tree_sources_are_others() -> None:
     # R13
-    asked = sources(Reach(*EVERYBODY))
-    tree = Topology.of({"m": ["m"], "d": ["d"]}, [("m", "d")])
-    asked.reshape(tree.neighbourhood("m", 2, version=2))
+    tree = Tree(Topology.of({"m": ["m"], "n": ["n1"]}, [("m", "n")]).neighbourhood("m", 2))
+    asked = TableSources("m", tree, cast(Peers, Reach(*EVERYBODY)))
+    assert asked.wanted("n", ()) == ["n1"]
+    topology = Topology.of({"m": ["m"], "d": ["d"]}, [("m", "d")])
+    tree.replace(topology.neighbourhood("m", 2, version=2))
     assert asked.wanted("d", ()) == ["d"]
 
 
@@ -122,7 +125,7 @@ def test_in_another_tree_sources_are_others() -> None:
 
 def requesters(world: BrokerHarness, broker: BrokerId, direction: str) -> list[BrokerId]:
     """Return whom a broker tells of changes of its table for a direction."""
-    return [*world[broker].tables._requesters.get(direction, {})]
+    return [*world[broker].components.exchange._requesters.get(direction, {})]
 
 
 def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
@@ -148,7 +151,7 @@ def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
 
 def test_a_stop_for_a_table_that_is_not_here_changes_nothing() -> None:
     world = BrokerHarness("p-n")
-    world["n"].received("stranger", TableStop("nowhere"))
+    world.receive("n", "stranger", TableStop("nowhere"))
     assert requesters(world, "n", "p") == ["p"]
 
 
@@ -157,12 +160,12 @@ def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
-    feeder = world["c"].router.feeder(P)
+    feeder = world["c"].components.router.feeder(P)
     (other,) = {"n1", "n2"} - {feeder}
-    fed = world[str(feeder)].router.feeder(P)
+    fed = world[str(feeder)].components.router.feeder(P)
     assert fed == "p"
     assert world.sent_over(TableRequest, "p", str(feeder)), "it is fed by p"
     world.crash(str(feeder))
     world.run(s=2)
-    assert world["c"].router.feeder(P) == other
-    assert world["p"].tables.table_store.edges["n"].sources() == (other,)
+    assert world["c"].components.router.feeder(P) == other
+    assert world["p"].components.exchange.table_store.edges["n"].sources() == (other,)

@@ -30,6 +30,14 @@ STOCKS = PubendId("stocks")
 PARAMETERS = Parameters(retention_s=0)
 
 
+class Claims(dict[ShbId, VectorEntry]):
+    """What tables claim of subscriber hosts."""
+
+    def claim(self, shb: ShbId, pubend: PubendId, version: int) -> VectorEntry | None:
+        assert (pubend, version) >= (STOCKS, 1)
+        return self.get(shb)
+
+
 class Bench:
     """A pubend, its disk, its clocks, and what it has told."""
 
@@ -44,7 +52,7 @@ class Bench:
         self.rows: list[LogRow] = []
         self.now = start
         self.clock = start
-        self.claims: dict[ShbId, VectorEntry] = {}
+        self.claims = Claims()
         self.sent: list[KnowledgeRange] = []
         self.opened: list[StreamEpochRecord] = []
         self.releases: list[Tick] = []
@@ -75,15 +83,16 @@ class Bench:
         if opened is not None:
             self.opened.append(opened)
 
-    def released(self, pubend: PubendId, up_to: Tick) -> None:
+    def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
         assert pubend == STOCKS
+        assert stream_epochs == [each.number for each in self.pubend.stream_epochs]
         self.releases.append(up_to)
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []
 
-    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
+    def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
         assert pubend == STOCKS
         self.expected.append((self.now, tick, pressure))
 
@@ -102,8 +111,9 @@ class Bench:
             self.context,
             record,
             self,
-            self.claims.get,
-            self.clock_view,
+            self,
+            self.claims,
+            self,
             stream_epochs=[each for each in stored if isinstance(each, StreamEpochRecord)],
             publishers=[each for each in stored if isinstance(each, PublisherRecord)],
             members=Members(

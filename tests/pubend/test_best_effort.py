@@ -45,15 +45,13 @@ class PubendHarness:
         assert (pubend, opened) == (STOCKS, None)
         self.sent.append(knowledge)
 
-    def released(self, pubend: PubendId, up_to: Tick) -> None:
+    def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        del stream_epochs
         raise AssertionError(f"there is no log of {pubend} to release up to {up_to}")
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []
-
-    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
-        raise AssertionError(f"nobody acknowledges {tick} of {pubend}, {pressure=}")
 
     def open(self, publisher: str = "ann") -> PublisherRecord:
         found: list[PublisherRecord] = []

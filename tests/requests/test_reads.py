@@ -111,7 +111,7 @@ def test_a_pubend_that_is_not_known_is_refused() -> None:
 
 def test_pubends_of_the_same_name_are_named() -> None:
     world, _ = library()
-    (known,) = world["n"].announcements.pubends()
+    (known,) = world["n"].components.announcements.pubends()
     told = reason(read(world.client("n"), pubend=PubendId(known.name, 7)))
     assert told.endswith(f"as far as this broker knows, but {known}")
 

@@ -33,11 +33,16 @@ class Relay:
         self.context = Context(Identity("n", "n", 1), parameters)
         self.hosted: list[tuple[PubendId, str, Tick]] = []
         self.here: set[PubendId] = set()
-        self.reports = ReportAggregator(self.context, lambda _: "up", self._host)
+        self.reports = ReportAggregator(self.context, self, self)
+        self.reports.start()
 
-    def _host(self, pubend: PubendId, who: Member, tick: Tick) -> bool:
+    def feeder(self, pubend: PubendId) -> str:
+        del pubend
+        return "up"
+
+    def report(self, pubend: PubendId, member: Member, tick: Tick) -> bool:
         if pubend in self.here:
-            self.hosted.append((pubend, who.shb.broker, tick))
+            self.hosted.append((pubend, member.shb.broker, tick))
             return True
         return False
 

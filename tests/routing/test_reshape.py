@@ -15,6 +15,8 @@ from gapless.messages.streams import (
     FeedUnavailableReason,
     Nack,
 )
+from gapless.overlay.tree import TreeChange
+from tests.overlay.small_world import neighbourhood_of
 from tests.stream.small_streams import STOCKS, Line, Node, event, knowledge_range
 
 
@@ -30,7 +32,8 @@ def fed(names: str = "pn") -> tuple[Line, Node]:
 
 def reshape(line: Line, node: Node, *, wider: bool) -> None:
     node.context.now = line.now
-    node.router.reshape(wider=wider)
+    near = neighbourhood_of("p", "pn")  # only how wide the change is matters to a router
+    node.router.reshape(TreeChange(near, near, wider=wider))
     line._collect(node)
 
 

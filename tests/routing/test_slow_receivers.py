@@ -7,6 +7,7 @@ from typing import Any
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TickRange
 from gapless.messages.streams import AdvanceRequest, Attached, Nack, StreamData, StreamSilence
+from gapless.routing.attachment_state import AttachmentState
 from tests.stream.small_streams import BONDS, STOCKS, Line, event, knowledge_range
 
 
@@ -141,7 +142,7 @@ def test_who_waits_for_a_feed_is_not_said_to_have_been_sent_anything() -> None:
     full(line)
     free(line)
     (held,) = line.nodes["n"].router._routed[STOCKS].attachments.values()
-    assert held.waiting
+    assert held.state is AttachmentState.WAITING
     assert held.sent == 0
 
 

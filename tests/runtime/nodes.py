@@ -12,7 +12,7 @@ import uvloop
 
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime import BrokerSettings, ListenAddress, Node, overlay_of
+from gapless.runtime import Address, BrokerSettings, Node, overlay_of
 from tests.runtime.raw_client import DEADLINE_S
 
 LOOPS = ("asyncio", "uvloop")
@@ -42,7 +42,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self._data = data
         self._parameters = parameters
-        self._addresses: dict[str, ListenAddress] = {}
+        self._addresses: dict[str, Address] = {}
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
@@ -64,7 +64,7 @@ class World:
 
     async def knows(self, name: str, pubend: str) -> None:
         """Wait until a broker has heard of a pubend."""
-        await until(lambda: self.nodes[name].broker.announcements.get(PubendId(pubend)))
+        await until(lambda: self.nodes[name].broker.components.announcements.get(PubendId(pubend)))
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.streams import Events
-from gapless.runtime import ListenAddress
+from gapless.runtime import Address
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
@@ -46,7 +46,7 @@ class RawClient:
     """One connection with a broker."""
 
     def __init__(self, url: str, name: str = "raw", token: str = "") -> None:
-        self._address = ListenAddress.parse(url)
+        self._address = Address.parse(url)
         self._name = name
         self._token = token
         self._request = 0

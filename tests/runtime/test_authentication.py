@@ -449,13 +449,13 @@ def test_no_token_is_in_what_brokers_say_or_show(
 def test_a_broker_that_is_open_says_whom_it_lets_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from gapless.runtime import ListenAddress
+    from gapless.runtime import Address
 
     principals = Principals(tmp_path)
 
     async def scenario(access: AccessOptions | None) -> None:
         made = World("line:1", None, QUICK)
-        node = await made.start("b1", access=access, listen=ListenAddress("0.0.0.0", 0))  # noqa: S104 - for a moment
+        node = await made.start("b1", access=access, listen=Address("0.0.0.0", 0))  # noqa: S104 - for a moment
         await node.stop()
 
     with caplog.at_level(logging.WARNING, "gapless"):

@@ -10,7 +10,7 @@ import pytest
 from gapless.core.errors import UsageError
 from gapless.core.parameters import DEFAULTS
 from gapless.runtime import (
-    ListenAddress,
+    Address,
     LogFormat,
     config,
     generate,
@@ -55,13 +55,13 @@ def test_the_samples_of_the_documentation_are_read(tmp_path: Path) -> None:
     assert found.settings.cell == "london"
     assert found.settings.overlay == overlay
     assert found.settings.parameters.retention_s == 86_400
-    assert found.settings.advertise == ListenAddress("l1.example", 7_400)
+    assert found.settings.advertise == Address("l1.example", 7_400)
     assert found.log.format is LogFormat.TEXT
 
 
 def test_a_broker_needs_only_a_name_and_a_directory(tmp_path: Path) -> None:
     found = load_config(written(tmp_path, 'name = "b7"\ndata = "store"')).settings
-    assert found.listen == ListenAddress("127.0.0.1", 7_400)
+    assert found.listen == Address("127.0.0.1", 7_400)
     assert found.listen.is_loopback
     assert found.data == tmp_path / "store"
     assert found.parameters == DEFAULTS
@@ -251,5 +251,5 @@ def test_an_overlay_above_the_limit_of_cells_is_refused(words: str) -> None:
 @pytest.mark.parametrize("words", ["line:3", "star:11", "tree:2x3", "line:3x2"])
 def test_an_overlay_that_was_written_is_read_as_the_same(words: str, tmp_path: Path) -> None:
     overlay = overlay_of(words, delta=2)
-    overlay.addresses[overlay.brokers[0][0]] = ListenAddress("::1", 7_400)
+    overlay.addresses[overlay.brokers[0][0]] = Address("::1", 7_400)
     assert load_overlay(written(tmp_path, overlay.to_toml(), "o.toml")) == overlay

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from gapless.core.backoff import Backoff, BackoffWaits
 from gapless.core.machine import LinkDown, LinkUp
 from gapless.core.parameters import Parameters
-from gapless.runtime.backoff import DialBackoff
 from gapless.runtime.links import BrokerLinks
 from gapless.wire import Connect, Connected, Role, decode_handshake
 from tests.runtime.nodes import LOOPS, run, until, world
@@ -121,8 +123,7 @@ def test_who_is_no_neighbour_any_more_loses_its_link() -> None:
 
 def test_waits_grow_up_to_a_bound_and_are_never_below_half_of_it() -> None:
     for draw in (lambda: 0.0, lambda: 0.999):
-        backoff = DialBackoff(0.05, 5.0, draw)
-        waits = [backoff.next_s() for _ in range(12)]
+        waits = [*islice(Backoff(first_s=0.05, longest_s=5.0).waits(draw), 12)]
         assert waits == sorted(waits)
         assert 2.5 <= waits[-1] <= 5.0
 
@@ -133,17 +134,20 @@ def test_a_link_that_ends_at_once_is_dialled_less_and_less_often(
     # a peer that lets us in and throws us out again would be dialled twenty times a second for ever
     waits: list[float] = []
 
-    class Noting(DialBackoff):
-        def next_s(self) -> float:
-            waits.append(self._wait_s)
-            super().next_s()
+    class Noting(BackoffWaits):
+        def __next__(self) -> float:
+            waits.append(self._bound_s)
+            super().__next__()
             return 0.0
+
+    def noting(backoff: Backoff, draw: Callable[[], float]) -> BackoffWaits:
+        return Noting(backoff, draw)
 
     async def up_and_down(links: BrokerLinks, peer: str) -> str:
         links._down[peer].set()
         return ""
 
-    monkeypatch.setattr("gapless.runtime.links.DialBackoff", Noting)
+    monkeypatch.setattr(Backoff, "waits", noting)
     monkeypatch.setattr(BrokerLinks, "_dial", up_and_down)
 
     async def scenario() -> None:

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gapless.core.parameters import Parameters
-from gapless.runtime import Health, ListenAddress, LogFormat, Node
+from gapless.runtime import Address, Health, LogFormat, Node
 from gapless.runtime.logs import JsonLines, StructuredLog, TextLines, set_up_logs
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import DEADLINE_S, RawClient
@@ -45,7 +45,7 @@ def test_metrics_count_what_happened(loop: str) -> None:
         async with world("line:1") as brokers:
             node = brokers["b1"]
             await node.stop()
-            node = await brokers.start("b1", metrics=ListenAddress(), restarts=3)
+            node = await brokers.start("b1", metrics=Address(), restarts=3)
             async with RawClient(node.url) as client:
                 opened = await client.open("trades")
                 await client.subscribe("all", "n > 5")
@@ -88,7 +88,7 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
     async def scenario() -> None:
         async with world("line:3", parameters=parameters) as brokers:
             await brokers["b3"].stop()
-            node = await brokers.start("b3", metrics=ListenAddress())
+            node = await brokers.start("b3", metrics=Address())
             async with RawClient(brokers["b1"].url) as near, RawClient(node.url) as far:
                 await near.open("trades")
                 await brokers.knows("b3", "trades")
@@ -117,7 +117,7 @@ def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
             await brokers["b2"].stop()
-            node = await brokers.start("b2", metrics=ListenAddress())
+            node = await brokers.start("b2", metrics=Address())
             await brokers["b3"].stop()
             await until(lambda: node.links.open_peers == ["b1"])
             status, body = await get(node, "/healthz")
@@ -135,7 +135,7 @@ def test_what_is_no_page_is_answered_and_hurts_nobody() -> None:
     async def scenario() -> None:
         async with world("line:1") as brokers:
             await brokers["b1"].stop()
-            node = await brokers.start("b1", metrics=ListenAddress())
+            node = await brokers.start("b1", metrics=Address())
             assert (await get(node, "/"))[0] == "HTTP/1.1 404 Not Found"
             assert (await get(node, "/metrics", "POST"))[0] == "HTTP/1.1 405 Method Not Allowed"
             assert (await get(node, "/healthz", "HEAD")) == ("HTTP/1.1 200 OK", b"")

@@ -15,7 +15,7 @@ from gapless.client import connect
 from gapless.core.errors import DirectoryLockedError, DiskFullError, UsageError
 from gapless.core.machine import ClientRequest, MachineEvent, StepTime
 from gapless.core.parameters import Parameters
-from gapless.runtime import BrokerSettings, ListenAddress, MachineError, Node
+from gapless.runtime import Address, BrokerSettings, MachineError, Node
 from gapless.runtime.logs import TextLines
 from gapless.storage import Storage
 from gapless.wire import DisconnectReason
@@ -67,7 +67,7 @@ def test_a_directory_that_another_broker_uses_is_refused(tmp_path: Path) -> None
 def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
     async def scenario() -> None:
         async with world() as brokers:
-            taken = ListenAddress.parse(brokers["b1"].url)
+            taken = Address.parse(brokers["b1"].url)
             with pytest.raises(UsageError, match="listen"):
                 await Node(BrokerSettings(listen=taken)).start()
 
@@ -157,7 +157,7 @@ def test_a_broker_says_so_when_it_is_open_to_other_computers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(host: str) -> None:
-        node = Node(BrokerSettings(listen=ListenAddress(host, 0)))
+        node = Node(BrokerSettings(listen=Address(host, 0)))
         await node.start()
         await node.stop()
 

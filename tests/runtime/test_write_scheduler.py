@@ -71,8 +71,10 @@ def line() -> tuple[FramedConnection, Transport, list[tuple[str, bytes]]]:
         OpenConnections[FramedConnection](),
     )
     client, broker = (FramedConnection(scheduler, connections, 10**6, 10**6) for _ in range(2))
-    broker.has_priority = True
-    client.handler = broker.handler = cast("Any", Echo(scheduler, client, broker))
+    broker.prioritise()
+    echo = cast("Any", Echo(scheduler, client, broker))
+    client.hand_to(echo)
+    broker.hand_to(echo)
     transport = Transport("client", written)
     client.connection_made(cast("Any", transport))
     broker.connection_made(cast("Any", Transport("broker", written)))

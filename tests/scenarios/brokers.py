@@ -81,6 +81,7 @@ from gapless.messages.streams import Publication
 from gapless.overlay.neighbourhood import Topology
 from gapless.packed.pick import packed, unpack_row
 from gapless.pubend.pubend import Pubend
+from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.subend import Subend
 
 CLOCK_START = microseconds(s=1_000_000)
@@ -249,6 +250,10 @@ class World:
     def run(self, *, ms: int = 0, s: int = 0) -> None:
         """Let time pass."""
         self._run_until(self.now + microseconds(ms=ms, s=s), lambda: False)
+
+    def receive(self, name: BrokerId, peer: BrokerId, message: Any) -> None:
+        """Give a message to a broker as if its session with a peer had brought it."""
+        self[name].components.sessions._listener.received(peer, message)
 
     def wait(self, happened: Callable[[], bool], *, s: int = 1) -> bool:
         """Let time pass until something has happened, at most so long; say whether it has."""
@@ -468,17 +473,22 @@ class World:
 
     def pubend(self, name: BrokerId, pubend: PubendId) -> Pubend:
         """Return a pubend of a broker."""
-        hosted = self[name].pubends.hosted[pubend]
+        hosted = self[name].components.hosted[pubend]
         assert isinstance(hosted, Pubend)
         return hosted
 
     def subend(self, name: BrokerId, pubend: PubendId) -> Subend:
         """Return the subend of a host."""
-        return self[name].host.subends[pubend]
+        return self[name].components.subends.guaranteed[pubend]
 
     def horizon(self, name: BrokerId, pubend: PubendId) -> Tick:
         """Return how far a host has come; 0 before it has a base."""
-        return self.subend(name, pubend).horizon or 0
+        return self.subend(name, pubend).horizon
+
+    def started_after(self, name: BrokerId, subscription: str, pubend: PubendId) -> Tick | None:
+        """Return after which tick a subscription started on a pubend; None if it has not."""
+        start = self[name].components.registry.subscriptions[subscription].cursors[pubend].start
+        return start.after if isinstance(start, Started) else None
 
     def released(self, name: BrokerId, pubend: PubendId) -> Tick:
         """Return up to where a log is released, as its disk says."""

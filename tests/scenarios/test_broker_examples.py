@@ -19,12 +19,13 @@ from gapless.pubend.members import Members
 from gapless.routing.nacks import UpstreamRequests
 from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream
-from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import FOREVER
-from gapless.subscribers.filter_segments import FilterSegment
+from gapless.subscribers.filter_change import FilterChanges
+from gapless.subscribers.filter_segments import FilterSegment, FilterSegments
+from gapless.subscribers.filter_switch import FilterSwitch
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.subend import Subend
-from gapless.subscribers.subscription import HostedSubscription
+from gapless.subscribers.subend_nacks import SubendNacks
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Subscriber, World, of, shb
 
@@ -75,10 +76,10 @@ def test_14_1_if_the_next_broker_has_forgotten_the_log_is_asked() -> None:
 
 
 def test_14_1_without_curiosity_what_was_lost_holds_up_everything_behind_it() -> None:
-    def ask_nothing(_subend: Subend) -> None:
+    def ask_nothing(_nacks: SubendNacks) -> None:
         """Wait for the gap to close by itself."""
 
-    with patched(Subend, "_ask", ask_nothing):
+    with patched(SubendNacks, "ask", ask_nothing):
         _, x = lost_frame()
     assert x.events == ["e23"]
 
@@ -206,7 +207,7 @@ class ConnectedChange:
         self.rann.publish("rb2", kind="B")
         world.run(s=3)
         self.switched = x.filter_changed(change)
-        self.roots = [str(root) for root in world["s"].tables.leaf.roots]
+        self.roots = [str(root) for root in world["s"].components.exchange.leaf.roots]
         updates = world.hold(of(TableDelta, TableFull, source="s", target="r"))
         world.heal("s", "r")
         world.run(s=1)  # r fills the gap, as far as it knows what s wants
@@ -231,20 +232,21 @@ def test_14_6_a_filter_changes_where_each_stream_reaches_it_or_after_a_while_whe
 
 
 def test_14_6_without_the_switch_by_position_the_call_waits_as_long_as_the_barrier() -> None:
-    with patched(HostedSubscription, "_switch_by_position", lambda _subscription: None):
+    with patched(FilterChanges, "_switch_by_position", lambda _changes: None):
         story = ConnectedChange()
     assert story.switched is None
     assert "rb2" not in story.events_of(R)
 
 
 def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
-    def stay_live(cursor: Cursor, *, surely: bool = False) -> None:
+    def stay_live(filter_switch: FilterSwitch, *, surely: bool = False) -> None:
         del surely
-        if cursor.next is not None:
-            cursor.switch(cursor.subend.horizon or 0)
+        cursor = filter_switch._cursor
+        if cursor.segments.next is not None:
+            filter_switch.switch(cursor.subend.horizon)
 
     with (
-        patched(Cursor, "switch_now", stay_live),
+        patched(FilterSwitch, "switch_now", stay_live),
         patched(CursorGroups, "is_covered", lambda _crew, _time: True),
     ):
         story = ConnectedChange()
@@ -291,10 +293,10 @@ def test_14_6_an_absent_client_gets_the_old_filter_up_to_the_change_and_the_new_
 
 
 def test_14_6_without_segments_the_new_filter_is_taken_for_the_past() -> None:
-    def newest(cursor: Cursor, _tick: Tick) -> tuple[FilterSegment, Tick]:
-        return cursor.segment, FOREVER
+    def newest(segments: FilterSegments, _tick: Tick) -> tuple[FilterSegment, Tick]:
+        return segments.current, FOREVER
 
-    with patched(Cursor, "segment_at", newest):
+    with patched(FilterSegments, "at", newest):
         x = disconnected_change()
     assert x.events == ["a60", "a64", "b110", "b150", "b170"], "a100 is lost, b110 never was wanted"
 

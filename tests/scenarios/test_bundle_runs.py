@@ -6,17 +6,17 @@ cell are n1, n2, n3; pubends P0, P1, ... are at p.
 
 from __future__ import annotations
 
-from gapless.broker.routing import BrokerRouting, rendezvous
 from gapless.core.ids import BrokerId, PubendId
+from gapless.feeds.candidates import FeedCandidates, rendezvous
 from gapless.feeds.feed import Candidate
 from gapless.messages.streams import StreamData
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Publisher, Subscriber, World
 
-candidates_by_the_rule = BrokerRouting.candidates
+candidates_by_the_rule = FeedCandidates.candidates
 
 
-def without_rank(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
+def without_rank(routing: FeedCandidates, pubend: PubendId) -> list[Candidate]:
     """Rank by the class alone: whoever feeds stays."""
     found = candidates_by_the_rule(routing, pubend)
     return [each._replace(rank=each.rank // 50) for each in found]
@@ -48,7 +48,7 @@ class Bundle:
 
     def feeders(self, of: BrokerId = "c") -> list[BrokerId | None]:
         """Return who feeds a broker with each stream."""
-        return [self.world[of].router.feeder(pubend) for pubend in self.pubends]
+        return [self.world[of].components.router.feeder(pubend) for pubend in self.pubends]
 
     def by_load(self, *alive: BrokerId) -> list[BrokerId]:
         """Return who should feed each stream if these are alive."""
@@ -140,7 +140,7 @@ def test_load_returns_to_a_broker_that_has_come_back() -> None:
 
 
 def test_without_ranks_inside_of_a_class_load_does_not_return() -> None:
-    with patched(BrokerRouting, "candidates", without_rank):
+    with patched(FeedCandidates, "candidates", without_rank):
         bundle = Bundle("n1", "n2")
         bundle.world.crash("n1")
         bundle.publish()

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.feeds.candidates import FeedCandidates
 from gapless.feeds.feed import Candidate
 from gapless.messages.records import MemberRecord
 from gapless.messages.streams import StreamData
@@ -25,15 +25,15 @@ from tests.scenarios.brokers import World
 
 P = PubendId("P")
 
-candidates_by_the_rule = BrokerRouting.candidates
+candidates_by_the_rule = FeedCandidates.candidates
 sources_by_the_rule = TableSources._of
 
 
-def only_the_next_cell(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
+def only_the_next_cell(routing: FeedCandidates, pubend: PubendId) -> list[Candidate]:
     """Take out R7 (c) and (d): who is not of the next cell feeds nobody."""
     known = routing._announcements.get(pubend)
     next_cell = () if known is None else known.path[:1]
-    neighbourhood = routing._neighbourhood
+    neighbourhood = routing._tree.neighbourhood
     return [
         each
         for each in candidates_by_the_rule(routing, pubend)
@@ -96,7 +96,7 @@ def test_so_many_cells_in_a_row_that_are_dead_are_bypassed(delta: int) -> None:
     gap.die()
     gap.publish()
     gap.world.run(s=2)
-    assert gap.world["b"].router.feeder(P) == "a"
+    assert gap.world["b"].components.router.feeder(P) == "a"
     assert gap.x.events == gap.said
     gap.publish()
     gap.world.run(ms=100)
@@ -147,8 +147,8 @@ def test_when_the_dead_return_the_streams_go_over_them_again_and_nothing_is_lost
         gap.publish(1)
         gap.world.run(s=1)
     gap.go_back()
-    assert gap.world["b"].router.feeder(P) == gap.dying[-1]
-    assert gap.world[gap.dying[0]].router.feeder(P) == "a"
+    assert gap.world["b"].components.router.feeder(P) == gap.dying[-1]
+    assert gap.world[gap.dying[0]].components.router.feeder(P) == "a"
     gap.publish()
     gap.world.run(s=1)
     assert gap.x.events == gap.said
@@ -165,7 +165,7 @@ def test_one_more_and_streams_wait_for_the_way_to_come_back_and_lose_nothing(del
     gap.publish()
     y = gap.world.subscriber("c", "y", "kind > 0")
     gap.world.run(s=5)
-    assert gap.world["b"].router.feeder(P) is None
+    assert gap.world["b"].components.router.feeder(P) is None
     assert gap.x.events == gap.said[:3]
     assert y.starts == {}, "nobody may start who was not heard"
     gap.world.start(gap.dying[0])  # one of them is enough
@@ -184,7 +184,7 @@ def test_one_more_and_streams_wait_for_the_way_to_come_back_and_lose_nothing(del
 
 @pytest.mark.parametrize("delta", [1, 3])
 def test_without_bypass_the_streams_stand_still(delta: int) -> None:
-    with patched(BrokerRouting, "candidates", only_the_next_cell):
+    with patched(FeedCandidates, "candidates", only_the_next_cell):
         gap = Gap(delta)
         gap.die()
         gap.publish()

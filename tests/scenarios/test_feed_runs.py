@@ -12,8 +12,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, PubendId
+from gapless.feeds.candidates import FeedCandidates
 from gapless.feeds.feed import Candidate, is_leaf_number
 from gapless.messages.streams import (
     Attach,
@@ -31,21 +31,23 @@ from tests.scenarios.brokers import World, of
 
 P = PubendId("P")
 
-candidates_by_the_rule = BrokerRouting.candidates
-may_feed_by_the_rule = BrokerRouting.may_feed
+candidates_by_the_rule = FeedCandidates.candidates
+may_feed_by_the_rule = FeedCandidates.may_feed
 
 
-def candidates_are_all_who_are_reached(routing: BrokerRouting, pubend: PubendId) -> list[Candidate]:
+def candidates_are_all_who_are_reached(
+    routing: FeedCandidates, pubend: PubendId
+) -> list[Candidate]:
     nearer = candidates_by_the_rule(routing, pubend)
     others = [
         broker
-        for broker in routing._sessions.open_peers()
+        for broker in routing._peers.open_peers()
         if broker not in {each.broker for each in nearer}
     ]
     return nearer + [Candidate(broker, 1) for broker in others]
 
 
-def whoever_asks_is_fed(routing: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
+def whoever_asks_is_fed(routing: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
     return receiver.kind is AttachKind.CELL or may_feed_by_the_rule(routing, pubend, receiver)
 
 
@@ -54,10 +56,10 @@ def naive(*, asking: bool, feeding: bool) -> ExitStack:
     stack = ExitStack()
     if asking:
         stack.enter_context(
-            patched(BrokerRouting, "candidates", candidates_are_all_who_are_reached)
+            patched(FeedCandidates, "candidates", candidates_are_all_who_are_reached)
         )
     if feeding:
-        stack.enter_context(patched(BrokerRouting, "may_feed", whoever_asks_is_fed))
+        stack.enter_context(patched(FeedCandidates, "may_feed", whoever_asks_is_fed))
     return stack
 
 
@@ -158,7 +160,7 @@ class Sideways:
             world.cut("p", "b2")
             world.run(ms=300)
             asked.end()
-            self.feeders = [world[name].router.feeder(P) for name in ("b1", "b2")]
+            self.feeders = [world[name].components.router.feeder(P) for name in ("b1", "b2")]
             cut_off = world.now
             world.run(s=4)
             self.nacks = [

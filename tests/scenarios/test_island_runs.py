@@ -74,8 +74,8 @@ def test_a2_an_island_is_fed_over_relays_by_a_broker_that_is_nearer() -> None:
     # PT III, DESIGN 6: "brokers inside that are alive keep being fed over relayed sessions"
     island = Island()
     world = island.world
-    assert world["n"].router.feeder(P) == "a"
-    assert world["n"].sessions.route("a") in {("c",), ("d",)}
+    assert world["n"].components.router.feeder(P) == "a"
+    assert world["n"].components.sessions.route("a") in {("c",), ("d",)}
     island.publish("X", "Y", "Z")
     assert (island.x.events, island.y.events, island.z.events) == (["X0"], ["Y1"], ["Z2"])
 
@@ -85,7 +85,7 @@ def test_a2_a_relay_passes_on_what_it_is_not_sent_itself_and_keeps_nothing_of_it
     island = Island()
     world = island.world
     island.publish("Z")
-    (relay,) = world["n"].sessions.route("a")
+    (relay,) = world["n"].components.sessions.route("a")
     assert island.z.events == ["Z0"]
     assert ranges(world, relay, "n") == 0, "nothing from its own cache"
     assert inside(world, StreamData, "a", "n"), "it came from a"
@@ -99,7 +99,7 @@ def test_a2_who_is_fed_over_relays_says_so_to_those_that_it_feeds() -> None:
     island = Island()
     world = island.world
     world.run(s=20)
-    assert world["c"].router.feeder(P) == world["d"].router.feeder(P) == "a"
+    assert world["c"].components.router.feeder(P) == world["d"].components.router.feeder(P) == "a"
     island.publish("X", "Y", "Z")
     assert (island.x.events, island.y.events, island.z.events) == (["X0"], ["Y1"], ["Z2"])
 
@@ -155,7 +155,7 @@ def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
     # R11; PT III: nothing gets through to n, which is told so and loses nothing
     island = Island(relay_hops_max=0)
     world = island.world
-    assert world["n"].router.feeder(P) is None
+    assert world["n"].components.router.feeder(P) is None
     island.publish("X", "Y", "Z")
     world.run(s=5)
     assert (island.x.events, island.y.events) == (["X0"], ["Y1"]), "they bypass it"
@@ -164,7 +164,7 @@ def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
     world.heal("a", "n")
     world.run(s=10)
     assert island.z.events == ["Z2"]
-    assert world["n"].router.feeder(P) == "a"
+    assert world["n"].components.router.feeder(P) == "a"
 
 
 @pytest.mark.parametrize("relay_hops_max", [0, 3])
@@ -177,8 +177,8 @@ def test_when_the_link_comes_back_it_is_taken_and_nothing_is_lost_or_repeated(
     world.heal("p", "n")
     for _ in range(20):
         island.publish("X", "Y", "Z")
-    assert world["n"].sessions.is_direct("a")
-    assert world["c"].router.feeder(P) == "n", "and c goes back to it"
+    assert world["n"].components.sessions.is_direct("a")
+    assert world["c"].components.router.feeder(P) == "n", "and c goes back to it"
     labels = [*island.ann.ticks]
     assert island.x.events == labels[0::3]
     assert island.y.events == labels[1::3]
@@ -214,7 +214,7 @@ def test_a18_a_broker_that_lost_the_upper_cell_is_fed_through_its_peer_not_by_it
     # GD 3.1: "route messages towards s1 sideways via its cell neighbor"; R7 (b)
     story = Sideways(cut)
     (other,) = {"b1", "b2"} - {cut}
-    assert story.world[cut].sessions.route("p") == (other,)
+    assert story.world[cut].components.sessions.route("p") == (other,)
     assert story.asked_the_peer(Attach) == 0
     story.ann.publish("e1")
     story.world.run(s=1)
@@ -227,14 +227,14 @@ def test_a18_two_brokers_that_lost_the_upper_cell_do_not_feed_each_other() -> No
     world = story.world
     story.ann.publish("e1")
     world.run(s=4)
-    assert [world[name].router.feeder(P) for name in ("b1", "b2")] == [None, None]
+    assert [world[name].components.router.feeder(P) for name in ("b1", "b2")] == [None, None]
     assert story.asked_the_peer(Attach) == story.asked_the_peer(Attached) == 0
     pairs = (("b1", "b2"), ("b2", "b1"))
     assert min(len(world.sent_over(Nack, *pair, story.since)) for pair in pairs) == 0
     assert story.x.events == story.y.events == []
     world.heal("p", "b1")
     world.run(s=8)
-    assert world["b2"].sessions.route("p") == ("b1",)
+    assert world["b2"].components.sessions.route("p") == ("b1",)
     story.ann.publish("e2")
     world.run(s=1)
     assert (story.x.events, story.y.events) == (["e1", "e2"], ["e1", "e2"])
@@ -256,7 +256,7 @@ def test_brokers_that_hear_in_one_direction_only_go_around(hears: str) -> None:
         ann.publish(f"e{number}")
         world.run(s=1)
     assert x.events == z.events == [f"e{number}" for number in range(8)]
-    assert world["n"].sessions.route("p") == ("c",)
+    assert world["n"].components.sessions.route("p") == ("c",)
 
 
 def test_two_brokers_of_a_cell_that_reach_different_sides_are_a_bridge_together() -> None:
@@ -268,8 +268,8 @@ def test_two_brokers_of_a_cell_that_reach_different_sides_are_a_bridge_together(
     world.cut("n1", "c")
     world.cut("n2", "p")
     world.run(s=4)
-    assert {world["c"].sessions.route(name) for name in ("n1", "n2")} == {("n2",), ()}
-    ways = {world["n2"].router.feeder(each.pubend) for each in publishers}
+    assert {world["c"].components.sessions.route(name) for name in ("n1", "n2")} == {("n2",), ()}
+    ways = {world["n2"].components.router.feeder(each.pubend) for each in publishers}
     assert ways == {"p"}, "over n1, which is a relay for it and no feeder"
     for each in publishers:
         each.publish(each.pubend.name)
@@ -292,7 +292,7 @@ def test_with_three_brokers_a_way_over_two_relays_is_found() -> None:
     ann.publish("e1")
     world.run(s=2)
     assert (x.events, z.events) == (["e1"], ["e1"])
-    assert len(world["c"].sessions.route("n2")) >= 1
+    assert len(world["c"].components.sessions.route("n2")) >= 1
 
 
 class LostBelow:
@@ -308,7 +308,7 @@ class LostBelow:
         world.run(s=2)
         world.cut("n", "c")
         world.run(s=3)
-        assert world["c"].router.feeder(P) == "a"
+        assert world["c"].components.router.feeder(P) == "a"
         self.new = world.subscriber("c", "new", "kind = 2")
         world.run(s=5)
         self.started = bool(self.new.starts)

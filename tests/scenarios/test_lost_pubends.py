@@ -33,7 +33,7 @@ def lost() -> Fork:
     wipe_q(fork)
     fork.world.start("q")
     fork.world.run(s=10)
-    assert fork.world["m"].retirements.is_back(shb("q"))
+    assert fork.world["m"].components.retirements.is_back(shb("q"))
     return fork
 
 
@@ -42,7 +42,7 @@ def retire_by_mistake(fork: Fork) -> None:
     fork.cut_q_off()
     fork.world.heal("a", "q")
     fork.world.run(s=20)
-    assert fork.world["n"].retirements.is_back(shb("q"))
+    assert fork.world["n"].components.retirements.is_back(shb("q"))
 
 
 def subscription_at_m(fork: Fork) -> Subscriber:
@@ -71,7 +71,7 @@ def test_what_was_made_since_is_waited_for_after_another_retirement_that_was_a_m
     cyd = world.publisher("q", "R")
     world.run(s=5)
     retire_by_mistake(fork)
-    assert world["m"].pubend_locations.broker_of(R) == "q"
+    assert world["m"].components.locations.broker_of(R) == "q"
     world.cut("a", "q")
     world.run(s=3)
     cyd.publish("c1")
@@ -99,8 +99,8 @@ def test_nobody_waits_for_a_lost_pubend_if_another_was_made_before_the_retiremen
     world.heal("a", "q")
     world.run(s=20)
     made = cyd.pubend
-    assert [world[name].pubend_locations.is_lost(Q) for name in "pamn"] == [True] * 4
-    assert [world[name].pubend_locations.broker_of(made) for name in "pamn"] == ["q"] * 4
+    assert [world[name].components.locations.is_lost(Q) for name in "pamn"] == [True] * 4
+    assert [world[name].components.locations.broker_of(made) for name in "pamn"] == ["q"] * 4
     fork.ann.publish("a2")
     cyd.publish("c1")
     world.run(s=60)
@@ -117,7 +117,7 @@ def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lo
         world.restart(name)
     world.run(s=10)
     if restarted:
-        assert world["m"].announcements.get(Q) is not None, "a remembers it"
+        assert world["m"].components.announcements.get(Q) is not None, "a remembers it"
         fork.x.come_back()
         world.run(s=5)
     y = subscription_at_m(fork)
@@ -133,7 +133,7 @@ def test_news_of_a_left_pubend_that_others_repeat_does_not_hide_that_it_was_left
     world = fork.world
     world.restart("m")
     world.run(s=10)
-    assert world["m"].announcements.get(Q) is not None
+    assert world["m"].components.announcements.get(Q) is not None
     wipe_q(fork)
     world.start("q")
     world.run(s=10)
@@ -165,7 +165,7 @@ def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
     world.run(s=10)
     world.crash("q")
     world.run(s=3)
-    assert [world[name].pubend_locations.is_lost(Q) for name in "mn"] == [True, True]
+    assert [world[name].components.locations.is_lost(Q) for name in "mn"] == [True, True]
     disk.records, disk.logs = records, logs
     world.start("q")
     world.run(s=10)
@@ -174,10 +174,10 @@ def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
     fork.bob.publish("b2")
     world.run(s=10)
     assert fork.x.events == ["a1", "b1", "b2"]
-    assert [world[name].pubend_locations.is_lost(Q) for name in "mn"] == [True, False]
+    assert [world[name].components.locations.is_lost(Q) for name in "mn"] == [True, False]
     retire_by_mistake(fork)
-    assert not world["m"].pubend_locations.is_lost(Q), "q has named it"
-    assert world["m"].pubend_locations.broker_of(Q) == "q"
+    assert not world["m"].components.locations.is_lost(Q), "q has named it"
+    assert world["m"].components.locations.broker_of(Q) == "q"
     world.cut("a", "q")
     world.run(s=3)
     fork.ann.publish("a2")
@@ -224,7 +224,7 @@ def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back
     world.run(s=3)
     world.start("n")
     world.run(s=5)
-    assert Q not in world["n"].host.abandonment
+    assert not world["n"].components.subends.memberships.is_abandoned(Q)
     fork.x.come_back()
     world.run(s=5)
     fork.bob.publish("b2")

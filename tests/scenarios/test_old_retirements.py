@@ -27,7 +27,7 @@ def test_total_order_does_not_wait_again_when_the_retirement_is_old() -> None:
     fork = Fork(tombstone_ttl_s=30)
     fork.lose_q()
     fork.world.run(s=60)
-    assert not fork.world["n"].retirements.is_recent(shb("q"))
+    assert not fork.world["n"].components.retirements.is_recent(shb("q"))
     fork.world.restart("n")
     fork.world.run(s=3)
     fork.x.come_back()
@@ -48,7 +48,7 @@ def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
     world.run(s=120)
     if begins_anew:
         restart(fork, s=365 * 86_400)
-    assert not world["m"].retirements.is_recent(shb("q"))
+    assert not world["m"].components.retirements.is_recent(shb("q"))
     start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
     y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
     z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, start=start, durable=True)
@@ -57,7 +57,7 @@ def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
     world.run(s=10)
     assert (y.events, z.events) == (["a2"], ["a2"])
     assert [(each.pubend, each.excluded) for each in y.of_kind(Stalled)] == [(Q, True)]
-    assert world["m"].pubend_locations.broker_of(Q) is None, "its name is free"
+    assert world["m"].components.locations.broker_of(Q) is None, "its name is free"
 
 
 def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
@@ -75,8 +75,8 @@ def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
     world.start("q")
     world.heal("a", "q")
     world.run(s=20)
-    assert not any(world[name].retirements.has("q") for name in "pamnq")
-    assert world["m"].pubend_locations.broker_of(Q) == "q"
+    assert not any(world[name].components.retirements.has("q") for name in "pamnq")
+    assert world["m"].components.locations.broker_of(Q) == "q"
     fork.bob.connect()
     fork.bob.open()
     fork.bob.publish("b3")
@@ -97,7 +97,7 @@ def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
     world.nodes["q"].disk.logs.clear()
     world.start("q")
     world.run(s=10)
-    assert world["n"].retirements.is_back(shb("q"))
+    assert world["n"].components.retirements.is_back(shb("q"))
     if begins_anew:
         restart(fork, s=60)
         world.restart("q")
@@ -118,7 +118,7 @@ def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() ->
     ann = world.publisher("p")
     world.cut("a", "b")
     world.run(s=3)
-    world["b"].retirements.retire(shb("n"))
+    world["b"].components.retirements.retire(shb("n"))
     world.happen("b", None)
     world.run(s=1)
     world.crash("b")
@@ -131,10 +131,10 @@ def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() ->
     world.start("b")
     world.heal("a", "b")
     world.run(s=20)
-    assert world["b"].retirements.has("n"), "it has heard it in time, and nothing else"
-    assert not world["a"].retirements.has("n")
+    assert world["b"].components.retirements.has("n"), "it has heard it in time, and nothing else"
+    assert not world["a"].components.retirements.has("n")
     assert world.member("p", P, "n") is not None
     world.heal("a", "n")
     world.run(s=20)
     assert (x.events, x.gaps) == (["e1"], [])
-    assert world["b"].retirements.is_back(shb("n")), "it was told to n, which lives"
+    assert world["b"].components.retirements.is_back(shb("n")), "it was told to n, which lives"

@@ -143,7 +143,7 @@ def test_a_source_that_was_replaced_and_returns_is_asked_for_changes_only() -> N
 
 
 def _sources(world: World) -> tuple[BrokerId, ...]:
-    return world["p"].tables.table_store.edges["n"].sources()
+    return world["p"].components.exchange.table_store.edges["n"].sources()
 
 
 # --- full recovery (PT VIII-B) --------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.feeds.candidates import FeedCandidates
 from gapless.messages.overlay import Quality
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.streams import (
@@ -23,6 +23,7 @@ from gapless.messages.streams import (
     StreamData,
     StreamSilence,
 )
+from gapless.overlay.tree import TreeChange
 from gapless.propagation.edge import Edge
 from gapless.propagation.sources import TableSources
 from gapless.routing import router as router_module
@@ -35,10 +36,9 @@ P = PubendId("P")
 reshape_by_the_rule = Router.reshape
 
 
-def keep_ranges(router: Router, *, wider: bool) -> None:
+def keep_ranges(router: Router, change: TreeChange) -> None:
     """Go on without raising the scope."""
-    del wider
-    reshape_by_the_rule(router, wider=False)
+    reshape_by_the_rule(router, change._replace(wider=False))
 
 
 # --- A23: what was silent for fewer hosts ---------------------------------------------------------
@@ -62,7 +62,7 @@ def missed_by_the_cell_that_moves() -> Subscriber:
     missed.end()
     asked.end()
     world.run(s=10)
-    assert world["i"].router.feeder(P) == "k"
+    assert world["i"].components.router.feeder(P) == "k"
     return x
 
 
@@ -94,7 +94,7 @@ def missed_on_the_side_that_is_left() -> Subscriber:
     missed.end()
     asked.end()
     world.run(s=10)
-    assert world["j"].router.feeder(P) == "k"
+    assert world["j"].components.router.feeder(P) == "k"
     return x
 
 
@@ -159,7 +159,7 @@ def restarted_and_moved() -> Subscriber:
     world.hold(of(TableDelta, TableFull, source="j", target="k"))
     world.shift("i", "j", "k")
     world.hear_of_the_tree("k", "j", "i", "x")
-    assert world.wait(lambda: world["i"].router.feeder(P) == "k")
+    assert world.wait(lambda: world["i"].components.router.feeder(P) == "k")
     world.run(ms=500)
     assert _is_settled(world, "k", "i")
     ann.publish("e1", kind="X")
@@ -170,7 +170,7 @@ def restarted_and_moved() -> Subscriber:
 
 
 def _is_settled(world: World, broker: BrokerId, cell: CellId) -> bool:
-    edge = world[broker].tables.table_store.edges.get(cell)
+    edge = world[broker].components.exchange.table_store.edges.get(cell)
     return edge is not None and edge.settled
 
 
@@ -196,8 +196,8 @@ def one_broker_has_not_heard() -> tuple[World, Subscriber]:
     ann = world.publisher("k")
     x = world.subscriber("i", "x", "kind = 'X'")
     world.run(s=2)
-    assert world["i"].router.feeder(ann.pubend) == "j2"
-    assert "j1" in world["k"].tables.table_store.edges["j"].sources()
+    assert world["i"].components.router.feeder(ann.pubend) == "j2"
+    assert "j1" in world["k"].components.exchange.table_store.edges["j"].sources()
     world.shift("i", "j", "k")
     world.hear_of_the_tree("k", "j1")
     world.run(s=1)
@@ -217,7 +217,7 @@ def test_brokers_that_know_different_shapes_do_not_feed_each_other() -> None:
 
 def test_a_broker_with_the_old_shape_passes_on_what_was_filtered_for_the_new_one() -> None:
     with (
-        patched(BrokerRouting, "has_shape", lambda *_: True),
+        patched(FeedCandidates, "has_shape", lambda *_: True),
         patched(
             TableSources, "set_fed", lambda *_, **__: None
         ),  # else j2 itself says what it needs

@@ -80,7 +80,7 @@ def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_exclud
     fork = Fork(durable=False, slow_consumer_timeout_s=20)
     fork.lose_q()
     world = fork.world
-    world["n"].host.fell_behind(world.subscription("n", "x"))
+    world["n"].components.registry.slow_consumers.fell_behind(world.subscription("n", "x"))
     world.run(s=60)
     fork.ann.publish("a2")
     world.run(s=5)
@@ -101,10 +101,10 @@ def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -
     fork = Fork()
     world = fork.world
     world.crash("q")
-    world["n"].retirements.retire(shb("q"))
+    world["n"].components.retirements.retire(shb("q"))
     world.happen("n", None)
     world.run(ms=300)
-    assert world["n"].host.subends[Q].feeder is not None
+    assert world["n"].components.subends.guaranteed[Q].feeder is not None
     for name in "pamn":
         world.crash(name)
     for name in "pamn":
@@ -117,7 +117,7 @@ def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -
     fork.ann.publish("a2")
     world.run(s=30)
     assert fork.x.events == ["a1", "b1", "a2"]
-    assert world["n"].pubend_locations.broker_of(Q) is None, "its name is free"
+    assert world["n"].components.locations.broker_of(Q) is None, "its name is free"
 
 
 def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
@@ -694,7 +694,9 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
     ann.publish("e1")
     world.run(s=20)
     assert world.member("p", P, "n") is not None
-    assert "n" not in {each.broker for each in world["b"].retirements.all()}, "p has told b"
+    assert "n" not in {each.broker for each in world["b"].components.retirements.all()}, (
+        "p has told b"
+    )
     world.heal("p", "a")
     world.run(s=20)
     x.come_back()
@@ -708,10 +710,12 @@ def test_a_broker_that_lives_next_door_contradicts_its_retirement_at_once() -> N
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=3)
-    world["a"].retirements.retire(shb("n"))
+    world["a"].components.retirements.retire(shb("n"))
     world.happen("a", None)
     world.run(s=2)
-    assert not any(world[name].retirements.has("n") for name in ("p", "a", "b", "c", "n"))
+    assert not any(
+        world[name].components.retirements.has("n") for name in ("p", "a", "b", "c", "n")
+    )
     assert world.sent_over(Retire, "n", "a")
     assert isinstance(
         world.nodes["p"].disk.records[RetirementRecord.key_of(shb("n"))], RetirementRecord

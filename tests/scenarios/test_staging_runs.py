@@ -11,7 +11,7 @@ from gapless.core.machine import Effect, Write
 from gapless.messages.clients import OpenPubend
 from gapless.messages.staging import BatchCommitted, ChunkStaged, CommitBatch, StageChunk
 from tests.broker.harness import BrokerHarness, P
-from tests.broker.writers import Writer, commits, labels, logged, staged
+from tests.pubend.writers import Writer, commits, labels, logged, staged
 from tests.scenarios.brokers import Node, Subscriber
 
 WRITES = range(1, 13)

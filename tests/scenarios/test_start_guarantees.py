@@ -509,7 +509,7 @@ def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend(
     world.run(s=2)
     lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
     ann = world.publisher("p")
-    assert world.wait(lambda: bool(world["n"].host.memberships))
+    assert world.wait(lambda: bool(world["n"].components.subends.memberships))
     world.run(ms=5)
     ann.publish("e1", number=2)
     news = world.lose(of(Announce, source="a", target="n"))

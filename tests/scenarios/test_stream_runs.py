@@ -40,6 +40,7 @@ from gapless.pubend.pubend import Pubend
 from gapless.routing import sending
 from gapless.routing.reports import ReportAggregator
 from gapless.stream.epochs import StreamEpochs
+from gapless.stream.horizon import DoubtHorizon
 from gapless.subscribers.log_hold import LogHolds
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.planted_bugs import patched
@@ -86,14 +87,14 @@ def test_a6_a_stream_epoch_number_means_one_vector_for_ever_whatever_the_clock_s
 def numbers_from_the_clock() -> Iterator[None]:
     """Number regimes by the second in which they open, and two of one second one after the other."""
 
-    def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, VectorEntry]) -> None:
+    def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, VectorEntry], changes: Any) -> None:
         second = pubend._context.clock // microseconds(s=1)
         number = second + 1 if pubend.stream_epoch == second else second
         with patched(Pubend, "stream_epoch", property(lambda _: number - 1)):
-            open_stream_epoch(pubend, vector)
+            open_stream_epoch(pubend, vector, changes)
 
-    open_stream_epoch = Pubend._open_stream_epoch
-    with patched(Pubend, "_open_stream_epoch", number_by_the_clock):
+    open_stream_epoch = Pubend.open_stream_epoch
+    with patched(Pubend, "open_stream_epoch", number_by_the_clock):
         yield
 
 
@@ -587,7 +588,7 @@ def test_a14_what_the_log_has_lost_is_told_as_a_gap() -> None:
 
 def test_a14_with_released_ticks_taken_for_silence_nobody_learns_of_the_gap() -> None:
     def skip(subend: Subend, up_to: Tick, _gone: Tick) -> None:
-        assert subend._horizon is not None
+        assert isinstance(subend._horizon, DoubtHorizon)
         subend._horizon.skip_to(up_to)
         subend._stream.raise_top(up_to)
         subend._stream.forget_up_to(up_to)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.pubends import HostedPubends
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
+from gapless.directory.status import PubendStatuses
 from gapless.feeds.feed import Feed
 from gapless.messages.clients import OpenPubend, Order, PubendOpened, RefusalCause, Refused
 from gapless.messages.overlay import Heartbeat, Quality
@@ -33,12 +33,14 @@ from gapless.propagation.exchange import TableExchange
 from gapless.pubend import pubend as pubend_module
 from gapless.pubend.members import Claim, Members
 from gapless.pubend.pubend import Pubend
+from gapless.pubend.publisher_calls import PublisherCalls
 from gapless.pubend.publishers import Publishers
-from gapless.routing.router import Router
+from gapless.routing.routed import RoutedPubend
 from gapless.subscribers.catch_up import CatchUp
-from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
-from gapless.subscribers.subscription import HostedSubscription
+from gapless.subscribers.cursor_state import CursorInput, CursorPhase
+from gapless.subscribers.filter_change import FilterChanges
+from gapless.subscribers.merge import Merge
+from gapless.subscribers.start_verification import StartVerification
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import CLOCK_START, Publisher, Subscriber, World, of
 
@@ -72,20 +74,18 @@ def test_a15_the_old_conjunctions_stay_until_every_stream_has_passed_the_change(
 
 
 def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_silence() -> None:
-    def replace(
-        subscription: HostedSubscription, requester: str, request: int, wanted: Filter
-    ) -> None:
-        old = subscription.newest
-        begin_change(subscription, requester, request, wanted)
-        subscription.host.leaf.disown(old.number)
+    def replace(changes: FilterChanges, requester: str, request: int, wanted: Filter) -> None:
+        old = changes._subscription.newest
+        begin_change(changes, requester, request, wanted)
+        changes._filters.interest.disown(old.number)
 
     def disown_once(tables: TableExchange, owner: int) -> None:
         if owner in tables.leaf:
             disown(tables, owner)
 
-    begin_change, disown = HostedSubscription._start_change, TableExchange.disown
+    begin_change, disown = FilterChanges._start, TableExchange.disown
     with (
-        patched(HostedSubscription, "_start_change", replace),
+        patched(FilterChanges, "_start", replace),
         patched(TableExchange, "disown", disown_once),
     ):
         assert change_while_a_frame_is_lost().events == ["b130"]
@@ -149,7 +149,7 @@ def replay_while_events_come() -> tuple[list[str], list[str], int, CursorPhase]:
         ann.say(f"past {number}")
         world.run(ms=2)
     x.come_back()
-    cursor = world["n"].host.subscriptions["x"].cursors[P]
+    cursor = world["n"].components.registry.subscriptions["x"].cursors[P]
     held = 0
     for number in range(600):
         ann.say(f"live {number}")
@@ -170,10 +170,10 @@ def test_a19_only_the_last_stretch_of_a_replay_holds_live_events_and_few() -> No
 def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
     def join_at_once(catch_up: CatchUp) -> None:
         cursor = catch_up._cursor
-        horizon = cursor.subend.horizon
-        if horizon is not None and cursor.segment.is_served_at(cursor.subend.served):
-            catch_up.join_at = horizon
-            cursor.set_phase(CursorPhase.JOINING)
+        subend = cursor.subend
+        if subend.has_base and cursor.segments.current.is_served_at(subend.served):
+            catch_up.join_at = subend.horizon
+            cursor.enter(CursorPhase.JOINING, CursorInput.NEARED)
 
     def hold_all(catch_up: CatchUp, publications: list[Publication]) -> None:
         catch_up.held += [each for each in publications if each.tick > catch_up.join_at]
@@ -217,7 +217,7 @@ def test_a20_without_a_limit_to_the_lead_all_streams_move_a_year_ahead() -> None
 
 
 def test_a20_without_advance_the_merge_waits_for_the_clock() -> None:
-    with patched(HostedSubscription, "_request_advance", lambda _subscription: None):
+    with patched(Merge, "_request_advance", lambda _merge: None):
         assert pubend_a_year_ahead() == []
 
 
@@ -261,13 +261,15 @@ def test_a20_a_pubend_that_is_learned_late_starts_above_what_was_merged() -> Non
 
 
 def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
-    def start_there(cursor: Cursor, after: Tick | None, reply: ReadReply) -> None:
-        merged, cursor.subscription.merged = cursor.subscription.merged, 0
-        begin_early(cursor, after, reply)
-        cursor.subscription.merged = merged
+    def start_there(verification: StartVerification, after: Tick | None, reply: ReadReply) -> None:
+        merge = verification._cursor.subscription.merge
+        merged = merge.merged
+        merge.reset(0)
+        answered(verification, after, reply)
+        merge.reset(merged)
 
-    begin_early = Cursor.start_guaranteed
-    with patched(Cursor, "start_guaranteed", start_there):
+    answered = StartVerification.answered
+    with patched(StartVerification, "answered", start_there):
         merged = pubend_learned_late()
     assert [label for _, label in merged] == ["p1", "r1", "p2"]
     assert merged != sorted(merged)
@@ -387,7 +389,7 @@ def test_a21_a_retry_waits_for_its_pubend_and_its_outcome_is_unknown_until_then(
 
 
 def test_a21_after_a_retry_at_another_pubend_both_exist_when_the_first_recovers() -> None:
-    with patched(HostedPubends, "_other_broker", lambda _pubends, _pubend: None):
+    with patched(PubendStatuses, "other_broker", lambda _status, _pubend: None):
         known, events = retry_while_the_pubend_is_away()
     assert known == ["one"]
     assert events == ["one", "one"]
@@ -455,19 +457,19 @@ def test_a22_an_advertisement_is_never_narrowed() -> None:
 
 def test_a22_when_it_is_narrowed_old_ticks_are_repaired_by_tables_that_were_pruned_anew() -> None:
     def find_and_narrow(
-        pubends: HostedPubends, client: str, call: OpenPubend, pubend: PubendId
+        calls: PublisherCalls, client: str, call: OpenPubend, pubend: PubendId
     ) -> None:
         def narrowed() -> None:
-            pubends._announce(pubend)
-            find(pubends, client, call, pubend)
+            calls._pubends.announce(pubend)
+            find(calls, client, call, pubend)
 
-        hosted = pubends.hosted[pubend]
+        hosted = calls._hosted[pubend]
         assert isinstance(hosted, Pubend)
         with patched(Filter, "covers", lambda _wide, _narrow: True):
             hosted.widen(Filter(call.advertisement), narrowed)
 
-    find = HostedPubends._find
-    with patched(HostedPubends, "_find", find_and_narrow):
+    find = PublisherCalls._open_hosted
+    with patched(PublisherCalls, "_open_hosted", find_and_narrow):
         _, x = less_is_advertised_while_a_frame_is_lost()
     assert x.events == []
     assert x.gaps == []
@@ -499,11 +501,11 @@ def test_a24_a_router_offers_what_its_own_feeder_offered() -> None:
 
 
 def test_a24_without_that_a_new_host_asks_for_a_past_that_is_released() -> None:
-    def forget_where_the_feeder_is(router: Router, pubend: PubendId, _at: Tick) -> None:
-        feed_found(router, pubend, 0)
+    def forget_where_the_feeder_is(routed: RoutedPubend, _at: Tick) -> None:
+        feed_found(routed, 0)
 
-    feed_found = Router.feed_found
-    with patched(Router, "feed_found", forget_where_the_feeder_is):
+    feed_found = RoutedPubend.feed_found
+    with patched(RoutedPubend, "feed_found", forget_where_the_feeder_is):
         nacks, _ = fresh_router()
     assert nacks
     assert nacks[0].ranges[0].low == 1
@@ -616,20 +618,20 @@ def test_a27_without_that_the_feed_looks_dead() -> None:
 
 
 def test_a27_without_a_tick_of_its_own_a_stream_epoch_starts_nobody() -> None:
-    def begin_with_the_next_event(pubend: Pubend, vector: dict[ShbId, VectorEntry]) -> None:
+    def begin_with_the_next_event(
+        pubend: Pubend, vector: dict[ShbId, VectorEntry], rows: list[PutRecord]
+    ) -> None:
         entries = tuple(vector.items())
         stream_epoch = StreamEpochRecord(P, pubend.stream_epoch + 1, pubend.last + 1, 1, entries)
         pubend.stream_epochs.append(stream_epoch)
-        rows = pubend.members.rows_for(vector, stream_epoch.start, 0)
-        changes = (PutRecord(stream_epoch), *(PutRecord(row) for row in rows))
-        pubend._context.write(changes, lambda: None)
+        pubend._context.write((PutRecord(stream_epoch), *rows), lambda: None)
 
     def wait_for_the_clock(pubend: Pubend) -> None:
         pubend._be_silent_until(pubend._present())
 
     with (
         patched(Pubend, "_idle_once", wait_for_the_clock),
-        patched(Pubend, "_open_stream_epoch", begin_with_the_next_event),
+        patched(Pubend, "open_stream_epoch", begin_with_the_next_event),
     ):
         _, y = clock_back_while_idle()
     assert y.starts == {}
@@ -672,7 +674,7 @@ def fed_through(trouble: Trouble) -> tuple[list[str], list[StreamData]]:
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    feeder = world["n"].router.feeder(P)
+    feeder = world["n"].components.router.feeder(P)
     assert feeder is not None
     trouble(world, feeder)
     ann.publish("e1")

@@ -39,7 +39,7 @@ def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() 
     world.run(s=1)
     assert low.events == ["e1", *(f"e{number}" for number in range(2, 40, 2))]
     assert high.events == [f"e{number}" for number in range(3, 40, 2)], "its news was there before"
-    known = world["n"].announcements.get(P)
+    known = world["n"].components.announcements.get(P)
     assert known is not None
     assert known.version == 2
     stream_epoch = world.pubend("p", P).stream_epochs[-1]
@@ -57,7 +57,7 @@ def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> 
     world.run(s=1)
     stream_epoch = world.pubend("p", P).stream_epochs[-1]
     ((_, entry),) = stream_epoch.entries
-    assert entry.time == world["n"].tables.time
+    assert entry.time == world["n"].components.exchange.time
 
 
 def test_a_claim_of_tables_that_know_only_the_old_advertisement_does_not_count() -> None:
@@ -68,11 +68,11 @@ def test_a_claim_of_tables_that_know_only_the_old_advertisement_does_not_count()
     world.run(s=1)
     world.lose(of(Announce, source="p", target="a"))
     open_again(ann, "price < 100")
-    before = world["n"].tables.time
+    before = world["n"].components.exchange.time
     world.subscriber("n", "more", "price > 3")
     world.run(s=1)
-    assert world["n"].tables.time > before
-    assert world["p"].tables.table_store.claim(shb("n"), P, 1) is not None
+    assert world["n"].components.exchange.time > before
+    assert world["p"].components.exchange.table_store.claim(shb("n"), P, 1) is not None
     ((_, entry),) = world.pubend("p", P).stream_epochs[-1].entries
     assert entry.time == before
 
@@ -112,7 +112,7 @@ def test_a_wider_advertisement_is_the_same_after_a_restart() -> None:
     open_again(ann, "price < 100")
     world.restart("p")
     world.run(s=2)
-    known = world["a"].announcements.get(P)
+    known = world["a"].components.announcements.get(P)
     assert known is not None
     assert (known.version, known.properties.advertisement) == (2, "price < 100")
 

@@ -80,7 +80,7 @@ class ScenarioRecorder:
 
     def staged(self) -> int:
         """How many bytes wait for a commit."""
-        return self._node.broker.staging_calls.staging.bytes
+        return self._node.broker.components.staging.bytes
 
     def written(self) -> list[Any]:
         return [event.attributes["n"] for event in self._session.read(COPIES)]

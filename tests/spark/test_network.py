@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.client.sync import connect_sync
+from gapless.core.address import Address
 from gapless.core.errors import DeadlineError, UsageError
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import ListenAddress
 from gapless.spark import network
 from gapless.spark.network import OverlayClient
 from gapless.spark.source import GaplessSource
@@ -148,12 +148,12 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_STUCK_S", 0.3)
 
 
-def free_address() -> ListenAddress:
+def free_address() -> Address:
     with socket.create_server(("127.0.0.1", 0)) as made:
-        return ListenAddress("127.0.0.1", made.getsockname()[1])
+        return Address("127.0.0.1", made.getsockname()[1])
 
 
-def move(overlay: SyncOverlay, broker: str, address: ListenAddress) -> None:
+def move(overlay: SyncOverlay, broker: str, address: Address) -> None:
     """Start a broker with its disk at another address."""
     overlay.kill(broker)
     overlay._overlay._addresses[broker] = address

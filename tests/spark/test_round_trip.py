@@ -18,7 +18,8 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.client.event import Event
-from gapless.client.sync import SyncSubscription, connect_sync
+from gapless.client.sync import connect_sync
+from gapless.client.sync_subscription import SyncSubscription
 from gapless.content.filter import Filter
 from gapless.spark.jobs import archive, audit, backtest, read_archive
 from gapless.spark.jobs.auditing import AuditReport

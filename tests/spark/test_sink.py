@@ -69,7 +69,7 @@ class Copy:
 def staged_at(stream: Stream) -> list[StagedRecord]:
     """What is staged at the broker."""
     overlay: Any = stream.overlay
-    batches = overlay._overlay.node("b1").broker.staging_calls.staging._batches.values()
+    batches = overlay._overlay.node("b1").broker.components.staging._batches.values()
     return [chunk for batch in batches for chunk in batch.chunks.values()]
 
 

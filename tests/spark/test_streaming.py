@@ -59,7 +59,7 @@ def test_a_stream_begins_at_the_latest_by_default(stream: Stream, tmp_path: Path
 def looks_beyond(stream: Stream, tick: int) -> list[int]:
     """Return a list that grows with every look of the driver's at what follows a tick."""
     found: list[int] = []
-    readers: Any = stream.overlay._overlay.node("b1").broker.read_calls
+    readers: Any = stream.overlay._overlay.node("b1").broker.components.reads
     asked: Callable[[str, object], bool] = readers.handle
 
     def note(client: str, request: object) -> bool:

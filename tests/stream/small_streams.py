@@ -30,7 +30,7 @@ from gapless.messages.streams import (
     StreamSilence,
 )
 from gapless.propagation import Receiver, StreamVector
-from gapless.routing.attachments import ShapeVersions
+from gapless.routing.protocols import ShapeVersions
 from gapless.routing.router import Router
 
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
@@ -46,10 +46,6 @@ def knowledge_range(
 ) -> KnowledgeRange:
     """Return a piece of knowledge."""
     return KnowledgeRange(low, high, stream_epoch, 0, events)
-
-
-def nobody_asks(peer: BrokerId, *, fed: bool) -> None:
-    """Take note of who is fed, where nobody asks for tables."""
 
 
 class Node:
@@ -71,7 +67,8 @@ class Node:
         """What it says of the cells between it and its feeder."""
         self.reshaped: dict[str, ShapeVersions] = {}
         """What it knows of the cells between it and some receivers; others may say what they like."""
-        self.router = Router(self.context, self, nobody_asks)
+        self.router = Router(self.context, self, self)
+        self.router.start()
 
     def tables_for(
         self,
@@ -94,6 +91,12 @@ class Node:
         if self.feeder is None or (self.name, self.feeder) in self.world.cuts:
             return []
         return [Candidate(self.feeder, 0)]
+
+    def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
+        raise NotImplementedError(f"there is no leaf for {pubend}")
+
+    def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
+        """Nobody asks for tables."""
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         del pubend

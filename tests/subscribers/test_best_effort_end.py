@@ -37,7 +37,17 @@ class Owner:
     def __init__(self) -> None:
         self.ticks: list[int] = []
         self.context = Context(Identity("n", "n", 1), DEFAULTS)
-        self.end = BestEffortSubend(self.context, P, self, lambda: [Candidate("r", 0)])
+        self.end = BestEffortSubend(self.context, P, self, self)
+
+    def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
+        assert pubend == P
+        return [Candidate("r", 0)]
+
+    def candidates(self, pubend: PubendId) -> list[Candidate]:
+        raise NotImplementedError(f"no router is fed with {pubend}")
+
+    def shape_versions(self, feeder: str) -> tuple[tuple[str, int], ...]:
+        raise NotImplementedError(f"a leaf has no shapes for {feeder}")
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         assert pubend == P
@@ -182,11 +192,11 @@ def test_a_best_effort_stream_that_nobody_wants_any_more_is_closed() -> None:
     world.run(s=1)
     x.end()
     world.run(s=2)
-    assert world["n"].host.best_effort_subends.keys() == {P}
+    assert world["n"].components.subends.best_effort.keys() == {P}
     since = world.now
     y.end()
     world.run(s=2)
-    assert world["n"].host.best_effort_subends == {}
+    assert world["n"].components.subends.best_effort == {}
     world.run(s=5)  # a way is not torn down at once
     assert world.sent_over(Detach, "n", "a", since)
     ann.publish("e1")

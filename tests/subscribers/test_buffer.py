@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gapless.core.parameters import Parameters
 from gapless.messages.streams import Publication
-from gapless.stream.istream import MemoryAccount
-from gapless.subscribers.buffer import Buffer
+from gapless.subscribers.buffer import Backlog, Buffer
 from gapless.subscribers.cursor_state import FOREVER, GapRange
 
 
@@ -13,7 +12,7 @@ def events(low: int, high: int) -> list[Publication]:
     return [Publication(tick, "ann", tick, {"n": tick}, b"") for tick in range(low, high + 1)]
 
 
-def made(backlog: MemoryAccount, *, prefetch_max: int = 3, backlog_bytes: int = 1_000) -> Buffer:
+def made(backlog: Backlog, *, prefetch_max: int = 3, backlog_bytes: int = 1_000) -> Buffer:
     return Buffer(Parameters(prefetch_max=prefetch_max, backlog_bytes=backlog_bytes), backlog)
 
 
@@ -22,7 +21,7 @@ def ticks(publications: list[Publication]) -> list[int]:
 
 
 def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None:
-    backlog = MemoryAccount()
+    backlog = Backlog()
     buffer = made(backlog)
     assert buffer.put(events(1, 5)) == 3
     assert not buffer.has_room
@@ -30,7 +29,7 @@ def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None
 
 
 def test_runs_beyond_are_booked_until_the_last_of_them_is_taken() -> None:
-    backlog = MemoryAccount()
+    backlog = Backlog()
     buffer = made(backlog)
     buffer.put(events(1, 3))
     assert buffer.put_beyond(events(4, 5))
@@ -42,7 +41,7 @@ def test_runs_beyond_are_booked_until_the_last_of_them_is_taken() -> None:
 
 
 def test_the_backlog_of_all_cursors_is_bounded_together() -> None:
-    backlog = MemoryAccount()
+    backlog = Backlog()
     one, other = made(backlog), made(backlog)
     while one.put_beyond(events(1, 1)):
         pass
@@ -54,7 +53,7 @@ def test_the_backlog_of_all_cursors_is_bounded_together() -> None:
 
 
 def test_a_loss_stays_between_the_events_around_it() -> None:
-    buffer = made(MemoryAccount(), prefetch_max=9)
+    buffer = made(Backlog(), prefetch_max=9)
     buffer.put(events(1, 2))
     buffer.append_gap(GapRange(3, 6))
     buffer.put(events(7, 8))

@@ -50,7 +50,7 @@ def test_a_subscription_needs_a_name(name: str) -> None:
     world, _ = stage()
     answer = Requester(world, "n", "x").call(Subscribe(1, name, "TRUE"))
     assert reason(answer) == "a subscription's name has 1 to 256 characters"
-    assert world["n"].host.subscriptions == {}
+    assert world["n"].components.registry.subscriptions == {}
 
 
 def test_a_name_may_be_as_long_as_the_limit() -> None:
@@ -62,7 +62,7 @@ def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     assert "column 8" in reason(x.subscribe("price >"))
-    assert world["n"].host.subscriptions == {}
+    assert world["n"].components.registry.subscriptions == {}
     x.subscribe("price > 1")
     answer = x.call(SetFilter(9, "x", "price <"))
     assert "column 8" in reason(answer)
@@ -110,9 +110,9 @@ def test_credit_and_acknowledgements_of_somebody_else_count_for_nothing() -> Non
     x.request(Credit("x", -5))
     x.request(Credit("x", 0))
     world.run(ms=100)
-    assert world.subscription("n", "x").credit == 0
+    assert world.subscription("n", "x").delivery.credit == 0
     assert x.of_kind(Delivery) == []
-    assert world.cursor("n", "x").acked < tick
+    assert world.cursor("n", "x").start.acked < tick
 
 
 def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
@@ -125,7 +125,7 @@ def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
     assert x.events == ["e1"]
     x.acknowledge(P, second + 1_000_000)
     x.acknowledge(Q, 5)  # of which it has nothing
-    assert world.cursor("n", "x").acked == second - 1
+    assert world.cursor("n", "x").start.acked == second - 1
 
 
 def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable() -> None:
@@ -135,7 +135,7 @@ def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable(
     tick = ann.publish("e1")
     world.run(ms=100)
     x.acknowledge(P, tick)
-    assert world.cursor("n", "x").acked < tick
+    assert world.cursor("n", "x").start.acked < tick
 
 
 # --- taking over (R50) ----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -
     )
     # what comes late from the one before is for nobody
     first.request(Ack("x", ((P, ann.ticks["e2"]),)))
-    assert world.cursor("n", "x").acked < ann.ticks["e1"]
+    assert world.cursor("n", "x").start.acked < ann.ticks["e1"]
     first.leave()
     assert world.subscription("n", "x").client == "second"
 
@@ -250,7 +250,9 @@ def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> Non
     assert x.unsubscribe() is None
     world.restart("n")
     world.run(s=1)
-    assert "x" in world["n"].host.subscriptions, "the end was not told, and did not happen"
+    assert "x" in world["n"].components.registry.subscriptions, (
+        "the end was not told, and did not happen"
+    )
 
 
 def test_a_durable_subscription_can_be_ended_by_another_connection() -> None:
@@ -272,7 +274,7 @@ def test_a_subscription_that_is_ended_before_it_is_on_disk_does_not_come_back() 
     world.resume_disk("n")
     world.run(s=1)
     assert world.record("n", "x") is None
-    assert world["n"].host.subscriptions == {}
+    assert world["n"].components.registry.subscriptions == {}
 
 
 def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
@@ -282,7 +284,7 @@ def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
     world.run(s=1)
     x.leave()
     y.leave()
-    assert world["n"].host.subscriptions.keys() == {"y"}
+    assert world["n"].components.registry.subscriptions.keys() == {"y"}
     assert world.cursor("n", "y").phase is CursorPhase.DISCONNECTED
 
 
@@ -293,14 +295,16 @@ def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> Non
     world.run(s=1)
     x.leave()
     world.run(s=4)
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
     world.run(s=2)
-    assert world["n"].tables.roots == frozenset()
+    assert world["n"].components.exchange.roots == frozenset()
     x.come_back()
     world.run(s=4)
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
     world.run(s=5)
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"], "it is back"
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"], (
+        "it is back"
+    )
 
 
 def test_the_while_begins_anew_when_a_client_goes_again() -> None:
@@ -313,7 +317,7 @@ def test_the_while_begins_anew_when_a_client_goes_again() -> None:
     world.run(s=1)
     x.leave()
     world.run(s=3)
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
 
 
 def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> None:
@@ -325,9 +329,9 @@ def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> Non
     x.leave()
     ann.publish("e1")
     world.run(s=9)
-    assert world["n"].host.subscriptions.keys() == {"x", "y"}
+    assert world["n"].components.registry.subscriptions.keys() == {"x", "y"}
     world.run(s=3)
-    assert world["n"].host.subscriptions.keys() == {"y"}, "y has a client"
+    assert world["n"].components.registry.subscriptions.keys() == {"y"}, "y has a client"
     assert world.record("n", "x") is None
     assert world["n"].coverage_marks["durable subscription expired"] == 1
     y.request(Ack("y", ((P, world.horizon("n", P)),)))
@@ -475,6 +479,6 @@ def test_reports_say_whether_somebody_durable_is_behind_them() -> None:
     x.leave()
     world.run(s=2)
     assert world.sent_over(AckReport, "n", "p")
-    row = world["p"].pubends.hosted[P].members.row(shb("n"))  # type: ignore[union-attr]
+    row = world["p"].components.hosted[P].members.row(shb("n"))  # type: ignore[union-attr]
     assert row is not None
     assert row.durable

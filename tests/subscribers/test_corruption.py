@@ -146,13 +146,15 @@ def test_when_the_corrupt_row_is_released_the_pubend_is_as_good_as_any() -> None
     world, ann, fault = corrupt_log(retention_s=20)
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=60)
-    assert world["p"].pubends.corruptions == {P: fault}  # it is kept for who waits for it
+    assert world["p"].components.pubends.corruptions == {
+        P: fault
+    }  # it is kept for who waits for it
     number = ann.say("e4")
     world.run(s=1)
     assert ann.refused(number)
     x.end()
     world.run(s=120)
-    assert world["p"].pubends.corruptions == {}
+    assert world["p"].components.pubends.corruptions == {}
     assert world["p"].coverage_marks["corrupt log row released"] == 1
     ann.publish("e5")
 
@@ -217,5 +219,5 @@ def test_operators_see_why_a_subscription_stands_still() -> None:
     shown = Requester(world, "n", "operator").call(GetSubscription(1, "x"))
     (cursor,) = shown.entry.cursors
     assert cursor.pending_reason == fault
-    assert Q not in world["p"].pubends.corruptions
-    assert world["p"].pubends.corruptions == {P: fault}
+    assert Q not in world["p"].components.pubends.corruptions
+    assert world["p"].components.pubends.corruptions == {P: fault}

@@ -23,7 +23,7 @@ from gapless.messages.clients import (
 )
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import StreamData
-from gapless.subscribers.cursor_state import FOREVER, CursorPhase, GapRange
+from gapless.subscribers.cursor_state import FOREVER, NOT_STARTED, CursorPhase, GapRange, Started
 from tests.broker.harness import BrokerHarness, P, Q, Requester, started, state_of
 from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
 
@@ -293,7 +293,7 @@ def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> 
     slow.release()
     world.run(ms=100)
     cursor = world.cursor("n", "x")
-    assert (cursor.phase, cursor.started_after) == (CursorPhase.DISCONNECTED, None)
+    assert (cursor.phase, cursor.start) == (CursorPhase.DISCONNECTED, NOT_STARTED)
     x.come_back()
     world.run(s=1)
     ann.publish("e3")
@@ -338,12 +338,12 @@ def test_a_client_that_falls_behind_for_a_moment_goes_on_from_memory() -> None:
     for number in range(10):
         ann.publish(f"e{number}")
     world.run(s=1)
-    assert world["n"].host.backlog.bytes > 0
+    assert world["n"].components.registry.backlog.bytes > 0
     x.give_credit(100)
     world.run(s=1)
     assert x.events == [f"e{number}" for number in range(10)]
     assert len(world.sent_over(Read, "n", "p")) == since, "nothing travels twice"
-    assert world["n"].host.backlog.bytes == 0
+    assert world["n"].components.registry.backlog.bytes == 0
 
 
 def test_what_waits_for_a_subscription_that_ends_waits_no_more() -> None:
@@ -353,10 +353,10 @@ def test_what_waits_for_a_subscription_that_ends_waits_no_more() -> None:
     for number in range(10):
         ann.publish(f"e{number}")
     world.run(s=1)
-    assert world["n"].host.backlog.bytes > 0
+    assert world["n"].components.registry.backlog.bytes > 0
     x.end()
     world.run(s=60)
-    assert world["n"].host.backlog.bytes == 0
+    assert world["n"].components.registry.backlog.bytes == 0
 
 
 def test_a_slow_durable_subscriber_reads_the_log() -> None:
@@ -394,7 +394,7 @@ def test_a_slow_subscription_that_is_not_durable_ends_with_a_reason_and_its_clie
     assert ended.cause is RefusalCause.SLOW_CONSUMER
     assert "more than 3 events behind and did not catch up within 30 s" in ended.reason
     assert world.disconnected == {}
-    assert "x" not in world["n"].host.subscriptions
+    assert "x" not in world["n"].components.registry.subscriptions
     assert x.events == []
 
 
@@ -439,18 +439,15 @@ def test_a_barrier_is_the_least_of_those_that_wait_for_the_disk() -> None:
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    assert cursor.delivery_limit == FOREVER
-    cursor.limit_delivery(70)
-    cursor.limit_delivery(50)
-    assert (cursor.delivery_limit, cursor.sent_up_to, cursor.is_resumable, cursor.is_writing) == (
-        50,
-        50,
-        False,
-        True,
-    )
-    cursor.lift_limit()
-    assert cursor.delivery_limit == 50
-    cursor.lift_limit()
+    limits = cursor.limits
+    assert limits.tick == FOREVER
+    limits.add(70)
+    limits.add(50)
+    assert (limits.tick, bool(limits)) == (50, True)
+    assert (cursor.sent_up_to, cursor.is_resumable) == (50, False)
+    limits.lift()
+    assert limits.tick == 50
+    limits.lift()
     assert cursor.is_resumable
 
 
@@ -459,11 +456,11 @@ def test_each_tick_is_governed_by_the_first_segment_that_ends_at_or_after_it() -
     world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    now = cursor.segment
+    now = cursor.segments.current
     subscription = cursor.subscription
-    old, older = (subscription.host.make_segment(subscription, now.filter) for _ in range(2))
-    cursor.ended_segments = [(older, 10), (old, 20)]
-    found = [cursor.segment_at(tick) for tick in (10, 11, 20, 21)]
+    old, older = (subscription.add_segment(now.filter) for _ in range(2))
+    cursor.segments.ended = [(older, 10), (old, 20)]
+    found = [cursor.segments.at(tick) for tick in (10, 11, 20, 21)]
     assert found == [(older, 10), (old, 20), (old, 20), (now, FOREVER)]
 
 
@@ -503,7 +500,7 @@ def test_what_is_lost_below_its_beginning_is_no_gap_for_a_cursor() -> None:
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    assert cursor.started_after is not None
+    assert isinstance(cursor.start, Started)
     cursor.add_gap(1, cursor.position)
     world.run(ms=10)
     assert x.gaps == []

@@ -114,7 +114,7 @@ def test_places_that_cannot_be_are_refused_and_nothing_moves() -> None:
     later = world["n"].context.clock + 60_000_000
     assert "is in the future of P" in reason(seek(operator, at((P, later))))
     assert "is in the future" in reason(seek(operator, StartPoint(StartKind.TIME, clock=later)))
-    assert world.cursor("n", "x").acked >= ticks[0]
+    assert world.cursor("n", "x").start.acked >= ticks[0]
     assert world.subscription("n", "x").seek_count == 0
 
 
@@ -247,12 +247,12 @@ def test_a_save_from_before_a_seek_does_not_undo_it() -> None:
     x, ticks = disconnected_after(world, ann, "e1", "e2")
     world.stop_disk("n")
     subscription = world.subscription("n", "x")
-    world["n"].host.save(subscription, lambda: None)
+    subscription.save(lambda: None)
     operator.request(SeekDurable(9, "x", at((P, ticks[0] - 1))))
     world.resume_disk("n")
     world.run(s=2)
     cursor = world.cursor("n", "x")
-    assert (cursor.acked, cursor.acked_stored) == (ticks[0] - 1, ticks[0] - 1)
+    assert (cursor.start.acked, cursor.start.acked_stored) == (ticks[0] - 1, ticks[0] - 1)
     resubscribe(x, StartPoint())
     assert x.events == ["e1", "e2"]
 
@@ -320,10 +320,10 @@ def test_an_acknowledgement_of_what_was_not_sent_since_the_seek_is_ignored() -> 
     assert x.events == ["e2"]
     x.request(Ack("x", ((P, ticks[2]),)))
     world.run(s=1)
-    assert world.cursor("n", "x").acked == ticks[0]
+    assert world.cursor("n", "x").start.acked == ticks[0]
     assert world["n"].coverage_marks["acknowledgement from before a seek"] == 1
     x.request(Ack("x", ((P, ticks[1]),)))
-    assert world.cursor("n", "x").acked == ticks[1]
+    assert world.cursor("n", "x").start.acked == ticks[1]
 
 
 def test_positions_on_streams_that_were_not_moved_count_as_ever() -> None:
@@ -428,7 +428,7 @@ def test_a_removed_subscription_is_gone_from_disk_and_keeps_no_log() -> None:
     x, ticks = disconnected_after(world, ann, "e1")
     assert isinstance(operator.call(RemoveDurable(1, "x")), Unsubscribed)
     assert world.record("n", "x") is None
-    assert world["n"].host.subscriptions == {}
+    assert world["n"].components.registry.subscriptions == {}
     answer = resubscribe(x, StartPoint())
     assert dict(answer.position)[P] >= ticks[0]
     assert answer.seek_count == 0

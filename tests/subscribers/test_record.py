@@ -11,6 +11,7 @@ from gapless.messages.clients import FilterSet, Order, SetFilter, StartKind, Sta
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import FilterSegmentRecord
 from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.record import record_of
 from tests.broker.harness import BrokerHarness, P, Requester, position, started
 from tests.scenarios.brokers import Publisher, of
 
@@ -34,7 +35,7 @@ def test_a_durable_subscription_comes_back_without_a_client_and_is_owed_what_it_
     back = world.subscription("n", "x")
     assert (back.client, back.order, back.durable) == (None, Order.TOTAL, True)
     assert world.cursor("n", "x").phase is CursorPhase.DISCONNECTED
-    assert world.cursor("n", "x").acked == first
+    assert world.cursor("n", "x").start.acked == first
     ann.publish("e2")
     world.run(s=3)
     x.come_back()
@@ -53,7 +54,7 @@ def test_a_record_says_what_a_subscription_comes_back_as() -> None:
     assert dict(before.started_after).keys() == {P}
     world.restart("n")
     world.run(ms=50)
-    after = world.subscription("n", "x").record()
+    after = record_of(world.subscription("n", "x"))
     assert after == before
 
 
@@ -83,9 +84,9 @@ def test_the_host_says_anew_what_absent_clients_want() -> None:
     world.run(s=1)
     world.restart("n")
     world.run(s=1)
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
     world.run(s=4)
-    assert world["n"].tables.roots == frozenset()
+    assert world["n"].components.exchange.roots == frozenset()
 
 
 def test_a_subscription_that_was_not_on_disk_is_gone_and_nobody_was_told_of_it() -> None:
@@ -95,7 +96,7 @@ def test_a_subscription_that_was_not_on_disk_is_gone_and_nobody_was_told_of_it()
     assert x.subscribe(durable=True) is None
     world.restart("n")
     world.run(s=1)
-    assert world["n"].host.subscriptions == {}
+    assert world["n"].components.registry.subscriptions == {}
     x.connect()
     assert position(x.subscribe(durable=True)).keys() == {P}
 
@@ -117,10 +118,10 @@ def test_a_filter_change_that_crosses_a_crash_keeps_its_place() -> None:
     world.restart("n")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    assert [(segment.text, end) for segment, end in cursor.ended_segments] == [
+    assert [(segment.text, end) for segment, end in cursor.segments.ended] == [
         ("kind = 1", switched[P])
     ]
-    assert cursor.segment.text == "kind = 2"
+    assert cursor.segments.current.text == "kind = 2"
     x.notices.clear()
     x.come_back()
     world.run(s=1)
@@ -148,8 +149,8 @@ def test_a_filter_that_had_not_taken_over_before_the_crash_does_so_when_the_clie
     world.restart("n")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    assert cursor.next is not None
-    assert (cursor.segment.text, cursor.next.text) == ("kind = 1", "kind = 2")
+    assert cursor.segments.next is not None
+    assert (cursor.segments.current.text, cursor.segments.next.text) == ("kind = 1", "kind = 2")
     x.notices.clear()
     x.come_back()
     world.run(s=1)
@@ -229,8 +230,8 @@ def test_a_record_may_name_segments_that_govern_nothing_any_more() -> None:
     world.start("n")
     world.run(s=1)
     cursor = world.cursor("n", "x")
-    assert cursor.ended_segments == []
-    assert cursor.segment.text == "kind = 1"
+    assert cursor.segments.ended == []
+    assert cursor.segments.current.text == "kind = 1"
 
 
 def test_a_record_of_before_subscriptions_brought_moments_along_comes_back() -> None:

@@ -142,7 +142,7 @@ def test_without_a_feeder_nothing_is_reported() -> None:
     world.cut("p", "n")
     world.run(s=2)
     since = world.now
-    world["n"].reporting.report(world.subend("n", P))
+    world["n"].components.subends.reporter.report(world.subend("n", P))
     assert world["n"].context.take_messages_to("n") == []
     assert world.sent_over(AckReport, "n", "p", since) == []
 

@@ -111,11 +111,11 @@ def test_who_is_away_is_not_said_to_wait_for_news() -> None:
     world.hold(of(ReadReply, source="p", target="n"))
     world.publisher("p")
     world.run(s=5)
-    subscription = world["n"].host.subscriptions["x"]
+    subscription = world["n"].components.registry.subscriptions["x"]
     (cursor,) = subscription.cursors.values()
     assert not cursor.is_resumable
     assert (
-        subscription.reason(cursor)
+        subscription.reply.reason(cursor)
         == "its client is disconnected; it starts there when the client returns"
     )
 
@@ -174,7 +174,7 @@ def test_the_start_of_a_durable_cursor_is_on_disk_before_it_is_told() -> None:
     world.run(s=1)
     ann.publish("e1")
     world.run(ms=200)
-    assert world.cursor("n", "x").started_after is not None
+    assert world.started_after("n", "x", P) is not None
     assert started(x) == {}
     assert x.of_kind(Delivery) == []
     world.resume_disk("n")
@@ -342,7 +342,7 @@ def test_filter_changes_wait_for_those_before_and_all_are_answered() -> None:
         ann.publish(f"e{kind}", kind=kind)
     world.run(ms=100)
     assert x.events == ["e3"]
-    assert [str(each) for each in world["n"].tables.roots] == ["kind = 3"]
+    assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 3"]
 
 
 def test_filters_of_what_is_not_acknowledged_count_and_go_with_the_acknowledgement() -> None:

@@ -66,13 +66,18 @@ class _SubscribedSession:
         request: client_messages.Subscribe,
         position: client_messages.PositionTuple,
         principal: str,
+        filter_text: str,
     ) -> None:
         self.name = name
         self.principal = principal
         self.request = request
-        self.filter = request.filter
+        self.filter = filter_text
         self.ticks: dict[PubendId, int] = dict(position)
         """Where it began, or what was sent last."""
+
+    def set_filter(self, filter_text: str) -> None:
+        """Another filter applies from now on."""
+        self.filter = filter_text
 
 
 class BrokerAudit:
@@ -252,7 +257,11 @@ class BrokerAudit:
             self._leave(client_sessions.get(request.subscription))
             principal = self._principals.get(client, "")
             client_session = _SubscribedSession(
-                self._new_client_session(client), request, notice.position, principal
+                self._new_client_session(client),
+                request,
+                notice.position,
+                principal,
+                request.filter,
             )
             client_sessions[request.subscription] = client_session
             self.writer.add(self._opening(client_session))
@@ -261,9 +270,8 @@ class BrokerAudit:
             self._leave(old)
             ticks = tuple({**old.ticks, **dict(notice.position)}.items())
             client_session = _SubscribedSession(
-                self._new_client_session(client), old.request, ticks, old.principal
+                self._new_client_session(client), old.request, ticks, old.principal, old.filter
             )
-            client_session.filter = old.filter
             client_sessions[request.subscription] = client_session
             self.writer.add(self._opening(client_session, repositioned=True))
 
@@ -307,7 +315,7 @@ class BrokerAudit:
         if isinstance(request, client_messages.SetFilter):
             client_session = self._client_session(client, request.subscription)
             if client_session is not None:
-                client_session.filter = request.filter
+                client_session.set_filter(request.filter)
                 ticks = [*notice.position]
                 self.writer.add(
                     AuditFilterChanged(

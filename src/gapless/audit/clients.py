@@ -52,8 +52,11 @@ class ClientAudit:
             found = cls._open.get(path)
             if found is None:
                 found = cls._open[path] = cls(options, name)
-            found._users += 1
+            found._retain()
             return found
+
+    def _retain(self) -> None:
+        self._users += 1
 
     def release(self) -> None:
         """A session is over; the last one closes the writer."""

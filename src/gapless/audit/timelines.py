@@ -24,31 +24,25 @@ from typing import Final, NamedTuple
 
 from gapless.audit.facts import Control, client_session_key
 from gapless.audit.records import (
-    Acked,
     AuditEnded,
     AuditFilterChanged,
     AuditOpened,
     AuditStarted,
-    Closing,
     GapReported,
-    Header,
-    LogReadSent,
-    Progressed,
-    Stored,
 )
-from gapless.core.ids import PubendId
+from gapless.audit.session_timelines import (
+    SessionTimeline,
+    session_timelines,
+    subscription_key,
+    ticks_by_name,
+)
+from gapless.audit.writer_runs import logs_of
 
 __all__ = [
     "FOREVER",
-    "AuditWriterRun",
     "AuditedSession",
     "AuditedSubscription",
     "Interval",
-    "Reading",
-    "Recipient",
-    "logs_of",
-    "readings_of",
-    "recipients_of",
     "subscriptions_of",
 ]
 
@@ -95,98 +89,15 @@ class AuditedSubscription(NamedTuple):
     gaps: list[tuple[str, int, int]]
 
 
-class Recipient(NamedTuple):
-    """To whom a broker sends what it sends in a visit."""
-
-    run: str
-    client_session: str
-    subscription: str
-    principal: str
-
-
-class Reading(NamedTuple):
-    """Ticks above ``low`` up to ``high`` of a pubend that somebody has read, as far as they match."""
-
-    principal: str
-    pubend: str
-    filter: str
-    low: int
-    high: int
-
-
-class AuditWriterRun:
-    """One run of a writer."""
-
-    def __init__(self, header: Header) -> None:
-        self.header = header
-        self.number = header.number
-        """The first segment that is there."""
-        self.started_us = header.at_us
-        self.seen_us = 0
-        """When it wrote last."""
-        self.is_closed = False
-        self.stored: dict[str, int] = {}
-        self.numbers: set[int] = set()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all segments are there, from the first to the last that is known."""
-        return self.numbers == set(range(1, max(self.numbers) + 1))
-
-
-class _SessionTimeline:
-    def __init__(self, log: AuditWriterRun, control: Control, opened: AuditOpened) -> None:
-        self.log = log
-        self.opened = opened
-        self.order = (control.at_us, log.header.run, control.offset)
-        self.controls: list[tuple[int, AuditOpened | AuditStarted | AuditFilterChanged]] = []
-        self.reached: dict[str, int] = {}
-        self.acked: dict[str, int] = {}
-        self.gaps: list[GapReported] = []
-        self.ended: AuditEnded | None = None
-        self.starts: dict[str, int] = {}
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether all that was known of it was written."""
-        return self.ended is not None or self.log.is_closed
-
-    def reached_tick(self, pubend: str, start: int) -> int:
-        if self.ended is not None and self.ended.position is not None:
-            handed = _named(self.ended.position).get(pubend)
-            if handed is not None:
-                return handed
-        skipped = [gap.high for gap in self.gaps if str(gap.pubend) == pubend]
-        return max(start, self.reached.get(pubend, start), *skipped)
-
-
-def logs_of(controls: Iterable[Control]) -> dict[str, AuditWriterRun]:
-    """Return what is known of every writer, by its run."""
-    found: dict[str, AuditWriterRun] = {}
-    for each in controls:
-        header = each.header
-        log = found.setdefault(header.run, AuditWriterRun(header))
-        if header.number < log.number:
-            log.number, log.started_us = header.number, header.at_us
-        log.numbers.add(header.number)
-        log.seen_us = max(log.seen_us, each.at_us)
-        if isinstance(each.record, Closing):
-            log.is_closed = True
-        elif isinstance(each.record, Stored):
-            name = str(each.record.pubend)
-            log.stored[name] = max(log.stored.get(name, 0), each.record.tick)
-    return found
-
-
 def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[AuditedSubscription]:
     """Return what every subscription is owed, of one side each, in the order of their names."""
     ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
     logs = logs_of(ordered)
-    client_sessions = _client_sessions_of(ordered, logs)
+    client_sessions = session_timelines(ordered, logs)
     removed = _removed(ordered, client_sessions)
-    grouped: dict[str, dict[str, list[_SessionTimeline]]] = {}
+    grouped: dict[str, dict[str, list[SessionTimeline]]] = {}
     for client_session in client_sessions.values():
-        sides = grouped.setdefault(_key(client_session.opened), {})
+        sides = grouped.setdefault(subscription_key(client_session.opened), {})
         sides.setdefault(client_session.log.header.side, []).append(client_session)
     found = []
     for name in sorted(grouped):
@@ -197,103 +108,8 @@ def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[AuditedS
     return found
 
 
-def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
-    """Return whose visits brokers had. What clients have written counts not: they are not asked."""
-    ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
-    client_sessions = _client_sessions_of(ordered, logs_of(ordered))
-    return [
-        Recipient(
-            run,
-            client_session_key(name, subscription),
-            _key(client_session.opened),
-            client_session.opened.principal,
-        )
-        for (run, subscription, name), client_session in client_sessions.items()
-        if client_session.log.header.side == "broker"
-    ]
-
-
-def readings_of(controls: Iterable[Control]) -> list[Reading]:
-    """Return what was read from logs, in as few pieces as there are: who reads on makes one of many."""
-    found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-    for each in controls:
-        record = each.record
-        if isinstance(record, LogReadSent):
-            key = (record.principal, str(record.pubend), record.filter)
-            found.setdefault(key, []).append((record.low - 1, record.high))
-    return [Reading(*key, low, high) for key in sorted(found) for low, high in _merged(found[key])]
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
-        if merged and low <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
-        else:
-            merged.append((low, high))
-    return merged
-
-
-def _key(opened: AuditOpened) -> str:
-    """Return a name for the subscription: a durable one belongs to its broker."""
-    return f"{opened.subscription}@{opened.broker}" if opened.durable else opened.subscription
-
-
-def _client_sessions_of(
-    controls: list[Control], logs: dict[str, AuditWriterRun]
-) -> dict[tuple[str, str, str], _SessionTimeline]:
-    client_sessions: dict[tuple[str, str, str], _SessionTimeline] = {}
-    for each in controls:
-        record, run = each.record, each.header.run
-        if not isinstance(
-            record,
-            AuditOpened
-            | AuditStarted
-            | AuditFilterChanged
-            | Progressed
-            | Acked
-            | GapReported
-            | AuditEnded,
-        ):
-            continue
-        key = (run, record.subscription, record.client_session)
-        client_session = client_sessions.get(key)
-        if isinstance(record, AuditOpened):
-            if client_session is None:
-                client_session = client_sessions[key] = _SessionTimeline(logs[run], each, record)
-            elif record.restated:
-                continue
-        if client_session is None:
-            continue  # the segment with its beginning is gone, and none has said it again
-        _note(client_session, each.offset, record)
-    return client_sessions
-
-
-def _note(
-    client_session: _SessionTimeline,
-    offset: int,
-    record: AuditOpened
-    | AuditStarted
-    | AuditFilterChanged
-    | Progressed
-    | Acked
-    | GapReported
-    | AuditEnded,
-) -> None:
-    if isinstance(record, AuditOpened | AuditStarted | AuditFilterChanged):
-        client_session.controls.append((offset, record))
-    elif isinstance(record, GapReported):
-        client_session.gaps.append(record)
-    elif isinstance(record, AuditEnded):
-        client_session.ended = record
-    else:
-        all_of = client_session.acked if isinstance(record, Acked) else client_session.reached
-        for pubend, tick in _named(record.position).items():
-            all_of[pubend] = max(all_of.get(pubend, 0), tick)
-
-
 def _removed(
-    controls: list[Control], client_sessions: dict[tuple[str, str, str], _SessionTimeline]
+    controls: list[Control], client_sessions: dict[tuple[str, str, str], SessionTimeline]
 ) -> set[str]:
     """Return subscriptions that were ended for good."""
     found = set()
@@ -305,12 +121,8 @@ def _removed(
                 (each.header.run, record.subscription, record.client_session)
             )
             if client_session is not None:
-                found.add(_key(client_session.opened))
+                found.add(subscription_key(client_session.opened))
     return found
-
-
-def _named(ticks: Iterable[tuple[PubendId, int]]) -> dict[str, int]:
-    return {str(pubend): tick for pubend, tick in ticks}
 
 
 class _Timeline:
@@ -320,7 +132,7 @@ class _Timeline:
         self,
         name: str,
         side: str,
-        client_sessions: list[_SessionTimeline],
+        client_sessions: list[SessionTimeline],
         tail_us: int,
         *,
         is_removed: bool,
@@ -334,7 +146,7 @@ class _Timeline:
         self._filters_after: dict[str, list[tuple[int, str]]] = {}
         """By pubend after which ticks which filter governs."""
         self._spans: list[tuple[str, int, int, bool]] = []
-        self._reached: dict[str, tuple[int, _SessionTimeline]] = {}
+        self._reached: dict[str, tuple[int, SessionTimeline]] = {}
         self._acked: dict[str, int] = {}
         self._audited: list[AuditedSession] = []
         self._epoch = 0
@@ -362,17 +174,17 @@ class _Timeline:
 
     def _take(
         self,
-        client_session: _SessionTimeline,
+        client_session: SessionTimeline,
         record: AuditOpened | AuditStarted | AuditFilterChanged,
     ) -> None:
         """Follow which filter governs where."""
         if isinstance(record, AuditFilterChanged):
-            self._switch(record.filter, _named(record.position))
+            self._switch(record.filter, ticks_by_name(record.position))
             return
         if isinstance(record, AuditStarted):
             ticks = {str(record.pubend): record.after}
         else:
-            ticks = _named(record.position)
+            ticks = ticks_by_name(record.position)
             if not record.durable and record.filter != self._text:
                 # it began anew with another filter: asked for before the connection was lost
                 self._switch(record.filter, ticks)
@@ -386,7 +198,7 @@ class _Timeline:
         self._text = text
 
     def _add_session(
-        self, rank: int, client_session: _SessionTimeline, pubend: str, start: int
+        self, rank: int, client_session: SessionTimeline, pubend: str, start: int
     ) -> None:
         """Put down what a visit is owed on a pubend, and what its events mean."""
         before = self._reached.get(pubend)
@@ -397,7 +209,7 @@ class _Timeline:
         if reached > start:
             self._spans.append((pubend, start, reached, True))
         handed = client_session.ended.position if client_session.ended is not None else None
-        dropped = reached if handed is not None and pubend in _named(handed) else FOREVER
+        dropped = reached if handed is not None and pubend in ticks_by_name(handed) else FOREVER
         if is_repositioned:
             fresh_up_to = -1
         else:
@@ -418,7 +230,7 @@ class _Timeline:
         )
         self._reached[pubend] = (reached, client_session)
 
-    def _tail(self, pubend: str, reached: int, client_session: _SessionTimeline) -> None:
+    def _tail(self, pubend: str, reached: int, client_session: SessionTimeline) -> None:
         """What is above all that has come."""
         last = self._client_sessions[-1]
         if client_session.ended is None and client_session is last:

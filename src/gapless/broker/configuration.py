@@ -1,21 +1,20 @@
-"""What a broker's data belongs to: its name, its cell, and the tree around it.
+"""The configuration that a broker's data belongs to: its name, its cell, and the tree around it.
 
-Promises on disk name brokers, cells and directions. In another tree they would be taken for what they
-are not: streams would wait for hosts that do not exist, and tables prune for neighbours that are
-others. So a broker keeps with its data where that was made, and does not start with it elsewhere. A
-tree is changed by reshaping (:mod:`.reshaping`), which keeps a newer neighbourhood, never by another
-file.
+Records on disk name brokers, cells and directions. In another tree they would mean something else:
+streams would wait for hosts that do not exist, and tables would filter for other neighbours. So a
+broker stores the configuration with its data, and does not start with data of another one. A tree is
+changed by a reshape (:mod:`gapless.reshape.step`), which stores a newer neighbourhood, never by
+another configuration file.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import SHOWN_DIFFERENCES_MAX
 from gapless.messages.overlay import CellInfo
-from gapless.messages.records import ConfigurationRecord, NeighbourhoodRecord, Record
+from gapless.messages.records import ConfigurationRecord
+from gapless.messages.stored import StoredState
 from gapless.overlay.neighbourhood import Neighbourhood
 
 __all__ = ["configuration_of", "refuse_other_configuration"]
@@ -24,21 +23,18 @@ __all__ = ["configuration_of", "refuse_other_configuration"]
 def configuration_of(
     broker: BrokerId, delta: int, neighbourhood: Neighbourhood
 ) -> ConfigurationRecord:
-    """Return what is kept of the configured tree."""
+    """Return the record of a configuration."""
     return ConfigurationRecord(
         broker, neighbourhood.own, delta, neighbourhood.version, neighbourhood.cells
     )
 
 
-def refuse_other_configuration(
-    configuration: ConfigurationRecord, records: Iterable[Record]
-) -> bool:
-    """Raise if the data was made elsewhere; else return whether that is still to be written down.
+def refuse_other_configuration(configuration: ConfigurationRecord, state: StoredState) -> bool:
+    """Raise UsageError if the data belongs to another configuration; else say whether to store this one.
 
-    After a reshape the stored neighbourhood counts and the configured one is not looked at.
+    After a reshape the stored neighbourhood applies and the configured one is not compared.
     """
-    records = tuple(records)
-    stored = next((each for each in records if isinstance(each, ConfigurationRecord)), None)
+    stored = state.configuration
     if stored is None:
         return True
     if (stored.broker, stored.cell) != (configuration.broker, configuration.cell):
@@ -47,10 +43,8 @@ def refuse_other_configuration(
             f"{configuration.broker} of {configuration.cell}: start that broker with it, or this one with an empty "
             "data directory"
         )
-    reshaped = any(
-        isinstance(each, NeighbourhoodRecord) and each.version > configuration.version
-        for each in records
-    )
+    neighbourhood = state.neighbourhood
+    reshaped = neighbourhood is not None and neighbourhood.version > configuration.version
     if reshaped or stored == configuration:
         return False
     if configuration.version > stored.version:
@@ -63,7 +57,7 @@ def refuse_other_configuration(
 
 
 def _differences(old: ConfigurationRecord, new: ConfigurationRecord) -> list[str]:
-    """Return what differs, for people, nearest first."""
+    """Return the differences, for people, nearest cells first."""
     found = []
     if old.delta != new.delta:
         found.append(f"delta was {old.delta} and is {new.delta}")

@@ -7,9 +7,8 @@ it is complete without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 import typer
 
@@ -33,23 +32,31 @@ def _add(parent: typer.Typer, name: str, entry: EntryPoint, *, panel: str | None
     try:
         command = entry.load()
     except ImportError as error:
-        command = _missing(name, entry, error)
+        _add_missing(parent, name, _remedy(entry, error), panel=panel)
+        return
     if isinstance(command, typer.Typer):
         parent.add_typer(command, name=name, rich_help_panel=panel)
     else:
         parent.command(name, rich_help_panel=panel)(command)
 
 
-def _missing(name: str, entry: EntryPoint, error: ImportError) -> Callable[..., Any]:
-    """Return a command that says what must be installed before it can run."""
+def _add_missing(parent: typer.Typer, name: str, remedy: str, *, panel: str | None) -> None:
+    """Add a command that takes any arguments and says what must be installed before it can run."""
 
-    def command(_: typer.Context) -> None:
-        package = error.name or str(error)
-        extra = f'"gapless[{entry.extras[0]}]"' if entry.extras else package
-        raise UsageError(
-            f"gapless {name} needs the package {package}, which is not installed: "
-            f"pip install {extra}"
-        )
+    @parent.command(
+        name,
+        help="Not available: a package that it needs is not installed.",
+        rich_help_panel=panel,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def command(context: typer.Context) -> None:
+        raise UsageError(f"{context.command_path} {remedy}")
 
-    command.__doc__ = "Not available: a package that it needs is not installed."
-    return command
+
+def _remedy(entry: EntryPoint, error: ImportError) -> str:
+    """Return what a command lacks and how to install it: the extras of its entry point, if it names any."""
+    package = error.name.partition(".")[0] if error.name else str(error)
+    distribution = "gapless" if entry.dist is None else entry.dist.name
+    wanted = f'"{distribution}[{",".join(entry.extras)}]"' if entry.extras else package
+    return f"needs the package {package}, which is not installed: pip install {wanted}"

@@ -134,7 +134,7 @@ def _options(
     ] = False,
 ) -> None:
     """Content-based publish/subscribe without gaps."""
-    context.obj.debug = debug
+    context.obj.show_tracebacks(wanted=debug)
 
 
 def _filter_read_as_option(arguments: Sequence[str]) -> tuple[str, str] | None:

@@ -24,6 +24,14 @@ class CommandSettings:
     debug: bool = False
     as_json: bool = False
 
+    def show_tracebacks(self, *, wanted: bool) -> None:
+        """Note whether errors of this run are printed with their tracebacks."""
+        self.debug = wanted
+
+    def print_as_json(self, *, wanted: bool) -> None:
+        """Note how results and errors of this run are printed."""
+        self.as_json = wanted
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -63,5 +71,5 @@ DataDirectory = Annotated[
 def settle(context: typer.Context, *, as_json: bool) -> CommandSettings:
     """Note how results and errors of this run are printed."""
     settings: CommandSettings = context.obj
-    settings.as_json = as_json
+    settings.print_as_json(wanted=as_json)
     return settings

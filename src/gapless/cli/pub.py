@@ -130,6 +130,16 @@ class _Count:
         self.events = 0
         self.position: Position | None = None
 
+    def next_line(self) -> int:
+        """Count a line that was read; return its number."""
+        self.lines += 1
+        return self.lines
+
+    def add(self, events: int, position: Position) -> None:
+        """So many events were published, up to a position."""
+        self.position = position if self.position is None else self.position | position
+        self.events += events
+
     def text(self) -> str:
         """Say it."""
         if self.position is None:
@@ -242,15 +252,15 @@ def _read(
 
     events: list[tuple[dict[str, Any], bytes]] = []
     for line in lines:
-        count.lines += 1
+        number = count.next_line()
         if not line.strip():
             continue
         try:
-            event = read_line(line, count.lines)
+            event = read_line(line, number)
         except UsageError as error:
             return events, error
         if not advertised.matches(event[0]):
-            return events, UsageError(f"line {count.lines:,} does not match --advertise")
+            return events, UsageError(f"line {number:,} does not match --advertise")
         events.append(event)
     return events, None
 
@@ -264,8 +274,7 @@ async def _publish(
     step = len(events) if rate is None else max(1, int(rate / 10))
     for part in _parts(events, step):
         position = await publisher.publish_many(part)
-        count.position = position if count.position is None else count.position | position
-        count.events += len(part)
+        count.add(len(part), position)
         if rate is not None:
             await asyncio.sleep(len(part) / rate)
 

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url
+from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, settle
 from gapless.cli.output import print_note
 from gapless.cli.positions import HELP, read_position
 
@@ -72,7 +72,7 @@ def sub(
     """
     from gapless.cli.broker_calls import call_broker
 
-    context.obj.as_json = _as_json
+    settle(context, as_json=_as_json)
     position = read_position(start)
     writer = _Writer(sys.stdout.buffer, count)
 

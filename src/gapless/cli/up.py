@@ -16,7 +16,8 @@ from gapless.cli.output import console, listing, print_json_line, print_note
 from gapless.core.limits import DELTA_MAX
 
 if TYPE_CHECKING:
-    from gapless.runtime.supervisor import ProcessEvent, Supervisor
+    from gapless.runtime.broker_process import ProcessEvent
+    from gapless.runtime.supervisor import Supervisor
 
 __all__ = ["broker", "up"]
 
@@ -139,7 +140,7 @@ class _OverlayReporter:
 
     def process_changed(self, event: ProcessEvent) -> None:
         """Something happened to a broker; until all are ready only trouble is said."""
-        from gapless.runtime.supervisor import ProcessStage
+        from gapless.runtime.broker_process import ProcessStage
 
         if self._supervisor is None:
             return

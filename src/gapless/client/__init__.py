@@ -24,26 +24,34 @@ Invariants
 
 What is where
 -------------
-- :mod:`.session`: ``connect`` and what a session offers
+- :mod:`.session`, :mod:`.session_links`: ``connect``, what a session offers, and its links
 - :mod:`.publisher`, :mod:`.outbox`, :mod:`.batches`: events on their way to a pubend
 - :mod:`.staged_writer`: events that a commit publishes all at once
 - :mod:`.subscription`, :mod:`.inbox`, :mod:`.prefetch`: events on their way to the program
+- :mod:`.resume_state`, :mod:`.requested_filter`, :mod:`.hosting`: what an inbox asks for after a
+  lost connection
+- :mod:`.link_state`, :mod:`.outbox_state`, :mod:`.subscription_state`,
+  :mod:`.requested_filter_state`: the states as tables, each with
+  its theory of operation
 - :mod:`.settings`: what a subscription is asked for
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and where to begin
-- :mod:`.link`, :mod:`.connection`, :mod:`.addresses`, :mod:`.options`: brokers and patience
+- :mod:`.link`, :mod:`.connection`, :mod:`.dial_order`, :mod:`.requests`: connections and requests
+- :mod:`.options`: deadlines and waits
 - :mod:`.credentials`: who the client is, to brokers that ask
 - :mod:`.event`, :mod:`.position`: what the program holds in its hands
-- :mod:`.sync`, :mod:`.loop_thread`: the same for programs without an event loop
+- :mod:`.sync`, :mod:`.sync_publisher`, :mod:`.sync_subscription`, :mod:`.loop_thread`: the same for programs without an event loop
 """
 
 from gapless.client.event import Event
-from gapless.client.options import Backoff
 from gapless.client.position import Position
 from gapless.client.publisher import Publisher
 from gapless.client.session import Session, connect
 from gapless.client.staged_writer import CommitResult, StagedPart, StagedWriter
 from gapless.client.subscription import Subscription
-from gapless.client.sync import SyncPublisher, SyncSession, SyncSubscription, connect_sync
+from gapless.client.sync import SyncSession, connect_sync
+from gapless.client.sync_publisher import SyncPublisher
+from gapless.client.sync_subscription import SyncSubscription
+from gapless.core.backoff import Backoff
 
 __all__ = [
     "Backoff",

@@ -180,6 +180,19 @@ class PublishBatch:
                 sent_index += event is not None
         self.request, self.first = request, first
 
+    def note_sent(self) -> None:
+        """The batch is sent, perhaps again."""
+        self.sendings += 1
+
+    def receipt(self, index: int, pubend: str, *, is_logged: bool) -> Receipt:
+        """Return what stands for an event until its fate is known."""
+        self.receipts += 1
+        return Receipt(self, index, pubend, is_logged=is_logged)
+
+    def receipt_seen(self) -> None:
+        """Somebody has looked at the fate of an event by its receipt."""
+        self.receipts -= 1
+
     def wire_events(self) -> Any:
         """Return the events as a part of a request, without encoding them again."""
         assert self.count, "an empty batch is not sent"
@@ -253,5 +266,5 @@ class Receipt:
         yield from self._batch.done().__await__()
         if not self._is_seen:
             self._is_seen = True
-            self._batch.receipts -= 1
+            self._batch.receipt_seen()
         return self._batch.position(self._index, self._pubend, is_logged=self._is_logged)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.client.addresses import BrokerAddress
+from gapless.core.address import Address
 from gapless.core.errors import UsageError
 from gapless.wire import read_tokens, token_fault
 
@@ -49,7 +49,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         """Raise UsageError if the token cannot be had."""
         self._found(os.environ)
 
-    def token_for(self, address: BrokerAddress) -> str:
+    def token_for(self, address: Address) -> str:
         """Return the token for a connection, read anew if it is in a file; empty if there is none."""
         found = self._found(os.environ)
         if found and not address.is_loopback:
@@ -78,6 +78,6 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=1_024)
-def _warn(address: BrokerAddress) -> None:
+def _warn(address: Address) -> None:
     """Say it once for an address."""
     _LOG.warning("the token is sent unencrypted to %s: anybody on the way can read it", address)

@@ -1,13 +1,12 @@
 """A link: a connection to a broker that is made again whenever it is lost.
 
-Theory of operation. A link has addresses and keeps a connection to one of them. Whoever uses it is
-told when it is *up*, which is also when everything that was under way on the connection before is
-gone, and asks again for what it still wants, under the same request numbers. A link never resends by
-itself, but for :meth:`ReconnectingLink.call`, which has only one thing to send.
+A link has addresses and keeps a connection to one of them. A user of the link hears when the link is
+*up*. Everything that was requested over the connection before is then lost, and the user requests again
+what it still needs, under the same request numbers. A link itself resends only what
+:meth:`ReconnectingLink.call` was given.
 
-States::
-
-    DOWN --connected and greeted--> UP --lost--> DOWN      any --closed, or a fatal farewell--> OVER
+:mod:`.link_state` has the states and the theory of operation, :mod:`.dial_order` chooses the addresses,
+:mod:`.requests` knows who waits for which reply.
 """
 
 from __future__ import annotations
@@ -15,33 +14,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from gapless.client.addresses import BrokerAddress
 from gapless.client.connection import BrokerConnection
+from gapless.client.dial_order import DialOrder
+from gapless.client.link_state import NEXT_STATE, LinkInput, LinkState
 from gapless.client.options import SessionOptions
+from gapless.client.requests import OpenRequests, RequestNumbers, refusal
+from gapless.core.address import Address
 from gapless.core.errors import (
     AuthenticationError,
     ConnectionLostError,
     DeadlineError,
-    FencedError,
     GaplessError,
     OutcomeUnknownError,
     ProtocolError,
-    RefusedError,
-    UnavailableError,
     UsageError,
-    WrongBrokerError,
 )
 from gapless.messages.clients import (
     Delivery,
     FilterChanged,
     Gap,
     Progress,
-    RefusalCause,
     Refused,
     Stalled,
     SubscriptionEnded,
@@ -49,7 +47,7 @@ from gapless.messages.clients import (
 )
 from gapless.wire import Connected, DisconnectReason
 
-__all__ = ["LinkUser", "ReconnectingLink", "RequestNumbers", "SubscriptionListener", "refusal"]
+__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener"]
 
 _FATAL: Final = {DisconnectReason.NO_COMMON_VERSION, DisconnectReason.UNKNOWN_BROKER}
 """Coming back as we are will not help."""
@@ -93,33 +91,6 @@ class SubscriptionListener(Protocol):
         """Something about the subscription itself came."""
 
 
-class RequestNumbers:
-    """Request numbers that no request of a session had before."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def next(self) -> int:
-        """Return a new number."""
-        self._last += 1
-        return self._last
-
-
-def refusal(notice: Refused) -> RefusedError:
-    """Return the error that a refusal is."""
-    match notice.cause:
-        case RefusalCause.WRONG_BROKER:
-            return WrongBrokerError(notice.reason, notice.broker)
-        case RefusalCause.FENCED:
-            return FencedError(notice.reason)
-        case RefusalCause.UNAVAILABLE:
-            return UnavailableError(notice.reason)
-        case _:
-            return RefusedError(notice.reason)
-
-
 def _shown(deadline_s: float | None) -> str:
     """Return a deadline for people; some of it may have passed before the call began."""
     return "any" if deadline_s is None else f"{round(deadline_s, 2):g}"
@@ -130,52 +101,68 @@ class ReconnectingLink:
 
     def __init__(
         self,
-        addresses: tuple[BrokerAddress, ...],
+        addresses: tuple[Address, ...],
         options: SessionOptions,
         numbers: RequestNumbers,
         *,
         broker: str | None = None,
+        address: Address | None = None,
         failover_after_s: float = 0.0,
     ) -> None:
+        """``address`` answered last; for ``failover_after_s`` after a loss no other is tried."""
         self.numbers = numbers
         self.handshake: Connected | None = None
-        """Who is at the other end, while the link is up."""
-        self.address: BrokerAddress | None = None
-        """Where the last broker that greeted was."""
+        """The reply of the broker at the other end; only in UP."""
         self.trouble = "no connection was made yet"
         """Why the link is down, or was last."""
         self.connections = 0
         """How many connections it has had."""
-        self._addresses = addresses
+        self._state = LinkState.DOWN
         self._options = options
         self._broker = broker
-        self._failover_after_s = failover_after_s
-        """For so many seconds after a loss only the address is tried that answered last."""
-        self._lost_at = 0.0
+        self._order = DialOrder(addresses, address, failover_after_s)
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: BrokerConnection | None = None
-        self._requests: dict[int, Callable[[Any], None]] = {}
+        self._requests = OpenRequests()
         self._listeners: dict[str, SubscriptionListener] = {}
         self._users: dict[LinkUser, None] = {}
-        self._pending_calls: set[asyncio.Future[Any]] = set()
-        """Calls that wait for an answer on this connection."""
         self._dialled = addresses[0]
-        self._timed_out: BrokerAddress | None = None
-        """Where a broker fell silent, if that was the last thing that went wrong."""
         self._changed: asyncio.Future[None] | None = None
         """Done when the link goes up, down or is over."""
         self._denied: AuthenticationError | None = None
         """Why an address of this round does not let us in, if one does not."""
         self._error: GaplessError | None = None
+        """Why the link is over; only in OVER."""
         self._task: asyncio.Task[None] | None = None
 
-    # --- beginning and ending ------------------------------------------------------------------
+    # --- states --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> LinkState:
+        """Whether there is a connection, and whether there can be one."""
+        return self._state
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection."""
+        return self._state is LinkState.UP
+
+    @property
+    def address(self) -> Address | None:
+        """The address of the last broker that accepted a connection."""
+        return self._order.address
+
+    def _take(self, given: LinkInput) -> LinkState:
+        following = NEXT_STATE.get((self._state, given))
+        assert following is not None, f"{given} in {self._state}"
+        self._state = following
+        return following
 
     def start(self) -> None:
         """Begin to connect."""
         assert self._task is None
         loop = asyncio.get_running_loop()
-        self._lost_at = loop.time()
+        self._order.lost(loop.time())
         self._task = loop.create_task(self._keep_connected())
 
     async def close(self, error: GaplessError) -> None:
@@ -188,17 +175,19 @@ class ReconnectingLink:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _fail(self, error: GaplessError) -> None:
-        if self._error is None:
-            self._error = error
-            for user in [*self._users]:
-                user.link_over(error)
-            self._release_pending()
-            self._change()
+        if self._state is LinkState.OVER:
+            return
+        self._take(LinkInput.FAILED)
+        self._error = error
+        for user in [*self._users]:
+            user.link_over(error)
+        self._requests.clear()
+        self._change()
 
-    @property
-    def is_up(self) -> bool:
-        """Whether there is a connection."""
-        return self.handshake is not None
+    def _check(self) -> None:
+        """Raise why the link is over, if it is."""
+        if self._error is not None:
+            raise self._error
 
     def _change(self) -> None:
         if self._changed is not None and not self._changed.done():
@@ -207,18 +196,17 @@ class ReconnectingLink:
 
     async def change(self) -> None:
         """Wait until the link goes up, down or is over; raise if it is over."""
-        if self._error is not None:
-            raise self._error
+        self._check()
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._changed)
-        if self._error is not None:
-            raise self._error
+        self._check()
 
     async def up(self) -> Connected:
-        """Wait until the link is up; return who is there."""
-        while self.handshake is None:
+        """Wait until the link is up; return the handshake of the broker."""
+        while not self.is_up:
             await self.change()
+        assert self.handshake is not None
         return self.handshake
 
     # --- keeping a connection ------------------------------------------------------------------
@@ -226,57 +214,40 @@ class ReconnectingLink:
     async def _keep_connected(self) -> None:
         """Connect, again and again, the first address first and then the one that answered last."""
         with contextlib.suppress(GaplessError):  # it is over, and everybody was told
-            backoff, loop = self._options.backoff, asyncio.get_running_loop()
-            waits = backoff.waits(self._random)
+            loop = asyncio.get_running_loop()
+            waits = self._options.backoff.waits(self._random.random)
             while self._error is None:
-                timeout_s = _DIAL_TIMEOUT_S if len(self._addresses) == 1 else _FIRST_ROUND_TIMEOUT_S
+                one = self._order.has_one_address
+                timeout_s = _DIAL_TIMEOUT_S if one else _FIRST_ROUND_TIMEOUT_S
                 while not await self._round(timeout_s):
-                    await asyncio.sleep(self._until_failover(next(waits)))
+                    await asyncio.sleep(self._order.shortened(next(waits), loop.time()))
                     timeout_s = min(2 * timeout_s, _DIAL_TIMEOUT_S)
                 since = loop.time()
                 while self.is_up:
                     await self.change()
-                if loop.time() - since > backoff.longest_s:
-                    waits = backoff.waits(self._random)
+                waits.lasted(loop.time() - since)
                 # also after a connection that worked: a broker that turns us away is not stormed
-                await asyncio.sleep(self._until_failover(next(waits)))
-
-    def _until_failover(self, wait: float) -> float:
-        """Return how long to wait: no longer than until other addresses may be tried."""
-        left = self._lost_at + self._failover_after_s - asyncio.get_running_loop().time()
-        return min(wait, left) if left > 0 else wait
+                await asyncio.sleep(self._order.shortened(next(waits), loop.time()))
 
     async def _round(self, timeout_s: float) -> bool:
-        """Try all addresses once; say whether one is greeted, or none is worth another try.
+        """Try all addresses once; return whether one has accepted, or the link is over.
 
-        Who is not let in asks the others too: one may not have heard yet of a token that is new. After
-        a round in vain it is over.
+        If an address does not accept the token, the others are tried too: a new token may not have
+        reached all brokers yet. After a round without success the link is over.
         """
         self._denied = None
-        for address in self._in_order():
+        for address in self._order.candidates(asyncio.get_running_loop().time()):
             if self._error is not None or await self._try(address, timeout_s):
                 return True
         return self._gave_up()
 
     def _gave_up(self) -> bool:
-        """End if nobody let us in and somebody said that nobody will."""
+        """End the link if an address of this round did not accept the token."""
         if self._denied is not None:
             self._fail(self._denied)
         return self._error is not None
 
-    def _in_order(self) -> list[BrokerAddress]:
-        """Return the address that answered last, then, unless that is to be waited for, the others.
-
-        One that fell silent comes last. A process that died refuses at once, but one that hangs, or
-        is cut off, still costs the whole patience for a greeting, while another broker would do.
-        """
-        lost_for = asyncio.get_running_loop().time() - self._lost_at
-        if self.address is not None and lost_for < self._failover_after_s:
-            return [self.address]
-        known = self._addresses if self.address is None else (self.address, *self._addresses)
-        return sorted(dict.fromkeys(known), key=lambda address: address == self._timed_out)
-
-    async def _try(self, address: BrokerAddress, timeout_s: float) -> bool:
+    async def _try(self, address: Address, timeout_s: float) -> bool:
         try:
             token = self._options.credentials.token_for(address)
         except UsageError as error:  # its file is being written, or gone; it may come back
@@ -297,9 +268,9 @@ class ReconnectingLink:
         except asyncio.CancelledError:
             made.abort("given up")
             raise
-        while self._connection is made and self.handshake is None and self._error is None:
+        while self._connection is made and not self.is_up and self._error is None:
             await self.change()
-        return self.handshake is not None
+        return self.is_up
 
     # --- what the connection says --------------------------------------------------------------
 
@@ -309,8 +280,11 @@ class ReconnectingLink:
             reason = f"{self._dialled} is the broker {handshake.broker}, not {self._broker}"
             connection.close(DisconnectReason.CLIENT_DONE, reason)
             return
+        if self._take(LinkInput.CONNECTED) is LinkState.OVER:
+            connection.close(DisconnectReason.CLIENT_DONE, "the client has all it wanted")
+            return
         self.handshake = handshake
-        self.address = self._dialled
+        self._order.answered(self._dialled)
         self.connections += 1
         for user in [*self._users]:
             user.link_up()
@@ -330,9 +304,7 @@ class ReconnectingLink:
             else:
                 listener.notified(notice)
             return
-        then = self._requests.pop(notice.request, None)
-        if then is not None:
-            then(notice)
+        self._requests.replied(notice)
 
     def closed(
         self, connection: BrokerConnection, reason: str, code: DisconnectReason | None
@@ -340,13 +312,14 @@ class ReconnectingLink:
         """Tell everybody that the connection is lost."""
         if connection is not self._connection:
             return
-        self._connection = None
-        self._timed_out = self._dialled if connection.has_timed_out else None
+        self._connection = self.handshake = None
+        self._order.failed(self._dialled, silent=connection.has_timed_out)
         self.trouble = f"{self._dialled}: {reason}"
-        was_up, self.handshake = self.handshake is not None, None
+        was_up = self.is_up
+        self._take(LinkInput.LOST)
         if was_up:
-            self._lost_at = asyncio.get_running_loop().time()
-        self._release_pending()
+            self._order.lost(asyncio.get_running_loop().time())
+        self._requests.clear()
         if was_up:
             for user in [*self._users]:
                 user.link_down()
@@ -360,8 +333,7 @@ class ReconnectingLink:
 
     def add(self, user: LinkUser) -> None:
         """Let a user hear of ups and downs; it hears of the present up at once."""
-        if self._error is not None:
-            raise self._error
+        self._check()
         self._users[user] = None
         if self.is_up:
             user.link_up()
@@ -389,18 +361,18 @@ class ReconnectingLink:
 
     def send(self, request: Any) -> None:
         """Send what has no answer, if the link is up."""
-        if self._connection is not None and self.handshake is not None:
+        if self._connection is not None and self._state is LinkState.UP:
             self._connection.send(request)
 
     def request(self, request: Any, then: Callable[[Any], None]) -> None:
         """Send a request and call back with its answer, unless the connection is lost before."""
-        if self._connection is not None and self.handshake is not None:
-            self._requests[request.request] = then
+        if self._connection is not None and self._state is LinkState.UP:
+            self._requests.add(request.request, then)
             self._connection.send(request)
 
     def forget(self, number: int) -> None:
         """Nobody waits for an answer any more."""
-        self._requests.pop(number, None)
+        self._requests.forget(number)
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -425,7 +397,7 @@ class ReconnectingLink:
                 while True:
                     await self.up()
                     sent = True
-                    answer = await self._answer(request, then)
+                    answer = await self._requests.call(partial(self.request, request), then)
                     if answer is not None:
                         break
         except TimeoutError:
@@ -435,30 +407,6 @@ class ReconnectingLink:
         if isinstance(answer, Refused):
             raise refusal(answer)
         return answer
-
-    async def _answer(self, request: Any, then: Callable[[Any], None] | None) -> Any:
-        """Ask once; return the answer, or None if the connection is lost before it comes."""
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def take(notice: Any) -> None:
-            if not answered.done():
-                if then is not None and type(notice) is not Refused:
-                    then(notice)
-                answered.set_result(notice)
-
-        self._pending_calls.add(answered)
-        try:
-            self.request(request, take)
-            return await answered
-        finally:
-            self._pending_calls.discard(answered)
-
-    def _release_pending(self) -> None:
-        """Nothing that was asked on this connection will be answered."""
-        self._requests.clear()
-        for answered in self._pending_calls:
-            if not answered.done():
-                answered.set_result(None)
 
     def late(self, what: str, deadline_s: float | None, *, sent: bool) -> GaplessError:
         """Return the error for a call that was not answered in time."""

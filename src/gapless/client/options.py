@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from random import Random
 from typing import Final
 
 import msgspec
 
 from gapless.audit.options import AuditOptions
 from gapless.client.credentials import Credentials
+from gapless.core.backoff import Backoff
 from gapless.core.errors import UsageError
 
-__all__ = ["DEADLINE_S", "FAILOVER_AFTER_S", "Backoff", "SessionOptions", "Unset", "chosen"]
+__all__ = ["DEADLINE_S", "FAILOVER_AFTER_S", "SessionOptions", "Unset", "chosen"]
 
 DEADLINE_S: Final = 30.0
 """How long a call may take, unless the session or the call says otherwise."""
@@ -36,29 +35,6 @@ def chosen(deadline_s: float | Unset | None, default: float | None) -> float | N
     if is_wrong:
         raise UsageError(f"a deadline is a time above 0 in seconds, or None; not {found!r}")
     return found
-
-
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait before a connection is tried again.
-
-    Each wait is drawn between half and the whole of a bound that doubles, so that many clients of a
-    broker that comes back do not all come at once.
-    """
-
-    first_s: float = 0.05
-    longest_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        """Refuse waits that would not end, or not begin."""
-        if not 0 < self.first_s <= self.longest_s:
-            raise UsageError("a back-off begins above 0 and grows: 0 < first_s <= longest_s")
-
-    def waits(self, random: Random) -> Iterator[float]:
-        """Return one wait after the other, in seconds."""
-        bound = self.first_s
-        while True:
-            yield bound * (0.5 + random.random() / 2)
-            bound = min(2 * bound, self.longest_s)
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):

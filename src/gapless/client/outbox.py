@@ -1,19 +1,16 @@
 """The outbox of a publisher: its batches, from the first event to the answer.
 
-Theory of operation. Events gather in batches. One is sent at once if little is under way, else when
-it is worth a frame or an earlier one is answered: a lone event does not wait, many share a frame. All
-that is under way fits into the window that the broker has told, so that the outcome of every sequence
-can surely be told (R27, R28). When a link is lost, the publisher is opened again over the next one
-and sends what was not answered, in order and under the same sequences.
+Events gather in batches. A batch is sent at once if little is under way, else when it is worth a frame
+or an earlier one is answered. So a lone event does not wait, and many share a frame. All that is under
+way fits into the window that the broker has told, so that the broker surely knows the outcome of every
+sequence (R27, R28). When a link is lost, the publisher is opened again over the next one and sends what
+was not answered, in order and under the same sequences.
 
-A name belongs to one publisher at a time: the newest that opened it. Whether somebody else did shows
-in the number of the session, which grows by one with every opening. Then this one stops: what it
-would send again might be taken for what the other has sent.
+A name belongs to one publisher at a time: the newest that opened it. The number of the session shows
+whether another publisher did, because it grows by one with every opening. Then this publisher stops: its
+repeated batches could be taken for those of the other.
 
-States::
-
-    NEW --opened--> OPEN --connection lost, fenced by an old opening--> OPENED AGAIN --opened--> OPEN
-    any --closed, refused, taken over--> OVER
+:mod:`.outbox_state` has the states of the session at the PHB.
 """
 
 from __future__ import annotations
@@ -24,7 +21,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.client.batches import PublishBatch
-from gapless.client.link import ReconnectingLink, refusal
+from gapless.client.link import ReconnectingLink
+from gapless.client.outbox_state import NEXT_STATE, OutboxInput, OutboxState
+from gapless.client.requests import refusal
 from gapless.core.errors import (
     FencedError,
     GaplessError,
@@ -72,19 +71,19 @@ class Outbox:
         """Why it is over, if it is."""
         self.link: ReconnectingLink | None = None
         self.pubend = PubendId("")
-        self.audit: ClientAudit | None = None
+        self._audit: ClientAudit | None = None
         """Who writes down what was published."""
+        self._state = OutboxState.CLOSED
         self._publisher = publisher
         self._guaranteed = guaranteed
         self._on_end = on_end
         self._sent_bytes = 0
         self._sequence = 0
         self._window = 1
-        self._number: int | None = None
-        """The session's number at the broker; None while it is not open."""
-        self._last_number = 0
+        self._session = 0
+        """The number of the newest session that the PHB has opened; 0 if it has forgotten all."""
         self._lost_openings = 0
-        """Openings whose connection was lost before the answer: one may still fence us off."""
+        """Openings whose connection was lost before the reply: one may still fence this publisher."""
         self._is_pumping = False
         self._changed: asyncio.Future[None] | None = None
         self._failed: list[PublishBatch] = []
@@ -95,18 +94,33 @@ class Outbox:
     @property
     def is_open(self) -> bool:
         """Whether the broker has opened the publisher on this connection."""
-        return self._number is not None
+        return self._state is OutboxState.OPEN
 
-    def open_over(self, link: ReconnectingLink, pubend: PubendId) -> None:
+    @property
+    def state(self) -> OutboxState:
+        """Whether the publisher has a session at its PHB."""
+        return self._state
+
+    def _take(self, given: OutboxInput) -> OutboxState:
+        following = NEXT_STATE.get((self._state, given))
+        assert following is not None, f"{given} in {self._state}"
+        self._state = following
+        return following
+
+    def open_over(
+        self, link: ReconnectingLink, pubend: PubendId, audit: ClientAudit | None
+    ) -> None:
         """Publish to a pubend over a link, whenever it is up."""
         self.link = link
         self.pubend = pubend
+        self._audit = audit
         link.add(self)
 
     def end(self, error: GaplessError) -> None:
         """End for good; who waits gets the error."""
-        if self.error is not None:
+        if self._state is OutboxState.OVER:
             return
+        self._take(OutboxInput.ENDED)
         self.error = error
         if self.link is not None:
             self.link.remove(self)
@@ -199,7 +213,7 @@ class Outbox:
     def _pump(self) -> None:
         """Send what there is room for in the window; a small batch waits for company if it may."""
         self._is_pumping = False
-        while self.queue and self._number is not None:
+        while self.queue and self._state is OutboxState.OPEN:
             batch = self.queue[0]
             if batch.is_open and not self._seal(batch):
                 return
@@ -233,15 +247,14 @@ class Outbox:
 
     def _send(self, batch: PublishBatch) -> None:
         assert self.link is not None
-        assert self._number is not None
-        batch.sendings += 1
+        batch.note_sent()
         self.sent.append(batch)
         self._sent_bytes += batch.bytes
         request = Publish(
             batch.request,
             self.pubend,
             self._publisher,
-            self._number,
+            self._session,
             batch.first,
             batch.wire_events(),
         )
@@ -254,21 +267,28 @@ class Outbox:
         answer: Published = ReconnectingLink.expect(notice, Published)
         if len(answer.ticks) != batch.count:
             raise ProtocolError(f"{batch.count} events got {len(answer.ticks)} ticks")
-        if self.audit is not None and self._guaranteed:
-            self.audit.confirmed(self.pubend, self._publisher, batch.first, answer)
+        if self._audit is not None and self._guaranteed:
+            self._audit.confirmed(self.pubend, self._publisher, batch.first, answer)
+        if self._take(OutboxInput.ANSWERED) is OutboxState.OVER or batch.is_done:
+            return  # whoever published has been told that the outcome is not known
         self._finish(batch)
         batch.succeed(answer.ticks, str(self.pubend), is_logged=self._guaranteed)
         self.wake()
         self._pump()
 
     def _finish(self, batch: PublishBatch) -> None:
-        self.sent.remove(batch)
-        self._sent_bytes -= batch.bytes
+        if batch in self.sent:
+            self.sent.remove(batch)
+            self._sent_bytes -= batch.bytes
+        else:
+            self.queue.remove(batch)  # it was sent in the session before
         self.held -= batch.count
 
     def _refused(self, batch: PublishBatch, notice: Refused) -> None:
         if notice.cause in {RefusalCause.NOT_OPEN, RefusalCause.FENCED}:
             self._fenced(notice)
+            return
+        if self._take(OutboxInput.ANSWERED) is OutboxState.OVER or batch.is_done:
             return
         self._finish(batch)
         self._fail(batch, refusal(notice))
@@ -284,6 +304,8 @@ class Outbox:
 
     def link_up(self) -> None:
         """Open the publisher on the new connection."""
+        if self._take(OutboxInput.LINK_UP) is OutboxState.OVER:
+            return
         assert self.link is not None
         assert self.link.handshake is not None
         self.event_bytes_max = max(1, self.link.handshake.frame_bytes_max - FRAME_OVERHEAD)
@@ -291,12 +313,12 @@ class Outbox:
 
     def link_down(self) -> None:
         """What was sent is sent again later, if that is safe."""
-        self._lost_openings += self._number is None
-        self._rewind()
+        self._lost_openings += self._state in {OutboxState.OPENING, OutboxState.FENCED}
+        if self._take(OutboxInput.LINK_DOWN) is not OutboxState.OVER:
+            self._rewind()
 
     def _rewind(self) -> None:
-        """Nothing is sent in a session any more."""
-        self._number = None
+        """Nothing of the former session will be answered: queue it again, or let it fail."""
         sent, self.sent = self.sent, deque()
         self._sent_bytes = 0
         if self._guaranteed:
@@ -318,7 +340,6 @@ class Outbox:
 
     def _open(self) -> None:
         assert self.link is not None
-        self._number = None
         request = OpenPublisher(self.link.numbers.next(), self.pubend, self._publisher)
         self.link.request(request, self._opened)
 
@@ -327,12 +348,14 @@ class Outbox:
             self.end(refusal(notice))
             return
         answer: PublisherOpened = ReconnectingLink.expect(notice, PublisherOpened)
-        expected = self._last_number + 1 + self._lost_openings
+        expected = self._session + 1 + self._lost_openings
         pending = any(batch.was_sent for batch in self.queue)
-        if self._last_number and pending and self._guaranteed and answer.session > expected:
+        if self._session and pending and self._guaranteed and answer.session > expected:
             self.end(_fenced_by_other(self._publisher))
             return
-        self._number = self._last_number = answer.session
+        if self._take(OutboxInput.OPENED) is OutboxState.OVER:
+            return
+        self._session = answer.session
         self._window = max(1, answer.window)
         if not any(batch.first for batch in self.queue):
             # nothing has a sequence yet: go on after all that was published under this name
@@ -341,18 +364,21 @@ class Outbox:
         self._pump()
 
     def _fenced(self, notice: Refused) -> None:
-        """The session is over: forgotten, or by another publisher, or by an old opening of ours."""
-        if self._number is None:
-            return  # it is being opened again already
-        if notice.cause is RefusalCause.NOT_OPEN:
-            self._last_number = 0  # it begins anew, with a number of any size
-        elif not self._lost_openings:
+        """The session has ended: forgotten, or by another publisher, or by an old opening of ours."""
+        is_ours = notice.cause is RefusalCause.NOT_OPEN or self._lost_openings > 0
+        if self._state is OutboxState.OPEN and not is_ours:
             error = FencedError(notice.reason)
             for batch in self.sent:
                 if batch.sendings == 1:
                     self._fail(batch, error)  # sent only in a session that was over
             self.end(error)
             return
+        was_open = self._state is OutboxState.OPEN
+        self._take(OutboxInput.FENCED)
+        if not was_open:
+            return  # it is being opened again already, or over
+        if notice.cause is RefusalCause.NOT_OPEN:
+            self._session = 0  # it begins anew, with a number of any size
         self._rewind()
         self._open()
 

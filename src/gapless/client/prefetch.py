@@ -36,6 +36,7 @@ class PrefetchedGap:
 
 
 Item: TypeAlias = Event | PrefetchedGap
+OnReceived: TypeAlias = Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None]
 
 
 class Prefetch:
@@ -57,11 +58,12 @@ class Prefetch:
         """How many events came twice and were dropped."""
         self.last: tuple[Tick, PubendId] | None = None
         """The last event that was received; in total order nothing comes below it."""
-        self.on_received: (
-            Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None] | None
-        ) = None
-        """Who is told what came and had not come before, of streams that have a log."""
+        self._on_received: OnReceived | None = None
         self._run: EventRun | None = None
+
+    def report_to(self, on_received: OnReceived) -> None:
+        """Report what comes and had not come before, of streams that have a log."""
+        self._on_received = on_received
 
     # --- places --------------------------------------------------------------------------------
 
@@ -117,10 +119,10 @@ class Prefetch:
             for pubend, publications in runs
             if publications
         ]
-        if self.on_received is not None:
+        if self._on_received is not None:
             logged = [(pubend, run) for pubend, run in fresh if run and pubend in self.received]
             if logged:
-                self.on_received(logged)
+                self._on_received(logged)
 
     def _put(
         self, pubend: PubendId, publications: tuple[Publication, ...]

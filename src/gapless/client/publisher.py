@@ -88,8 +88,7 @@ class Publisher:
         call = OpenPubend(0, self.pubend, str(self._advertisement), quality)
         link, opened = await self._session.call_at_phb(call, self._deadline_s)
         self.pubend = str(opened.pubend)
-        outbox.audit = self._session.audit
-        outbox.open_over(link, opened.pubend)
+        outbox.open_over(link, opened.pubend, self._session.audit)
         try:
             async with asyncio.timeout(self._deadline_s):
                 while not outbox.is_open:
@@ -181,8 +180,7 @@ class Publisher:
         if self._outbox.held >= self._in_flight_max:
             await self._wait_for_capacity(chosen(deadline_s, self._deadline_s))
         batch, index = self._outbox.add(event)
-        batch.receipts += 1
-        return Receipt(batch, index, self.pubend, is_logged=self.guaranteed)
+        return batch.receipt(index, self.pubend, is_logged=self.guaranteed)
 
     async def publish_many(
         self,

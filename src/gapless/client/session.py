@@ -1,10 +1,4 @@
-"""Sessions: what a program has with a network of brokers.
-
-A session has a main link, to one of the addresses it was given, and finds another when that is lost.
-What lives at one broker has a link to that broker where there are several addresses: a publisher,
-because its pubend is there, and a durable subscription, because its broker keeps its place. With one
-address there is one connection, and everything shares it.
-"""
+"""Sessions: a program's connection to a network of brokers, and what it offers."""
 
 from __future__ import annotations
 
@@ -12,21 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from pathlib import Path
-from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import uuid4
 
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
-from gapless.client.addresses import BrokerAddress, parse_addresses
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
-from gapless.client.link import ReconnectingLink, RequestNumbers
+from gapless.client.link import ReconnectingLink
 from gapless.client.options import (
     DEADLINE_S,
     FAILOVER_AFTER_S,
-    Backoff,
     SessionOptions,
     Unset,
     chosen,
@@ -34,6 +25,7 @@ from gapless.client.options import (
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
+from gapless.client.session_links import SessionLinks
 from gapless.client.staged_writer import (
     CommitResult,
     StagedPart,
@@ -44,13 +36,12 @@ from gapless.client.staged_writer import (
 from gapless.client.starts import Start, start_point_of
 from gapless.client.subscription import Acknowledge, OnGap, Subscription, SubscriptionOptions
 from gapless.content.filter import Filter
+from gapless.core.address import Address, parse_addresses
+from gapless.core.backoff import Backoff
 from gapless.core.errors import (
     ClosedError,
     ConnectionLostError,
-    DeadlineError,
-    GaplessError,
     UsageError,
-    WrongBrokerError,
 )
 from gapless.core.limits import IN_FLIGHT_EVENTS_MAX
 from gapless.core.ticks import Tick
@@ -135,23 +126,16 @@ def connect(
 class Session:
     """A program's connection to brokers, made again whenever it is lost. See :func:`connect`."""
 
-    def __init__(self, addresses: tuple[BrokerAddress, ...], options: SessionOptions) -> None:
-        self._addresses = addresses
+    def __init__(self, addresses: tuple[Address, ...], options: SessionOptions) -> None:
         self._options = options
-        self._numbers = RequestNumbers()
         self._token = uuid4().hex[:12]
         self._count = 0
-        self._pinned_links: dict[str, ReconnectingLink] = {}
-        """Links that stay with a broker, by its name."""
-        self._failover_links: dict[str, ReconnectingLink] = {}
-        """Links of durable subscriptions, by the broker they began with, which they may flee from."""
         self._open: dict[Publisher | Subscription, None] = {}
         self._is_opened = False
         self._is_over = False
         self.audit: ClientAudit | None = None
         """Writes down what is published and received, if that is wanted and the session is open."""
-        self.main = ReconnectingLink(addresses, options, self._numbers)
-        """The link of everything that may be at any broker."""
+        self._links = SessionLinks(addresses, options)
 
     # --- beginning and ending ------------------------------------------------------------------
 
@@ -205,8 +189,7 @@ class Session:
                 await each.close(done=False)
         error = ClosedError("the session was closed")
         try:
-            for link in (self.main, *self._pinned_links.values(), *self._failover_links.values()):
-                await link.close(error)
+            await self._links.close(error)
         finally:
             if self.audit is not None:
                 self.audit.release()
@@ -220,6 +203,11 @@ class Session:
         self._open.pop(each, None)
 
     @property
+    def main(self) -> ReconnectingLink:
+        """The link of everything that may be at any broker."""
+        return self._links.main
+
+    @property
     def broker(self) -> str | None:
         """The broker that the session is connected to now, if it is."""
         return None if self.main.handshake is None else self.main.handshake.broker
@@ -227,7 +215,7 @@ class Session:
     @property
     def has_one_address(self) -> bool:
         """Whether it knows one broker only."""
-        return len(self._addresses) == 1
+        return self._links.has_one_address
 
     def _check(self) -> None:
         if self._is_over:
@@ -243,111 +231,14 @@ class Session:
     async def link_for(self, *, durable: bool) -> ReconnectingLink:
         """Return the link of a subscription."""
         self._check_open()
-        if not durable or self.has_one_address:
-            return self.main
-        if self._options.failover_after_s is None:
-            return await self._current_pinned_link()
-        handshake = await self.main.up()
-        assert self.main.address is not None
-        return self._failover_link(
-            handshake.broker, self.main.address, self._options.failover_after_s
-        )
-
-    async def _current_pinned_link(self) -> ReconnectingLink:
-        """Return a link that stays with the broker that the session is connected to now."""
-        self._check_open()
-        if self.has_one_address:
-            return self.main
-        handshake = await self.main.up()
-        assert self.main.address is not None
-        return self._pinned_link(handshake.broker, self.main.address)
-
-    def _failover_link(
-        self, broker: str, address: BrokerAddress, failover_after_s: float
-    ) -> ReconnectingLink:
-        """Return a link that stays with one broker for as long as that is to be hoped for."""
-        link = self._failover_links.get(broker)
-        if link is None:
-            others = [each for each in self._addresses if each != address]
-            addresses = (address, *others)
-            link = ReconnectingLink(
-                addresses, self._options, self._numbers, failover_after_s=failover_after_s
-            )
-            link.address = address
-            self._failover_links[broker] = link
-            link.start()
-        return link
-
-    def _pinned_link(self, broker: str, address: BrokerAddress) -> ReconnectingLink:
-        """Return the link to one broker, which stays with it."""
-        link = self._pinned_links.get(broker)
-        if link is None:
-            link = ReconnectingLink((address,), self._options, self._numbers, broker=broker)
-            self._pinned_links[broker] = link
-            link.start()
-        return link
+        return await self._links.for_subscription(durable=durable)
 
     async def call_at_phb(
         self, request: Any, deadline_s: float | None
     ) -> tuple[ReconnectingLink, Any]:
         """Ask the broker that has what is asked for; return the link to it, and the answer."""
         self._check_open()
-        if self.has_one_address:
-            return self.main, await self.main.call(request, deadline_s)
-        now = asyncio.get_running_loop().time
-        end = None if deadline_s is None else now() + deadline_s
-        phb, tried = "", set[str]()
-        try:
-            async with asyncio.timeout_at(end):
-                link = await self._current_pinned_link()
-            while True:
-                try:  # the call knows best whether it was sent when its time is over
-                    return link, await link.call(request, end and max(0.0, end - now()))
-                except WrongBrokerError as error:
-                    phb = error.broker
-                    if phb in tried:
-                        raise
-                    tried.add(phb)
-                    async with asyncio.timeout_at(end):
-                        link = await self._find(error)
-        except DeadlineError:
-            raise
-        except TimeoutError:
-            if phb and phb not in self._pinned_links:
-                raise DeadlineError(
-                    f"{type(request).__name__} was not done within {deadline_s:g} s: "
-                    f"the broker {phb} has it, and cannot be reached"
-                ) from None
-            raise self.main.late(type(request).__name__, deadline_s, sent=False) from None
-
-    async def _find(self, error: WrongBrokerError) -> ReconnectingLink:
-        """Return a link to the broker that a refusal names, if one of the addresses is its.
-
-        While some address does not answer it may be that one's: it is waited for.
-        """
-        found = self._pinned_links.get(error.broker)
-        if found is not None:
-            return found
-        waits = self._options.backoff.waits(Random(self._options.seed))  # noqa: S311
-        while True:
-            names = [await self._name_at(address) for address in self._addresses]
-            if error.broker in names:
-                return self._pinned_link(error.broker, self._addresses[names.index(error.broker)])
-            if None not in names:
-                raise error
-            await asyncio.sleep(next(waits))
-
-    async def _name_at(self, address: BrokerAddress) -> str | None:
-        """Return which broker is at an address; None if none greets soon."""
-        link = ReconnectingLink((address,), self._options, self._numbers)
-        link.start()
-        try:
-            async with asyncio.timeout(1.0):
-                return (await link.up()).broker
-        except (TimeoutError, GaplessError):
-            return None
-        finally:
-            await link.close(ClosedError("a look at who is there"))
+        return await self._links.call_at_phb(request, deadline_s)
 
     # --- publishing and subscribing --------------------------------------------------------------
 
@@ -473,7 +364,8 @@ class Session:
 
     async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription of the broker that this session is connected to."""
-        link = await self._current_pinned_link()
+        self._check_open()
+        link = await self._links.current_pinned()
         answer = await link.call(
             Unsubscribe(0, durable), chosen(deadline_s, self._options.deadline_s)
         )

@@ -23,6 +23,7 @@ from gapless.client.position import Position
 from gapless.client.prefetch import Item, PrefetchedGap
 from gapless.client.settings import Acknowledge, OnGap, SubscriptionOptions
 from gapless.client.starts import Start, start_point_of
+from gapless.client.subscription_state import ClientSubscriptionState
 from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
@@ -86,20 +87,22 @@ class Subscription:
     async def __aenter__(self) -> Self:
         """Subscribe; return when it has started on all pubends that are in reach."""
         inbox = self._inbox
-        if inbox.link is not None or inbox.is_over:
+        if inbox.state is not ClientSubscriptionState.UNOPENED:
             raise ClosedError("a subscription is opened once; ask the session for another")
         deadline_s, filter_text = self._settings.deadline_s, inbox.text
         try:
             async with asyncio.timeout(deadline_s):
                 if self._session.audit is not None:
                     inbox.write_to(self._session.audit)
-                inbox.open_over(await self._session.link_for(durable=self._settings.durable))
+                link = await self._session.link_for(durable=self._settings.durable)
+                inbox.check()
+                inbox.open_over(link)
                 while not inbox.is_started:
                     inbox.check()
                     await inbox.arrival()
         except TimeoutError:
-            link = self._inbox.link or self._session.main
-            error = link.late("Subscribe", deadline_s, sent=False)
+            waited_for = self._inbox.link or self._session.main
+            error = waited_for.late("Subscribe", deadline_s, sent=False)
             self._leave(error)
             raise error from None
         except BaseException:
@@ -368,20 +371,17 @@ class Subscription:
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
         link, inbox = self._opened(), self._inbox
         async with self._changing:
-            before, inbox.is_changing = inbox.text, True
-            if not self._settings.durable:
-                inbox.text = text  # what it begins anew with, should the connection be lost
+            inbox.filter.request(text)
             try:
-                answer = await link.call(SetFilter(0, self.name, text), seconds)
+                reply = await link.call(SetFilter(0, self.name, text), seconds)
+                done = ReconnectingLink.expect(reply, FilterSet)
             except (RefusedError, DeadlineError):  # it was surely not done
-                inbox.text = before
+                inbox.filter.refused()
                 raise
-            finally:
-                inbox.is_changing = False
-            done = ReconnectingLink.expect(answer, FilterSet)
-            if text != before:
-                inbox.keep_starts({*done.pending, *dict(done.position)})
-            inbox.filter_changed(text, done.position, done.start_guarantees)
+            except BaseException:
+                inbox.filter.unknown()
+                raise
+            inbox.filter_set(text, done)
             return Position.of(dict(done.position))
 
     async def seek(

@@ -5,8 +5,9 @@ Theory of operation
 A filter's text goes through four small rooms, each of which can be read alone:
 
 1. :mod:`.lexer` cuts it into tokens, :mod:`.parser` reads them into a **condition**
-   (:mod:`.condition`): AND, OR, NOT over tests. The Python builder (:mod:`.builder`) makes the
-   same conditions, so it means the same and refuses the same.
+   (:mod:`.condition`): AND, OR, NOT over comparisons (:mod:`.comparisons`) of operands
+   (:mod:`.operands`). The Python builder (:mod:`.builder`) makes the same conditions, so it means
+   the same and refuses the same.
 2. A **test** says of one subject which values make it true. All that can be said of one attribute
    is a set of values (:mod:`.valueset`): lines of cuts for numbers and texts (:mod:`.spans`),
    patterns (:mod:`.like`), the two bools, NaN, missing. Arithmetic and comparisons of attributes

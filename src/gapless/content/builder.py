@@ -11,23 +11,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeAlias
 
-from gapless.content.condition import (
-    Condition,
-    Operand,
-    OperandError,
-    among,
-    arithmetic,
-    as_condition,
-    between,
-    compare,
-    is_null,
-    like,
-    negative,
-    positive,
-)
+from gapless.content.comparisons import among, as_condition, between, compare, is_null, like
+from gapless.content.condition import Condition
 from gapless.content.expression import Attribute, Constant
 from gapless.content.filter import Filter
 from gapless.content.like import Pattern
+from gapless.content.operands import Operand, OperandError, arithmetic, negative, positive
 from gapless.content.values import Value, magnitude
 from gapless.core.errors import FilterError, FilterTypeError, shortened
 from gapless.core.limits import INT_MAX, INT_MIN

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from gapless.content.comparisons import refuted
 from gapless.content.condition import (
     AllOf,
     AnyOf,
@@ -25,7 +26,6 @@ from gapless.content.condition import (
     Condition,
     ConstantCondition,
     Not,
-    refuted,
 )
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import Term

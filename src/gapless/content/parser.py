@@ -19,31 +19,29 @@ from __future__ import annotations
 
 from typing import Final, NoReturn, TypeAlias
 
-from gapless.content.condition import (
-    AttributeCondition,
-    Condition,
-    ConstantCondition,
-    Operand,
-    OperandError,
-    all_of,
+from gapless.content.comparisons import (
     among,
-    any_of,
-    arithmetic,
     as_condition,
     between,
     compare,
     is_null,
     like,
-    negated,
-    negative,
     number_test,
-    positive,
     range_test,
     text_test,
+)
+from gapless.content.condition import (
+    AttributeCondition,
+    Condition,
+    ConstantCondition,
+    all_of,
+    any_of,
+    negated,
 )
 from gapless.content.expression import Attribute, Constant
 from gapless.content.lexer import COMPARE, END, NAME, NUMBER, PRODUCT, STRING, SUM, shown, tokenize
 from gapless.content.like import Pattern
+from gapless.content.operands import Operand, OperandError, arithmetic, negative, positive
 from gapless.content.values import Number, Value
 from gapless.core.errors import FilterLimitError, FilterSyntaxError
 from gapless.core.limits import FILTER_NESTING_MAX, FILTER_TEXT_MAX, INT_MAX, INT_MIN

@@ -12,7 +12,7 @@ import itertools
 from typing import Final
 
 from gapless.content import spans
-from gapless.content.condition import OUTCOMES
+from gapless.content.comparisons import OUTCOMES
 from gapless.content.conjunction import Conjunction
 from gapless.content.expression import Comparison, Term, attribute_text, literal_text
 from gapless.content.like import MANY, Pattern

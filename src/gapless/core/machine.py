@@ -281,6 +281,10 @@ class Context:
         """Return what was posted to one peer since the last call."""
         return self._outbox.pop(peer, [])
 
+    def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
+        """Have links with these brokers and no others."""
+        self.effects.append(SetPeers(peers))
+
     def notify(self, client: str, notice: Any) -> None:
         """Tell a client something."""
         self.effects.append(Notify(client, notice))
@@ -309,6 +313,17 @@ class Context:
     def mark(self, branch: str) -> None:
         """Note that a rare branch was taken."""
         self.coverage_marks[branch] = self.coverage_marks.get(branch, 0) + 1
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def begin_step(self, now: StepTime) -> None:
+        """Set the time of a step."""
+        self.now, self.clock = now
+
+    def take_effects(self) -> list[Effect]:
+        """Return the effects since the last call."""
+        effects, self.effects = self.effects, []
+        return effects
 
     # --- time --------------------------------------------------------------------------------
 

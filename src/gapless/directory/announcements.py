@@ -11,18 +11,21 @@ at the pubend. A way that is not confirmed gives way to one that is.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from gapless.content.filter import EVERYTHING, Filter
+from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
+from gapless.directory.locations import PubendLocations
 from gapless.messages.overlay import Announce, PubendProperties
-from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree, TreeChange
 
-__all__ = ["UNCONFIRMED", "Announcements", "KnownPubend"]
+__all__ = ["UNCONFIRMED", "AnnouncementListener", "Announcements", "KnownPubend"]
 
 UNCONFIRMED: Final = 0
 """The shape version with which a way is told that is not confirmed: less than that of any cell."""
@@ -47,36 +50,62 @@ class KnownPubend(msgspec.Struct, frozen=True):
         return self.path[0] if self.path else None
 
 
+class AnnouncementListener(Protocol):
+    """Learns what announcements change."""
+
+    def pubend_announced(self, pubend: PubendId) -> None:
+        """The properties of a pubend, its path or its existence have changed."""
+
+    def pubend_redirected(self, pubend: PubendId) -> None:
+        """A pubend lies in another direction."""
+
+
 class Announcements:
     """All pubends that this broker has heard of."""
 
     def __init__(
-        self, context: Context, neighbourhood: Neighbourhood, sessions: PeerSessions
+        self,
+        context: Context,
+        tree: Tree,
+        peers: Peers,
+        locations: PubendLocations,
+        listener: AnnouncementListener,
     ) -> None:
         self._context = context
-        self._neighbourhood = neighbourhood
-        self._sessions = sessions
+        self._tree = tree
+        self._peers = peers
+        self._locations = locations
+        self._listener = listener
         self._known: dict[PubendId, KnownPubend] = {}
-        if not context.parameters.ordered_sessions:
-            context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._repeat)
+
+    def start(self) -> None:
+        """Repeat all announcements from time to time if links may lose messages."""
+        parameters = self._context.parameters
+        if not parameters.ordered_sessions:
+            self._context.call_later(microseconds(ms=parameters.attach_refresh_ms), self._repeat)
 
     def _repeat(self) -> None:
         """Say everything again: where links lose messages, news may have been lost (R1)."""
         self._context.call_later(
             microseconds(ms=self._context.parameters.attach_refresh_ms), self._repeat
         )
-        for peer in self._sessions.open_peers():
-            cell = self._neighbourhood.cell_of(peer)
+        for peer in self._peers.open_peers():
+            cell = self._tree.neighbourhood.cell_of(peer)
             if cell is not None:
                 self.session_opened(peer, cell)
 
-    def reshape(self, neighbourhood: Neighbourhood) -> list[PubendId]:
-        """Find the ways in a tree that has changed; return the pubends whose way is another (R13).
+    def reshape(self, change: TreeChange) -> None:
+        """Find the paths to all pubends in a tree that has changed (R13).
 
-        What lay behind an edge that is gone for good is forgotten. If it is still somewhere, it is
-        announced from there.
+        A pubend behind an edge that is gone for good is forgotten. If it still exists, it is announced
+        from where it is now.
         """
-        self._neighbourhood = neighbourhood
+        del change
+        for pubend in self._find_paths():
+            self._listener.pubend_announced(pubend)
+
+    def _find_paths(self) -> list[PubendId]:
+        """Find the paths to all pubends; return the pubends whose path has changed."""
         changed = []
         for pubend, known in [*self._known.items()]:
             path = self._current_path(known.path)
@@ -92,14 +121,14 @@ class Announcements:
     def _current_path(self, path: tuple[CellId, ...]) -> tuple[CellId, ...] | None:
         """Return where a path leads now: as far as cells are known, then on as before."""
         for index in reversed(range(len(path))):
-            prefix = self._neighbourhood.extended_path(path[index])
+            prefix = self._tree.neighbourhood.extended_path(path[index])
             if prefix is not None:
                 whole = (*prefix, *path[index + 1 :])
                 return whole[: self._context.parameters.neighbourhood_radius + 1]
         return None if path else path
 
-    def announce_all(self) -> None:
-        """Say again where all pubends lie: what was told in an older shape is not confirmed."""
+    def reshaped(self) -> None:
+        """Announce all pubends again: a path announced in an older shape is not confirmed."""
         for pubend, known in self._known.items():
             self._announce(pubend, known)
 
@@ -107,6 +136,14 @@ class Announcements:
         """Return what is known of a pubend; None if nothing is, or if it is gone."""
         known = self._known.get(pubend)
         return None if known is None or known.tombstone else known
+
+    def advertisement_of(self, known: KnownPubend) -> Filter:
+        """Return what a pubend advertises; everything, if only newer brokers can read the advertisement."""
+        try:
+            return Filter(known.properties.advertisement)
+        except FilterError:
+            self._context.mark("unreadable advertisement")
+            return EVERYTHING
 
     def pubends(self) -> list[PubendId]:
         """Return the pubends there are, in the order of their names."""
@@ -137,10 +174,26 @@ class Announcements:
             if self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
-    def received(self, cell: CellId, announce: Announce) -> bool:
-        """Take an announcement from a broker of a cell; say whether it was news."""
+    def received(self, peer: BrokerId, announce: Announce) -> bool:
+        """Take an announcement from a peer; tell the listener if it changes something, and say so."""
+        cell, pubend = self._tree.neighbourhood.cell_of(peer), announce.pubend
+        if cell is None:
+            return False
+        before = self.get(pubend)
+        if not self._take(cell, announce):
+            return False
+        if announce.tombstone:
+            self._locations.forget(pubend)
+        self._listener.pubend_announced(pubend)
+        known = self.get(pubend)
+        if known is not None and before is not None and known.direction != before.direction:
+            self._listener.pubend_redirected(pubend)
+        return True
+
+    def _take(self, cell: CellId, announce: Announce) -> bool:
+        """Take an announcement from a broker of a cell; say whether it changes something."""
         own = self._context.identity.cell
-        between = self._neighbourhood.path(cell)[:-1]
+        between = self._tree.neighbourhood.path(cell)[:-1]
         path = announce.path if cell == own else (*between, *announce.path)
         if own in path or len(set(path)) < len(path):
             self._context.mark("announcement went in a circle")
@@ -190,7 +243,7 @@ class Announcements:
             self._announce(pubend, update)
 
     def _is_confirmed(self, known: KnownPubend) -> bool:
-        neighbourhood, source = self._neighbourhood, known.source
+        neighbourhood, source = self._tree.neighbourhood, known.source
         return source is None or (
             source in neighbourhood and known.shape_version >= neighbourhood.shape_version(source)
         )
@@ -200,15 +253,15 @@ class Announcements:
         self._announce(pubend, known)
 
     def _announce(self, pubend: PubendId, known: KnownPubend) -> None:
-        for peer in self._sessions.open_peers():
-            cell = self._neighbourhood.cell_of(peer)
+        for peer in self._peers.open_peers():
+            cell = self._tree.neighbourhood.cell_of(peer)
             if cell is not None and self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
     def _concerns(self, cell: CellId, known: KnownPubend) -> bool:
         """Say whether brokers of the cell should hear of a pubend from here."""
         return cell == self._context.identity.cell or (
-            self._neighbourhood.direction(cell) != known.direction
+            self._tree.neighbourhood.direction(cell) != known.direction
         )
 
     def _message(self, pubend: PubendId, known: KnownPubend, cell: CellId) -> Announce:
@@ -220,7 +273,9 @@ class Announcements:
             known.properties,
             path[: self._context.parameters.neighbourhood_radius + 1],
             known.tombstone,
-            self._neighbourhood.shape_version(own) if self._is_confirmed(known) else UNCONFIRMED,
+            self._tree.neighbourhood.shape_version(own)
+            if self._is_confirmed(known)
+            else UNCONFIRMED,
         )
 
     def _bury(self, pubend: PubendId, version: int) -> None:

@@ -3,7 +3,7 @@
 Announcements are news and die with a life. A broker that has begun anew while the broker of a pubend is
 away hears of it from nobody, and would make another of the same name for the next publisher that asks:
 two logs with one identity, of which everybody sees one. So it remembers whose name that is, and refuses.
-Who has never heard of a pubend asks the others (:mod:`gapless.broker.naming`).
+Who has never heard of a pubend asks the others (:mod:`gapless.directory.name_query`).
 
 When that broker is retired the name is free. Whose it was is remembered all the same, as *left*: a place on the pubend
 may be brought here at any time, and nobody has to wait for it (R26).
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
-from gapless.messages.records import DeleteRecord, PubendLocationRecord, PutRecord, Record
+from gapless.messages.records import DeleteRecord, PubendLocationRecord, PutRecord
 
 __all__ = ["PubendLocations"]
 
@@ -28,9 +28,9 @@ __all__ = ["PubendLocations"]
 class PubendLocations:
     """The pubends of other brokers, each with its broker."""
 
-    def __init__(self, context: Context, records: Iterable[Record]) -> None:
+    def __init__(self, context: Context, records: Iterable[PubendLocationRecord]) -> None:
         self._context = context
-        locations = [each for each in records if isinstance(each, PubendLocationRecord)]
+        locations = tuple(records)
         self._locations = {each.pubend: each.broker for each in locations if not each.host_retired}
         self._former_brokers = {each.pubend: each.broker for each in locations if each.host_retired}
         self._lost = {each.pubend for each in locations if each.lost}

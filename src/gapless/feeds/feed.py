@@ -1,62 +1,58 @@
-"""A feed, seen by its receiver: who feeds it now, and whom to ask next (R7 to R9).
+"""A receiver's hold on one feeder of one pubend, and its change to another feeder (R7 to R9).
 
-Whoever needs a pubend, a router or the subscriber role of a broker (its *leaf*), keeps one feeder. It
-asks candidates in their order, each for a while, and begins again with growing pauses when none is
-left. A feeder is given up when its session dies, when it says that it cannot feed, or when nothing
-comes for too long. To a better candidate the feed moves only after that one has been there for a
-while and has answered; until then the old feeder goes on.
+A receiver is a router or the subscriber side of a broker (its *leaf*). A feed asks its candidates in
+the order of their ranks, each for ``attach_timeout_ms``. When no candidate is left it starts again after
+a pause, which grows. A feed gives its feeder up when the session with the feeder ends, when the feeder
+cannot feed, or when nothing comes for ``dct_ms``. It moves to a better candidate only after that
+candidate was reachable for a while and has answered. Until then the old feeder goes on. The states and
+the table are in :mod:`.feed_state`.
 
-A feeder also says whether it is fed over relays itself. Then it is worse than it looked, and that is
-believed for a while; else a feed would go to and fro between two that are equally far from good.
+A feeder also says whether it is fed over relays. Then it ranks lower, and the feed believes this for a
+while. Otherwise a feed would change back and forth between two candidates that are equally bad.
 
-Pieces are facts and are taken from any feeder, old or new; so moving loses and doubles nothing. There
-is one exception: when more lies behind the receiver than before, silence that was told for less is
-not true for all of it (R13). So the receiver raises its *scope*, which is a part of its attach
-numbers, asks anew, and takes no pieces of an older scope.
+Knowledge ranges are facts. A receiver takes them from any feeder, old or new, so a change of feeder
+loses nothing and repeats nothing. There is one exception: when more SHBs lie behind the receiver than
+before, silence that was sent for fewer is not true for all of them (R13). Then the receiver raises its
+*scope*, which is a part of its attach numbers. It asks again, and takes no ranges of an older scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
+from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
+from gapless.feeds.paths import RELAYED, Candidate, FeedPaths
 from gapless.messages.streams import Attach, Attached, AttachKind, Detach, FeedUnavailable
 
-__all__ = ["RELAYED", "Candidate", "Feed", "FeedListener", "is_leaf_number", "scope_of"]
+__all__ = [
+    "RELAYED",
+    "Candidate",
+    "Feed",
+    "FeedListener",
+    "FeedPaths",
+    "is_leaf_number",
+    "scope_of",
+]
 
 _NUMBERS_PER_SCOPE: Final = 2**32
 """Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
 
 
-RELAYED: Final = (DELTA_MAX + 4) * CELL_BROKERS_MAX
-"""From this rank on something on the way from the pubend is relayed; all else is better (R7)."""
-
-
-class Candidate(NamedTuple):
-    """A broker that may feed; a lower rank is better (R7's classes, and load shared inside of them)."""
-
-    broker: BrokerId
-    rank: int
-    relayed: bool = False
-    """Whether what it sends comes over relays."""
-
-
 class FeedListener(Protocol):
-    """Who is fed."""
+    """The receiver of a feed."""
 
     def feed_found(self, at: Tick) -> None:
-        """There is a new feeder; it sends every tick above ``at``."""
+        """A new feeder was taken; it sends every tick above ``at``."""
 
     def feed_sent_up_to(self, at: Tick) -> None:
         """The feeder has sent everything up to ``at``."""
 
     def feed_lost(self) -> None:
-        """There is no feeder."""
+        """The feed has no feeder."""
 
 
 class _Trial(NamedTuple):
@@ -77,12 +73,6 @@ def scope_of(number: int) -> int:
     return number // _NUMBERS_PER_SCOPE
 
 
-def _no_shapes(feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
-    """A leaf is behind its cell in every shape."""
-    del feeder
-    return ()
-
-
 class Feed:
     """One receiver's feed of one pubend."""
 
@@ -93,27 +83,27 @@ class Feed:
         kind: AttachKind,
         receiver_name: str,
         listener: FeedListener,
-        candidates: Callable[[], list[Candidate]],
+        paths: FeedPaths,
         *,
         eager: bool = False,
-        shape_versions: Callable[[BrokerId], tuple[tuple[CellId, int], ...]] = _no_shapes,
         scope: int = 0,
     ) -> None:
         self._context = context
-        self._shape_versions = shape_versions
+        self._paths = paths
+        self._is_leaf = kind is AttachKind.LEAF
         self._shapes_sent: tuple[tuple[CellId, int], ...] = ()
-        """The shapes of the cells between, as the last one was told who was asked."""
+        """The shapes of the cells between, as they were sent with the last Attach."""
         self._pubend = pubend
         self._kind = kind
         self._name = receiver_name
         self._listener = listener
-        self._candidates = candidates
         self._count = scope * _NUMBERS_PER_SCOPE
         self._oldest = self._count
-        """Answers to questions with lower numbers are for a way that is no more (R13)."""
+        """Answers with lower numbers are for a path that has changed since (R13)."""
         self._numbers: dict[BrokerId, int] = {}
         """The attach number of each broker that was asked in the present session."""
         self._number = 0
+        self._state = FeedState.RETRYING
         self._current: Candidate | None = None
         self._trial: _Trial | None = None
         self._untried: list[Candidate] = []
@@ -122,29 +112,31 @@ class Feed:
         self._progress = context.now
         self._better_since: dict[BrokerId, int] = {}
         self._relayed_until: dict[BrokerId, int] = {}
-        """Until when it is believed of a broker that it is fed over relays."""
-        self._leaving = False
-        """Whether any other feeder is better than the present one, which says nothing."""
-        self._closed = False
+        """Until when the feed believes of a broker that it is fed over relays."""
         self.eager = eager
         self.relayed = False
-        self._start()
+        self._rank_and_ask(FeedInput.START)
         context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._refresh)
 
     @property
     def feeder(self) -> BrokerId | None:
-        """Who feeds now."""
+        """The present feeder."""
         return None if self._current is None else self._current.broker
 
     @property
+    def state(self) -> FeedState:
+        """Whether there is a feeder, and whether a candidate is asked."""
+        return self._state
+
+    @property
     def is_current(self) -> bool:
-        """Whether the feeder is one that would be asked now, for the shape that it was told (R13)."""
+        """Whether the feeder is a candidate now, for the shape that was sent to it (R13)."""
         current = self._current
         return (
             current is not None
             and self._trial is None
             and any(each.broker == current.broker for each in self._candidates())
-            and self._shapes_sent == self._shape_versions(current.broker)
+            and self._shapes_sent == self._shapes_between(current.broker)
         )
 
     def note_progress(self) -> None:
@@ -159,61 +151,70 @@ class Feed:
                 self._ask(self._current.broker, self._number)
 
     def renew(self, scope: int) -> None:
-        """Ask anew and with new numbers, perhaps of a new scope: the way is another now (R13)."""
-        for broker, number in self._open_ends():
-            self._context.send(broker, Detach(self._pubend, number))
-        self._stop_trial()
+        """Ask again with new numbers, perhaps of a new scope: the path has changed (R13)."""
+        self._detach_all()
         self._numbers.clear()
         self._better_since.clear()
         self._count = max(self._count, scope * _NUMBERS_PER_SCOPE)
         self._oldest = self._count + 2
         self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
         if self._current is not None:
-            self._lose()
+            self._lose(FeedInput.RENEW)
         else:
-            self._start()
+            self._rank_and_ask(FeedInput.RENEW)
 
     def close(self) -> None:
         """End the feed."""
-        self._closed = True
-        for broker, number in self._open_ends():
-            self._context.send(broker, Detach(self._pubend, number))
-        self._stop_trial()
+        self._enter(FeedInput.CLOSE, FeedState.CLOSED)
+        self._detach_all()
         self._current = None
+
+    def _enter(self, cause: FeedInput, state: FeedState) -> None:
+        """Change the state, as the table allows after an input."""
+        allowed = NEXT_STATES.get((self._state, cause), ())
+        assert state in allowed, f"{cause} leads from {self._state} to {state}"
+        self._state = state
 
     # --- what comes in -----------------------------------------------------------------------
 
     def attached(self, peer: BrokerId, message: Attached) -> None:
-        """A broker says that it feeds us."""
+        """A broker says that it feeds this receiver."""
         trial = self._trial
         if message.number < self._oldest:
+            self._enter(FeedInput.STALE_ATTACHED, self._state)
             self._context.send(peer, Detach(self._pubend, message.number))
             return
         self._note_relayed(peer, relayed=message.relayed)
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
-            self._answered(trial.candidate, message)
+            self._trial_attached(trial.candidate, message)
         elif peer == self.feeder:
+            self._enter(FeedInput.FEEDER_ATTACHED, self._state)
             # a feeder has one attachment of a receiver, the last that was asked for
             self._number = max(self._number, message.number)
             self.relayed = message.relayed or self._find(peer).relayed
             self._listener.feed_sent_up_to(message.sent_up_to)
-        elif self._current is None and not self._closed:
+        elif self._state in {FeedState.RETRYING, FeedState.TRYING}:
             self._context.mark("attached late")
-            self._switch(self._find(peer), message)
+            self._switch(FeedInput.OTHER_ATTACHED, self._find(peer), message)
         else:
+            self._enter(FeedInput.OTHER_ATTACHED, self._state)
             self._decline(peer, message)
 
-    def _answered(self, candidate: Candidate, message: Attached) -> None:
-        """Take the one that was asked, unless it turns out to be no better than the present one."""
-        current = self._current
-        better = self._find(candidate.broker).rank
-        if current is None or self._leaving or better < self._find(current.broker).rank:
-            self._switch(candidate, message)
+    def _trial_attached(self, candidate: Candidate, message: Attached) -> None:
+        """Take the candidate that was asked, unless it is no better than the present feeder."""
+        current, cause = self._current, FeedInput.TRIAL_ATTACHED
+        rank = self._find(candidate.broker).rank
+        if (
+            current is None
+            or self._state is FeedState.FED_LEAVING
+            or rank < self._find(current.broker).rank
+        ):
+            self._switch(cause, candidate, message)
             return
         self._context.mark("feeder is no better")
         self._stop_trial()
         self._decline(candidate.broker, message)
-        self._try_next()
+        self._ask_next(cause)
 
     def _decline(self, peer: BrokerId, message: Attached) -> None:
         self._numbers.pop(peer, None)
@@ -227,74 +228,88 @@ class Feed:
             self._relayed_until.pop(peer, None)
 
     def feed_unavailable(self, peer: BrokerId, message: FeedUnavailable) -> None:
-        """A broker says that it cannot feed us."""
+        """A broker says that it cannot feed this receiver."""
         trial = self._trial
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
-            self._stop_trial()
-            self._try_next()
+            self._trial_failed()
         elif peer == self.feeder and message.number == self._number:
-            self._lose()
+            self._lose(FeedInput.FEEDER_LOST)
 
     def session_opened(self) -> None:
-        """Somebody can be asked who could not before."""
+        """A peer session has opened: try the candidates again if there is no feeder."""
         self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
-        if self._current is None and self._trial is None:
-            self._start()
+        if self._state is FeedState.RETRYING:
+            self._rank_and_ask(FeedInput.SESSION_OPENED)
 
     def session_closed(self, peer: BrokerId) -> None:
-        """A broker cannot be reached any more."""
+        """A peer session has closed."""
         self._better_since.pop(peer, None)
         self._numbers.pop(peer, None)
         if self._trial is not None and self._trial.candidate.broker == peer:
-            self._stop_trial()
-            self._try_next()
+            self._trial_failed()
         if peer == self.feeder:
-            self._lose()
+            self._lose(FeedInput.FEEDER_LOST)
 
     # --- asking ------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _retry_due(self) -> None:
+        self._rank_and_ask(FeedInput.RETRY_TIMER)
+
+    def _rank_and_ask(self, cause: FeedInput) -> None:
+        """Rank the candidates anew and ask the first, unless a candidate is asked already."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self._leaving = False
-        self._untried = self._ranked()
-        self._try_next()
+        if self._state is not FeedState.CLOSED:
+            self._untried = self._ranked()
+            self._ask_next(cause)
 
-    def _try_next(self) -> None:
-        if self._closed or self._trial is not None:
-            return
-        if not self._untried:
-            if self._current is None:
+    def _ask_next(self, cause: FeedInput, *, leaving: bool = False) -> None:
+        """Ask the next untried candidate; retry later if none is left and there is no feeder."""
+        if self._trial is None and self._untried:
+            self._try(self._untried.pop(0))
+        is_asking = self._trial is not None
+        if self._current is None:
+            self._enter(cause, FeedState.TRYING if is_asking else FeedState.RETRYING)
+            if not is_asking:
                 self._retry_later()
-            return
-        candidate = self._untried.pop(0)
+        elif leaving:
+            self._enter(cause, FeedState.FED_LEAVING)
+        else:
+            self._enter(cause, FeedState.FED_TRYING if is_asking else FeedState.FED)
+
+    def _try(self, candidate: Candidate) -> None:
         number = self._number_for(candidate.broker)
         timer = self._context.call_later(
-            microseconds(ms=self._context.parameters.attach_timeout_ms), self._give_up_trial
+            microseconds(ms=self._context.parameters.attach_timeout_ms), self._trial_failed
         )
         self._trial = _Trial(candidate, number, timer)
         self._ask(candidate.broker, number)
 
     def _number_for(self, broker: BrokerId) -> int:
-        """Return the number to attach with: the same as before, since who was asked may still try.
+        """Return the number to attach with: the same as before in a session.
 
-        Over several hops an answer may take longer than the patience here; a new number would
-        take back the question each time.
+        Over several hops an answer may take longer than this feed waits. A new number would cancel
+        the question each time.
         """
         if broker not in self._numbers:
             self._count += 2
-            self._numbers[broker] = self._count + (1 if self._kind is AttachKind.LEAF else 0)
+            self._numbers[broker] = self._count + (1 if self._is_leaf else 0)
         return self._numbers[broker]
 
     def _ask(self, broker: BrokerId, number: int) -> None:
-        self._shapes_sent = self._shape_versions(broker)
+        self._shapes_sent = self._shapes_between(broker)
         attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._shapes_sent)
         self._context.send(broker, attach)
 
-    def _give_up_trial(self) -> None:
+    def _shapes_between(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+        """Return the shapes to send to a feeder; a leaf is behind its cell in every shape."""
+        return () if self._is_leaf else self._paths.shape_versions(feeder)
+
+    def _trial_failed(self) -> None:
+        """The candidate that was asked cannot feed, or did not answer: ask the next."""
         self._stop_trial()
-        self._try_next()
+        self._ask_next(FeedInput.TRIAL_FAILED, leaving=self._state is FeedState.FED_LEAVING)
 
     def _stop_trial(self) -> None:
         if self._trial is not None:
@@ -302,19 +317,19 @@ class Feed:
             self._trial = None
 
     def _retry_later(self) -> None:
-        if self._retry is None or self._retry.action is None:
-            self._retry = self._context.call_later(self._pause_us, self._start)
-            longest = microseconds(ms=self._context.parameters.retry_max_ms)
-            self._pause_us = min(2 * self._pause_us, longest)
+        assert self._retry is None, "the retry timer is armed once"
+        self._retry = self._context.call_later(self._pause_us, self._retry_due)
+        longest = microseconds(ms=self._context.parameters.retry_max_ms)
+        self._pause_us = min(2 * self._pause_us, longest)
 
     # --- having and losing -------------------------------------------------------------------
 
-    def _switch(self, candidate: Candidate, message: Attached) -> None:
-        """Take a feeder that has answered, and only then let the old one go."""
+    def _switch(self, cause: FeedInput, candidate: Candidate, message: Attached) -> None:
+        """Take a feeder that has answered, and only then detach the old one."""
         old, old_number = self.feeder, self._number
         self._stop_trial()
         self._untried = []
-        self._leaving = False
+        self._enter(cause, FeedState.FED)
         self._current, self._number = candidate, message.number
         self.relayed = message.relayed or candidate.relayed
         self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
@@ -325,13 +340,14 @@ class Feed:
             self._context.send(old, Detach(self._pubend, old_number))
         self._listener.feed_found(message.sent_up_to)
 
-    def _lose(self) -> None:
+    def _lose(self, cause: FeedInput) -> None:
+        """Have no feeder any more; the listener may close the feed when it hears of it."""
         self._current = None
         self._listener.feed_lost()
-        self._start()
+        self._rank_and_ask(cause)
 
     def _refresh(self) -> None:
-        if self._closed:
+        if self._state is FeedState.CLOSED:
             return
         self._context.call_later(
             microseconds(ms=self._context.parameters.attach_refresh_ms), self._refresh
@@ -342,23 +358,22 @@ class Feed:
             self._leave_silent_feeder()
         else:
             self._ask(self._current.broker, self._number)
-            self._look_for_better()
+            self._look_for_better(self._current.broker)
 
     def _leave_silent_feeder(self) -> None:
-        """Nothing came for too long: ask the others first, then this one again (R9)."""
+        """Nothing came for too long: ask the other candidates first, then the feeder again (R9)."""
         self._context.mark("feeder was silent")
-        silent = self._current
         self._progress = self._context.now
-        self._leaving = True
         candidates = self._ranked()
-        others = [each for each in candidates if silent is None or each.broker != silent.broker]
+        others = [each for each in candidates if each.broker != self.feeder]
         self._untried = others + [each for each in candidates if each not in others]
-        self._try_next()
+        self._ask_next(FeedInput.REFRESH_TIMER, leaving=True)
 
-    def _look_for_better(self) -> None:
-        if self._trial is not None or self._current is None:
+    def _look_for_better(self, feeder: BrokerId) -> None:
+        """Ask a candidate of better rank than the feeder that was reachable for long enough."""
+        if self._trial is not None:
             return
-        present = self._find(self._current.broker).rank
+        present = self._find(feeder).rank
         better = [each for each in self._ranked() if each.rank < present]
         since = {
             each.broker: self._better_since.get(each.broker, self._context.now) for each in better
@@ -368,10 +383,16 @@ class Feed:
         ready = [each for each in better if since[each.broker] <= stable]
         if ready:
             self._untried = ready[:1]
-            self._try_next()
+            self._ask_next(FeedInput.REFRESH_TIMER, leaving=self._state is FeedState.FED_LEAVING)
+
+    # --- candidates --------------------------------------------------------------------------
+
+    def _candidates(self) -> list[Candidate]:
+        paths = self._paths
+        return (paths.leaf_candidates if self._is_leaf else paths.candidates)(self._pubend)
 
     def _ranked(self) -> list[Candidate]:
-        """Return the candidates, best first; worse are those known to be fed over relays."""
+        """Return the candidates, best first; those known to be fed over relays rank lower."""
         now = self._context.now
         self._relayed_until = {
             broker: until for broker, until in self._relayed_until.items() if until > now
@@ -389,8 +410,11 @@ class Feed:
         found = [each for each in self._ranked() if each.broker == broker]
         return found[0] if found else Candidate(broker, 3 * RELAYED)
 
-    def _open_ends(self) -> list[tuple[BrokerId, int]]:
-        ends = [] if self._current is None else [(self._current.broker, self._number)]
+    def _detach_all(self) -> None:
+        """Tell the feeder and the candidate that was asked that they are not needed."""
+        if self._current is not None:
+            self._context.send(self._current.broker, Detach(self._pubend, self._number))
         if self._trial is not None:
-            ends.append((self._trial.candidate.broker, self._trial.number))
-        return ends
+            trial = self._trial
+            self._context.send(trial.candidate.broker, Detach(self._pubend, trial.number))
+        self._stop_trial()

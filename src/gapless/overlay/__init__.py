@@ -8,7 +8,7 @@ link between them, or, while that is cut, over other brokers (:mod:`.relays`). O
 announced (:mod:`gapless.directory.announcements`): a broker learns that a pubend exists, in which direction it
 lies, and through which cells, so that it can ask a feeder nearer to the pubend for its stream.
 Brokers that will never return are told around too (:mod:`.retirements`), and when one is back after all.
-When the tree changes, all of them follow in one step (R13; :mod:`gapless.broker.reshaping`).
+When the tree changes, all of them follow in one step (R13; :mod:`gapless.reshape.step`).
 Which cells cannot be reached is told around for people (:mod:`.partitions`); no rule reads that.
 
 Invariants: no message of a dead session or an older life changes state (I12); the direction of a

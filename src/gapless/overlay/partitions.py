@@ -21,7 +21,7 @@ for long; else older news, coming by a longer way, would bring it back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,8 +30,8 @@ from gapless.core.limits import PARTITIONS_MAX, RENEWALS_MISSED_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Partition, PartitionInfo
-from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree, TreeChange
 
 __all__ = ["Partitions"]
 
@@ -51,25 +51,26 @@ class _PartitionState(NamedTuple):
 class Partitions:
     """The partitions that this broker has found, and those that it has heard of."""
 
-    def __init__(
-        self, context: Context, neighbourhood: Neighbourhood, sessions: PeerSessions
-    ) -> None:
+    def __init__(self, context: Context, tree: Tree, peers: Peers) -> None:
         self._context = context
-        self._neighbourhood = neighbourhood
-        self._sessions = sessions
+        self._tree = tree
+        self._peers = peers
         self._me = context.identity.broker
         self._states: dict[_Key, _PartitionState] = {}
         """By partition, oldest first."""
         self._counter = 0
         self._expected: set[CellId] = set()
         """The cells that were reached in this life, or should have been by now."""
-        self._expect_all_later()
         self._renew_us = microseconds(ms=context.parameters.partition_renew_ms)
-        context.call_later(self._renew_us, self._renew)
 
-    def reshape(self, neighbourhood: Neighbourhood) -> None:
-        """Forget cells that are no longer around: who was left is not lost (R13)."""
-        self._neighbourhood = neighbourhood
+    def start(self) -> None:
+        """Expect all cells after a while, and renew the own partitions from time to time."""
+        self._expect_all_later()
+        self._context.call_later(self._renew_us, self._renew)
+
+    def reshape(self, change: TreeChange) -> None:
+        """Forget the cells that are no longer in the neighbourhood: they are not cut off (R13)."""
+        neighbourhood = change.new
         self._expected = {cell for cell in self._expected if cell in neighbourhood}
         self._expect_all_later()
         for info in self._own():
@@ -89,8 +90,8 @@ class Partitions:
 
     def partitions_before(self, cell: CellId) -> list[Partition]:
         """Return the partitions that name a cell on the way to this one, or this one."""
-        known = cell in self._neighbourhood
-        path = set(self._neighbourhood.path(cell) if known else (cell,))
+        known = cell in self._tree.neighbourhood
+        path = set(self._tree.neighbourhood.path(cell) if known else (cell,))
         return [each for each in self.table() if not path.isdisjoint(each.cells)]
 
     # --- what happens --------------------------------------------------------------------------
@@ -103,7 +104,7 @@ class Partitions:
                 if cell in info.partition.cells:
                     self._heal(info, peer)
             self._name_what_is_cut(peer)  # of a healed one, some cells may still be away
-        incarnation = self._sessions.incarnation_of(peer)
+        incarnation = self._peers.incarnation_of(peer)
         for info, _, _ in self._known():
             if info.formed and info.partition.detector == peer and info.incarnation < incarnation:
                 self._heal(info, peer)  # its detector has begun anew and forgotten it
@@ -116,11 +117,9 @@ class Partitions:
         if cell != self._context.identity.cell:
             self._name_what_is_cut(None)
 
-    def received(self, peer: BrokerId, message: Any) -> bool:
-        """Take news from a peer and pass it on; False if it is none."""
-        if not isinstance(message, PartitionInfo):
-            return False
-        cell = self._neighbourhood.cell_of(peer)
+    def received(self, peer: BrokerId, message: PartitionInfo) -> bool:
+        """Take the state of a partition from a peer and pass it on; say whether it was newer."""
+        cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None or message.partition.detector == self._me:
             return False
         held = self._states.get(_key(message))
@@ -144,7 +143,7 @@ class Partitions:
         self._context.call_later(patience, self._expect_all)
 
     def _expect_all(self) -> None:
-        neighbourhood = self._neighbourhood
+        neighbourhood = self._tree.neighbourhood
         self._expected.update(
             info.name for info in neighbourhood.cells if info.name != neighbourhood.own
         )
@@ -160,7 +159,7 @@ class Partitions:
 
     def _name_what_is_cut(self, source: BrokerId | None) -> None:
         """Make a pid for every cell that should be reached, is not, and is named by no own pid."""
-        for info in self._neighbourhood.cells:
+        for info in self._tree.neighbourhood.cells:
             cell = info.name
             named = any(cell in each.partition.cells for each in self._own())
             if cell in self._expected and not named and not self._reaches(cell):
@@ -174,14 +173,14 @@ class Partitions:
         """Yield a cell and those beyond it, on every branch up to the first that is reached."""
         found = {cell}
         yield cell
-        for info in self._neighbourhood.cells:  # nearest first
-            before = self._neighbourhood.path(info.name)[-2:-1]
+        for info in self._tree.neighbourhood.cells:  # nearest first
+            before = self._tree.neighbourhood.path(info.name)[-2:-1]
             if before and before[0] in found and not self._reaches(info.name):
                 found.add(info.name)
                 yield info.name
 
     def _reaches(self, cell: CellId) -> bool:
-        return bool(self._sessions.open_in(self._neighbourhood.brokers(cell)))
+        return bool(self._peers.open_in(self._tree.neighbourhood.brokers(cell)))
 
     def _heal(self, info: PartitionInfo, source: BrokerId | None) -> None:
         healed = msgspec.structs.replace(info, formed=False, renewal=info.renewal + 1)
@@ -205,8 +204,8 @@ class Partitions:
             self._states.pop(key, None)  # the newest stands last
             self._states[key] = _PartitionState(info, now, now)
         self._shrink()
-        for peer in self._sessions.open_peers():
-            cell = self._neighbourhood.cell_of(peer)
+        for peer in self._peers.open_peers():
+            cell = self._tree.neighbourhood.cell_of(peer)
             if cell is None or peer == source:
                 continue
             if sideways or cell != self._context.identity.cell:
@@ -214,7 +213,7 @@ class Partitions:
 
     def _send(self, peer: BrokerId, cell: CellId, info: PartitionInfo) -> None:
         """Tell a peer, if it is near enough and does not know better itself."""
-        left = info.hops_left - self._neighbourhood.distance(cell)
+        left = info.hops_left - self._tree.neighbourhood.distance(cell)
         if left >= 0 and peer != info.partition.detector:
             self._context.send(peer, msgspec.structs.replace(info, hops_left=left))
 

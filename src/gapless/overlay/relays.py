@@ -1,28 +1,28 @@
-"""Relays: a way around a link that is cut, over other brokers (R3; PT's partial partitions).
+"""Relays: a route around a link that is cut, over other brokers (R3; PT's partial partitions).
 
 Theory of operation
 -------------------
-Who has no way to a peer looks for one, if its id is the smaller of the two; else both would look, and
-two equally good ways would replace each other for ever. It sends a *probe* to all whom it has a link
-with. They pass it on, each probe once, with their own name in its path, over so many hops at most. The
-peer takes the way of the first that comes and greets back along it. From then on both ends use that
-way, each named in full in every packet, until a hop of it breaks.
+Of two brokers without a route to each other, the one with the smaller id looks for one. If both did, two
+equally good routes would replace each other for ever. It sends a *probe* to all brokers that it has a
+link with. Each passes the probe on once, with its own name in the route, over a limited number of hops.
+The peer takes the route of the first probe that comes and sends a Hello back along it. From then on both
+ends use that route, named in full in every packet, until a hop of it breaks.
 
-A relay keeps nothing and answers nothing: it passes on bytes. So what a relayed session brings comes
-from its other end and from nowhere nearer, and a feed over relays still approaches the pubend (A2,
-A18). If a relay has no link to the next hop it says so back, and the session ends. If too much waits
-for the next hop it passes on, and says so back too: only the ends know what can wait, and for a while
-they send each other nothing of the streams (R40). To end the session instead would begin another, with
-all that is told at a beginning, as often as the hop is full.
+A relay keeps nothing and answers nothing: it passes on bytes. So what a relayed session brings comes from
+its other end and from nowhere nearer, and a feed over relays still approaches the pubend (A2, A18). If a
+relay has no link to the next hop, it says so back, and the session ends. If too much waits for the next
+hop, it passes the packet on, and says so back too. Only the ends know what can wait, and for a while they
+send each other nothing of the streams (R40). Ending the session instead would begin another, with
+everything that is sent at a beginning, each time the hop is full.
 
-Packets of a relayed session travel as messages inside the sessions of the hops, which keep their
-order. A probe costs something only while something is cut; so there is no map of all links that every
-broker would have to keep, and to tell with every heartbeat.
+Packets of a relayed session travel as messages inside the sessions of the hops, which keep their order.
+A probe costs something only while a link is cut. So no broker has to keep a map of all links, and to
+send it with every heartbeat.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,28 +31,52 @@ from gapless.core.limits import RELAY_PROBES_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import PeerSessionId, RelayBroken, Relayed, RelayFull, RelayProbe
+from gapless.overlay.session import PeerSession
 
-if TYPE_CHECKING:
-    from gapless.overlay.session import PeerSession
-    from gapless.overlay.sessions import PeerSessions
+__all__ = ["RelayedSessions", "Relays"]
 
-__all__ = ["Relays"]
+
+class RelayedSessions(Protocol):
+    """The sessions of this broker, as relays see them."""
+
+    def is_direct(self, peer: BrokerId) -> bool:
+        """Say whether messages to the peer go over the link to it."""
+
+    def direct_peers(self) -> list[BrokerId]:
+        """Return the peers that are reached over a link, nearest cells first."""
+
+    def unreached(self) -> list[tuple[BrokerId, int]]:
+        """Return the brokers to which there is no route now, and since when."""
+
+    def start_relayed(self, route: tuple[BrokerId, ...]) -> None:
+        """Begin a session with the broker at the end of a route."""
+
+    def arrived(self, route: tuple[BrokerId, ...], packet: Any) -> None:
+        """Take what came over relays by a route, named from this end to the other."""
 
 
 class _ProbeSchedule:
-    """When a peer is looked for again."""
+    """When the next probe for a peer is due."""
 
-    __slots__ = ("next", "pause")
+    __slots__ = ("_next", "_pause_us")
 
-    def __init__(self, at: int, pause: int) -> None:
-        self.next = at
-        self.pause = pause
+    def __init__(self, at: int, pause_us: int) -> None:
+        self._next = at
+        self._pause_us = pause_us
+
+    def is_due(self, now: int, longest_us: int) -> bool:
+        """Say whether a probe is due; then the next one is due after a pause, which grows."""
+        if self._next > now:
+            return False
+        self._next = now + self._pause_us
+        self._pause_us = min(2 * self._pause_us, longest_us)
+        return True
 
 
 class Relays:
-    """Finds ways for the sessions of this broker, and is one for those of others."""
+    """Finds routes for the sessions of this broker, and is a hop for those of others."""
 
-    def __init__(self, context: Context, sessions: PeerSessions) -> None:
+    def __init__(self, context: Context, sessions: RelayedSessions) -> None:
         self._context = context
         self._sessions = sessions
         self._me = context.identity.broker
@@ -60,8 +84,22 @@ class Relays:
         self._schedules: dict[BrokerId, _ProbeSchedule] = {}
         self._passed: dict[tuple[BrokerId, BrokerId], tuple[PeerSessionId, int]] = {}
         """By origin and target of probes the last that was passed on, and after how many hops."""
-        self.full: set[BrokerId] = set()
-        """For whom too much waits."""
+        self._full: set[BrokerId] = set()
+        """The hops over whose links too much waits."""
+
+    # --- links that are full -----------------------------------------------------------------
+
+    def hop_full(self, peer: BrokerId) -> None:
+        """Too much waits for a peer over its link."""
+        self._full.add(peer)
+
+    def hop_drained(self, peer: BrokerId) -> None:
+        """A peer takes what is sent again, or there is no link."""
+        self._full.discard(peer)
+
+    def is_full(self, hop: BrokerId) -> bool:
+        """Say whether too much waits for a peer over its link."""
+        return hop in self._full
 
     # --- looking for a way -------------------------------------------------------------------
 
@@ -79,14 +117,11 @@ class Relays:
             peer: schedule for peer, schedule in self._schedules.items() if peer in unreached
         }
         patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
+        longest = microseconds(ms=self._context.parameters.retry_max_ms)
         for peer, since in unreached.items():
             if peer not in self._schedules:
                 self._schedules[peer] = _ProbeSchedule(since + patience, patience)
-            schedule = self._schedules[peer]
-            if schedule.next <= now:
-                schedule.next = now + schedule.pause
-                longest = microseconds(ms=self._context.parameters.retry_max_ms)
-                schedule.pause = min(2 * schedule.pause, longest)
+            if self._schedules[peer].is_due(now, longest):
                 self._probe(peer)
 
     def _probe(self, target: BrokerId) -> None:
@@ -156,7 +191,7 @@ class Relays:
         following = route[index + 1]
         if self._sessions.is_direct(following):
             self._context.send(following, msgspec.structs.replace(message, index=index + 1))
-            if index > 0 and following in self.full:
+            if index > 0 and following in self._full:
                 self._context.mark("relay has a full next hop")
                 self._send_back(message, RelayFull(route))
         elif index > 0:

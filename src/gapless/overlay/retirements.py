@@ -25,8 +25,8 @@ so who was back before is not retired again by what was said before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, Protocol
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.limits import RETIREMENTS_MAX, RETURNED_PUBENDS_MAX
@@ -34,15 +34,29 @@ from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Retire
-from gapless.messages.records import DeleteRecord, PutRecord, Record, RetirementRecord
-from gapless.overlay.sessions import PeerSessions
+from gapless.messages.records import DeleteRecord, PutRecord, RetirementRecord
+from gapless.overlay.peers import Peers
 
-__all__ = ["Retirements"]
+__all__ = ["OwnPubends", "RetirementListener", "Retirements"]
 
 
-def _ignore_change(shb: ShbId) -> None:
-    """Nobody acts on it."""
-    del shb
+class RetirementListener(Protocol):
+    """Learns whether brokers are retired."""
+
+    def retirement_changed(self, shb: ShbId) -> None:
+        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+
+
+class OwnPubends(Protocol):
+    """The pubends of this broker."""
+
+    @property
+    def last_tick(self) -> Tick:
+        """The last tick in any log of this broker; 0 if there is none."""
+
+    @property
+    def on_disk(self) -> Collection[PubendId]:
+        """All pubends of this broker, the corrupt ones included."""
 
 
 class _RetirementState(NamedTuple):
@@ -57,45 +71,30 @@ class _RetirementState(NamedTuple):
 
 
 class Retirements:
-    """The brokers that this one has heard to be retired, and those that were and are back.
-
-    ``last_tick`` is the last that any pubend of this broker has given, and ``pubends`` are these.
-    ``changed`` is called when a broker is retired, when that is fresh no more, or beyond the limit, and when it is back
-    and that is on disk.
-    """
+    """The brokers that this one has heard to be retired, and those that were and returned."""
 
     def __init__(
         self,
         context: Context,
-        sessions: PeerSessions,
-        records: Iterable[Record] = (),
-        changed: Callable[[ShbId], None] = _ignore_change,
-        last_tick: Callable[[], Tick] = lambda: 0,
-        pubends: Callable[[], Collection[PubendId]] = tuple,
+        peers: Peers,
+        records: Iterable[RetirementRecord],
+        own: OwnPubends,
+        listener: RetirementListener,
     ) -> None:
         self._context = context
-        self._sessions = sessions
-        self._changed = changed
-        self._last_tick = last_tick
-        self._pubends = pubends
+        self._peers = peers
+        self._own = own
+        self._listener = listener
         self._states: dict[ShbId, _RetirementState] = {}
         """What was said last of each broker."""
         self._recent: set[ShbId] = set()
         for record in records:
-            if isinstance(record, RetirementRecord):
-                shb = record.shb
-                message = Retire(
-                    shb.broker,
-                    shb.cell,
-                    record.version,
-                    record.returned_at,
-                    record.without_pubends,
-                    record.pubends,
-                )
-                heard_at = record.heard_at or record.version
-                self._remember(
-                    _RetirementState(message, heard_at, record.late, record.previously_returned_at)
-                )
+            self._states[record.shb] = _restored(record)
+
+    def start(self) -> None:
+        """Let the stored retirements grow old."""
+        for state in [*self._states.values()]:
+            self._remember(state)
 
     def __contains__(self, shb: ShbId) -> bool:
         state = self._states.get(shb)
@@ -147,7 +146,7 @@ class Retirements:
         state = self._states.get(shb)
         least = self._oldest()[1].message.version if state is None and self._is_full else 0
         before = least if state is None else state.message.version
-        version = max(self._sessions.clock_view(), before + 1)
+        version = max(self._peers.clock_view(), before + 1)
         self._take(Retire(shb.broker, shb.cell, version), None)
 
     def received(self, peer: BrokerId, message: Retire) -> None:
@@ -177,8 +176,8 @@ class Retirements:
         if state is not None and state.message.version >= message.version:
             self._context.send(peer, state.message)
         else:
-            returned_at = max(self._sessions.clock_view(), self._last_tick(), 1)
-            all_here = tuple(sorted(self._pubends()))
+            returned_at = max(self._peers.clock_view(), self._own.last_tick, 1)
+            all_here = tuple(sorted(self._own.on_disk))
             pubends = all_here if len(all_here) <= RETURNED_PUBENDS_MAX else None
             without_pubends = not all_here
             self._take(
@@ -195,12 +194,12 @@ class Retirements:
         changes: list[PutRecord | DeleteRecord] = []
         if shb not in self._states and self._is_full:
             changes.append(self._forget_oldest())
-        heard_at = self._sessions.clock_view()
+        heard_at = self._peers.clock_view()
         is_old = self._left_us(message.version, heard_at) <= 0
         is_late = is_old and not message.is_back and shb not in self  # what counts, counts on
         previously_returned_at = self.returned_at(shb.broker)
         self._remember(_RetirementState(message, heard_at, is_late, previously_returned_at))
-        for peer in self._sessions.open_peers():
+        for peer in self._peers.open_peers():
             if peer != source:
                 self._context.send(peer, message)
         record = RetirementRecord(
@@ -215,18 +214,18 @@ class Retirements:
         )
         changes.append(PutRecord(record))
         if message.is_back:
-            self._context.write(tuple(changes), lambda: self._changed(shb))
+            self._context.write(tuple(changes), lambda: self._listener.retirement_changed(shb))
         else:
             self._context.write(tuple(changes), _nothing)
             if before != (shb in self, self.is_recent(shb)):
-                self._changed(shb)
+                self._listener.retirement_changed(shb)
 
     def _remember(self, state: _RetirementState) -> None:
         shb = ShbId(state.message.broker, state.message.cell)
         self._states[shb] = state
         self._recent.discard(shb)
         left_us = self._left_us(
-            min(state.message.version, state.heard_at), self._sessions.clock_view()
+            min(state.message.version, state.heard_at), self._peers.clock_view()
         )
         if shb in self and left_us > 0:
             self._recent.add(shb)
@@ -240,7 +239,7 @@ class Retirements:
     def _grow_old(self, shb: ShbId, state: _RetirementState) -> None:
         if self._states.get(shb) is state:
             self._recent.discard(shb)
-            self._changed(shb)
+            self._listener.retirement_changed(shb)
 
     # --- the limit -----------------------------------------------------------------------------
 
@@ -258,8 +257,21 @@ class Retirements:
         shb, _ = self._oldest()
         del self._states[shb]
         self._recent.discard(shb)
-        self._changed(shb)
+        self._listener.retirement_changed(shb)
         return DeleteRecord(RetirementRecord.key_of(shb))
+
+
+def _restored(record: RetirementRecord) -> _RetirementState:
+    message = Retire(
+        record.shb.broker,
+        record.shb.cell,
+        record.version,
+        record.returned_at,
+        record.without_pubends,
+        record.pubends,
+    )
+    heard_at = record.heard_at or record.version
+    return _RetirementState(message, heard_at, record.late, record.previously_returned_at)
 
 
 def _rank(message: Retire) -> tuple[int, bool]:

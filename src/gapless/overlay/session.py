@@ -1,34 +1,27 @@
-"""One session with a peer, over its link or over relays: fenced by both lives (R1).
+"""One peer session, direct or relayed: fenced by both incarnations (R1).
 
-A session has two ends, each a (life, number) of its broker. Both send Hello until they have heard
-the other's, and a packet names both ends: what does not fit the present session is dropped, so no
-message of a dead session or an older life changes anything (I12).
+A session has two ends, each an (incarnation, number) of its broker. A packet names both ends. What does
+not fit the present session is dropped, so no message of a dead session or of an older incarnation
+changes anything (I12). The states are in :mod:`.session_state`.
 
-::
+A session is dead when the peer's heartbeat *or its echo of ours* is too old. The echo matters: over a
+link that is cut in one direction, heartbeats may arrive for ever while answers do not (A28).
 
-    CLOSED --a way is there--> GREETING --the peer has heard us--> OPEN
-       ^                          ^                                  |
-       |                          +--- dead, a gap, a new Hello -----+
-       +------------------ the way is gone --------------------------+
-
-A session is dead when the peer's heartbeat *or its echo of ours* is too old. The echo matters: over
-a link cut in one direction heartbeats may arrive for ever while answers do not (A28).
-
-Where links keep the order, every packet has a number and a gap ends the session: nothing is skipped
-in the middle. Where they do not (the simulator's datagrams), packets may be lost, repeated and
-reordered, and all rules above this one bear that.
+If links keep the order, every packet has a number and a gap ends the session: nothing is skipped in the
+middle. If they do not (the simulator's datagrams), packets may be lost, repeated and reordered, and all
+components above bear that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 from typing import Any, Final, Protocol
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Heartbeat, Hello, Packet, PeerSessionId, TableState
+from gapless.overlay.session_state import NEXT_SESSION_STATES, PeerSessionInput, PeerSessionState
 
 __all__ = ["PROTOCOL", "PeerSession", "PeerSessionOwner", "PeerSessionState"]
 
@@ -36,19 +29,11 @@ PROTOCOL: Final = 1
 """The version of the messages between brokers; both ends of a session must have the same."""
 
 
-class PeerSessionState(Enum):
-    """Where a session stands."""
-
-    CLOSED = "closed"
-    OPENING = "opening"
-    OPEN = "open"
-
-
 class PeerSessionOwner(Protocol):
-    """Who hears of a session and of what it brings."""
+    """Hears of a session and of what it brings."""
 
     topology_version: int
-    """Of the neighbourhood, for the peer to see."""
+    """The version of the neighbourhood, for the peer to see."""
 
     def opened(self, session: PeerSession) -> None:
         """A session has begun."""
@@ -141,9 +126,9 @@ class PeerSession:
     # --- opening and closing -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin anew, with a new number, and say so."""
+        """Begin anew, with a new number, and say Hello."""
         self._close()
-        self.state = PeerSessionState.OPENING
+        self._enter(PeerSessionInput.START)
         self.started_at = self._context.now
         self.mine = PeerSessionId(self._context.identity.incarnation, next(self._numbers))
         self._sent, self._expected = 0, 1
@@ -153,9 +138,18 @@ class PeerSession:
         self._send_hello()
 
     def end(self) -> None:
-        """Be over until there is a way to the peer again."""
+        """Be closed until there is a route to the peer again."""
         self._close()
-        self.state = PeerSessionState.CLOSED
+        self._enter(PeerSessionInput.END)
+
+    def _enter(self, cause: PeerSessionInput) -> None:
+        """Change the state, as the table says for an input."""
+        assert (self.state, cause) in NEXT_SESSION_STATES, f"{cause} in {self.state}"
+        self.state = NEXT_SESSION_STATES[self.state, cause]
+
+    def set_relay_full(self, until: int) -> None:
+        """Believe until a time that a relay on the route is full."""
+        self.full_until = until
 
     def _send_hello(self) -> None:
         identity = self._context.identity
@@ -164,13 +158,13 @@ class PeerSession:
         self._send(self, Hello(identity.broker, identity.cell, *ends, PROTOCOL, version))
 
     def _open(self) -> None:
-        self.state = PeerSessionState.OPEN
+        self._enter(PeerSessionInput.CONFIRMED)
         self._last_heartbeat_at = self._echo_time = self.opened_at = self._context.now
         self._owner.opened(self)
 
     def _close(self) -> None:
         if self.state is PeerSessionState.OPEN:
-            self.state = PeerSessionState.OPENING
+            self._enter(PeerSessionInput.LOST)
             self._owner.closed(self)
 
     def _restart(self, why: str) -> None:

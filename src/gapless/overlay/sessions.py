@@ -1,21 +1,21 @@
-"""All sessions of a broker: by which way each peer is talked to now (R1 to R3).
+"""All peer sessions of a broker: by which route each peer is reached now (R1 to R3).
 
 Theory of operation
 -------------------
-With every broker of the neighbourhood there is one session at most that the rooms know of, the
-*active* one. Beneath, a peer may have two: over the link to it, and, when that is cut, over relays
-(:mod:`.relays`). The rooms see a session begin and end; how it travels they need not know, but may
-ask.
+With every broker of the neighbourhood there is one session at most that the components know of, the
+*active* one (:mod:`.session_state`). Beneath, a peer may have two: a direct one over the link to it and,
+while that link is cut, a relayed one over other brokers (:mod:`.relays`). The components hear that a
+session begins and ends. They need not know its route, but may ask for it.
 
-The link is the better way. When it comes back it is taken after it has been good for a while, lest
-a link that flaps tears down what goes well around it. One end takes it first; the other follows with
-the first message that comes over it. Just so, an end that has not noticed that its link is gone follows
-the other over the relays. To the rooms that is an end and a beginning, at both ends: what belongs to a
-session dies with it (R2), and nothing is carried over.
+The link is the better route. When it comes back, it is taken after it has been stable for a while.
+Otherwise a link that flaps would end a relayed session that works. One end takes the link first. The
+other end follows with the first message that comes over it. In the same way, an end that has not noticed
+that its link is down follows the other end over the relays. To the components that is an end and a
+beginning, at both ends: what belongs to a session ends with it (R2), and nothing is carried over.
 
-What cannot be delivered is lost with its session, never skipped. If too much waits on the way by which
-a peer is talked to, over the link to its first hop or at a relay, the rooms are told: they send the peer
-nothing of the streams until there is room (R40).
+What cannot be delivered is lost with its session, never skipped. If too much waits on the route to a
+peer, over the link to its first hop or at a relay, the components are told. They send the peer nothing of
+the streams until there is room (R40).
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ from gapless.messages.overlay import (
     TableState,
 )
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.peer import Peer
 from gapless.overlay.relays import Relays
-from gapless.overlay.session import PROTOCOL, PeerSession, PeerSessionState
+from gapless.overlay.session import PROTOCOL, PeerSession
+from gapless.overlay.session_state import PeerSessionState
+from gapless.overlay.tree import TreeChange
 
 __all__ = ["PROTOCOL", "PeerSessionListener", "PeerSessionState", "PeerSessions"]
 
 
 class PeerSessionListener(Protocol):
-    """Who hears of sessions and of what they bring."""
+    """Hears of sessions and of what they bring."""
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """A session has begun."""
@@ -68,20 +71,6 @@ class PeerSessionListener(Protocol):
         """The peer says which tables it sends here, so that lost changes are noticed (R19)."""
 
 
-class _Peer:
-    """The ways to one broker."""
-
-    __slots__ = ("active", "direct", "full", "relayed", "unreached_since")
-
-    def __init__(self, direct: PeerSession, now: int) -> None:
-        self.direct = direct
-        self.relayed: PeerSession | None = None
-        self.active: PeerSession | None = None
-        self.full = False
-        """Whether the rooms were told that the way is full."""
-        self.unreached_since = now
-
-
 class PeerSessions:
     """All sessions of a broker with its neighbourhood."""
 
@@ -91,15 +80,18 @@ class PeerSessions:
         self._context = context
         self._listener = listener
         self._me = context.identity.broker
-        self._peers: dict[BrokerId, _Peer] = {}
+        self._peers: dict[BrokerId, Peer] = {}
         self._numbers: dict[BrokerId, Iterator[int]] = {}
-        """How many sessions there were with each broker, also with those no longer around."""
+        """How many sessions there were with each broker, also with those that left the neighbourhood."""
         self.topology_version = 0
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
         self._heartbeat_us = microseconds(ms=context.parameters.heartbeat_ms)
         self._stable_us = microseconds(ms=context.parameters.feed_switch_delay_ms)
-        context.call_later(self._heartbeat_us, self._tick)
+
+    def start(self) -> None:
+        """Send heartbeats from time to time."""
+        self._context.call_later(self._heartbeat_us, self._tick)
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
         """Have a place for every broker of the neighbourhood, nearest cells first."""
@@ -110,9 +102,9 @@ class PeerSessions:
             if broker != self._me
         }
 
-    def _new_peer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> _Peer:
+    def _new_peer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> Peer:
         cell = neighbourhood.cell_of(broker) or ""
-        return _Peer(self._make(broker, cell, ()), self._context.now)
+        return Peer(self._make(broker, cell, ()), self._context.now)
 
     def _make(self, broker: BrokerId, cell: CellId, route: tuple[BrokerId, ...]) -> PeerSession:
         numbers = self._numbers.setdefault(broker, itertools.count(1))
@@ -122,11 +114,12 @@ class PeerSessions:
     def _send(self, session: PeerSession, packet: Any) -> None:
         self._context.effects.append(Send(session.peer, packet))
 
-    def reshape(self, neighbourhood: Neighbourhood) -> None:
-        """End the sessions with brokers that are no longer around; others go on (R13).
+    def reshape(self, change: TreeChange) -> None:
+        """End the sessions with brokers that left the neighbourhood; others go on (R13).
 
-        Who is new is greeted when its link is up; until then its greetings are a stranger's.
+        A new broker is sent a Hello when its link is up. Until then its own Hello is dropped.
         """
+        neighbourhood = change.new
         brokers = set(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
             if peer not in brokers:
@@ -145,7 +138,7 @@ class PeerSessions:
     def is_direct(self, peer: BrokerId) -> bool:
         """Say whether messages to the peer go over the link to it."""
         held = self._peers.get(peer)
-        return held is not None and held.active is held.direct
+        return held is not None and held.is_direct
 
     def route(self, peer: BrokerId) -> tuple[BrokerId, ...]:
         """Return the brokers on the way to a peer that is talked to, without the two ends."""
@@ -174,9 +167,7 @@ class PeerSessions:
     def unreached(self) -> list[tuple[BrokerId, int]]:
         """Return the brokers to which there is no way now, and since when."""
         return [
-            (peer, held.unreached_since)
-            for peer, held in self._peers.items()
-            if held.active is None and held.relayed is None
+            (peer, held.unreached_since) for peer, held in self._peers.items() if held.is_unreached
         ]
 
     def clock_view(self) -> int:
@@ -194,17 +185,17 @@ class PeerSessions:
 
     def link_full(self, peer: BrokerId) -> None:
         """Too much waits for a peer, and for those who are talked to over it."""
-        self._relays.full.add(peer)
+        self._relays.hop_full(peer)
         self._review_full()
 
     def link_free(self, peer: BrokerId) -> None:
         """A peer takes what is sent again."""
-        self._relays.full.discard(peer)
+        self._relays.hop_drained(peer)
         self._review_full()
 
     def link_up(self, peer: BrokerId) -> None:
         """Greet a peer that can be reached now."""
-        self._relays.full.discard(peer)
+        self._relays.hop_drained(peer)
         held = self._peers.get(peer)
         if held is not None:
             held.direct.start()
@@ -212,7 +203,7 @@ class PeerSessions:
 
     def link_down(self, peer: BrokerId) -> None:
         """End the session with a peer that cannot be reached any more."""
-        self._relays.full.discard(peer)
+        self._relays.hop_drained(peer)
         held = self._peers.get(peer)
         if held is not None:
             held.direct.end()
@@ -227,7 +218,7 @@ class PeerSessions:
             held.direct.received(packet)
 
     def flush(self) -> None:
-        """Send what the rooms posted in this step, one packet a peer; without session it is lost."""
+        """Send the messages of this step, one packet a peer; without a session they are lost."""
         while (
             posted := self._context.take_messages()
         ):  # a relayed packet is posted to its first hop
@@ -241,7 +232,7 @@ class PeerSessions:
     # --- one session -------------------------------------------------------------------------
 
     def opened(self, session: PeerSession) -> None:
-        """A session has begun: take it, unless there is one already."""
+        """A session has opened: take it, unless another one is active."""
         held = self._peers[session.peer]
         if held.active is None:
             self._activate(held, session)
@@ -249,34 +240,31 @@ class PeerSessions:
             session.send((session.heartbeat(()),))
 
     def closed(self, session: PeerSession) -> None:
-        """A session is over; if there is another way, that is taken."""
+        """A session is over; if another one is open, take it."""
         held = self._peers[session.peer]
         if held.active is not session:
             return
         self._deactivate(held, session.peer)
-        held.unreached_since = self._context.now
+        held.set_unreached(self._context.now)
         self._review_full()
         self._end_relayed_over(session.peer)
-        for other in (held.direct, held.relayed):
-            if other is not None and other is not session and other.is_open:
-                self._activate(held, other)
-                return
+        other = held.other_open(session)
+        if other is not None:
+            self._activate(held, other)
 
-    def _activate(self, held: _Peer, session: PeerSession) -> None:
-        """Let the rooms talk over a session; what they knew of another one is over."""
+    def _activate(self, held: Peer, session: PeerSession) -> None:
+        """Make a session the active one; what belonged to another one is over."""
         if held.active is not None:
             self._deactivate(held, session.peer)
-        held.active = session
-        if session is held.direct:
-            held.relayed = None
+        held.take(session)
         self._review_full()
         self._send_heartbeat(session)
         self._relays.probe_now()
         self._listener.session_opened(session.peer, session.cell)
 
-    def _deactivate(self, held: _Peer, peer: BrokerId) -> None:
-        """Let the rooms know that a session is over; what they posted in this step dies with it (R2)."""
-        held.active = None
+    def _deactivate(self, held: Peer, peer: BrokerId) -> None:
+        """Tell the components that a session is over; what they sent in this step is lost with it (R2)."""
+        held.lose()
         self._context.take_messages_to(peer)
         self._listener.session_closed(peer)
 
@@ -297,7 +285,7 @@ class PeerSessions:
         else:
             self._listener.received(session.peer, message)
 
-    def _follow(self, held: _Peer, session: PeerSession) -> None:
+    def _follow(self, held: Peer, session: PeerSession) -> None:
         """Take the way that the peer has taken: what it says there it will not say again (R2)."""
         if session is held.direct:
             self._activate(held, session)
@@ -306,21 +294,20 @@ class PeerSessions:
             held.direct.start()  # which ends it, so that the other way is taken
             assert held.active is session
 
-    # --- ways with too much on them (R40) --------------------------------------------------------
+    # --- congested routes (R40) --------------------------------------------------------
 
     def _review_full(self) -> None:
-        """Tell the rooms which ways are full by now, and which no longer."""
+        """Tell the components which routes are congested now, and which no longer."""
         for peer, held in self._peers.items():
             full = held.active is not None and self._is_full(held.active)
-            if full != held.full:
-                held.full = full
+            if held.set_congested(full):
                 (self._listener.peer_congested if full else self._listener.peer_drained)(peer)
 
     def _is_full(self, session: PeerSession) -> bool:
         is_crowded = session.full_until > self._context.now
-        return is_crowded or session.first_hop in self._relays.full
+        return is_crowded or self._relays.is_full(session.first_hop)
 
-    # --- ways over relays (R3) ---------------------------------------------------------------
+    # --- relayed sessions (R3) ---------------------------------------------------------------
 
     def start_relayed(self, route: tuple[BrokerId, ...]) -> None:
         """Begin a session with the broker at the end of a way, in place of one by another way."""
@@ -329,14 +316,15 @@ class PeerSessions:
             self._context.mark("relayed from an unknown broker")
             return
         self.end_relayed(route[-1])
-        held.relayed = self._make(route[-1], held.direct.cell, route)
-        held.relayed.start()
+        session = self._make(route[-1], held.direct.cell, route)
+        held.set_relayed(session)
+        session.start()
 
     def end_relayed(self, peer: BrokerId) -> None:
         """Talk to a peer over relays no more."""
         held = self._peers.get(peer)
-        if held is not None and held.relayed is not None:
-            session, held.relayed = held.relayed, None
+        session = None if held is None else held.drop_relayed()
+        if session is not None:
             session.end()
 
     def _end_relayed_over(self, hop: BrokerId) -> None:
@@ -353,7 +341,7 @@ class PeerSessions:
         if held is None:
             self._context.mark("relayed from an unknown broker")
             return
-        awaited = held.active is None and held.relayed is None and self._me < route[-1]
+        awaited = held.is_unreached and self._me < route[-1]
         if awaited and isinstance(packet, Hello):
             self.start_relayed(route)  # the answer to a probe
         session = held.relayed
@@ -364,7 +352,7 @@ class PeerSessions:
             self.end_relayed(route[-1])
         elif isinstance(packet, RelayFull):
             # not for long: it is said again while it is so, and that it is over nobody says
-            session.full_until = self._context.now + self._heartbeat_us
+            session.set_relay_full(self._context.now + self._heartbeat_us)
             self._review_full()
         else:
             session.received(packet)
@@ -380,7 +368,7 @@ class PeerSessions:
         self._review_full()
         self._relays.send_probes()
 
-    def _keep(self, held: _Peer, session: PeerSession) -> None:
+    def _keep(self, held: Peer, session: PeerSession) -> None:
         if not session.is_alive():
             return
         stable = self._context.now - session.opened_at >= self._stable_us
@@ -389,17 +377,17 @@ class PeerSessions:
         else:
             self._send_heartbeat(session)
 
-    def _keep_relayed(self, held: _Peer, session: PeerSession) -> None:
+    def _keep_relayed(self, held: Peer, session: PeerSession) -> None:
         """Keep a session over relays alive; give up one that died, or that does not come about."""
         waited = self._context.now - session.started_at
         late = waited > microseconds(ms=self._context.parameters.session_timeout_ms)
         if session.state is PeerSessionState.CLOSED or (late and not session.is_open):
-            held.relayed = None
+            held.drop_relayed()
         else:
             self._keep(held, session)
 
     def _send_heartbeat(self, session: PeerSession) -> None:
-        """Send a sign of life, together with what the rooms say if they talk over this session."""
+        """Send a heartbeat; over the active session it also carries the states of the tables."""
         peer = session.peer
         if self._peers[peer].active is session:
             self._context.send(peer, session.heartbeat(self._listener.table_states(peer)))

@@ -11,7 +11,7 @@ means something else in every direction, so it is said anew and whole, under a n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from gapless.content import Conjunction
 from gapless.content.filter import Filter
@@ -19,27 +19,22 @@ from gapless.content.merging import merge
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
-from gapless.messages.overlay import TableState
+from gapless.messages.overlay import Announce, TableState
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest, TableStop
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree, TreeChange
 from gapless.propagation import Edge, LeafTable, TableSender, TableStore, TransferOutcome
 from gapless.propagation.sources import TableSources
 
 __all__ = ["TableExchange"]
 
 
-class _NeighbourhoodPaths:
-    """The neighbourhood as propagation asks for it."""
+class TableListener(Protocol):
+    """Learns that tables have changed."""
 
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self.neighbourhood = neighbourhood
-
-    @property
-    def version(self) -> int:
-        return self.neighbourhood.version
-
-    def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
-        return self.neighbourhood.find_path(cell)
+    def tables_changed(self) -> None:
+        """A table of another broker has changed, and with it perhaps a claim."""
 
 
 class TableExchange:
@@ -48,20 +43,18 @@ class TableExchange:
     def __init__(
         self,
         context: Context,
-        neighbourhood: Neighbourhood,
-        incarnation_of: Callable[[BrokerId], int],
-        sources: TableSources,
-        changed: Callable[[], None],
+        tree: Tree,
+        peers: Peers,
+        listener: TableListener,
     ) -> None:
-        parameters = context.parameters
+        parameters, neighbourhood = context.parameters, tree.neighbourhood
         self._context = context
-        self._neighbourhood = neighbourhood
-        self._incarnation_of = incarnation_of
-        self._sources = sources
-        self._changed = changed
+        self._tree = tree
+        self._peers = peers
+        self._listener = listener
         identity = context.identity
-        self._paths = _NeighbourhoodPaths(neighbourhood)
-        self.table_store = TableStore(identity, parameters, self._paths)
+        self._sources = TableSources(identity.broker, tree, peers)
+        self.table_store = TableStore(identity, parameters, tree)
         self.table_store.set_shape_version(neighbourhood.shape_version(identity.cell))
         self.leaf = LeafTable(
             identity.shb,
@@ -93,23 +86,21 @@ class TableExchange:
 
     # --- the tree around (R13) -----------------------------------------------------------------
 
-    def reshape(self, neighbourhood: Neighbourhood, *, gained: bool) -> None:
+    def reshape(self, change: TreeChange) -> None:
         """Add and remove edges.
 
-        What came over a removed edge stays as old tables of the edge behind which that cell lies
-        now; if there is none, it is deleted. If a neighbour was ``gained`` that lay behind another
-        one before, what that one has said so far no longer shows who is behind it.
+        The tables of a removed edge stay as stale tables of the edge behind which that cell lies now;
+        if there is none, they are deleted. If a new neighbour lay behind another one before, the tables
+        of that other one no longer show which hosts are behind it.
         """
-        old, self._neighbourhood = self._neighbourhood, neighbourhood
-        self._paths.neighbourhood = neighbourhood
-        self._sources.reshape(neighbourhood)
+        old, neighbourhood = change.old, change.new
         table_store, own = self.table_store, self._context.identity.cell
         table_store.set_shape_version(neighbourhood.shape_version(own))
         for cell in neighbourhood.neighbours:
             version = neighbourhood.shape_version(cell)
             if cell not in table_store.edges:
                 table_store.add_cell(cell)
-            elif gained and version > old.shape_version(cell):
+            elif change.wider and version > old.shape_version(cell):
                 table_store.edges[cell].distrust_before(version)
         for peer in neighbourhood.peers:
             if str(ShbId(peer, own)) not in table_store.edges:
@@ -120,7 +111,7 @@ class TableExchange:
 
     def _remove_edges(self, old: Neighbourhood) -> None:
         """Remove the edges to cells and leaves that are no longer next to this broker."""
-        neighbourhood = self._neighbourhood
+        neighbourhood = self._tree.neighbourhood
         for cell in old.neighbours:
             if cell not in neighbourhood.neighbours:
                 path = neighbourhood.extended_path(cell)
@@ -131,7 +122,7 @@ class TableExchange:
 
     def _forget_requesters(self) -> None:
         """Tell a table no more to who lies in another direction now; it will ask for the right one."""
-        neighbourhood = self._neighbourhood
+        neighbourhood = self._tree.neighbourhood
         for direction, requesters in self._requesters.items():
             for peer in [*requesters]:
                 cell = neighbourhood.cell_of(peer)
@@ -200,14 +191,14 @@ class TableExchange:
         self._sources.set_fed(peer, fed=fed)
         self._review_sources_towards(peer)
 
-    def find_sources(self) -> None:
+    def reshaped(self) -> None:
         """Take the sources that all edges to cells should have."""
-        for cell in self._neighbourhood.neighbours:
+        for cell in self._tree.neighbourhood.neighbours:
             self._review_sources(self.table_store.edges[cell])
 
     def _review_sources_towards(self, peer: BrokerId) -> None:
         """See who should be asked in the direction of a broker of another cell."""
-        cell = self._neighbourhood.cell_of(peer)
+        cell = self._tree.neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is not None and edge.leaf is None:
             self._review_sources(edge)
@@ -229,10 +220,10 @@ class TableExchange:
         """Return the edge over which a peer's tables come: its leaf's, or that of its direction."""
         if cell == self._context.identity.cell:
             return self.table_store.edges.get(str(ShbId(peer, cell)))
-        return self.table_store.edges.get(self._neighbourhood.direction(cell) or "")
+        return self.table_store.edges.get(self._tree.neighbourhood.direction(cell) or "")
 
     def _take_source(self, edge: Edge, peer: BrokerId) -> None:
-        cell = self._neighbourhood.cell_of(peer)
+        cell = self._tree.neighbourhood.cell_of(peer)
         assert cell is not None
         request = edge.source(
             peer, cell, self._incarnation_of(peer), self._direction(edge), self._context.now
@@ -240,32 +231,37 @@ class TableExchange:
         self._requested_at[peer] = self._context.now
         self._context.send(peer, request)
 
+    def _incarnation_of(self, peer: BrokerId) -> int:
+        identity = self._context.identity
+        return identity.incarnation if peer == identity.broker else self._peers.incarnation_of(peer)
+
     def _direction(self, edge: Edge) -> str:
         """Return what to ask a source for: its leaf, or its table for this broker's direction."""
         return self._context.identity.cell if edge.leaf is None else edge.name
 
     # --- messages ------------------------------------------------------------------------------
 
-    def received(self, peer: BrokerId, message: Any) -> bool:
-        """Take a message of propagation; False for others."""
-        if isinstance(message, TableFull | TableDelta):
-            self._take(peer, message)
-        elif isinstance(message, TableRequest):
-            self._table_requested(peer, message)
-        elif isinstance(message, TableStop):
-            sender = self._sender(message.direction, peer)
-            if sender is not None:
-                self._requesters.get(sender.table.name.direction, {}).pop(peer, None)
-        else:
-            return False
-        return True
+    @property
+    def handlers(self) -> dict[type, Callable[[BrokerId, Any], None]]:
+        """The messages of propagation, each with its handler."""
+        return {
+            TableFull: self._take,
+            TableDelta: self._take,
+            TableRequest: self._table_requested,
+            TableStop: self._table_stopped,
+        }
+
+    def _table_stopped(self, peer: BrokerId, stop: TableStop) -> None:
+        sender = self._sender(stop.direction, peer)
+        if sender is not None:
+            self._requesters.get(sender.table.name.direction, {}).pop(peer, None)
 
     def _sender(self, direction: str, peer: BrokerId) -> TableSender | None:
         """Return the table that a peer asks for: the leaf's, or that of the peer's direction."""
         if direction == str(self.leaf.shb):
             return self.leaf.sender
-        cell = self._neighbourhood.cell_of(peer)
-        towards = None if cell is None else self._neighbourhood.direction(cell)
+        cell = self._tree.neighbourhood.cell_of(peer)
+        towards = None if cell is None else self._tree.neighbourhood.direction(cell)
         out = None if towards is None else self.table_store.out.get(towards)
         return None if out is None else out.sender
 
@@ -279,7 +275,7 @@ class TableExchange:
             self._context.send(peer, message)
 
     def _take(self, peer: BrokerId, message: TableFull | TableDelta) -> None:
-        cell = self._neighbourhood.cell_of(peer)
+        cell = self._tree.neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is not None:
             self._note(edge, peer, edge.receive(peer, message))
@@ -290,7 +286,7 @@ class TableExchange:
         elif outcome is TransferOutcome.APPLIED:
             self.table_store.drop_stale(self._context.now)
             self._plan_flush()
-            self._changed()
+            self._listener.tables_changed()
 
     def states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return which tables are sent to a peer, for the heartbeat (R19)."""
@@ -304,7 +300,7 @@ class TableExchange:
 
     def compare_states(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         """Compare the copies of a peer's tables with what its heartbeat says."""
-        cell = self._neighbourhood.cell_of(peer)
+        cell = self._tree.neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is None or peer not in edge.sources():
             return
@@ -326,14 +322,17 @@ class TableExchange:
     def announced(
         self, pubend: PubendId, version: int, advertisement: Filter, direction: CellId | None
     ) -> None:
-        """A pubend lies in a direction, None at home."""
+        """A pubend lies in a direction, or in the own cell if that is None."""
         self.table_store.announce(pubend, version, advertisement, direction or "")
         self._plan_flush()
 
-    def peer_knows(self, peer: BrokerId, cell: CellId, pubend: PubendId, version: int) -> None:
-        """A broker has said that it knows a pubend; if it is of the own cell, so does its host."""
+    def announcement_received(self, peer: BrokerId, announce: Announce) -> None:
+        """A peer knows a pubend; if the peer is of the own cell, its leaf knows it too."""
+        cell = self._tree.neighbourhood.cell_of(peer)
+        if cell is None or announce.tombstone:
+            return
         edge = self._edge_of(peer, cell)
-        if edge is not None and edge.note_known(peer, pubend, version):
+        if edge is not None and edge.note_known(peer, announce.pubend, announce.version):
             self._plan_flush()
 
     def withdrawn(self, pubend: PubendId) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.overlay.neighbourhood import Neighbourhood
-from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree
 
 __all__ = ["TableSources"]
 
@@ -23,15 +23,11 @@ __all__ = ["TableSources"]
 class TableSources:
     """Chooses sources from who can be reached and who is fed."""
 
-    def __init__(self, me: BrokerId, neighbourhood: Neighbourhood, sessions: PeerSessions) -> None:
+    def __init__(self, me: BrokerId, tree: Tree, peers: Peers) -> None:
         self._me = me
-        self._neighbourhood = neighbourhood
-        self._sessions = sessions
+        self._tree = tree
+        self._peers = peers
         self._receivers: set[BrokerId] = set()
-
-    def reshape(self, neighbourhood: Neighbourhood) -> None:
-        """Choose in a tree that has changed (R13)."""
-        self._neighbourhood = neighbourhood
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
         """Note whether a broker of another cell is fed here."""
@@ -44,21 +40,21 @@ class TableSources:
         """Return the sources that the edge to a neighbour cell should have, given those it has."""
         chosen = dict.fromkeys(self._of(neighbour, current))
         for broker in sorted(self._receivers):
-            cell = self._neighbourhood.cell_of(broker)
-            if cell is not None and self._neighbourhood.direction(cell) == neighbour:
+            cell = self._tree.neighbourhood.cell_of(broker)
+            if cell is not None and self._tree.neighbourhood.direction(cell) == neighbour:
                 chosen[broker] = None
-        return self._sessions.open_in(chosen)
+        return self._peers.open_in(chosen)
 
     def _of(self, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
         """Yield one broker of a cell; if none is reached, one of each cell beyond."""
-        reached = self._sessions.open_in(self._neighbourhood.brokers(cell))
+        reached = self._peers.open_in(self._tree.neighbourhood.brokers(cell))
         if reached:
             yield min(reached, key=lambda broker: self._rank(broker, current))
         else:
-            for beyond in self._neighbourhood.beyond(cell):
+            for beyond in self._tree.neighbourhood.beyond(cell):
                 yield from self._of(beyond, current)
 
     def _rank(self, broker: BrokerId, current: Collection[BrokerId]) -> tuple[bool, bool, bytes]:
         """Order brokers: links before relays, who is a source before others, then by hash."""
         weight = blake2b(f"{self._me}\0{broker}".encode(), digest_size=8).digest()
-        return not self._sessions.is_direct(broker), broker not in current, weight
+        return not self._peers.is_direct(broker), broker not in current, weight

@@ -7,11 +7,19 @@ what is to be sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from gapless.content import Filter
 from gapless.content.merging import merge
-from gapless.core.ids import CellId, PubendId, ShbId, VectorEntry
+from gapless.core.ids import (
+    VIRTUAL_TIME_ZERO,
+    CellId,
+    PubendId,
+    ShbId,
+    VectorEntry,
+    VirtualTime,
+)
 from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.propagation import TableDelta, TableId
@@ -154,6 +162,21 @@ class TableStore:
         return greatest(
             edge.claim(shb, pubend, announcement_version) for edge in self.edges.values()
         )
+
+    def hosts(self) -> set[ShbId]:
+        """Return the hosts whose filters have reached this broker."""
+        return {shb for edge in self.edges.values() for shb in edge.hosts}
+
+    def changed_since(self, known: Mapping[ShbId, VirtualTime]) -> dict[ShbId, VirtualTime]:
+        """Return the hosts whose virtual time in the tables is greater than the known one."""
+        changed: dict[ShbId, VirtualTime] = {}
+        for edge in self.edges.values():
+            for table in edge.tables():
+                for shb, entry in table.entries.items():
+                    before = changed.get(shb) or known.get(shb, VIRTUAL_TIME_ZERO)
+                    if entry.time > before and not entry.retired:
+                        changed[shb] = entry.time
+        return changed
 
     # --- time ----------------------------------------------------------------------------------
 

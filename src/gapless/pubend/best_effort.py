@@ -23,9 +23,9 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.records import PubendRecord, PublisherRecord
-from gapless.messages.streams import Events, KnowledgeRange, Publication
-from gapless.pubend.pubend import Outlet
-from gapless.pubend.publishers import Publishers, refuse_unadvertised
+from gapless.messages.streams import Events, KnowledgeRange, Member
+from gapless.pubend.protocols import Outlet
+from gapless.pubend.publishers import Publishers, refuse_unadvertised, with_ticks
 
 __all__ = ["BestEffortPubend"]
 
@@ -78,7 +78,10 @@ class BestEffortPubend:
         held = self._publishers.get(publisher, session)
         refuse_unadvertised(self._advertised, events)
         repeated = min(len(events), max(0, held.last_sequence + 1 - first))
-        new = self._with_ticks(publisher, first + repeated, events[repeated:])
+        fresh = events[repeated:]
+        tick = max(self.top + 1, self._context.clock)
+        self.top = max(self.top, tick + len(fresh) - 1)
+        new = with_ticks(tick, publisher, first + repeated, fresh)
         then((UNKNOWN_TICK,) * repeated + tuple(each.tick for each in new))
         if new:
             self._publishers.append(held, new, self._context.clock)
@@ -87,17 +90,10 @@ class BestEffortPubend:
             )
             self._outlet.forward(self.record.pubend, knowledge, None)
 
-    def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
-        first = max(self.top + 1, self._context.clock)
-        self.top = max(self.top, first + len(events) - 1)
-        return tuple(
-            Publication(first + index, publisher, sequence + index, attributes, payload)
-            for index, (attributes, payload) in enumerate(events)
-        )
-
     # --- what a router asks of a log: there is none ------------------------------------------
 
     corruption: Final = None
+    last_log_tick: Final = 0
 
     def ranges_between(
         self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
@@ -111,6 +107,11 @@ class BestEffortPubend:
 
     def set_eager(self, eager: bool) -> None:
         """No silence is told: everything goes out at once as it is."""
+
+    def report(self, member: Member, tick: Tick) -> bool:
+        """There are no members, so nothing is acknowledged."""
+        del member, tick
+        return False
 
     # --- publishers that are gone ------------------------------------------------------------
 

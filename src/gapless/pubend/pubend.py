@@ -1,23 +1,16 @@
-"""A pubend: takes publications, gives them ticks, logs them, and only then lets them be seen.
+"""A pubend: takes publications, gives them ticks, logs them, and only then sends them.
 
 Theory of operation
 -------------------
-Ticks are given in order and told in order, silence between them: see :mod:`.stream_end`. Three
-things are on disk before anything that depends on them is told (I13): a batch with the sequences of
-its publishers, a regime with the rows of its members, and the *ceiling*, below which silence may be
-promised.
+Ticks are assigned in order and sent in order, with silence between them (:mod:`.stream_end`). Three
+things are on disk before anything that depends on them is sent (I13): a batch with the sequences of its
+publishers, a stream epoch with the rows of its members, and the *tick ceiling*, below which silence may
+be promised.
 
-Which sequences of a publisher are already published is the business of :mod:`.publishers`, and of
-:mod:`.repeats` if that was long ago; how large the log is that of :mod:`.log_size`. A log at its limit gives up first what only retention keeps. What
-members need is not given up: publications are refused until those who lag have been told and have
-acknowledged or let go (R58).
-
-A regime is a numbered vector V^m. When members or claims change, the next regime opens at the next
-tick, with a piece of its own, even when nothing is published (R31).
-
-An advertisement only widens (section 1). Tables are pruned by it, so what the wider one adds may be
-published only in a regime of the new announcement version: there tables count only if they know that
-version (A22).
+Each part owns its state. :mod:`.publishers` knows which sequences of a publisher are published, and
+:mod:`.repeats` looks for older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size` counts
+it and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the SHBs, and
+:mod:`.member_epochs` opens stream epochs for them.
 """
 
 from __future__ import annotations
@@ -28,8 +21,8 @@ from typing import Final
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import MembershipId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Context, Fetched
+from gapless.core.ids import MembershipId, ShbId, VirtualTime
+from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
@@ -45,24 +38,27 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
     StreamEpochRecord,
-    TrimLog,
 )
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
 from gapless.packed.encode import encode_publications
 from gapless.packed.template import PackedTemplate
-from gapless.pubend.epochs import exact_ranges, outlived, stream_epoch_at
+from gapless.pubend.epochs import stream_epoch_at
 from gapless.pubend.known_hosts import KnownHosts, KnownTimes
+from gapless.pubend.log_reader import LogReader
 from gapless.pubend.log_size import LogSize, packed_bytes, row_bytes
-from gapless.pubend.members import Claim, Members
-from gapless.pubend.overdue import OverdueAcks
+from gapless.pubend.member_epochs import MemberEpochs
+from gapless.pubend.members import Members
+from gapless.pubend.protocols import AckRequests, Claims, ClockView, Outlet
 from gapless.pubend.publishers import (
     Publishers,
     PublishRefusedError,
     last_logged,
     refuse_unadvertised,
+    with_ticks,
 )
 from gapless.pubend.repeats import LookupResult, PendingBatch, SequenceLookups
-from gapless.pubend.stream_end import Outlet, PendingRange, StreamEnd
+from gapless.pubend.retention import Retention
+from gapless.pubend.stream_end import PendingRange, StreamEnd
 
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
@@ -79,8 +75,9 @@ class Pubend(StreamEnd):
         context: Context,
         record: PubendRecord,
         outlet: Outlet,
-        claim: Claim,
-        clock_view: Callable[[], int],
+        acks: AckRequests,
+        claims: Claims,
+        clocks: ClockView,
         last_logged: Tick = 0,
         stream_epochs: Iterable[StreamEpochRecord] = (),
         publishers: Iterable[PublisherRecord] = (),
@@ -90,20 +87,10 @@ class Pubend(StreamEnd):
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
         logged, _ = self._publishers.logged
-        super().__init__(
-            context, record, outlet, clock_view, max(last_logged, logged), stream_epochs
-        )
-        self._claim = claim
+        super().__init__(context, record, outlet, clocks, max(last_logged, logged), stream_epochs)
         self.members = members or Members(record.pubend, context.parameters, context.now)
         self.known_hosts = known_hosts or KnownHosts(record.pubend, context.parameters, context.now)
-        self._lookups = SequenceLookups(
-            context,
-            record.pubend,
-            self._publishers,
-            lambda: self._record.released,
-            self._admit,
-            self._note_corruption,
-        )
+        self._lookups = SequenceLookups(context, self._publishers, self)
         self._size = LogSize(
             context.parameters.log_bytes_max,
             record.log_size_marks,
@@ -111,27 +98,32 @@ class Pubend(StreamEnd):
             record.released,
         )
         self._advertised = Filter(record.properties.advertisement)
-        self.corruption: str | None = None
-        """What is wrong with the log, if a row could not be read and is still there (P8)."""
-        self._corrupt_from: Tick = 0
-        """The first row from here on is the one that could not be read."""
-        self._stream_epoch_at = -microseconds(s=3_600)
-        self._stream_epoch_due = False
-        self._overdue = OverdueAcks(context.parameters, context.now, self.top)
+        self._reader = LogReader(context, self, outlet)
+        self._epochs = MemberEpochs(context, self, self.members, self.known_hosts, claims)
+        self._retention = Retention(
+            context,
+            self,
+            self._publishers,
+            self._size,
+            self.members,
+            self.known_hosts,
+            acks,
+            clocks,
+        )
         context.call_later(microseconds(ms=context.parameters.ack_ms), self._review)
         context.call_later(self._publisher_review_us, self._review_publishers)
 
     # --- what others ask ---------------------------------------------------------------------
 
     def vector(self, number: int) -> StreamEpochRecord | None:
-        """Return a regime by its number."""
+        """Return a stream epoch by its number."""
         return next(
             (stream_epoch for stream_epoch in self.stream_epochs if stream_epoch.number == number),
             None,
         )
 
     def stream_epoch_of(self, tick: Tick) -> int:
-        """Return the regime of a tick: the last one that began at or before it."""
+        """Return the stream epoch of a tick: the last one that began at or before it."""
         return stream_epoch_at(self.stream_epochs, tick, self._record.released)
 
     def last_released_match(self, wanted: Filter) -> Tick:
@@ -151,6 +143,15 @@ class Pubend(StreamEnd):
 
     # --- reading the log ---------------------------------------------------------------------
 
+    @property
+    def corruption(self) -> str | None:
+        """The corruption of the log, if a row could not be read and is still there (P8)."""
+        return self._reader.corruption
+
+    def note_corruption(self, corruption: str, low: Tick) -> None:
+        """The first row from a tick on cannot be read."""
+        self._reader.note_corruption(corruption, low)
+
     def ranges_between(
         self,
         low: Tick,
@@ -158,32 +159,8 @@ class Pubend(StreamEnd):
         then: Callable[[list[KnowledgeRange], Tick], None],
         bytes_max: int = 0,
     ) -> None:
-        """Read the log from ``low``; call back with pieces and the tick that they reach.
-
-        What lies between rows is silence, cut where regimes begin. What is still in memory is not
-        read from disk.
-        """
-        low = max(low, self._record.released + 1)
-        high = min(high, self.top)
-        if low > high:
-            then([], high)
-            return
-        cached = self._outlet.cached(self._record.pubend, low, high)
-        if cached:
-            then(cached, cached[-1].high)
-            return
-
-        def fetched(event: Fetched) -> None:
-            rows: tuple[LogRow, ...] = event.rows
-            start, done = self._reached(event, low, high)
-            released = self._record.released
-            found = [
-                each for row in rows for each in row.publications if start <= each.tick <= done
-            ]
-            then(exact_ranges(self.stream_epochs, released, start, done, found), done)
-
-        most = max(bytes_max, self._context.parameters.read_chunk_bytes)
-        self._context.fetch(self._record.pubend, low, high, most, fetched)
+        """Read the log from ``low``; call back with knowledge ranges and the tick that they reach."""
+        self._reader.ranges_between(low, high, then, bytes_max)
 
     def rows_between(
         self,
@@ -192,53 +169,13 @@ class Pubend(StreamEnd):
         then: Callable[[tuple[PackedRow, ...], Tick, Tick], None],
         bytes_max: int,
     ) -> None:
-        """Read the log from ``low`` as it was written; call back with rows that touch the range.
-
-        Also from which tick on they count, and up to which one there is nothing else.
-        """
-        low, high = max(low, self._record.released + 1), min(high, self.top)
-        if low > high:
-            then((), low, high)
-            return
-
-        def fetched(event: Fetched) -> None:
-            then(event.rows, *self._reached(event, low, high))
-
-        self._context.fetch(self._record.pubend, low, high, bytes_max, fetched, packed=True)
-
-    def _reached(self, event: Fetched, low: Tick, high: Tick) -> tuple[Tick, Tick]:
-        """Return between which ticks the rows that were read tell all; note damage."""
-        rows: tuple[LogRow | PackedRow, ...] = event.rows
-        whole = event.complete and event.corruption is None
-        done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
-        if event.corruption is not None:
-            self._note_corruption(event.corruption, done + 1)
-        # what was released meanwhile may be trimmed: it is gone, not silent (A14)
-        return max(low, self._record.released + 1), done
-
-    def _note_corruption(self, corrupt: str, low: Tick) -> None:
-        """The first row from a tick on cannot be read; of several the last one met is shown."""
-        self._context.mark("corrupt log row")
-        self.corruption, self._corrupt_from = corrupt, low
-
-    def _review_corruption(self) -> None:
-        """Something was released: look whether the damaged row is still there."""
-        low = self._corrupt_from
-        if self.corruption is None or low > self._record.released:
-            return
-
-        def looked(event: Fetched) -> None:
-            if event.corruption is None and low == self._corrupt_from:
-                self._context.mark("corrupt log row released")
-                self.corruption = None
-
-        first = max(low, self._record.released + 1)
-        self._context.fetch(self._record.pubend, first, max(first, self.top), 1, looked)
+        """Read the log from ``low`` as it was written; call back with rows that touch the range."""
+        self._reader.rows_between(low, high, then, bytes_max)
 
     # --- publishing --------------------------------------------------------------------------
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
-        """Fence older sessions of a publisher and say how far it has come (R28)."""
+        """Fence older sessions of a publisher; call back with its record (R28)."""
         record = self._publishers.open(publisher, self._used)
         self._lookups.fence(publisher)
         self._context.write((PutRecord(record),), lambda: then(record))
@@ -264,7 +201,7 @@ class Pubend(StreamEnd):
         """
         self._lookups.take(PendingBatch(publisher, session, first, events, then, refused))
 
-    def _admit(self, batch: PendingBatch, found: LookupResult) -> range:
+    def admit(self, batch: PendingBatch, found: LookupResult) -> range:
         """Publish a batch; or return which of its sequences have to be looked up in the log."""
         held = self._publishers.get(batch.publisher, batch.session)
         refuse_unadvertised(self._advertised, batch.events)
@@ -279,13 +216,14 @@ class Pubend(StreamEnd):
         published = self._publishers.published(held, first, len(events), found.ticks)
         fresh = events[len(published) :]
         if not fresh:
-            # its first copy may still wait for the disk: the answer waits behind it
+            # its first copy may still wait for the disk, and the reply waits behind it
             self.after_sent(lambda: then(published))
             return NOTHING
         self._refuse_when_corrupt()
         self._refuse_when_full()
-        self._follow_announcement()
-        new = self._with_ticks(batch.publisher, first + len(published), fresh)
+        self._epochs.follow_announcement()
+        tick = max(self.last + 1, self._present())
+        new = with_ticks(tick, batch.publisher, first + len(published), fresh)
         ticks = (*published, *range(new[0].tick, new[-1].tick + 1))
         self._append(held, new, lambda: then(ticks))
         return NOTHING
@@ -306,14 +244,6 @@ class Pubend(StreamEnd):
             self._context.mark("log full")
             late = self.members.lagging_hosts(self._size.tick_to_fit())
             raise PublishRefusedError(self._size.fault(self._record.pubend, late))
-
-    def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
-        found = []
-        tick = max(self.last + 1, self._present())
-        for attributes, payload in events:
-            found.append(Publication(tick, publisher, sequence, attributes, payload))
-            tick, sequence = tick + 1, sequence + 1
-        return tuple(found)
 
     def _append(
         self,
@@ -355,22 +285,23 @@ class Pubend(StreamEnd):
         """
         self._refuse_when_corrupt()
         self._refuse_when_full()
-        self._follow_announcement()
+        self._epochs.follow_announcement()
         clock = self._context.clock
         held = self._publishers.open(writer, self._used)
         self._lookups.fence(writer)
         sequence = max(held.last_sequence, after) + 1
         first = tick = max(self.last + 1, self._present())
         pendings, appends = [], []
-        for chunk in chunks:
+        for index, chunk in enumerate(chunks):
             high = tick + len(chunk) - 1
             packed = chunk.filled(tick, sequence + tick - first)
-            pendings.append(PendingRange(self.last + 1, high, self.stream_epoch, packed=packed))
+            then = done if index == len(chunks) - 1 else None
+            pending = PendingRange(self.last + 1, high, self.stream_epoch, packed=packed, done=then)
+            pendings.append(pending)
             row = AppendPackedRow(self._record.pubend, tick, high, self.stream_epoch, clock, packed)
             appends.append(row)
             self._size.add(high, packed_bytes(packed))
             self.last, tick = high, high + 1
-        pendings[-1].done = done
         batch = (sequence, first, tick - first)
         record = self._publishers.extend(held, batch, self._used, self._size.total)
         others = changes(record.last_sequence, first, self.last)
@@ -385,7 +316,7 @@ class Pubend(StreamEnd):
 
     @property
     def advertisement(self) -> Filter:
-        """What is advertised when all writes are through."""
+        """The advertisement when all writes are through."""
         return Filter(self._latest.properties.advertisement)
 
     def widen(self, advertisement: Filter, then: Callable[[], None]) -> None:
@@ -405,24 +336,15 @@ class Pubend(StreamEnd):
             )
             self.known_hosts.widened(self._context.now)
             then()
-            self._follow_announcement()
+            self._epochs.follow_announcement()
             self._advertised = Filter(properties.advertisement)
 
         self._context.write((change,), widened)
 
-    def _follow_announcement(self) -> None:
-        """Open a regime at once if the latest is of an older announcement version (R31).
-
-        Also before a batch gets its ticks: a crash may have come between the two.
-        """
-        version = self._record.announcement_version
-        if self.stream_epochs and self.stream_epochs[-1].announcement_version != version:
-            self._open_stream_epoch(self.members.vector(self._claim, self._context.now))
-
-    # --- regimes and members -----------------------------------------------------------------
+    # --- stream epochs and members -----------------------------------------------------------------
 
     def note_hosts(self, hosts: Mapping[ShbId, VirtualTime]) -> None:
-        """Note that the news of hosts is here, if these may not have heard of the pubend (R46)."""
+        """Note that tables have brought SHBs that may not have heard of the pubend (R46)."""
         for shb, time in hosts.items():
             self.known_hosts.note(shb, time, self.last, self._context.now)
 
@@ -432,9 +354,9 @@ class Pubend(StreamEnd):
         former_hosts: Iterable[ShbId],
         then: Callable[[dict[ShbId, KnownTimes], Tick], None],
     ) -> None:
-        """Keep the log for a host that comes; then say since when it was known, and what is kept.
+        """Keep the log for an SHB that joins; then say since when it was known, and what is kept.
 
-        The same of other hosts from which subscriptions have come to it.
+        The same is said of its former hosts, from which subscriptions have come to it.
         """
         asked = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
         known = {shb: each for shb, each in asked.items() if each}
@@ -450,72 +372,44 @@ class Pubend(StreamEnd):
             self._context.write(changes, lambda: then(known, row.ack_floor))
 
     def update_stream_epoch(self) -> None:
-        """Open a new regime if members or claims have changed; not too often (R31)."""
-        if self._stream_epoch_due:
-            return
-        wait = self._stream_epoch_at + microseconds(
-            ms=self._context.parameters.stream_epoch_interval_ms
-        )
-        if self._context.now < wait:
-            self._stream_epoch_due = True
-            self._context.call_later(wait - self._context.now, self._due_stream_epoch)
-            return
-        vector = self.members.vector(self._claim, self._context.now)
-        version = self._record.announcement_version
-        latest = self.stream_epochs[-1] if self.stream_epochs else None
-        served = {} if latest is None else dict(latest.entries)
-        if vector != served or (latest is not None and latest.announcement_version != version):
-            self._open_stream_epoch(vector)
+        """Open a new stream epoch if members or claims have changed; not too often (R31)."""
+        self._epochs.update()
 
-    def _due_stream_epoch(self) -> None:
-        self._stream_epoch_due = False
-        self.update_stream_epoch()
-
-    def _open_stream_epoch(self, vector: dict[ShbId, VectorEntry]) -> None:
-        self._stream_epoch_at = self._context.now
-        start = self.last + 1
-        stream_epoch = StreamEpochRecord(
-            self._record.pubend,
-            self.stream_epoch + 1,
-            start,
-            self._record.announcement_version,
-            tuple(vector.items()),
-        )
-        rows = self.members.rows_for(vector, start, self._latest.released, self.known_hosts.since)
-        self.stream_epochs.append(stream_epoch)
-        self.last = start
-        # the opening tick is promised silent, so the ceiling covers it in the same write
-        changes: list[StorageChange] = [PutRecord(stream_epoch), self._change(ceiling=start)]
-        changes += [PutRecord(row) for row in rows]
-        pending = PendingRange(
-            start, start, stream_epoch.number, opens=stream_epoch, done=lambda: self._raised(start)
-        )
-        self._enqueue(pending, tuple(changes))
+    def report(self, member: Member, tick: Tick) -> bool:
+        """Take a report of a member; True, since the pubend is here."""
+        if self.members.report(member, tick, self._context.now):
+            self._epochs.update()
+        return True
 
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
-        """End a host's stay; call back when that is on disk (R55)."""
+        """End a membership of an SHB; call back when that is on disk (R55)."""
         left, was_member = self.members.leave(shb, membership, self._context.now)
         changes: list[StorageChange] = [PutRecord(left)]
         if was_member:
             changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         self._context.write(tuple(changes), then)
-        self.update_stream_epoch()
+        self._epochs.update()
+
+    @property
+    def last_log_tick(self) -> Tick:
+        """The last tick that was given."""
+        return self.last
 
     def retire(self, shb: ShbId) -> None:
-        """Keep nothing for a host that will not return (R26)."""
+        """Keep nothing for an SHB that will not return (R26)."""
         was_member, log_holds = self.members.retire(shb)
         changes = [DeleteRecord(row.key) for row in log_holds] + self.known_hosts.retire(shb)
         if was_member:
             changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         if changes:
             self._context.write(tuple(changes), _nothing)
-            self.update_stream_epoch()
+            self._epochs.update()
 
     def _review(self) -> None:
-        """Park, expire and release; look for a regime that is due."""
+        """Make members inactive, end them, release the log, and open the stream epoch that is due."""
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._review)
-        self.known_hosts.observe(self._claim, self._context.now)
-        inactive, ended = self.members.update_states(self._claim, self._context.now)
+        self.known_hosts.observe(self._epochs.claim, self._context.now)
+        inactive, ended = self.members.update_states(self._epochs.claim, self._context.now)
         changes: list[StorageChange] = [PutRecord(row) for row in inactive]
         pubend = self._record.pubend
         changes += [DeleteRecord(MemberRecord.key_of(pubend, shb)) for shb in ended]
@@ -526,9 +420,9 @@ class Pubend(StreamEnd):
         ]
         if changes:
             self._context.write(tuple(changes), _nothing)
-        self.update_stream_epoch()
-        self._release()
-        self._expect_acks()
+        self._epochs.update()
+        self._retention.release(self._reader.review_corruption)
+        self._retention.expect_acks()
 
     @property
     def _used(self) -> int:
@@ -551,63 +445,6 @@ class Pubend(StreamEnd):
             change = self._change(ceiling=ceiling, last_event=ceiling)
             changes = [change, *(DeleteRecord(each.key) for each in unused)]
             self._context.write(tuple(changes), lambda: self._raised(ceiling))
-
-    def _expect_acks(self) -> None:
-        """Ask members that are far behind to look for their gaps, or to let go (R57, R58)."""
-        pubend, now = self._record.pubend, self._context.now
-        if self._size.is_full:
-            tick = self._size.tick_to_fit()
-            if self.members.blocks_release(tick) and self._overdue.may_ask(now, pressure=True):
-                self._outlet.expect_ack(pubend, tick, pressure=True)
-        tick = self._overdue.observe(now, self.top)
-        if self.members.lagging(tick) and self._overdue.may_ask(now, pressure=False):
-            self._outlet.expect_ack(pubend, tick, pressure=False)
-
-    def _release(self) -> None:
-        """Give up the part of the log that nobody needs any more (R56)."""
-        floors = [self.members.ack_floor(), self.known_hosts.floor(self._context.now)]
-        floor = min((each for each in floors if each is not None), default=self.top)
-        kept_from = self._clock_view() - microseconds(s=self._context.parameters.retention_s)
-        if self._size.is_full:
-            kept_from = max(kept_from, self._size.tick_to_fit())
-        up_to = min(self.top, kept_from, floor)
-        if up_to <= self._latest.released:
-            return
-        rows = tuple(PutRecord(row) for row in self.members.rows())
-        last_released = self._last_released_event(up_to)
-
-        def trim() -> None:
-            self._record = msgspec.structs.replace(
-                self._record, released=up_to, last_released_event=last_released
-            )
-            self._size.release(up_to)
-            forgotten = self._forget_stream_epochs(up_to)
-            self._outlet.released(self._record.pubend, up_to)
-            changes = (TrimLog(self._record.pubend, up_to), *forgotten)
-            self._context.write(changes, self._review_corruption)
-
-        # the floors that allow it are durable with it, and rows are deleted only after that
-        self._context.write(
-            (self._change(released=up_to, last_released_event=last_released), *rows), trim
-        )
-
-    def _last_released_event(self, up_to: Tick) -> Tick:
-        """Return the last tick that may have held an event, if the log is released up to a tick.
-
-        Silence takes no room, but it is released with the clock. Who has seen every event that there
-        was must not be told of a gap because of that.
-        """
-        latest = self._latest
-        last_event = max(self._publishers.logged[0], latest.last_event)
-        return (
-            latest.last_released_event if last_event <= latest.released else min(last_event, up_to)
-        )
-
-    def _forget_stream_epochs(self, up_to: Tick) -> list[DeleteRecord]:
-        """Forget regimes whose last tick is released; return the changes on disk."""
-        count = outlived(self.stream_epochs, up_to)
-        forgotten, self.stream_epochs = self.stream_epochs[:count], self.stream_epochs[count:]
-        return [DeleteRecord(stream_epoch.key) for stream_epoch in forgotten]
 
 
 def _nothing() -> None:

@@ -33,7 +33,13 @@ from gapless.core.ticks import Tick
 from gapless.messages.records import PublisherRecord
 from gapless.messages.streams import Events, Publication
 
-__all__ = ["PublishRefusedError", "Publishers", "last_logged", "refuse_unadvertised"]
+__all__ = [
+    "PublishRefusedError",
+    "Publishers",
+    "last_logged",
+    "refuse_unadvertised",
+    "with_ticks",
+]
 
 FIRST_SEQUENCE: Final = 1
 """The lowest sequence: 0 says that nothing was published."""
@@ -51,6 +57,17 @@ def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
     """
     ends = [each.window[-1] for each in publishers if each.window]
     return max((tick + count - 1 for _, tick, count in ends), default=0)
+
+
+def with_ticks(
+    tick: Tick, publisher: str, sequence: int, events: Events
+) -> tuple[Publication, ...]:
+    """Return events as publications, from a tick and a sequence on."""
+    found = []
+    for attributes, payload in events:
+        found.append(Publication(tick, publisher, sequence, attributes, payload))
+        tick, sequence = tick + 1, sequence + 1
+    return tuple(found)
 
 
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:

@@ -20,19 +20,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from gapless.core.ids import PubendId
 from gapless.core.limits import LOOKUP_PENDING_BATCHES_MAX, LOOKUP_SEQUENCES_MAX
 from gapless.core.machine import Context, Fetched
 from gapless.core.ticks import Tick
-from gapless.messages.records import LogRow
+from gapless.messages.records import LogRow, PubendRecord
 from gapless.messages.streams import Events
 from gapless.pubend.publishers import Publishers, PublishRefusedError
 
-__all__ = ["NOTHING_FOUND", "LookupResult", "PendingBatch", "SequenceLookups"]
+__all__ = ["NOTHING_FOUND", "LookupResult", "LookupTarget", "PendingBatch", "SequenceLookups"]
 
 
 class PendingBatch(msgspec.Struct, frozen=True):
@@ -75,6 +74,10 @@ class LookupResult(msgspec.Struct):
                     if each.sequence in self.wanted:
                         self.ticks[each.sequence] = each.tick
 
+    def note_corruption(self, corruption: str) -> None:
+        """Note that a row could not be read."""
+        self.corruption = corruption
+
     def note_sequence(self, sequence: int) -> None:
         """Note a sequence along the log; one that is not above the last is of another stay."""
         if sequence <= self.seen:
@@ -86,41 +89,45 @@ NOTHING_FOUND: Final = LookupResult(range(0), {})
 """Before anything was looked for."""
 
 
+class LookupTarget(Protocol):
+    """The pubend whose log is read, and which publishes what is admitted."""
+
+    @property
+    def record(self) -> PubendRecord:
+        """The pubend as it is on disk."""
+
+    def admit(self, batch: PendingBatch, found: LookupResult) -> range:
+        """Publish a batch, or raise, or return the sequences that are to be looked up first."""
+
+    def note_corruption(self, corruption: str, low: Tick) -> None:
+        """The first row from a tick on cannot be read."""
+
+
 class _Queue(msgspec.Struct):
     """The batches of one publisher from the one that needs a look-up on, oldest first."""
 
     waiting: deque[PendingBatch]
     found: LookupResult
 
+    def take_found(self, found: LookupResult) -> None:
+        """Go on with what a reading of the log has found."""
+        self.found = found
+
 
 class SequenceLookups:
-    """Admits the batches of one pubend, at once or after a look-up, those of a publisher in order.
+    """Admits the batches of one pubend, at once or after a look-up, those of a publisher in order."""
 
-    ``admit`` publishes a batch, or raises, or returns the sequences that are to be looked up first.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        pubend: PubendId,
-        publishers: Publishers,
-        released: Callable[[], Tick],
-        admit: Callable[[PendingBatch, LookupResult], range],
-        on_corruption: Callable[[str, Tick], None],
-    ) -> None:
+    def __init__(self, context: Context, publishers: Publishers, target: LookupTarget) -> None:
         self._context = context
-        self._pubend = pubend
         self._publishers = publishers
-        self._released = released
-        self._admit = admit
-        self._on_corruption = on_corruption
+        self._target = target
         self._queues: dict[str, _Queue] = {}
 
     def take(self, batch: PendingBatch) -> None:
         """Admit a batch, or let it wait; raise if it is refused at once."""
         queue = self._queues.get(batch.publisher)
         if queue is None:
-            missing = self._admit(batch, NOTHING_FOUND)
+            missing = self._target.admit(batch, NOTHING_FOUND)
             if missing:
                 queue = self._queues[batch.publisher] = _Queue(deque([batch]), NOTHING_FOUND)
                 self._look_up(queue, missing)
@@ -164,7 +171,7 @@ class SequenceLookups:
 
         def ended() -> None:
             found.note_sequence(lowest)
-            queue.found = found
+            queue.take_found(found)
             self._admit_waiting(batch.publisher, queue)
 
         # what is looked for may still wait for the disk, and a reading sees only what is there
@@ -183,7 +190,7 @@ class SequenceLookups:
         """Read a chunk of the log from ``low``, and then the next."""
         if self._queues.get(publisher) is not queue:
             return  # fenced off
-        low = max(low, self._released() + 1)
+        low = max(low, self._target.record.released + 1)
         if low > high:
             ended()
             return
@@ -191,8 +198,8 @@ class SequenceLookups:
         def fetched(event: Fetched) -> None:
             found.take(publisher, event.rows, high)
             if event.corruption is not None:
-                found.corruption = event.corruption
-                self._on_corruption(
+                found.note_corruption(event.corruption)
+                self._target.note_corruption(
                     event.corruption, event.rows[-1].last + 1 if event.rows else low
                 )
             if event.complete or event.corruption is not None:
@@ -202,14 +209,14 @@ class SequenceLookups:
                 self._read(publisher, queue, found, event.rows[-1].last + 1, high, ended)
 
         bytes_max = self._context.parameters.read_chunk_bytes
-        self._context.fetch(self._pubend, low, high, bytes_max, fetched)
+        self._context.fetch(self._target.record.pubend, low, high, bytes_max, fetched)
 
     def _admit_waiting(self, publisher: str, queue: _Queue) -> None:
         """Admit what waits, until all is admitted or the log has to be read again."""
         while queue.waiting:
             batch = queue.waiting[0]
             try:
-                missing = self._admit(batch, queue.found)
+                missing = self._target.admit(batch, queue.found)
             except PublishRefusedError as error:
                 batch.refused(str(error))
             else:

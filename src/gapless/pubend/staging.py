@@ -50,7 +50,6 @@ from gapless.messages.records import (
     CommitRecord,
     DeleteRecord,
     PutRecord,
-    Record,
     StagedRecord,
     StorageChange,
 )
@@ -101,6 +100,11 @@ class _Batch(msgspec.Struct):
         """How much it is."""
         return sum(chunk.bytes for chunk in self.chunks.values())
 
+    def keep(self, chunk_id: _ChunkId, chunk: _Chunk, now: int) -> None:
+        """Stage a chunk, in place of an earlier one of the same id."""
+        self.chunks[chunk_id] = chunk
+        self.touched = now
+
 
 class CommitOutcome(msgspec.Struct, frozen=True):
     """What came of a commit; ``record`` is None if the batch is older than the last one."""
@@ -113,7 +117,11 @@ class Staging:
     """All that is staged at one broker, and the last commit of every writer."""
 
     def __init__(
-        self, context: Context, clock_view: Callable[[], int], records: Iterable[Record] = ()
+        self,
+        context: Context,
+        clock_view: Callable[[], int],
+        staged: Iterable[StagedRecord] = (),
+        commits: Iterable[CommitRecord] = (),
     ) -> None:
         self._context = context
         self._clock_view = clock_view
@@ -122,11 +130,13 @@ class Staging:
         self._is_planned = False
         self.bytes = 0
         """How much is staged."""
-        for record in records:
-            if isinstance(record, StagedRecord):
-                self._keep(record)
-            elif isinstance(record, CommitRecord):
-                self._commits[record.pubend, record.writer] = record
+        for commit in commits:
+            self._commits[commit.pubend, commit.writer] = commit
+        for record in staged:
+            self._keep(record)
+
+    def start(self) -> None:
+        """Forget batches and commits that are too old, from time to time."""
         self._plan_review()
 
     # --- what writers ask ------------------------------------------------------------------------
@@ -232,8 +242,8 @@ class Staging:
         key = _BatchId(record.pubend, record.writer, record.batch)
         batch = self._batches.setdefault(key, _Batch({}, 0))
         chunk = _Chunk(record.key, PackedTemplate(record.events, record.writer))
-        batch.chunks[_ChunkId(record.partition, record.attempt, record.number)] = chunk
-        batch.touched = self._context.now
+        chunk_id = _ChunkId(record.partition, record.attempt, record.number)
+        batch.keep(chunk_id, chunk, self._context.now)
         self.bytes += chunk.bytes
 
     def _forget(self, key: _BatchId) -> list[DeleteRecord]:

@@ -1,13 +1,13 @@
-"""The moving end of a pubend's stream: what is given away, what is durable, what may be told.
+"""The moving end of a pubend's stream: ticks that are assigned, ticks that are durable and may be sent.
 
 Theory of operation
 -------------------
-``last`` is the highest tick that was given away, ``top`` the highest that may be told. Between them
-lie batches and regimes that wait for the disk, in order; silence never overtakes them (R30). What
-becomes durable moves ``top`` and goes out as a *piece*: these ticks are events, all others between
-the old and the new top are silent, for ever (I1, I2).
+``last`` is the highest tick that was assigned, ``top`` the highest that may be sent. Between them lie
+batches and stream epochs that wait for the disk, in order. Silence never overtakes them (R30). What
+becomes durable moves ``top`` and goes out as a knowledge range: these ticks are events, all others
+between the old and the new top are silent, for ever (I1, I2).
 
-Silence is promised only up to the *ceiling*, which is on disk before it is used. After a crash the
+Silence is promised only up to the *tick ceiling*, which is on disk before it is used. After a crash the
 stream goes on above the ceiling, whatever the clock says (R29, A8).
 """
 
@@ -15,55 +15,56 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 
-from gapless.core.ids import PubendId
+from gapless.core.ids import ShbId, VectorEntry
 from gapless.core.limits import ADVERTISEMENTS_KEPT
 from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.records import PubendRecord, PutRecord, StorageChange, StreamEpochRecord
+from gapless.messages.records import (
+    DeleteRecord,
+    PubendRecord,
+    PutRecord,
+    StorageChange,
+    StreamEpochRecord,
+    TrimLog,
+)
 from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.pick import unpack
+from gapless.pubend.epochs import outlived
+from gapless.pubend.protocols import ClockView, Outlet
 
-__all__ = ["Outlet", "PendingRange", "StreamEnd"]
-
-
-class Outlet(Protocol):
-    """Where a pubend's knowledge goes: the router of its broker."""
-
-    def forward(
-        self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
-    ) -> None:
-        """Take a piece above all before; ``opened`` is the regime that begins with it."""
-
-    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
-        """Return what is in memory between two ticks, from the low one up to the first gap."""
-
-    def released(self, pubend: PubendId, up_to: Tick) -> None:
-        """The log no longer has ticks up to this one."""
-
-    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
-        """Ask those who have not acknowledged up to a tick to look for their gaps (R57, R58)."""
+__all__ = ["PendingRange", "StreamEnd"]
 
 
 class PendingRange(msgspec.Struct):
-    """Something that waits for the disk: a batch, or the opening of a regime."""
+    """What waits for the disk: a batch, or the opening of a stream epoch."""
 
     low: Tick
     high: Tick
     stream_epoch: int
     publications: tuple[Publication, ...] = ()
     packed: bytes = b""
-    """In place of the publications: these are unpacked when they are told."""
+    """In place of the publications: these are unpacked when they are sent."""
     opens: StreamEpochRecord | None = None
     done: Callable[[], None] | None = None
     durable: bool = False
 
+    def call_also(self, then: Callable[[], None]) -> None:
+        """Call back when it is sent, after what was to be called before."""
+        done = self.done
+
+        def both() -> None:
+            if done is not None:
+                done()
+            then()
+
+        self.done = both
+
     def knowledge(self) -> KnowledgeRange:
-        """Return what is told when it is durable."""
+        """Return what is sent when it is durable."""
         publications = tuple(unpack([self.packed])) if self.packed else self.publications
         return KnowledgeRange(self.low, self.high, self.stream_epoch, 0, publications)
 
@@ -76,7 +77,7 @@ class StreamEnd:
         context: Context,
         record: PubendRecord,
         outlet: Outlet,
-        clock_view: Callable[[], int],
+        clocks: ClockView,
         logged: Tick,
         stream_epochs: Iterable[StreamEpochRecord],
     ) -> None:
@@ -85,7 +86,7 @@ class StreamEnd:
         """As it is on disk; ``_latest`` is as it will be when all writes are through."""
         self._latest = record
         self._outlet = outlet
-        self._clock_view = clock_view
+        self._clocks = clocks
         self.stream_epochs = sorted(stream_epochs, key=lambda stream_epoch: stream_epoch.number)
         # what was promised silent before a crash stays silent (R29)
         self.last = self.top = max(logged, record.ceiling, record.released)
@@ -106,11 +107,16 @@ class StreamEnd:
         """The number of the regime that ticks are given now; 0 before the first."""
         return self.stream_epochs[-1].number if self.stream_epochs else 0
 
+    @property
+    def latest(self) -> PubendRecord:
+        """The pubend as it will be when all writes are through."""
+        return self._latest
+
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         """Return what the record says of the log's size."""
         raise NotImplementedError
 
-    # --- the order of telling ----------------------------------------------------------------
+    # --- the order of sending ----------------------------------------------------------------
 
     def _enqueue(self, pending: PendingRange, changes: tuple[StorageChange, ...]) -> None:
         self._pending.append(pending)
@@ -124,10 +130,10 @@ class StreamEnd:
     def _enqueue_all(
         self, pendings: Sequence[PendingRange], changes: tuple[StorageChange, ...]
     ) -> None:
-        """Let several things wait for one write; then tell them, one a step.
+        """Let several ranges wait for one write; then send them, one a step.
 
-        All are durable with the first. What one step tells travels in one packet, so the others wait
-        for empty writes: a write of any size makes no packet of any size.
+        All are durable with the first. What one step sends travels in one packet, so the others wait
+        for empty writes. Otherwise a large write would make a large packet.
         """
         self._pending.extend(pendings)
         waiting = deque(pendings)
@@ -141,9 +147,9 @@ class StreamEnd:
         self._context.write(changes, durable)
 
     def after_sent(self, then: Callable[[], None]) -> None:
-        """Call back when all that was given away before is durable and told.
+        """Call back when everything assigned before is durable and sent.
 
-        Who is told of an event, and then reads the log, finds it.
+        A client that is told of an event, and then reads the log, finds it.
         """
         last = self._pending[-1] if self._pending else None
 
@@ -151,12 +157,12 @@ class StreamEnd:
             if last is None or not any(each is last for each in self._pending):
                 then()
             else:
-                last.done = _both(last.done, then)
+                last.call_also(then)
 
         self._context.write((), durable)
 
     def _settle(self) -> None:
-        """Tell what is durable, in the order in which ticks were given."""
+        """Send what is durable, in the order in which ticks were assigned."""
         while self._pending and self._pending[0].durable:
             pending = self._pending.popleft()
             if pending.done is not None:
@@ -168,10 +174,63 @@ class StreamEnd:
         self.top = knowledge.high
         self._outlet.forward(self._record.pubend, knowledge, opens)
 
+    # --- stream epochs and release -----------------------------------------------------------
+
+    def open_stream_epoch(
+        self, vector: dict[ShbId, VectorEntry], changes: Iterable[StorageChange]
+    ) -> None:
+        """Open the next stream epoch at the next tick, in one write with other changes (R31).
+
+        The epoch has a range of its own, even if nothing is published.
+        """
+        start = self.last + 1
+        opened = StreamEpochRecord(
+            self._record.pubend,
+            self.stream_epoch + 1,
+            start,
+            self._record.announcement_version,
+            tuple(vector.items()),
+        )
+        self.stream_epochs.append(opened)
+        self.last = start
+        pending = PendingRange(
+            start, start, opened.number, opens=opened, done=lambda: self._raised(start)
+        )
+        # the opening tick is promised silent, so the ceiling covers it in the same write
+        self._enqueue(pending, (PutRecord(opened), self._change(ceiling=start), *changes))
+
+    def release(
+        self,
+        up_to: Tick,
+        last_released_event: Tick,
+        floors: Iterable[StorageChange],
+        released: Callable[[], None],
+        trimmed: Callable[[], None],
+    ) -> None:
+        """Release the log up to a tick; call back when that is on disk, and when the log is trimmed.
+
+        The ack floors that allow it are durable with it, and rows are deleted only after that.
+        """
+
+        def durable() -> None:
+            self._record = msgspec.structs.replace(
+                self._record, released=up_to, last_released_event=last_released_event
+            )
+            released()
+            count = outlived(self.stream_epochs, up_to)
+            forgotten, self.stream_epochs = self.stream_epochs[:count], self.stream_epochs[count:]
+            kept = [each.number for each in self.stream_epochs]
+            self._outlet.set_released(self._record.pubend, up_to, kept)
+            deleted = [DeleteRecord(each.key) for each in forgotten]
+            self._context.write((TrimLog(self._record.pubend, up_to), *deleted), trimmed)
+
+        change = self._change(released=up_to, last_released_event=last_released_event)
+        self._context.write((change, *floors), durable)
+
     # --- silence -----------------------------------------------------------------------------
 
     def set_eager(self, eager: bool) -> None:
-        """Say whether somebody waits in total order, and silence has to flow at once."""
+        """Say whether a receiver waits in total order, so that silence has to be sent at once."""
         if eager and not self._eager:
             # an idle stream may have been about to be silent for long
             self._idle_timer.cancel()
@@ -180,7 +239,7 @@ class StreamEnd:
         self._eager = eager
 
     def advance(self, tick: Tick) -> None:
-        """Promise silence up to a tick that somebody waits for (R51)."""
+        """Promise silence up to a tick that a receiver waits for (R51)."""
         # whatever the clock says: the events that wait at that tick exist, and R27 has bounded it
         if tick > self.last:
             self._be_silent_until(tick)
@@ -216,7 +275,7 @@ class StreamEnd:
 
     def _present(self) -> Tick:
         """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
-        return min(self._context.clock, self._clock_view() + self._lead_us)
+        return min(self._context.clock, self._clocks.clock_view() + self._lead_us)
 
     def _raise_ceiling(self, need: Tick) -> None:
         if self._raising:
@@ -270,12 +329,3 @@ class StreamEnd:
                 announcement_version=latest.announcement_version + 1,
             )
         return PutRecord(self._latest)
-
-
-def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:
-    def both() -> None:
-        if first is not None:
-            first()
-        second()
-
-    return both

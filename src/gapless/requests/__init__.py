@@ -1,4 +1,5 @@
-"""Requests to the broker of a pubend, routed hop by hop and repeated until they are answered (R48, R49, R55).
+"""Pubend requests: reads, log holds and the end of a membership, repeated until answered (2.4; R48, R49).
 
-- :mod:`.carrier`: the requests of this broker and those that it passes on
+- :mod:`.carrier`: requests on their way to a PHB and back
+- :mod:`.pending_request_state`, :mod:`.pending`: the requests of this broker until they are answered
 """

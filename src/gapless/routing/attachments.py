@@ -1,198 +1,188 @@
-"""What a router has of one pubend, and what it asks of its surroundings.
+"""The attachments of a router: receivers are admitted, told of a feed or its loss, and let go (R10).
 
-An *attachment* is one receiver of one pubend: how far it was sent, and what it is curious about. All
-attachments of a pubend share the router's input stream, its regimes, and its source: a feed, or the
-log where the pubend is at this broker.
+A router feeds only receivers that lie beyond it, as seen from the pubend. So a chain of feeds
+approaches the PHB and has no cycle (I11). A router needs a source to feed others. Until it has one its
+receivers wait. They are told if that takes too long, so that they can ask another broker. A receiver
+that does not attach again for a while is forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections import Counter
 
-from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.parameters import Parameters
-from gapless.core.ticks import Tick
-from gapless.feeds.feed import Candidate, Feed
-from gapless.messages.streams import AttachKind, KnowledgeRange, Publication
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.messages.streams import (
+    Attach,
+    Attached,
+    AttachKind,
+    FeedUnavailable,
+    FeedUnavailableReason,
+)
 from gapless.propagation.sufficiency import Receiver
-from gapless.stream.curiosity import OutstandingNacks, RequestedTicks
-from gapless.stream.epochs import StreamEpochs, StreamVector
-from gapless.stream.istream import IStream, MemoryAccount
+from gapless.routing.attachment import Attachment
+from gapless.routing.attachment_state import AttachmentState
+from gapless.routing.protocols import Filtering, Paths, ShapeVersions
+from gapless.routing.routed import RoutedPubend
+from gapless.stream.curiosity import RequestedTicks
 
-__all__ = ["Attachment", "HostedLog", "RoutedPubend", "RoutingPolicy", "ShapeVersions"]
-
-ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
-"""How often the cells between two brokers were reshaped; those never reshaped are left out (R13)."""
-
-
-class RoutingPolicy(Protocol):
-    """What the tables of this broker say of events and receivers."""
-
-    def tables_for(
-        self,
-        pubend: PubendId,
-        knowledge: KnowledgeRange,
-        vector: StreamVector | None,
-        receiver: Receiver,
-    ) -> int | None:
-        """Return the tables that decide for a receiver, a bit each; None if none may (R25).
-
-        ``vector`` is what the piece's regime means, None if that is not known here. Under best
-        effort it is empty (R33).
-        """
-
-    def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
-        """Return the tables that want a publication, a bit each."""
-
-    def candidates(self, pubend: PubendId) -> list[Candidate]:
-        """Return who may feed this router, best first (R7)."""
-
-    def attach_kind(self, pubend: PubendId) -> AttachKind:
-        """Return what this router is to its feeder: of another cell, or at home with the pubend."""
-
-    def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
-        """Say whether a receiver lies beyond this broker, as seen from the pubend (R10)."""
-
-    def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
-        """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
-
-    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
-        """Say whether a receiver knows the shapes of the cells between as this broker does (R13)."""
-
-    def is_announced(self, pubend: PubendId) -> bool:
-        """Say whether the pubend is known."""
-
-    def is_best_effort(self, pubend: PubendId) -> bool:
-        """Say whether the pubend is of quality best effort (R33)."""
+__all__ = ["Attachments"]
 
 
-class HostedLog(Protocol):
-    """A pubend that this broker hosts: its log is the input stream (R32)."""
+class Attachments:
+    """The attachments of all pubends of a router."""
 
-    @property
-    def top(self) -> Tick:
-        """The highest tick that may be told."""
+    def __init__(self, context: Context, filtering: Filtering, paths: Paths) -> None:
+        self._context = context
+        self._me = context.identity.broker
+        self._filtering = filtering
+        self._paths = paths
+        self._count = 0
+        self._fed: Counter[BrokerId] = Counter()
+        """How many streams each broker of another cell has asked for."""
+        self._congested: set[BrokerId] = set()
+        """Peers for which too much waits to be sent: they get nothing of the streams (R40)."""
 
-    @property
-    def corruption(self) -> str | None:
-        """What is wrong with the log, if something in it cannot be read (P8)."""
+    # --- coming and going --------------------------------------------------------------------
 
-    def ranges_between(
-        self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
-    ) -> None:
-        """Read the log; call back with pieces and up to where they go."""
+    def refusal(
+        self, pubend: PubendId, receiver: Receiver, shape_versions: ShapeVersions
+    ) -> FeedUnavailableReason | None:
+        """Say why a receiver cannot be fed here; None if it can."""
+        if not self._paths.is_announced(pubend):
+            return FeedUnavailableReason.UNKNOWN_PUBEND
+        if not self._paths.has_shape(receiver, shape_versions):
+            self._context.mark("receiver knows another shape")
+            return FeedUnavailableReason.SHAPE_MISMATCH
+        if not self._paths.may_feed(pubend, receiver):
+            return FeedUnavailableReason.NOT_NEARER
+        if self._count >= self._context.parameters.attachments_max:
+            return FeedUnavailableReason.LIMIT
+        return None
 
-    def advance(self, tick: Tick) -> None:
-        """Promise silence up to a tick that somebody waits for (R51)."""
+    def admit(self, routed: RoutedPubend, peer: BrokerId, message: Attach) -> Attachment:
+        """Make an attachment for a receiver that may be fed, in place of one it had before."""
+        receiver = Receiver(message.kind, message.receiver)
+        made = Attachment(
+            peer,
+            message.number,
+            receiver,
+            RequestedTicks(self._context.parameters),
+            message.shape_versions,
+            now=self._context.now,
+            eager=message.eager,
+            is_congested=peer in self._congested,
+            # the leaf of this broker looks at all its filters anyway
+            is_filtered=message.kind is not AttachKind.PHB_CELL and peer != self._me,
+        )
+        for key, other in list(routed.attachments.items()):
+            if other.peer == peer and other.receiver == receiver:
+                self.drop(routed, key)  # the receiver asks anew and has forgotten the old one
+        routed.add(made)
+        self._count += 1
+        if receiver.kind is AttachKind.CELL:
+            self._fed[peer] += 1
+            if self._fed[peer] == 1:
+                self._filtering.set_fed(peer, fed=True)
+        routed.review_eager()
+        return made
 
-    def set_eager(self, eager: bool) -> None:
-        """Say whether somebody waits in total order, so that silence has to flow at once."""
+    def refresh(self, routed: RoutedPubend, attachment: Attachment, *, eager: bool) -> None:
+        """A receiver attaches again: tell it how far it was sent, unless it waits."""
+        attachment.refresh(self._context.now, eager=eager)
+        routed.review_eager()
+        if attachment.state is not AttachmentState.WAITING:
+            self._confirm(routed, attachment)
 
+    def drop(self, routed: RoutedPubend, key: tuple[BrokerId, int]) -> None:
+        """Feed a receiver no more."""
+        attachment = routed.remove(key)
+        peer = attachment.peer
+        self._count -= 1
+        if attachment.receiver.kind is AttachKind.CELL:
+            self._fed[peer] -= 1
+            if not self._fed[peer]:
+                del self._fed[peer]
+                self._filtering.set_fed(peer, fed=False)
 
-class Attachment:
-    """One receiver of one pubend."""
+    def session_closed(self, routed: RoutedPubend, peer: BrokerId) -> None:
+        """What belonged to a session ends with it (R2)."""
+        for key in [key for key in routed.attachments if key[0] == peer]:
+            self.drop(routed, key)
+        routed.review_eager()
 
-    __slots__ = (
-        "curious",
-        "eager",
-        "number",
-        "peer",
-        "receiver",
-        "refreshed",
-        "sent",
-        "shape_versions",
-        "silent",
-        "waiting",
-    )
+    def expire(self, routed: RoutedPubend) -> None:
+        """End attachments that were not refreshed: their receiver is gone."""
+        oldest = self._context.now - microseconds(ms=self._context.parameters.attach_expiry_ms)
+        for key, attachment in list(routed.attachments.items()):
+            if attachment.refreshed < oldest:
+                self._context.mark("attachment expired")
+                self.drop(routed, key)
+        routed.review_eager()
 
-    def __init__(
-        self,
-        peer: BrokerId,
-        number: int,
-        receiver: Receiver,
-        curious: RequestedTicks,
-        shape_versions: ShapeVersions = (),
-    ) -> None:
-        self.peer = peer
-        self.shape_versions = shape_versions
-        self.number = number
-        self.receiver = receiver
-        self.eager = False
-        self.sent: Tick = 0
-        self.silent: Tick = 0
-        """Up to here all that is known above ``sent`` was found to hold nothing for the receiver.
+    def update_path(self, routed: RoutedPubend) -> None:
+        """End the attachments that are no longer on the path of a pubend, and say why (R13)."""
+        for key, attachment in list(routed.attachments.items()):
+            receiver, versions = attachment.receiver, attachment.shape_versions
+            reason = self.refusal(routed.pubend, receiver, versions)
+            if reason is not None and reason is not FeedUnavailableReason.LIMIT:
+                self.drop(routed, key)
+                self._context.send(
+                    attachment.peer, FeedUnavailable(routed.pubend, attachment.number, reason)
+                )
+        routed.review_eager()
 
-        Such a verdict stays true: tables were sufficient for the regime of those ticks (R24).
-        """
-        self.curious = curious
-        self.refreshed = 0
-        self.waiting = True
-        """Whether it still waits for this router to have a feed itself."""
+    # --- whether there is a source -----------------------------------------------------------
 
-    def doubt_from(self, tick: Tick) -> None:
-        """Something came late: what was found silent is to be looked at again from there on."""
-        self.silent = min(self.silent, tick - 1)
+    def start(self, routed: RoutedPubend, attachment: Attachment) -> None:
+        """Tell a receiver that it is fed from here on."""
+        attachment.start(routed.stream.top)
+        self._confirm(routed, attachment)
 
+    def _confirm(self, routed: RoutedPubend, attachment: Attachment) -> None:
+        number, at = attachment.number, attachment.sent
+        self._context.send(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
 
-class RoutedPubend:
-    """All that a router has of one pubend."""
+    def start_waiting(self, routed: RoutedPubend) -> None:
+        """The router has a source: feed those who waited for it."""
+        for attachment in routed.attachments.values():
+            if attachment.state is AttachmentState.WAITING:
+                self.start(routed, attachment)
 
-    __slots__ = (
-        "advanced",
-        "attachments",
-        "feed",
-        "is_idle",
-        "log",
-        "outstanding_nacks",
-        "passed",
-        "pubend",
-        "released",
-        "stream",
-        "stream_epochs",
-        "stream_epochs_requested",
-    )
+    def defer(self, routed: RoutedPubend, attachment: Attachment) -> None:
+        """Let a receiver wait for a source, and tell it if that takes too long."""
 
-    def __init__(self, pubend: PubendId, parameters: Parameters, account: MemoryAccount) -> None:
-        self.pubend = pubend
-        self.stream = IStream(pubend, account)
-        self.is_idle = False
-        """Whether there was no receiver when that was last looked at."""
-        self.outstanding_nacks = OutstandingNacks(parameters)
-        self.log: HostedLog | None = None
-        self.feed: Feed | None = None
-        self.attachments: dict[tuple[BrokerId, int], Attachment] = {}
-        self.stream_epochs_requested: dict[int, int] = {}
-        """When each regime was asked for that is not known yet."""
-        self.stream_epochs = StreamEpochs()
-        self.released: Tick = 0
-        self.advanced: tuple[Tick, int] = (0, 0)
-        """The greatest tick that the feeder was asked to advance to, and when."""
-        self.passed: tuple[int, Tick] = (0, 0)
-        """Under best effort: the life of the pubend's broker and the last tick passed on in it."""
+        def still_unfed() -> None:
+            key = (attachment.peer, attachment.number)
+            is_waiting = attachment.state is AttachmentState.WAITING
+            if is_waiting and routed.attachments.get(key) is attachment:
+                self._send_no_feed(routed, attachment)
 
-    @property
-    def feeder(self) -> BrokerId | None:
-        """Who feeds this router now."""
-        return None if self.feed is None else self.feed.feeder
+        self._context.call_later(
+            microseconds(ms=self._context.parameters.attach_timeout_ms), still_unfed
+        )
 
-    @property
-    def has_source(self) -> bool:
-        """Whether new knowledge comes: from the log, or from a feeder."""
-        return self.log is not None or self.feeder is not None
+    def wait_all(self, routed: RoutedPubend) -> None:
+        """The router has no source: receivers must ask elsewhere, and wait here meanwhile."""
+        for attachment in routed.attachments.values():
+            attachment.wait()
+            self._send_no_feed(routed, attachment)
 
-    @property
-    def relayed(self) -> bool:
-        """Whether some hop above is relayed."""
-        return self.feed is not None and self.feed.relayed
+    def _send_no_feed(self, routed: RoutedPubend, attachment: Attachment) -> None:
+        message = FeedUnavailable(routed.pubend, attachment.number, FeedUnavailableReason.NO_FEED)
+        self._context.send(attachment.peer, message)
 
-    @property
-    def is_eager(self) -> bool:
-        """Whether a receiver waits in total order."""
-        return any(each.eager for each in self.attachments.values())
+    # --- congestion (R40) --------------------------------------------------------------------
 
-    def attached_to(self, peer: BrokerId) -> list[Attachment]:
-        """Return the attachments of a peer that are fed."""
-        return [
-            each for each in self.attachments.values() if each.peer == peer and not each.waiting
-        ]
+    def is_congested(self, peer: BrokerId) -> bool:
+        """Say whether too much waits on the route to a peer."""
+        return peer in self._congested
+
+    def congested(self, peer: BrokerId) -> None:
+        """Note that too much waits on the route to a peer."""
+        self._congested.add(peer)
+
+    def drained(self, peer: BrokerId) -> None:
+        """Note that there is room on the route to a peer again."""
+        self._congested.discard(peer)

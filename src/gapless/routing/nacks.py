@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gapless.core.machine import Context
-from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.streams import KnowledgeRange, Nack, StreamEpochRequest, Unreadable
-from gapless.routing.attachments import HostedLog, RoutedPubend
+from gapless.routing.protocols import HostedLog
+from gapless.routing.routed import RoutedPubend
 
 __all__ = ["UpstreamRequests"]
 
@@ -64,12 +64,6 @@ class UpstreamRequests:
             self._context.send(peer, message)
 
     def request_stream_epoch(self, routed: RoutedPubend, message: StreamEpochRequest) -> None:
-        """Ask for a regime, unless that was done just now: many pieces may need the same."""
-        recent = self._context.now - microseconds(ms=self._context.parameters.nrt_min_ms)
-        asked = routed.stream_epochs_requested.get(message.number)
-        if routed.feeder is not None and (asked is None or asked <= recent):
-            routed.stream_epochs_requested = {
-                number: at for number, at in routed.stream_epochs_requested.items() if at > recent
-            }
-            routed.stream_epochs_requested[message.number] = self._context.now
+        """Ask the feeder for a stream epoch, unless it was asked just now."""
+        if routed.feeder is not None and routed.epoch_request_due(message.number):
             self._context.send(routed.feeder, message)

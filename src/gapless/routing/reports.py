@@ -17,7 +17,6 @@ for a catch-up does not show in its reports (R49, R58).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
@@ -31,6 +30,7 @@ from gapless.messages.streams import (
     ForgetMemberSet,
     Member,
 )
+from gapless.routing.protocols import Feeders, ReportTargets
 
 __all__ = ["Groups", "ReportAggregator", "grouped"]
 
@@ -79,18 +79,13 @@ def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
 class ReportAggregator:
     """What a router has heard in reports, and what it passes on.
 
-    ``feeder_of`` says where reports for a pubend go; ``host`` takes them where the pubend is here.
+    Reports for a pubend of this broker go to ``targets``, all others to the feeder of the pubend.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        feeder_of: Callable[[PubendId], BrokerId | None],
-        host: Callable[[PubendId, Member, Tick], bool],
-    ) -> None:
+    def __init__(self, context: Context, feeders: Feeders, targets: ReportTargets) -> None:
         self._context = context
-        self._feeder_of = feeder_of
-        self._host = host
+        self._feeders = feeders
+        self._targets = targets
         self._sets: dict[BrokerId, dict[int, tuple[Member, ...]]] = {}
         self._last_reports: dict[PubendId, dict[ShbId, _LastReport]] = {}
         self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
@@ -100,7 +95,10 @@ class ReportAggregator:
         self._expected: dict[tuple[PubendId, bool], int] = {}
         """When acknowledgement was last asked for, without and with pressure."""
         self._urgent = False
-        context.call_later(microseconds(ms=context.parameters.ack_ms), self._tick)
+
+    def start(self) -> None:
+        """Send reports from time to time."""
+        self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -143,7 +141,7 @@ class ReportAggregator:
             self._pass_on()
 
     def _take(self, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick) -> None:
-        here = self._host(pubend, member, tick)
+        here = self._targets.report(pubend, member, tick)
         if here:
             self._here.add(pubend)
         else:
@@ -162,7 +160,7 @@ class ReportAggregator:
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
         """Pass on what the own feeder expects; others may have sent it to the leaf of this broker."""
-        if peer == self._feeder_of(message.pubend):
+        if peer == self._feeders.feeder(message.pubend):
             self.request_acks(message.pubend, message.tick, pressure=message.pressure)
 
     def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
@@ -202,7 +200,7 @@ class ReportAggregator:
         """Tell every feeder, for all its pubends, the groups of hosts and their ticks."""
         by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
         for pubend in sorted(self._last_reports):
-            feeder = None if pubend in self._here else self._feeder_of(pubend)
+            feeder = None if pubend in self._here else self._feeders.feeder(pubend)
             if feeder is None:
                 continue
             reports = [(each.tick, each.member) for each in self._last_reports[pubend].values()]

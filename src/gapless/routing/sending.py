@@ -12,21 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
+from typing import Final
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import NACK_REPLY_FRAMES_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.streams import (
-    AttachKind,
     KnowledgeRange,
     Publication,
     StreamData,
     StreamSilence,
 )
 from gapless.packed.encode import content_bytes
-from gapless.routing.attachments import Attachment, RoutedPubend, RoutingPolicy
+from gapless.routing.attachment import Attachment
+from gapless.routing.attachment_state import AttachmentState
 from gapless.routing.epoch_sender import StreamEpochSender
+from gapless.routing.protocols import Filtering
+from gapless.routing.routed import RoutedPubend
 from gapless.stream.epochs import StreamVector
 from gapless.stream.ranges import (
     divided,
@@ -37,14 +40,16 @@ from gapless.stream.ranges import (
 
 __all__ = ["MatchMasks", "StreamSender"]
 
+_FED: Final = AttachmentState.FED
+
 
 class MatchMasks:
     """Which tables want which publications of one pubend; each publication is matched once."""
 
-    __slots__ = ("_found", "_last", "_routing")
+    __slots__ = ("_filtering", "_found", "_last")
 
-    def __init__(self, routing: RoutingPolicy) -> None:
-        self._routing = routing
+    def __init__(self, filtering: Filtering) -> None:
+        self._filtering = filtering
         self._found: dict[Tick, int] = {}
         self._last: tuple[tuple[Publication, ...], list[int]] = ((), [])
         """What was asked for last: mostly the same is asked for every receiver."""
@@ -59,26 +64,23 @@ class MatchMasks:
         found = self._found
         found.update(zip(map(tick_of, self._last[0]), self._last[1], strict=True))
         if not found:
-            return self._routing.matching_tables(publications)
+            return self._filtering.matching_tables(publications)
         missing = [each for each in publications if each.tick not in found]
         if missing:
-            masks = self._routing.matching_tables(missing)
+            masks = self._filtering.matching_tables(missing)
             found.update(zip(map(tick_of, missing), masks, strict=True))
         return [found[each.tick] for each in publications]
 
 
 class StreamSender:
-    """Sends pieces to attachments."""
+    """Sends knowledge ranges to attachments."""
 
     def __init__(
-        self, context: Context, routing: RoutingPolicy, epoch_sender: StreamEpochSender
+        self, context: Context, filtering: Filtering, epoch_sender: StreamEpochSender
     ) -> None:
         self._context = context
-        self._me = context.identity.broker
-        self._routing = routing
+        self._filtering = filtering
         self._epoch_sender = epoch_sender
-        self.slow: set[BrokerId] = set()
-        """Peers for which too much waits to be sent: they get nothing now (R40)."""
         self._silences: dict[BrokerId, list[tuple[PubendId, int, KnowledgeRange, bool]]] = {}
 
     # --- guaranteed --------------------------------------------------------------------------
@@ -92,11 +94,11 @@ class StreamSender:
         first: bool,
         opens: bool,
     ) -> None:
-        """Pass on what a piece brought: to those who asked, and to all if it is new (R35, R36)."""
-        masks = MatchMasks(self._routing)
+        """Pass on what a range brought: to receivers that asked, and to all if it is new (R35, R36)."""
+        masks = MatchMasks(self._filtering)
         whole = len(new_ranges) == 1 and new_ranges[0] is knowledge
         for attachment in routed.attachments.values():
-            if attachment.waiting or attachment.peer in self.slow:
+            if attachment.state is not _FED:
                 continue
             for new in new_ranges:
                 if new.low <= attachment.silent:
@@ -110,7 +112,7 @@ class StreamSender:
             elif must_send or self._is_wanted(routed, attachment, knowledge, masks):
                 self.send_through(routed, attachment, knowledge.high, masks)
             elif whole and knowledge.low <= max(attachment.sent, attachment.silent) + 1:
-                attachment.silent = knowledge.high
+                attachment.silent_through(knowledge.high)
         self.flush()
 
     def _send_next(
@@ -122,20 +124,20 @@ class StreamSender:
         *,
         must_send: bool,
     ) -> None:
-        """Send a piece that follows what was sent; one without an event only if it is to be told."""
+        """Send a range that follows what was sent; one without an event only if it must be sent."""
         passed = self._filtered(routed, attachment, knowledge, masks, 0)
         if passed.publications or must_send:
-            attachment.sent = knowledge.high
+            attachment.sent_through(knowledge.high)
             self._send(routed, attachment, [passed], first=True)
         else:
-            attachment.silent = knowledge.high
+            attachment.silent_through(knowledge.high)
 
     def send_through(
         self, routed: RoutedPubend, attachment: Attachment, high: Tick, masks: MatchMasks
     ) -> None:
         """Send everything known above what was sent, up to a tick; what is Q stays a gap."""
         known = routed.stream.known(attachment.sent + 1, high)
-        attachment.sent = max(attachment.sent, high)
+        attachment.sent_through(high)
         passed = [
             self._filtered(routed, attachment, knowledge, masks, attachment.silent)
             for knowledge in known
@@ -150,7 +152,7 @@ class StreamSender:
         Silence is sent as far as it goes, not only as far as it was asked for: a long gap is asked
         for in many small ranges, and one answer ends them all.
         """
-        if attachment.peer in self.slow or not attachment.curious.wants(low, high):
+        if attachment.is_congested or not attachment.curious.wants(low, high):
             return
         room = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
         for known in routed.stream.known(low, high):
@@ -170,9 +172,9 @@ class StreamSender:
     def send_silence(self, all_routed: Iterable[RoutedPubend]) -> None:
         """Tell every receiver what was withheld, all pubends of a peer in one message (R35)."""
         for routed in all_routed:
-            masks = MatchMasks(self._routing)
+            masks = MatchMasks(self._filtering)
             for attachment in routed.attachments.values():
-                if attachment.waiting or attachment.peer in self.slow:
+                if attachment.state is not _FED:
                     continue
                 if attachment.sent < routed.stream.top:
                     self.send_through(routed, attachment, routed.stream.top, masks)
@@ -202,7 +204,7 @@ class StreamSender:
                 waiting.append((routed.pubend, attachment.number, knowledge, first))
                 continue
             if peer in self._silences:
-                # what lies before an event is told before it
+                # what lies before an event is sent before it
                 self._context.send(peer, StreamSilence(tuple(self._silences.pop(peer))))
             # what came in one row of the log, or from a client in one frame, may be more
             fits = len(knowledge.publications) <= most
@@ -214,27 +216,17 @@ class StreamSender:
     def relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> bool:
         """Pass on events of best effort, in order and once; nothing of them is kept (R33).
 
-        The regime of the piece is the life of the pubend's broker. What is not above the last tick
-        of that life came twice, by an old feeder and a new one; an older life is over. Of events
-        that do not pass nothing is told. Returns whether there was anything new.
+        Nothing is sent in place of events that do not pass. Return whether there was anything new.
         """
-        incarnation, last = routed.passed
-        if knowledge.stream_epoch > incarnation:
-            last = 0
-        new = tuple(each for each in knowledge.publications if each.tick > last)
-        if knowledge.stream_epoch < incarnation or not new:
+        new = routed.unseen(knowledge)
+        if new is None:
             return False
-        knowledge = KnowledgeRange(
-            new[0].tick, new[-1].tick, knowledge.stream_epoch, knowledge.control_version, new
-        )
-        routed.passed = (knowledge.stream_epoch, knowledge.high)
-        routed.stream.raise_top(knowledge.high)
-        masks = MatchMasks(self._routing)
+        masks = MatchMasks(self._filtering)
         for attachment in routed.attachments.values():
-            if attachment.waiting or attachment.peer in self.slow:
+            if attachment.state is not _FED:
                 continue
-            attachment.sent = max(attachment.sent, knowledge.high)
-            passed = self._filtered(routed, attachment, knowledge, masks, 0, best_effort=True)
+            attachment.sent_through(new.high)
+            passed = self._filtered(routed, attachment, new, masks, 0, best_effort=True)
             if passed.publications:
                 for part in divided(passed, self._context.parameters.frame_events_max):
                     frame = StreamData(routed.pubend, attachment.number, part, first=True)
@@ -253,10 +245,12 @@ class StreamSender:
         *,
         best_effort: bool = False,
     ) -> KnowledgeRange:
-        """Return a piece as a receiver is sent it; up to ``silent`` nothing in it is for it."""
+        """Return a range as a receiver is sent it; up to ``silent`` it holds nothing for the receiver."""
         if not knowledge.publications:
             return knowledge
-        tables = self._tables(routed, attachment, knowledge, best_effort=best_effort)
+        tables = None
+        if attachment.is_filtered:
+            tables = self._tables(routed, attachment, knowledge, best_effort)
         publications = knowledge.publications
         if silent >= publications[0].tick:
             publications = publications_between(knowledge, silent + 1, knowledge.high)
@@ -281,10 +275,12 @@ class StreamSender:
         knowledge: KnowledgeRange,
         masks: MatchMasks,
     ) -> bool:
-        """Say whether a receiver is sent any publication of a piece."""
+        """Say whether a receiver is sent any publication of a range."""
         if not knowledge.publications:
             return False
-        tables = self._tables(routed, attachment, knowledge)
+        if not attachment.is_filtered:
+            return True
+        tables = self._tables(routed, attachment, knowledge, False)
         return tables is None or any(mask & tables for mask in masks.of(knowledge.publications))
 
     def _tables(
@@ -292,14 +288,12 @@ class StreamSender:
         routed: RoutedPubend,
         attachment: Attachment,
         knowledge: KnowledgeRange,
-        *,
-        best_effort: bool = False,
+        best_effort: bool,
     ) -> int | None:
-        if attachment.receiver.kind is AttachKind.PHB_CELL or attachment.peer == self._me:
-            return None  # the leaf of this broker looks at all its filters anyway
+        """Return the tables that decide for a receiver; None if everything passes."""
         vector = (
             StreamVector(knowledge.stream_epoch, 0, {})
             if best_effort
             else routed.stream_epochs.get(knowledge.stream_epoch)
         )
-        return self._routing.tables_for(routed.pubend, knowledge, vector, attachment.receiver)
+        return self._filtering.tables_for(routed.pubend, knowledge, vector, attachment.receiver)

@@ -33,10 +33,11 @@ Invariants
 Around a node: :mod:`.config` and :mod:`.overlay_config` read what operators write, :mod:`.metrics` and
 :mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.logfile` keeps that
 in files of bounded size, :mod:`.process` makes it a process with signals and exit codes,
-:mod:`.supervisor` runs an overlay of such processes.
+:mod:`.supervisor` runs an overlay of such processes (:mod:`.broker_process`, :mod:`.overlay_directory`).
 """
 
-from gapless.runtime.addresses import PORT, ListenAddress
+from gapless.core.address import PORT, Address
+from gapless.runtime.broker_process import BrokerProcess, ProcessEvent, ProcessStage
 from gapless.runtime.config import BrokerConfig, LogConfig, load_config
 from gapless.runtime.driver import MachineError
 from gapless.runtime.health import Health
@@ -45,23 +46,16 @@ from gapless.runtime.node import Node
 from gapless.runtime.overlay_config import OverlayConfig, generate, load_overlay, overlay_of, single
 from gapless.runtime.process import run_broker, run_loop, serve
 from gapless.runtime.settings import BrokerSettings
-from gapless.runtime.supervisor import (
-    BrokerProcess,
-    BrokerStartError,
-    ProcessEvent,
-    ProcessStage,
-    Supervisor,
-    supervise,
-)
+from gapless.runtime.supervisor import BrokerStartError, Supervisor, supervise
 
 __all__ = [
     "PORT",
+    "Address",
     "BrokerConfig",
     "BrokerProcess",
     "BrokerSettings",
     "BrokerStartError",
     "Health",
-    "ListenAddress",
     "LogConfig",
     "LogFormat",
     "MachineError",

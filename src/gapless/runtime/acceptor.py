@@ -106,7 +106,8 @@ class Acceptor:
 
     def accept(self, connection: FramedConnection) -> FramedConnection:
         """Take a new connection."""
-        pending = connection.handler = _PendingConnection(self, connection)
+        pending = _PendingConnection(self, connection)
+        connection.hand_to(pending)
         limit = self._parameters.connections_max
         if self.pending and len(self._clients) + len(self.pending) >= limit:
             oldest = next(iter(self.pending))

@@ -82,10 +82,10 @@ class ClientSession:
 
     __slots__ = (
         "_clients",
+        "_idle_checks",
         "_published",
         "_stalled",
         "connection",
-        "idle_checks",
         "is_paused",
         "name",
         "publishes",
@@ -102,8 +102,8 @@ class ClientSession:
         self.publishes = False
         """Whether it has published, so that it is held while the disk is behind."""
         self.is_paused = False
-        self.idle_checks = 0
-        """How many sweeps in a row have heard nothing of it."""
+        self._idle_checks = 0
+        """How many checks in a row have found that nothing came."""
         self.traffic = clients.traffic
         """What went over all clients' connections."""
 
@@ -147,6 +147,24 @@ class ClientSession:
         pending = self.connection.waiting_bytes
         reason = f"this client does not read: {pending:,} bytes wait for it; read faster"
         self.connection.close(DisconnectReason.CLOSED_BY_BROKER, reason)
+
+    def pause(self) -> None:
+        """Read nothing from the client for a while."""
+        self.is_paused = True
+        self.connection.pause_reading()
+
+    def resume(self) -> None:
+        """Read from the client again."""
+        self.is_paused = False
+        self.connection.resume_reading()
+
+    def is_idle(self) -> bool:
+        """Check the connection; return whether nothing came for too many checks."""
+        if self.connection.take_received() or self.is_paused:
+            self._idle_checks = 0
+        else:
+            self._idle_checks += 1
+        return self._idle_checks >= KEEPALIVES_MISSED_MAX * CHECKS_PER_KEEPALIVE
 
     def closed(self, reason: str) -> None:
         """The connection is over."""
@@ -208,7 +226,7 @@ class ClientSessions:
     def accept(self, name: str, connection: FramedConnection, principal: str = "") -> None:
         """Take a connection whose client has introduced itself; it is of nobody if nobody asks."""
         session = ClientSession(self, name, connection)
-        connection.handler = session
+        connection.hand_to(session)
         self._sessions[name] = session
         if self.audit is not None:
             self.audit.client_connected(name, principal)
@@ -273,27 +291,21 @@ class ClientSessions:
         """Say something to those who heard nothing; give those up who said nothing."""
         for session in list(self._sessions.values()):
             connection = session.connection
-            if connection.has_received or session.is_paused:
-                connection.has_received = False
-                session.idle_checks = 0
-            else:
-                session.idle_checks += 1
-                if session.idle_checks >= KEEPALIVES_MISSED_MAX * CHECKS_PER_KEEPALIVE:
-                    reason = f"nothing was heard for {self.keepalive_timeout_s:g} s"
-                    connection.close(DisconnectReason.KEEPALIVE_TIMEOUT, reason)
-                    continue
-            if not connection.has_sent:
+            if session.is_idle():
+                reason = f"nothing was heard for {self.keepalive_timeout_s:g} s"
+                connection.close(DisconnectReason.KEEPALIVE_TIMEOUT, reason)
+                continue
+            if not connection.take_sent():
                 connection.send(_KEEPALIVE)
                 connection.flush()
-            connection.has_sent = False
+                connection.take_sent()  # a keepalive alone does not count
 
     def pause_publishers(self) -> None:
         """Read nothing from publishers: the disk is behind."""
         self._are_publishers_paused = True
         for session in self._sessions.values():
             if session.publishes and not session.is_paused:
-                session.is_paused = True
-                session.connection.pause_reading()
+                session.pause()
 
     def resume_publishers(self) -> None:
         """Read from publishers again."""
@@ -301,14 +313,12 @@ class ClientSessions:
             self._are_publishers_paused = False
             for session in self._sessions.values():
                 if session.is_paused:
-                    session.is_paused = False
-                    session.connection.resume_reading()
+                    session.resume()
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker stops."""
         for session in self._sessions.values():
-            session.is_paused = True
-            session.connection.pause_reading()
+            session.pause()
 
     def disconnect_all(self, reason: str) -> None:
         """Say goodbye to all."""

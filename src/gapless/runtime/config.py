@@ -44,10 +44,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gapless.audit.options import AuditOptions
+from gapless.core.address import PORT, Address
 from gapless.core.errors import UsageError
 from gapless.core.limits import LOG_FILE_BYTES_MIN, LOG_FILES_MAX
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import PORT, ListenAddress
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
 from gapless.runtime.overlay_config import OverlayConfig, load_overlay, single
@@ -100,9 +100,9 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             name=found.name,
             overlay=overlay,
             data=path.parent / found.data,
-            listen=ListenAddress.parse(found.listen),
-            advertise=ListenAddress.parse(found.advertise) if found.advertise else None,
-            metrics=ListenAddress.parse(found.metrics) if found.metrics else None,
+            listen=Address.parse(found.listen),
+            advertise=Address.parse(found.advertise) if found.advertise else None,
+            metrics=Address.parse(found.metrics) if found.metrics else None,
             parameters=_parameters(found, overlay),
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),

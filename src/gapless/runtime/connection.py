@@ -54,6 +54,16 @@ class TrafficCounters:
         self.frames_in = 0
         self.frames_out = 0
 
+    def count_read(self, size: int, frames: int) -> None:
+        """So many bytes were read at once, with so many whole frames."""
+        self.bytes_in += size
+        self.frames_in += frames
+
+    def count_written(self, size: int, frames: int) -> None:
+        """So many bytes were written at once, with so many frames."""
+        self.bytes_out += size
+        self.frames_out += frames
+
 
 class FrameHandler(Protocol):
     """What a connection is at the moment."""
@@ -124,10 +134,10 @@ class FramedConnection(asyncio.BufferedProtocol):
         frame_bytes_max: int,
     ) -> None:
         self.handler: FrameHandler
-        self.has_received = True
-        """Whether something came since a sweep last looked."""
-        self.has_sent = True
-        """Whether something was sent since a sweep last looked."""
+        self._has_received = True
+        """Whether something came since a check last looked."""
+        self._has_sent = True
+        """Whether something was sent since a check last looked."""
         self.has_priority = False
         """Whether what is sent has farther to go: then it is written before what ends here."""
         self.over = False
@@ -143,6 +153,24 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         """Whether nothing is to be read for a while."""
         self._close_timer: asyncio.TimerHandle | None = None
+
+    def hand_to(self, handler: FrameHandler) -> None:
+        """Let a handler take the frames from now on."""
+        self.handler = handler
+
+    def prioritise(self) -> None:
+        """Write before other connections: what is sent here has farther to go."""
+        self.has_priority = True
+
+    def take_received(self) -> bool:
+        """Return whether something came since this was called last."""
+        received, self._has_received = self._has_received, False
+        return received
+
+    def take_sent(self) -> bool:
+        """Return whether something was sent since this was called last."""
+        sent, self._has_sent = self._has_sent, False
+        return sent
 
     # --- the transport -------------------------------------------------------------------------
 
@@ -172,16 +200,14 @@ class FramedConnection(asyncio.BufferedProtocol):
         was_over = self.over  # by a name of its own, as it may change below
         if was_over:
             return
-        self.has_received = True
+        self._has_received = True
         reader = self._reader
         if nbytes >= MUCH_READ:
             self._scheduler.gather()
             self._read_on(nbytes)
         try:
             bodies = reader.filled(nbytes)
-            traffic = self.handler.traffic
-            traffic.bytes_in += nbytes
-            traffic.frames_in += len(bodies)
+            self.handler.traffic.count_read(nbytes, len(bodies))
             for body in bodies:
                 self.handler.take(body)  # which may change the handler, or end all
                 if self.over:
@@ -244,12 +270,10 @@ class FramedConnection(asyncio.BufferedProtocol):
         if not frames or transport is None:
             return
         self._frames = []
-        self.has_sent = True
+        self._has_sent = True
         behind = transport.get_write_buffer_size() if self.is_congested else 0
         data = frames[0] if len(frames) == 1 else b"".join(frames)
-        traffic = self.handler.traffic
-        traffic.bytes_out += len(data)
-        traffic.frames_out += len(frames)
+        self.handler.traffic.count_written(len(data), len(frames))
         transport.write(data)
         if behind > OVERFLOW * self._bytes_max and not self.over:
             reason = f"{behind:,} bytes wait to be read on this connection; read faster"
@@ -292,7 +316,7 @@ class FramedConnection(asyncio.BufferedProtocol):
 
     def allow(self, frame_bytes_max: int) -> None:
         """Take frames of another size from now on."""
-        self._reader.limit = frame_bytes_max
+        self._reader.allow(frame_bytes_max)
 
     def pause_reading(self) -> None:
         """Read nothing for a while."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from gapless.core.address import Address
 from gapless.core.errors import UsageError
 from gapless.core.limits import HTTP_REQUEST_BYTES_MAX
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.open_connections import OpenConnections
 
 __all__ = ["Page", "Pages", "WebServer"]
@@ -89,7 +89,7 @@ class WebServer:
         self._connections: OpenConnections[_Request] = OpenConnections()
         self._server: asyncio.Server | None = None
 
-    async def start(self, address: ListenAddress) -> ListenAddress:
+    async def start(self, address: Address) -> Address:
         """Listen; return where, as port 0 is any that is free."""
         loop = asyncio.get_running_loop()
         try:
@@ -101,7 +101,7 @@ class WebServer:
                 f"cannot serve metrics on {address}: {error.strerror or error}; "
                 "choose another address with metrics"
             ) from None
-        return ListenAddress(address.host, self._server.sockets[0].getsockname()[1])
+        return Address(address.host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Listen no more and end all requests."""

@@ -9,18 +9,19 @@ is gone. Which peers are alive is not decided here: sessions have heartbeats of 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from gapless.core.address import Address
+from gapless.core.backoff import Backoff
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.parameters import Parameters
-from gapless.runtime.addresses import ListenAddress
-from gapless.runtime.backoff import DialBackoff
 from gapless.runtime.connection import FramedConnection, TrafficCounters
 from gapless.runtime.logs import StructuredLog
 from gapless.wire import (
@@ -49,15 +50,15 @@ CHECKS_PER_IDLE_TIMEOUT: Final = 4
 class BrokerLink:
     """A connection with a peer whose greeting is through."""
 
-    __slots__ = ("_assembler", "_links", "connection", "idle_checks", "peer", "traffic")
+    __slots__ = ("_assembler", "_idle_checks", "_links", "connection", "peer", "traffic")
 
     def __init__(self, links: BrokerLinks, peer: BrokerId, connection: FramedConnection) -> None:
         self._assembler = PacketAssembler()
         self._links = links
         self.peer = peer
         self.connection = connection
-        self.idle_checks = 0
-        """How many sweeps in a row have heard nothing of it."""
+        self._idle_checks = 0
+        """How many checks in a row have found that nothing came."""
         self.traffic = links.traffic
         """What went over all links."""
 
@@ -88,6 +89,11 @@ class BrokerLink:
     def closed(self, reason: str) -> None:
         """The connection is over."""
         self._links.link_closed(self, reason)
+
+    def is_idle(self) -> bool:
+        """Check the connection; return whether nothing came for too many checks."""
+        self._idle_checks = 0 if self.connection.take_received() else self._idle_checks + 1
+        return self._idle_checks > CHECKS_PER_IDLE_TIMEOUT
 
 
 class _DialledConnection:
@@ -143,7 +149,7 @@ class BrokerLinks:
         make_connection: Callable[[], FramedConnection],
         handshake: Connect,
         peers: Iterable[BrokerId],
-        addresses: Mapping[BrokerId, ListenAddress],
+        addresses: Mapping[BrokerId, Address],
         parameters: Parameters,
         log: StructuredLog,
         token: Callable[[], str] = str,
@@ -216,9 +222,11 @@ class BrokerLinks:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def _keep_dialling(self, peer: BrokerId) -> None:
-        backoff = DialBackoff(
-            self._parameters.redial_ms / 1_000, self._parameters.redial_max_ms / 1_000
+        backoff = Backoff(
+            first_s=self._parameters.redial_ms / 1_000,
+            longest_s=self._parameters.redial_max_ms / 1_000,
         )
+        waits = backoff.waits(random.random)
         logged = ""
         while True:
             problem = await self._dial(peer)
@@ -230,8 +238,8 @@ class BrokerLinks:
                 logged = ""
                 connected_at = time.monotonic()
                 await self._down[peer].wait()
-                backoff.lasted(time.monotonic() - connected_at)
-            await asyncio.sleep(backoff.next_s())
+                waits.lasted(time.monotonic() - connected_at)
+            await asyncio.sleep(next(waits))
 
     async def _dial(self, peer: BrokerId) -> str:
         """Make a link; return why there is none."""
@@ -241,7 +249,8 @@ class BrokerLinks:
         self.dial_attempts += 1
         timeout_s = self._parameters.handshake_timeout_ms / 1_000
         connection = self._make_connection()
-        dialled = connection.handler = _DialledConnection(self, peer, connection)
+        dialled = _DialledConnection(self, peer, connection)
+        connection.hand_to(dialled)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
@@ -257,7 +266,7 @@ class BrokerLinks:
             if connection.handler is dialled:
                 connection.abort()
 
-    def _handshake_for(self, address: ListenAddress) -> Connect:
+    def _handshake_for(self, address: Address) -> Connect:
         """Return what this broker says of itself to one that it dials."""
         token = self._token()
         if token and not address.is_loopback and not self._warned:
@@ -288,8 +297,8 @@ class BrokerLinks:
             self.handle(LinkDown(peer))
             older.connection.abort()
         link = BrokerLink(self, peer, connection)
-        connection.handler = link
-        connection.has_priority = True
+        connection.hand_to(link)
+        connection.prioritise()
         connection.allow(FRAME_BYTES_MAX)
         self._open[peer] = link
         if peer in self._down:
@@ -330,12 +339,7 @@ class BrokerLinks:
     def check_idle(self) -> None:
         """Close links on which nothing came for long."""
         for link in list(self._open.values()):
-            if link.connection.has_received:
-                link.connection.has_received = False
-                link.idle_checks = 0
-                continue
-            link.idle_checks += 1
-            if link.idle_checks > CHECKS_PER_IDLE_TIMEOUT:
+            if link.is_idle():
                 seconds = self._parameters.link_idle_timeout_ms / 1_000
                 link.connection.close(
                     DisconnectReason.KEEPALIVE_TIMEOUT, f"nothing came for {seconds:g} s"

@@ -84,11 +84,11 @@ class Metrics(Collector):
     def _overlay(self) -> Iterator[Metric]:
         """What is cut, and what goes around it."""
         broker = self._node.broker
-        peers, sessions = self._node.links.peers, broker.sessions
+        peers, sessions = self._node.links.peers, broker.components.sessions
         neighbourhood, reached = broker.neighbourhood, {broker.neighbourhood.own}
         reached.update(neighbourhood.cell_of(peer) or "" for peer in sessions.open_peers())
         cells = {each.name for each in neighbourhood.cells}
-        reroutes = broker.inspection.reroute_counts()
+        reroutes = broker.components.inspection.reroute_counts()
         yield _gauge("peers_connected", "Peers with a session.", len(sessions.open_peers()))
         yield _gauge("peers_expected", "Peers there should be a session with.", len(peers))
         yield _gauge(
@@ -144,13 +144,15 @@ class Metrics(Collector):
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker
-        yield _gauge("pubends", "Pubends of this broker.", len(broker.pubends.hosted))
-        yield _gauge("pubends_refused", "Pubends that are damaged.", len(broker.refused))
-        corruptions = len(broker.pubends.corruptions)
+        yield _gauge("pubends", "Pubends of this broker.", len(broker.components.hosted))
+        yield _gauge(
+            "pubends_refused", "Pubends that are damaged.", len(broker.components.hosted.corrupt)
+        )
+        corruptions = len(broker.components.pubends.corruptions)
         yield _gauge("pubends_corrupt", "Pubends whose stream waits at a damaged row.", corruptions)
-        staged = broker.staging_calls.staging.bytes
+        staged = broker.components.staging.bytes
         yield _gauge("staged_bytes", "What is staged and not committed.", staged)
-        subscriptions = len(broker.host.subscriptions)
+        subscriptions = len(broker.components.registry.subscriptions)
         yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
         families = {
             "log_bytes": "What the log of a pubend holds.",
@@ -164,7 +166,7 @@ class Metrics(Collector):
             yield family
 
     def _logs(self, name: str) -> Iterator[tuple[str, int]]:
-        for pubend, hosted in self._node.broker.pubends.hosted.items():
+        for pubend, hosted in self._node.broker.components.hosted.items():
             found: dict[str, Any] = {
                 "log_bytes": getattr(hosted, "log_bytes", 0),
                 "log_last_tick": hosted.top,

@@ -18,11 +18,11 @@ from typing import Any
 
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
+from gapless.core.address import Address
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Fetch, MachineEvent, Stopping, Write
 from gapless.runtime.acceptor import Acceptor
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
 from gapless.runtime.connection import FramedConnection, WriteScheduler
@@ -55,7 +55,7 @@ class Node:
         self,
         settings: BrokerSettings,
         *,
-        addresses: MutableMapping[BrokerId, ListenAddress] | None = None,
+        addresses: MutableMapping[BrokerId, Address] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -73,7 +73,7 @@ class Node:
         self._address = settings.listen
         self._started_ns = 0
         self._web: WebServer | None = None
-        self.metrics_address: ListenAddress | None = None
+        self.metrics_address: Address | None = None
         """Where /metrics and /healthz are."""
         self._audit: BrokerAudit | None = None
         self._authenticator: Authenticator | None = None
@@ -89,7 +89,7 @@ class Node:
         return self.settings.name
 
     @property
-    def address(self) -> ListenAddress:
+    def address(self) -> Address:
         """Where others reach this broker."""
         return self.settings.advertise or self._address
 
@@ -121,7 +121,10 @@ class Node:
             links=self.links.open_peers,
             links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
             refused=self.refused,
-            corrupt={str(pubend): why for pubend, why in self.broker.pubends.corruptions.items()},
+            corrupt={
+                str(pubend): why
+                for pubend, why in self.broker.components.pubends.corruptions.items()
+            },
         )
 
     # --- starting ------------------------------------------------------------------------------
@@ -195,8 +198,8 @@ class Node:
             neighbourhood,
             opened.records,
             read_clocks(),
-            refused=opened.pubends,
-            refused_subscriptions=opened.subscriptions,
+            corrupt_pubends=opened.pubends,
+            corrupt_subscriptions=opened.subscriptions,
         )
         self.driver = Driver(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -235,7 +238,7 @@ class Node:
                 f"cannot listen on {self.settings.listen}: {error.strerror or error}; "
                 "choose another address with listen"
             ) from None
-        self._address = ListenAddress(host, self._server.sockets[0].getsockname()[1])
+        self._address = Address(host, self._server.sockets[0].getsockname()[1])
 
     def _accept(self) -> FramedConnection:
         """Make a connection that comes in, of whom nobody knows yet."""
@@ -271,7 +274,7 @@ class Node:
 
     def _log_corruptions(self) -> None:
         """Say once of every log that it is damaged, and once that it is not any more (P8)."""
-        corruptions = self.broker.pubends.corruptions
+        corruptions = self.broker.components.pubends.corruptions
         for pubend, why in corruptions.items():
             if self._logged_corruptions.get(pubend) != why:
                 self._log.error("log is corrupt, the stream waits there", pubend=pubend, reason=why)

@@ -41,11 +41,11 @@ from typing import Final
 
 import msgspec
 
+from gapless.core.address import Address
 from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.toml import read_toml, toml_text
 
 __all__ = [
@@ -73,7 +73,7 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "gapless"
     delta: int = 1
     topology: Topology
-    addresses: dict[BrokerId, ListenAddress] = {}
+    addresses: dict[BrokerId, Address] = {}
 
     def __post_init__(self) -> None:
         """Refuse what no broker could start with, before any is told of it."""
@@ -150,7 +150,7 @@ def load_overlay(path: Path) -> OverlayConfig:
     """Read an overlay's file."""
     found = read_toml(path, _OverlayFile)
     try:
-        addresses = {name: ListenAddress.parse(text) for name, text in found.addresses.items()}
+        addresses = {name: Address.parse(text) for name, text in found.addresses.items()}
         overlay = OverlayConfig(
             name=found.overlay,
             delta=found.delta,

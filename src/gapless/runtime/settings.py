@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from gapless.audit.options import AuditOptions
+from gapless.core.address import Address
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import EVENT_BYTES_MAX
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.overlay_config import OverlayConfig, single
 
@@ -25,10 +25,10 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     overlay: OverlayConfig = single()
     data: Path | None = None
     """The data directory; without one nothing survives a stop."""
-    listen: ListenAddress = ListenAddress()
-    advertise: ListenAddress | None = None
+    listen: Address = Address()
+    advertise: Address | None = None
     """Where others reach it, if that is not where it listens."""
-    metrics: ListenAddress | None = None
+    metrics: Address | None = None
     """Where /metrics and /healthz are, if anywhere."""
     parameters: Parameters = DEFAULTS
     audit: AuditOptions | None = None

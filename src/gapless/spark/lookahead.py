@@ -40,6 +40,10 @@ class _Quiet(msgspec.Struct):
     start: Tick
     seen: Tick
 
+    def extend(self, seen: Tick) -> None:
+        """Nothing matches up to a tick either; never back."""
+        self.seen = max(self.seen, seen)
+
 
 class Lookahead:
     """Finds out what is new between positions and the ends of logs."""
@@ -61,8 +65,7 @@ class Lookahead:
 
     def skip(self, pubend: str, start: Tick, released: Tick) -> None:
         """Look no more at what is gone."""
-        known = self._quiet_after(pubend, start)
-        known.seen = max(known.seen, released)
+        self._quiet_after(pubend, start).extend(released)
 
     def _found(self, pubend: str, start: Tick, goal: Tick, most: int) -> tuple[list[Tick], Tick]:
         """Return ticks of events that match, at most so many, and up to where was looked."""
@@ -83,7 +86,7 @@ class Lookahead:
                 break  # the log cannot say more now
             reached = part.done
             if not ticks:
-                known.seen = reached
+                known.extend(reached)
         return ticks, reached
 
     def all_new(

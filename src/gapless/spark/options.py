@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from gapless.client.addresses import parse_addresses
 from gapless.client.credentials import Credentials
 from gapless.client.position import Position
 from gapless.client.starts import Start, start_point_of
 from gapless.content.filter import Filter
+from gapless.core.address import parse_addresses
 from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.spark.columns import AttributeColumn, parse_columns
 from gapless.spark.offsets import Offset

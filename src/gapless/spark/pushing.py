@@ -72,6 +72,15 @@ class ReadBounds(msgspec.Struct):
     low: Tick = 0
     high: Tick = FOREVER
 
+    def narrow(
+        self, *, pubends: set[str] | None = None, low: Tick = 0, high: Tick = FOREVER
+    ) -> None:
+        """Read only these pubends, from ``low`` to ``high``."""
+        if pubends is not None:
+            self.pubends = pubends if self.pubends is None else self.pubends & pubends
+        self.low = max(self.low, low)
+        self.high = min(self.high, high)
+
 
 class Pushed(msgspec.Struct):
     """What became of the predicates of a query."""
@@ -80,6 +89,10 @@ class Pushed(msgspec.Struct):
     bounds: ReadBounds
     rest: list[Predicate]
     """What Spark has to test itself."""
+
+    def narrow(self, filter: Filter) -> None:
+        """Brokers test this too."""
+        self.filter &= filter
 
 
 def push(
@@ -109,7 +122,7 @@ def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, ColumnTyp
         made = _filter(name, kind, inner)
         if made is None or (isinstance(predicate, Not) and not _is_negatable(inner)):
             return False
-        found.filter &= ~made if isinstance(predicate, Not) else made
+        found.narrow(~made if isinstance(predicate, Not) else made)
     except FilterError:  # it is too large, or has a text that is none
         return False
     return kind is not ColumnType.BIGINT and not isinstance(inner, IsNotNull)
@@ -194,14 +207,14 @@ def _bound(bounds: ReadBounds, name: str, predicate: Predicate) -> None:
     value: Any = getattr(predicate, "value", None)
     if name == "pubend" and isinstance(predicate, EqualTo | In):
         names = {str(each) for each in (value if isinstance(predicate, In) else [value])}
-        bounds.pubends = names if bounds.pubends is None else bounds.pubends & names
+        bounds.narrow(pubends=names)
     tick = _tick(name, value)
     if tick is None:
         return
     if isinstance(predicate, EqualTo | GreaterThan | GreaterThanOrEqual):
-        bounds.low = max(bounds.low, tick + isinstance(predicate, GreaterThan))
+        bounds.narrow(low=tick + isinstance(predicate, GreaterThan))
     if isinstance(predicate, EqualTo | LessThan | LessThanOrEqual):
-        bounds.high = min(bounds.high, tick - isinstance(predicate, LessThan))
+        bounds.narrow(high=tick - isinstance(predicate, LessThan))
 
 
 def _tick(name: str, value: Any) -> Tick | None:

@@ -21,9 +21,9 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from gapless.client.addresses import BrokerAddress, parse_addresses
 from gapless.client.credentials import Credentials
-from gapless.client.link import refusal
+from gapless.client.requests import refusal
+from gapless.core.address import Address, parse_addresses
 from gapless.core.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -89,7 +89,7 @@ class ReadConnection:
         self._where = where
         self._credentials = credentials
         self._all = parse_addresses(where)
-        self._addresses: Iterator[BrokerAddress] = cycle(self._all)
+        self._addresses: Iterator[Address] = cycle(self._all)
         self._deadline_s = deadline_s
         self._socket: socket.socket | None = None
         self._silence_s = deadline_s
@@ -177,7 +177,7 @@ class ReadConnection:
         return made
 
 
-def _checked(handshake: Handshake, address: BrokerAddress) -> Connected:
+def _checked(handshake: Handshake, address: Address) -> Connected:
     if isinstance(handshake, Disconnect) and handshake.code is DisconnectReason.NOT_AUTHENTICATED:
         raise AuthenticationError(f"{address}: the broker says goodbye: {handshake.reason}")
     if not isinstance(handshake, Connected) or handshake.version not in VERSIONS:

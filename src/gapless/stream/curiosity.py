@@ -146,7 +146,33 @@ class _Gap:
         self.attempts = attempts
 
     def part(self, low: Tick, high: Tick) -> _Gap:
+        """Return what lies between two ticks, due when this is due."""
         return _Gap(max(low, self.low), min(high, self.high), self.due, self.asked, self.attempts)
+
+    def split(self, tick: Tick) -> _Gap:
+        """End below a tick; return the rest."""
+        rest = self.part(tick, self.high)
+        self.high = tick - 1
+        return rest
+
+    def grow(self, high: Tick) -> None:
+        """Reach up to a tick."""
+        self.high = high
+
+    def hurry(self, due: int) -> None:
+        """Be due at a time, unless it is due before."""
+        self.due = min(self.due, due)
+
+    def restart(self, now: int) -> None:
+        """Be due at once, as if it had not been asked for."""
+        self.due = now
+        self.attempts = 0
+
+    def ask(self, now: int, repeat_us: int) -> None:
+        """Count as asked for; be due again after a while."""
+        self.asked = now
+        self.attempts += 1
+        self.due = now + repeat_us
 
 
 _low = attrgetter("low")
@@ -205,7 +231,7 @@ class Curiosity:
         """Add a gap, or let the one below it grow if that was not asked for yet."""
         last = gaps[-1] if gaps else None
         if last is not None and last.high + 1 == low and not last.attempts:
-            last.high = high
+            last.grow(high)
         else:
             gaps.append(_Gap(low, high, now + self._patience_us))
 
@@ -232,21 +258,20 @@ class Curiosity:
         self.threshold.sample(round_trip_us)
         for gap in self._gaps:
             if gap.attempts:
-                gap.due = min(gap.due, gap.asked + self.threshold.us)
+                gap.hurry(gap.asked + self.threshold.us)
 
     def expedite(self, high: Tick, now: int) -> None:
         """Let everything up to a tick be due at once: its acknowledgement is expected (R45, R57)."""
         for gap in self._gaps:
             if gap.low > high:
                 break
-            gap.due = min(gap.due, now)
+            gap.hurry(now)
 
     def restart(self, now: int) -> None:
         """Let everything be due at once: a new feeder answers, and nobody else will (R45)."""
         self.threshold.relax()
         for gap in self._gaps:
-            gap.due = now
-            gap.attempts = 0
+            gap.restart(now)
 
     def due(self, now: int) -> list[TickRange]:
         """Return what to ask for now, lowest first, cut to size; it counts as asked for."""
@@ -258,16 +283,13 @@ class Curiosity:
             if gap.due <= now:
                 most = min(self._span, room)
                 if gap.high - gap.low >= most:
-                    self._gaps.insert(index + 1, gap.part(gap.low + most, gap.high))
-                    gap.high = gap.low + most - 1
+                    self._gaps.insert(index + 1, gap.split(gap.low + most))
                 asked.append(gap)
             room -= gap.high - gap.low + 1
             index += 1
         self._count_repetitions(asked, now)
         for gap in asked:
-            gap.asked = now
-            gap.attempts += 1
-            gap.due = now + self.threshold.us
+            gap.ask(now, self.threshold.us)
         return [TickRange(gap.low, gap.high) for gap in asked]
 
     def next_due(self) -> int | None:

@@ -1,9 +1,9 @@
-"""What waits in memory for the client of a strand: events and losses, in tick order (R48).
+"""What waits in memory for the client of a cursor: events and gaps, in tick order (R48).
 
-``prefetch_max`` events may always wait. What comes live may wait beyond that while all strands of
-the host together hold less than ``backlog_bytes`` so: a client that falls behind for a moment goes
-on from memory, where otherwise its stream would travel a second time, out of the log, and make it
-later still. What waits beyond is booked by the run in which it came, until the run is taken.
+``prefetch_max`` events may always wait. What comes live may wait beyond that while all cursors of this
+SHB together have less than ``backlog_bytes`` waiting so. A client that falls behind for a moment continues
+from memory. Otherwise its stream would travel a second time, out of the log, and make it later still. What
+waits beyond is booked by the run in which it came, until the run is taken.
 """
 
 from __future__ import annotations
@@ -16,25 +16,40 @@ from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Publication
 from gapless.packed.encode import PUBLICATION_BYTES, encoded_bytes
-from gapless.stream.istream import MemoryAccount
 from gapless.subscribers.cursor_state import GapRange
 
-__all__ = ["Buffer"]
+__all__ = ["Backlog", "Buffer"]
+
+
+class Backlog:
+    """What waits beyond ``prefetch_max`` events each, of all cursors of this SHB."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def book(self, size: int) -> None:
+        """Something waits beyond."""
+        self.bytes += size
+
+    def release(self, size: int) -> None:
+        """Something does not wait any more."""
+        self.bytes -= size
 
 
 class Buffer:
-    """What one strand lets wait."""
+    """What waits for one cursor."""
 
     __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_gaps", "_waiting")
 
-    def __init__(self, parameters: Parameters, backlog: MemoryAccount) -> None:
+    def __init__(self, parameters: Parameters, backlog: Backlog) -> None:
         self._always = parameters.prefetch_max
         self._backlog_max = parameters.backlog_bytes
         self._backlog = backlog
-        """What waits beyond ``prefetch_max``, of all strands of the host."""
         self._waiting: deque[Publication | GapRange] = deque()
         self._gaps = 0
-        """How many of those that wait are losses."""
+        """How many of those that wait are gaps."""
         self._beyond: deque[tuple[Tick, int]] = deque()
         """The last ticks and the sizes of runs that are booked on the backlog."""
 
@@ -44,7 +59,7 @@ class Buffer:
 
     @property
     def next_tick(self) -> Tick:
-        """The tick of what is to be told next, of which there must be something."""
+        """The tick of what is sent next; something must wait."""
         return self._waiting[0].tick
 
     @property
@@ -54,7 +69,7 @@ class Buffer:
 
     @property
     def booked_bytes(self) -> int:
-        """How much of the backlog is its."""
+        """How much of the backlog is booked by this buffer."""
         return sum(size for _, size in self._beyond)
 
     # --- in --------------------------------------------------------------------------------------
@@ -70,24 +85,24 @@ class Buffer:
         if self._backlog.bytes >= self._backlog_max:
             return False
         size = encoded_bytes(tuple(publications)) + PUBLICATION_BYTES * len(publications)
-        self._backlog.bytes += size
+        self._backlog.book(size)
         self._beyond.append((publications[-1].tick, size))
         self._waiting.extend(publications)
         return True
 
     def extend(self, publications: Iterable[Publication]) -> None:
-        """Let what was read or held wait; who reads looks for room before."""
+        """Let what was read or held back wait; a read is made only if there is room."""
         self._waiting.extend(publications)
 
     def append_gap(self, gap: GapRange) -> None:
-        """Let a loss wait in its place."""
+        """Let a gap wait in its place."""
         self._waiting.append(gap)
         self._gaps += 1
 
     # --- out -------------------------------------------------------------------------------------
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
-        """Take events that may be told: so many, up to a tick, before any loss."""
+        """Take at most so many events, up to a tick, before any gap."""
         waiting = self._waiting
         if 0 < len(waiting) <= most and waiting[-1].tick <= up_to and not self._gaps:
             everything: list[Any] = [*waiting]  # the usual case, at once
@@ -104,7 +119,7 @@ class Buffer:
         return taken
 
     def take_gap(self, up_to: Tick) -> GapRange | None:
-        """Take a loss, if it is the next that may be told."""
+        """Take a gap, if it is next."""
         head = self._waiting[0] if self._waiting else None
         if not isinstance(head, GapRange) or head.tick > up_to:
             return None
@@ -121,4 +136,4 @@ class Buffer:
     def _release(self) -> None:
         """Take runs off the backlog of which nothing waits any more."""
         while self._beyond and not (self._waiting and self._waiting[0].tick <= self._beyond[0][0]):
-            self._backlog.bytes -= self._beyond.popleft()[1]
+            self._backlog.release(self._beyond.popleft()[1])

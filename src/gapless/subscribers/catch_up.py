@@ -1,9 +1,9 @@
-"""How a strand catches up: it reads the log and joins the live stream (R48).
+"""How a cursor catches up: it reads the log and joins the live stream (R48).
 
-Reading goes on while there is room in the buffer and something unread. Near the horizon, if the
-live stream serves the strand's filter there, a tick J is chosen: up to J the log is read, and what
-the subend hands over above J is held. When J is read, both are put together. If too much is held,
-it is dropped and reading goes on.
+The cursor reads while its buffer has room and something is unread. Near the horizon, if the live stream
+serves its filter there, it chooses a tick J: it reads the log up to J, and holds back what the subend
+hands over above J. When J is read, both are put together. If too much is held back, it is dropped, and
+reading continues.
 """
 
 from __future__ import annotations
@@ -13,34 +13,37 @@ from typing import TYPE_CHECKING
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.streams import Publication
-from gapless.subscribers.cursor_state import FOREVER, CursorPhase, GapRange
+from gapless.subscribers.cursor_state import FOREVER, CursorInput, CursorPhase, GapRange, Started
 from gapless.subscribers.filter_segments import FilterSegment
 
 if TYPE_CHECKING:
-    from gapless.requests.carrier import PendingRequest
     from gapless.subscribers.cursor import Cursor
+    from gapless.subscribers.protocols import PendingRequest
 
 __all__ = ["CatchUp"]
 
 
 class CatchUp:
-    """What a strand has read, and what it holds back meanwhile."""
+    """What one cursor has read, and what it holds back meanwhile."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
-        self._host = cursor.subscription.host
-        self._parameters = self._host.context.parameters
+        self._subscription = cursor.subscription
+        resources = cursor.subscription.resources
+        self._context = resources.context
+        self._requests = resources.requests
+        self._filters = resources.filters
         self.held: list[Publication] = []
-        """What came live above J."""
+        """What was handed over above J."""
         self.join_at: Tick = 0
         """J: up to here the log is read."""
         self._top: Tick | None = None
-        """The stream's top when the log was last read."""
+        """The top of the stream when the log was last read."""
         self._pending_request: PendingRequest | None = None
         self._reading = 0
-        """Counts reads: an answer to an older one is not for us."""
+        """Counts reads: an answer to an older one does not count."""
         self.fault = ""
-        """Why the log cannot be read where the strand is; it is tried again and again (P8)."""
+        """Why the log cannot be read at the cursor's position; the read is repeated (P8)."""
 
     @property
     def is_reading(self) -> bool:
@@ -48,11 +51,11 @@ class CatchUp:
         return self._pending_request is not None
 
     def continue_reading(self) -> None:
-        """Go on reading, or join the live stream."""
+        """Read on, or join the live stream."""
         cursor = self._cursor
-        if self._pending_request is not None or cursor.subscription.client is None:
+        if self._pending_request is not None or self._subscription.client is None:
             return
-        if cursor.merge_exclusion.is_excluded or cursor.is_start_unverified:
+        if cursor.merge_exclusion.is_excluded or cursor.verification.is_outstanding:
             return
         if not cursor.buffer.has_room:
             return  # nor join: the next event would be one too many, and all be read again
@@ -64,62 +67,66 @@ class CatchUp:
             self.try_to_join()
         if not cursor.reads_log:
             return
-        known = max(cursor.subend.horizon or 0, self._top or 0)
-        if self._top is not None and cursor.position >= known:
+        horizon = cursor.subend.horizon
+        if self._top is not None and cursor.position >= max(horizon, self._top):
             return  # nothing more is there yet
-        segment, end = cursor.segment_at(cursor.position + 1)
-        if cursor.started_after is not None and not self._host.may_match(cursor.pubend, segment):
-            # not beyond the horizon: what is advertised there may be more than is known here
-            self._pass_over(min(end, cursor.subend.horizon or 0))
+        segment, end = cursor.segments.at(cursor.position + 1)
+        is_started = isinstance(cursor.start, Started)
+        if is_started and not self._filters.may_match(cursor.pubend, segment):
+            # not beyond the horizon: more may be advertised there than is known here
+            self._pass_over(min(end, horizon))
         else:
             high = min(end, self.join_at) if cursor.phase is CursorPhase.JOINING else end
             self._read(segment, cursor.merge_exclusion.up_to_skipped_range(high))
 
     def _pass_over(self, high: Tick) -> None:
-        """Go on without reading: a filter that can match nothing of the stream governs here."""
+        """Continue without reading: a filter applies here that can match nothing of the stream."""
         cursor = self._cursor
         if high > cursor.position:
-            cursor.position = high
+            cursor.pass_up_to(high)
             self.join_if_read()
-            self._host.mark_dirty(cursor.subscription)
+            self._subscription.mark_dirty()
 
     # --- joining ---------------------------------------------------------------------------------
 
     def try_to_join(self) -> None:
         """Join if the horizon is near, and the live stream serves the filter there."""
         cursor, subend = self._cursor, self._cursor.subend
-        horizon = subend.horizon
         if (
-            horizon is None
-            or cursor.started_after is None
-            or not cursor.segment.is_served_at(subend.served)
+            not subend.has_base
+            or not isinstance(cursor.start, Started)
+            or not cursor.segments.current.is_served_at(subend.served)
         ):
             return
-        window = self._parameters.join_window_ms * TICKS_PER_MS
-        position = cursor.position
-        if position < horizon - window or cursor.segment_at(position + 1)[1] != FOREVER:
+        window = self._context.parameters.join_window_ms * TICKS_PER_MS
+        horizon, position = subend.horizon, cursor.position
+        if position < horizon - window or cursor.segments.at(position + 1)[1] != FOREVER:
             return
         if position >= horizon:
-            cursor.set_phase(CursorPhase.LIVE)
+            cursor.enter(CursorPhase.LIVE, CursorInput.NEARED)
         else:
             self.join_at = horizon
-            cursor.set_phase(CursorPhase.JOINING)
+            cursor.enter(CursorPhase.JOINING, CursorInput.NEARED)
 
     def buffer_live(self, publications: list[Publication]) -> None:
-        """Hold what came live until J is read, unless it becomes too much."""
+        """Hold back what is handed over until J is read, unless it becomes too much."""
         self.held += [each for each in publications if each.tick > self.join_at]
-        if len(self.held) > self._parameters.join_buffer_events_max:
-            self._host.context.mark("joining held too much")
+        if len(self.held) > self._context.parameters.join_buffer_events_max:
+            self._context.mark("joining held too much")
             self.held.clear()
-            self._cursor.set_phase(CursorPhase.CATCHING_UP)
+            self._cursor.enter(CursorPhase.CATCHING_UP, CursorInput.OVERFLOWED)
+
+    def drop_held(self) -> None:
+        """Forget what is held back: it is read from the log later."""
+        self.held.clear()
 
     def join_if_read(self) -> None:
-        """Be live if the log is read up to J."""
+        """Become live if the log is read up to J."""
         cursor = self._cursor
         if cursor.phase is CursorPhase.JOINING and cursor.position >= self.join_at:
             cursor.buffer.extend(self.held)
             self.held.clear()
-            cursor.set_phase(CursorPhase.LIVE)
+            cursor.enter(CursorPhase.LIVE, CursorInput.READ)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -138,15 +145,15 @@ class CatchUp:
         def fault(reason: str) -> None:
             if turn == self._reading:
                 self.fault = reason
-                cursor.subscription.stalls.note(cursor.pubend)
+                self._subscription.stalls.note(cursor.pubend)
 
-        pending_request = self._host.requests.read(
+        pending_request = self._requests.read(
             cursor.pubend,
             segment.text,
             cursor.position + 1,
             high,
             log_hold=log_hold,
-            log_hold_tick=cursor.retained_from,
+            log_hold_tick=cursor.retention.retained_from,
             then=read,
             fault=fault,
         )
@@ -154,33 +161,33 @@ class CatchUp:
             self._pending_request = pending_request
 
     def take_read(self, reply: ReadReply, segment: FilterSegment, high: Tick) -> None:
-        """Buffer what was read; what the log no longer has is a loss, never silence (A14)."""
+        """Buffer what was read; what the log has released is a gap, never silence (A14)."""
         cursor = self._cursor
         self._top = reply.top
         cursor.set_earliest(reply.released)
-        # not beyond what was asked for: what lies above may have come live, and is held
+        # not beyond what was asked for: what lies above may have come live, and is held back
         released, last_released_match = (
             min(reply.released, high),
             min(reply.last_released_match, high),
         )
         if released > cursor.position:
-            has_gap = last_released_match > cursor.position and cursor.started_after is not None
-            if has_gap and self._host.may_match(cursor.pubend, segment):
+            has_gap = last_released_match > cursor.position and isinstance(cursor.start, Started)
+            if has_gap and self._filters.may_match(cursor.pubend, segment):
                 cursor.buffer.append_gap(GapRange(cursor.position + 1, last_released_match))
-            cursor.position = released
-        if cursor.started_after is None:
-            cursor.start(max(cursor.position, cursor.subscription.merged))
+            cursor.pass_up_to(released)
+        if not isinstance(cursor.start, Started):
+            cursor.start_after(max(cursor.position, self._subscription.merged))
         for knowledge in reply.ranges:
             cursor.buffer.extend(
                 each for each in knowledge.publications if cursor.position < each.tick <= high
             )
-        cursor.position = max(cursor.position, min(reply.done, high))
+        cursor.pass_up_to(min(reply.done, high))
         self.join_if_read()
-        # what is to be told of the strand itself is told before its events, when the step ends
-        self._host.mark_dirty(cursor.subscription)
+        # what is to be told of the cursor itself is told before its events, when the step ends
+        self._subscription.mark_dirty()
 
     def stop(self) -> None:
-        """An answer that is under way is no longer wanted."""
+        """Do not take the answer of a read that is under way."""
         self._reading += 1
         self.fault = ""
         if self._pending_request is not None:

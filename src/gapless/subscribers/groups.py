@@ -1,7 +1,7 @@
-"""The strands of a subend, grouped by what they wait for.
+"""The cursors of a subend, in groups by what they wait for.
 
-There may be thousands, and every piece of the stream concerns some of them: who waits to start, who is
-live, who waits for the horizon. So each group is kept, and not looked for.
+There may be thousands of cursors, and every range of the stream concerns some of them: those that wait
+to start, those that are live, those that wait for the horizon. So each group is kept and not searched.
 """
 
 from __future__ import annotations
@@ -9,37 +9,36 @@ from __future__ import annotations
 from gapless.core.ids import VirtualTime
 from gapless.messages.clients import Order
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
 
 __all__ = ["CursorGroups"]
 
 
 class CursorGroups:
-    """All strands of one stream at one host, by subscription."""
+    """All cursors of one subend, by subscription."""
 
     def __init__(self) -> None:
         self.all: dict[str, Cursor] = {}
-        """Whatever their state."""
+        """In any phase."""
         self.pending: dict[str, Cursor] = {}
-        """Those that have not started."""
+        """Those that start where a stream epoch serves their filter."""
         self.guaranteed: dict[str, Cursor] = {}
-        """Those that begin where the pubend says that it knew of them."""
+        """Those whose pubend is asked since when it knew their subscription."""
         self.live: dict[str, Cursor] = {}
         self.behind: dict[str, Cursor] = {}
         """Those that wait for the horizon to move."""
         self.changing: dict[str, Cursor] = {}
-        """Those whose next filter waits to take over."""
+        """Those whose next filter waits to apply."""
         self.turn = 0
-        """Counts who became live: an answer to an older question may lack somebody."""
+        """Counts cursors that became live: an answer to an older read may lack events for them."""
         self._merging: dict[str, Cursor] = {}
         """Those in total order."""
         self._changes = 0
-        """Counts what was registered; a thousand strands are not asked about every piece."""
+        """Counts registrations, so that thousands of cursors are not asked about every range."""
         self._coverage: tuple[VirtualTime, int] | None = None
-        """A virtual time that was enough for all that were live, and after how many changes."""
+        """A virtual time that was enough for all live cursors, and after how many changes."""
 
     def register(self, cursor: Cursor) -> bool:
-        """Note the state and the filters of a strand; say whether it is a new one in total order."""
+        """Note the phase and the filters of a cursor; say whether it is a new one in total order."""
         self._changes += 1
         name = cursor.subscription.name
         is_new = name not in self.all
@@ -50,16 +49,16 @@ class CursorGroups:
             self._merging[name] = cursor
         if cursor.is_live and name not in self.live:
             self.turn += 1
-        waits = cursor.phase is CursorPhase.PENDING and not cursor.has_guarantee
-        _sort(self.guaranteed, cursor, belongs=cursor.has_guarantee)
-        _sort(self.pending, cursor, belongs=waits)
+        has_guarantee = cursor.verification.has_guarantee
+        _sort(self.guaranteed, cursor, belongs=has_guarantee)
+        _sort(self.pending, cursor, belongs=cursor.is_pending and not has_guarantee)
         _sort(self.live, cursor, belongs=cursor.is_live)
         _sort(self.behind, cursor, belongs=cursor.in_merge or cursor.reads_log)
-        _sort(self.changing, cursor, belongs=cursor.next is not None)
+        _sort(self.changing, cursor, belongs=cursor.segments.next is not None)
         return merges
 
     def forget(self, cursor: Cursor) -> bool:
-        """A subscription has ended; say whether it was in total order."""
+        """Forget a cursor; say whether it was in total order."""
         name = cursor.subscription.name
         if self.all.get(name) is not cursor:
             return False
@@ -70,14 +69,14 @@ class CursorGroups:
 
     @property
     def is_merged(self) -> bool:
-        """Whether somebody waits in total order for this stream."""
+        """Whether a merge waits for this stream."""
         return any(cursor.in_merge for cursor in self._merging.values())
 
     def is_covered(self, time: VirtualTime | None) -> bool:
-        """Say whether a stream served up to a virtual time is enough for all that are live."""
+        """Say whether a stream that serves this SHB up to a virtual time serves all live cursors."""
         if not self.live or (time is not None and self._coverage == (time, self._changes)):
             return True
-        covered = all(cursor.segment.is_served_at(time) for cursor in self.live.values())
+        covered = all(cursor.segments.current.is_served_at(time) for cursor in self.live.values())
         if covered and time is not None:
             self._coverage = (time, self._changes)
         return covered

@@ -1,12 +1,12 @@
-"""The holds of a strand: parts of a pubend's log that are kept for it beyond reports (R49).
+"""Log holds: parts of a pubend's log that are kept for one cursor beyond reports (R49).
 
-A strand that reads from below what this host reports takes a hold: a name, sent with every read, and
-the tick above which the log is kept. It is *kept* when the pubend has answered, and *safe* when its
-name is also on this host's disk, if the subscription is durable: from then on reports need not mind
-the strand. A name is never used twice, so a late release cannot end a newer hold; and an older hold
-is let go only when the one that follows it is safe.
+A cursor that reads from below what this SHB reports takes a log hold: a name, sent with every read, and
+the tick above which the log is kept. The hold is *kept* when the pubend has answered. It is *safe* when
+its name is also in the record of a durable subscription: from then on reports need not mind the cursor.
+A name is never used twice, so a late release cannot end a newer hold. An older hold is released only
+when the one that follows it is safe.
 
-The host refreshes its holds. A pubend ends one that its host, though heard of, no longer refreshes.
+The SHB refreshes its log holds. A pubend ends a hold whose SHB is heard of and does not refresh it.
 """
 
 from __future__ import annotations
@@ -15,91 +15,101 @@ from typing import TYPE_CHECKING
 
 from gapless.core.parameters import microseconds
 from gapless.messages.pubend_requests import LogHoldId, ReadReply
+from gapless.subscribers.cursor_state import Started
 
 if TYPE_CHECKING:
-    from gapless.requests.carrier import PendingRequest
     from gapless.subscribers.cursor import Cursor
+    from gapless.subscribers.protocols import PendingRequest
 
 __all__ = ["LogHolds"]
 
 
 class LogHolds:
-    """The hold that a strand has, and those before it."""
+    """The log hold of one cursor, and those before it."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
-        self._host = cursor.subscription.host
+        self._subscription = cursor.subscription
+        resources = cursor.subscription.resources
+        self._context = resources.context
+        self._requests = resources.requests
+        self._filters = resources.filters
         self.current: LogHoldId | None = None
         self.former: list[LogHoldId] = []
-        """Those that are let go when the present one is safe."""
+        """Those that are released when the current one is safe."""
         self.kept = False
-        """Whether the present one is known to be on the pubend's disk."""
+        """Whether the current one is known to be on the pubend's disk."""
         self._asked = False
         """Whether the pubend may have heard of it."""
         self._stored = False
-        """Whether its name is on this host's disk, where that matters."""
+        """Whether its name is in the record of a durable subscription."""
         self._pending_refresh: PendingRequest | None = None
 
     @property
     def is_safe(self) -> bool:
-        """Whether the log is kept, and a crash would not make this host forget why."""
-        return self.kept and (self._stored or not self._cursor.subscription.durable)
+        """Whether the log is kept, and this SHB knows why after a crash."""
+        return self.kept and (self._stored or not self._subscription.durable)
 
     @property
     def all(self) -> list[LogHoldId]:
-        """Every hold, the newest last."""
+        """Every log hold, the newest last."""
         return self.former + ([] if self.current is None else [self.current])
 
     def restore(self, holds: list[LogHoldId]) -> None:
-        """Take holds over from disk; the pubend may have them or not."""
+        """Take over log holds from the record; the pubend may have them or not."""
         if holds:
             self.current, self.former = holds[-1], holds[:-1]
             self._stored = self._asked = True
 
     def take(self) -> None:
-        """Take a new hold; the one before stays until this one is safe."""
-        subscription = self._cursor.subscription
+        """Take a new log hold; the one before it stays until this one is safe."""
+        subscription = self._subscription
         self._forget_current()
-        self.current = self._host.new_log_hold(subscription.name)
-        if subscription.durable and self._cursor.started_after is not None:
-            self._host.save(subscription, lambda: self._host.mark_dirty(subscription))
+        self.current = self._new_hold()
+        if subscription.durable and isinstance(self._cursor.start, Started):
+            subscription.save(subscription.mark_dirty)
+
+    def _new_hold(self) -> LogHoldId:
+        """Return a log hold whose name no other has, in any incarnation."""
+        identity, number = self._context.identity, self._filters.new_number()
+        return LogHoldId(identity.shb, f"{self._subscription.name}/{identity.incarnation}.{number}")
 
     def release(self) -> None:
-        """Let all go; what the strand still needs is kept by reports from here on."""
+        """Release all; reports keep what the cursor still needs from here on."""
         self._forget_current()
-        self._cursor.catch_up.stop()  # its repetitions would name a hold that is gone
+        self._cursor.catch_up.stop()  # its repetitions would name a hold that is released
         self._release_former()
-        self._host.mark_dirty(self._cursor.subscription)
+        self._subscription.mark_dirty()
 
     def named(self) -> LogHoldId | None:
-        """Return the hold for a read that goes out now."""
+        """Return the log hold for a read that goes out now."""
         self._asked |= self.current is not None
         return self.current
 
     def answered(self, hold: LogHoldId | None) -> None:
-        """A read that named a hold is answered: the pubend keeps it."""
+        """A read that named a log hold is answered: the pubend keeps it."""
         if hold is not None and hold == self.current:
             self.kept = True
-            self._host.mark_dirty(self._cursor.subscription)
+            self._subscription.mark_dirty()
 
     def saved(self, hold: LogHoldId | None) -> None:
-        """A record that names a hold is on disk."""
+        """A record that names a log hold is on disk."""
         self._stored |= hold is not None and hold == self.current
 
     def refresh(self, *, due: bool) -> None:
-        """Let go what is not needed, refresh what is."""
+        """Release what is not needed, and refresh what is."""
         cursor, above = self._cursor, self._cursor.subend.retained_above
         if self.is_safe and self.former:
             self._release_former()
-            cursor.subscription.dirty = True
-        if self.is_safe and above is not None and cursor.retained_from >= above:
+            self._subscription.note_change()
+        if self.is_safe and above is not None and cursor.retention.retained_from >= above:
             self.release()
-            cursor.subscription.dirty = True
+            self._subscription.note_change()
         elif due or (not self.kept and not cursor.catch_up.is_reading):
-            self._refresh_now()  # no read of the strand's own will have it kept
+            self._refresh_now()  # no read of the cursor itself has it kept
 
     def _refresh_now(self) -> None:
-        """Raise the hold to what is still needed, by a read of nothing."""
+        """Raise the log hold to what is still needed, by a read of an empty range."""
         hold = self.named()
         if hold is None or self._pending_refresh is not None:
             return
@@ -109,8 +119,8 @@ class LogHolds:
             self._cursor.set_earliest(reply.released)
             self.answered(hold)
 
-        tick = self._cursor.retained_from
-        self._pending_refresh = self._host.requests.read(
+        tick = self._cursor.retention.retained_from
+        self._pending_refresh = self._requests.read(
             self._cursor.pubend,
             "FALSE",
             tick + 1,
@@ -130,25 +140,22 @@ class LogHolds:
             self._pending_refresh = None
 
     def _release_former(self) -> None:
-        """Let go what the record no longer names: a pubend does not answer for a hold that is gone."""
+        """Release what the record no longer names: a pubend does not answer for a released hold."""
         former, self.former = self.former, []
-        subscription = self._cursor.subscription
+        subscription = self._subscription
         if former and subscription.durable and subscription.ended:
-            self._host.context.write((), lambda: self._let_go(former))  # behind the erasure
+            self._context.write((), lambda: self._let_go(former))  # behind the erasure
         elif former and subscription.durable and subscription.stored:
-            self._host.save(subscription, lambda: self._let_go(former))
+            subscription.save(lambda: self._let_go(former))
         else:
             self._let_go(former)
 
     def _let_go(self, holds: list[LogHoldId]) -> None:
-        context = self._host.context
         for hold in holds:
-            pending_request = self._host.requests.release_log_hold(
-                self._cursor.pubend, hold, _nothing
-            )
-            # a pubend ends by itself what nobody refreshes
-            context.call_later(
-                microseconds(s=context.parameters.log_hold_ttl_s), pending_request.cancel
+            pending_request = self._requests.release_log_hold(self._cursor.pubend, hold, _nothing)
+            # a pubend ends by itself what is not refreshed
+            self._context.call_later(
+                microseconds(s=self._context.parameters.log_hold_ttl_s), pending_request.cancel
             )
 
 

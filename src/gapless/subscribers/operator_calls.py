@@ -27,7 +27,7 @@ hold came is told to the client as a gap, never as silence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ import msgspec
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
+from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
@@ -51,9 +52,10 @@ from gapless.messages.operating import (
     SeekDurable,
     SetDurableFilter,
 )
-from gapless.subscribers.client_calls import NEGATIVE, SubscriberCalls, seek_target
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.host import SubscriberHost
+from gapless.subscribers.protocols import Hosting
+from gapless.subscribers.registry import Registry
+from gapless.subscribers.seeks import NEGATIVE, seek_target
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["OperatorCalls"]
@@ -76,29 +78,22 @@ class _PendingSeek(msgspec.Struct):
 class OperatorCalls:
     """The calls of operators on the durable subscriptions of a host."""
 
-    def __init__(self, host: SubscriberHost, calls: SubscriberCalls) -> None:
-        self._host = host
-        self._context = host.context
-        self._calls = calls
-        self._handlers: dict[type, Callable[[str, Any], None]] = {
+    def __init__(self, context: Context, registry: Registry, hosting: Hosting) -> None:
+        self._context = context
+        self._registry = registry
+        self._hosting = hosting
+        self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             SeekDurable: self._seek,
             SetDurableFilter: self._set_filter,
             RemoveDurable: self._remove,
         }
-
-    def handle(self, operator: str, request: Any) -> bool:
-        """Take a request of an operator; False if it is another."""
-        handler = self._handlers.get(type(request))
-        if handler is not None:
-            handler(operator, request)
-        return handler is not None
 
     def _refuse(self, operator: str, request: int, reason: str) -> None:
         self._context.notify(operator, Refused(request, reason))
 
     def _durable(self, operator: str, request: int, name: str) -> HostedSubscription | None:
         """Return a durable subscription that is on disk, or refuse the request and say why."""
-        found = self._host.subscriptions.get(name)
+        found = self._registry.subscriptions.get(name)
         if found is None:
             self._refuse(operator, request, f"there is no subscription {name!r} at this broker")
         elif not found.durable:
@@ -133,7 +128,7 @@ class OperatorCalls:
         except FilterError as error:
             self._refuse(operator, call.request, str(error))
             return
-        found.ask_for_change(operator, call.request, wanted)
+        found.changes.request(operator, call.request, wanted)
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -141,14 +136,11 @@ class OperatorCalls:
         found = self._durable(operator, call.request, call.subscription)
         if found is None or not self._may_end_connection(operator, call, found):
             return
-        self._notify_ended(found, f"an operator removed the subscription {found.name!r}")
-        self._calls.end(found)
+        found.reply.send_ended(f"an operator removed the subscription {found.name!r}")
+        self._registry.end(found)
         if found.epoch:
-            self._calls.hosting.forget_moved(found)
+            self._hosting.forget_moved(found)
         self._context.write((), lambda: self._context.notify(operator, Unsubscribed(call.request)))
-
-    def _notify_ended(self, subscription: HostedSubscription, reason: str) -> None:
-        subscription.notify_ended(reason)
 
     # --- seeking -------------------------------------------------------------------------------
 
@@ -162,18 +154,17 @@ class OperatorCalls:
             return
         if not self._may_end_connection(operator, call, found):
             return
-        self._notify_ended(
-            found,
+        found.reply.send_ended(
             f"an operator moved the subscription {found.name!r} to another position; "
-            "subscribe again to go on from there",
+            "subscribe again to go on from there"
         )
-        self._calls.disconnect(found)
+        self._registry.disconnect(found)
         position, unmoved = self._move(found, call.start)
         wait = microseconds(ms=self._context.parameters.attach_timeout_ms)
         seek = _PendingSeek(
             operator, call.request, found, position, unmoved, self._context.now + wait
         )
-        self._host.save(found, lambda: self._look_at(seek))
+        found.save(lambda: self._look_at(seek))
 
     def _invalid_reason(self, start: StartPoint, subscription: HostedSubscription) -> str | None:
         """Say why nobody should go there: what is skipped in the future would be lost unseen."""
@@ -188,14 +179,14 @@ class OperatorCalls:
             )
         for cursor in subscription.cursors.values():
             tick = self._target(start, cursor)
-            present = max(self._context.clock, cursor.subend.horizon or 0)
+            present = max(self._context.clock, cursor.subend.horizon)
             if tick is not None and tick > present:
                 return f"{tick} is in the future of {cursor.pubend}, which is at {present}"
         return None
 
     def _target(self, start: StartPoint, cursor: Cursor) -> Tick | None:
         """Return after which tick a strand is to go on; None if it stays, or if nobody can say."""
-        if start.kind is StartKind.LATEST and cursor.subend.horizon is None:
+        if start.kind is StartKind.LATEST and not cursor.subend.has_base:
             return None
         return seek_target(start, cursor)
 
@@ -204,15 +195,14 @@ class OperatorCalls:
     ) -> tuple[PositionTuple, tuple[PendingStart, ...]]:
         """Move the strands; return where they are then, and those that could not be moved."""
         self._context.mark("operator moved a subscription")
-        subscription.merged = 0
-        subscription.seek_count += 1
+        number = subscription.note_seek()
         position: list[tuple[PubendId, Tick]] = []
         unmoved = []
         for pubend, cursor in subscription.cursors.items():
             tick = self._target(start, cursor)
             if tick is not None:
                 cursor.move_to(tick, earliest=start.kind is StartKind.EARLIEST)
-                cursor.seek_number = subscription.seek_count
+                cursor.note_seek(number)
                 position.append((pubend, tick))
             elif start.kind is StartKind.LATEST:
                 unmoved.append(PendingStart(pubend, _NOT_MOVED))
@@ -234,6 +224,6 @@ class OperatorCalls:
             return
         pending = tuple(PendingStart(pubend, _NOT_CONFIRMED) for pubend in open_ones)
         # where the oldest is, the pubend may have said meanwhile
-        position = tuple((each.pubend, each.origin) for each in cursors)
+        position = tuple((each.pubend, each.start.origin) for each in cursors)
         answer = DurableSeekDone(seek.request, position, (*pending, *seek.unmoved))
         self._context.notify(seek.operator, answer)

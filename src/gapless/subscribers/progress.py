@@ -1,8 +1,8 @@
 """How far the streams of a subscription are in which nothing comes for its client.
 
-A client resumes from what it has received. Where nothing matches for long, that would stay behind
-until the log no longer has it, and who comes back would be told of a gap in which nothing was. So the
-client is told now and then up to where it was sent everything: it goes on from there.
+A client resumes from what it has received. Where nothing matches for long, that would stay behind until
+the log has released it, and a client that comes back would be told of a gap in which nothing was. So the
+client is told now and then up to which tick it was sent everything: it continues from there.
 
 The client of a durable subscription acknowledges that like an event. Until it has, the log is kept for
 it: its broker may die with the notice, and then nobody else knows that nothing was there.
@@ -30,19 +30,21 @@ class ProgressNotifier:
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
+        self._context = subscription.resources.context
+        self._step_end = subscription.resources.step_end
         self._timer: Timer | None = None
         self._seen: dict[PubendId, Tick] = {}
-        """The last tick that the client was told an event of, when it was looked at last."""
+        """The tick of the last event that the client was sent, at the last look."""
         self._noted: dict[PubendId, Tick] = {}
-        """How far the client was told that a stream is."""
+        """The tick up to which the client was told that it was sent everything."""
 
     def start(self) -> None:
-        """There is a client, and it was answered."""
+        """There is a client, and its request was answered."""
         if self._timer is None:
             self._wait()
 
     def forget_client(self) -> None:
-        """The client is gone; the next one says itself where it is."""
+        """The client is gone; the next one says where it is."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -50,14 +52,12 @@ class ProgressNotifier:
         self._noted.clear()
 
     def noted(self, pubend: PubendId) -> Tick:
-        """Return how far the client was told that a quiet stream is; 0 if it was not."""
+        """Return up to which tick the client was told that it was sent everything; 0 if it was not."""
         return self._noted.get(pubend, 0)
 
     def _wait(self) -> None:
-        context = self._subscription.host.context
-        self._timer = context.call_later(
-            microseconds(ms=context.parameters.progress_ms), self._look
-        )
+        pause = microseconds(ms=self._context.parameters.progress_ms)
+        self._timer = self._context.call_later(pause, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -66,15 +66,15 @@ class ProgressNotifier:
         if client is None or subscription.ended:
             return
         self._wait()
-        if subscription.pending_reply is not None or not subscription.host.takes_more(client):
+        if subscription.reply.is_pending or not self._step_end.takes_more(client):
             return
         updates = self._updates()
         for first in range(0, len(updates), PROGRESS_STREAMS_MAX):
             part = tuple(updates[first : first + PROGRESS_STREAMS_MAX])
-            subscription.host.context.notify(client, Progress(subscription.name, part))
+            self._context.notify(client, Progress(subscription.name, part))
 
     def _updates(self) -> list[tuple[PubendId, Tick]]:
-        """Return the streams of which no event came since the last look, and that went on."""
+        """Return the streams of which no event came since the last look, and that advanced."""
         found = []
         for pubend, cursor in self._subscription.cursors.items():
             if not cursor.start_confirmed:

@@ -1,85 +1,153 @@
-"""Durable subscriptions as they come back from disk after a crash (R50)."""
+"""Durable subscriptions to and from their records (R50)."""
 
 from __future__ import annotations
 
-from gapless.content.filter import Filter
-from gapless.core.ids import PubendId
+from typing import TYPE_CHECKING, NamedTuple
+
+from gapless.core.ids import PubendId, ShbId
 from gapless.core.ticks import Tick
+from gapless.messages.clients import PositionTuple
 from gapless.messages.pubend_requests import LogHoldId
-from gapless.messages.records import FilterSegmentRecord, SubscriptionRecord
-from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
-from gapless.subscribers.filter_segments import FilterSegment
-from gapless.subscribers.host import SubscriberHost
-from gapless.subscribers.start_guarantee import NO_GUARANTEE, StartGuarantee
-from gapless.subscribers.subscription import ConfirmedFilter, HostedSubscription
+from gapless.messages.records import (
+    FilterSegmentRecord,
+    MergeExclusionRecord,
+    SubscriptionRecord,
+)
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.filter_segments import FilterSegment, ImportedSegments, StoredSegments
 
-__all__ = ["restore"]
+if TYPE_CHECKING:
+    from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = [
+    "SavedCursor",
+    "StoredCursor",
+    "acked_elsewhere",
+    "imported_segments",
+    "record_of",
+    "stored_cursors",
+]
 
 
-def restore(host: SubscriberHost, record: SubscriptionRecord) -> HostedSubscription:
-    """Bring a durable subscription back, without a client."""
-    made = HostedSubscription(
-        host,
-        record.subscription,
-        durable=True,
-        order=record.order,
-        start=record.start,
-        expiry_s=record.expiry_s,
+class SavedCursor(NamedTuple):
+    """What a record says of a cursor, while it is being written."""
+
+    seek_count: int
+    acked: Tick
+    log_hold: LogHoldId | None
+
+
+class StoredCursor(NamedTuple):
+    """A cursor that has started, as it is in its subscription's record."""
+
+    start: Started
+    log_holds: list[LogHoldId]
+    start_unconfirmed: bool
+    seek_number: int
+    from_earliest: bool
+    merge_exclusion: MergeExclusionRecord | None
+
+
+# --- to a record -----------------------------------------------------------------------------------
+
+
+def record_of(subscription: HostedSubscription) -> SubscriptionRecord:
+    """Return what is to be stored of a durable subscription."""
+    started = [
+        (pubend, each, each.start)
+        for pubend, each in subscription.cursors.items()
+        if isinstance(each.start, Started)
+    ]
+    guarantees = subscription.guarantees
+    confirmed_filter, confirmed_filter_times = guarantees.confirmed_record()
+    exclusions = [cursor.merge_exclusion.record() for _, cursor, _ in started]
+    return SubscriptionRecord(
+        subscription=subscription.name,
+        segments=tuple(_segment_record(subscription, each) for each in subscription.segments),
+        acked=_acked(subscription),
+        started_after=tuple((pubend, start.after) for pubend, _, start in started),
+        order=subscription.order,
+        start=subscription.start,
+        log_holds=tuple(
+            (pubend, hold.subscription)
+            for pubend, cursor in subscription.cursors.items()
+            for hold in cursor.log_holds.all
+        ),
+        expiry_s=subscription.expiry_s,
+        merged=subscription.merged,
+        unconfirmed_starts=tuple(pubend for pubend, each, _ in started if each.start_unconfirmed),
+        seek_count=subscription.seek_count,
+        unconfirmed_seeks=tuple(
+            (pubend, each.seek_number) for pubend, each, _ in started if each.seek_number
+        ),
+        from_earliest=tuple(pubend for pubend, each, _ in started if each.from_earliest),
+        incarnation_key=subscription.incarnation_key,
+        epoch=subscription.epoch,
+        host_guarantees=tuple(
+            (pubend, guarantee.time)
+            for pubend, guarantee in guarantees.by_pubend.items()
+            if guarantee.time is not None
+        ),
+        confirmed_filter=confirmed_filter,
+        confirmed_filter_times=confirmed_filter_times,
+        former_host_guarantees=tuple(
+            (pubend, guarantee.former_host_times)
+            for pubend, guarantee in guarantees.by_pubend.items()
+            if guarantee.former_host_times or guarantee.time is None
+        ),
+        merge_exclusions=tuple(each for each in exclusions if each is not None),
+        previous_confirmed_filter=guarantees.previous_record(),
     )
-    made.stored = True
-    made.disconnected_since = host.context.now
-    made.merged = record.merged
-    made.seek_count = record.seek_count
-    made.incarnation_key, made.epoch = record.incarnation_key, record.epoch
-    host.subscriptions[made.name] = made
-    stored: list[tuple[FilterSegment, FilterSegmentRecord]] = []
-    for each in record.segments:
-        segment = host.make_segment(made, Filter(each.filter))
-        segment.required_from, segment.former_host_times = each.time, each.since
-        stored.append((segment, each))
-    host.own(made.newest)
-    made.confirmed_filter = made.newest_to_confirm
-    if record.confirmed_filter is not None:
-        text, time = record.confirmed_filter
-        made.confirmed_filter = ConfirmedFilter(Filter(text), time, record.confirmed_filter_times)
-    made.previous_confirmed_filter = made.confirmed_filter
-    if record.previous_confirmed_filter is not None:
-        text, time, since = record.previous_confirmed_filter
-        made.previous_confirmed_filter = ConfirmedFilter(Filter(text), time, since)
-    made.guarantees = {pubend: StartGuarantee(time) for pubend, time in record.host_guarantees}
-    for pubend, host_times in record.former_host_guarantees:
-        made.guarantees[pubend] = made.guarantees.get(pubend, NO_GUARANTEE)._replace(
-            former_host_times=host_times
-        )
-    made.imported_segments = _imported_segments(record, stored)
+
+
+def _acked(subscription: HostedSubscription) -> PositionTuple:
+    started = {
+        pubend: each.start.acked
+        for pubend, each in subscription.cursors.items()
+        if isinstance(each.start, Started)
+    }
+    return tuple({**subscription.acked_elsewhere, **started}.items())
+
+
+def _segment_record(
+    subscription: HostedSubscription, segment: FilterSegment
+) -> FilterSegmentRecord:
+    assert segment.required_from is not None
+    ends = tuple(subscription.ends_of(segment))
+    return FilterSegmentRecord(segment.text, segment.required_from, ends, segment.former_host_times)
+
+
+# --- from a record ---------------------------------------------------------------------------------
+
+
+def stored_cursors(record: SubscriptionRecord, shb: ShbId) -> list[tuple[PubendId, StoredCursor]]:
+    """Return the cursors that have started, in the order of the record."""
     acked, seek_numbers = dict(record.acked), dict(record.unconfirmed_seeks)
-    merge_exclusions = {each.pubend: each for each in record.merge_exclusions}
-    started = dict(record.started_after)
-    made.acked_elsewhere = {each: tick for each, tick in record.acked if each not in started}
-    for pubend, started_after in record.started_after:
-        cursor = _cursor(made, pubend, started_after, stored)
-        cursor.position = cursor.acked = cursor.acked_stored = acked.get(pubend, started_after)
+    exclusions = {each.pubend: each for each in record.merge_exclusions}
+    found = []
+    for pubend, after in record.started_after:
+        position = acked.get(pubend, after)
         names = [name for held, name in record.log_holds if held == pubend]
-        holds = [LogHoldId(host.context.identity.shb, name) for name in names]
-        cursor.log_holds.restore(holds)
-        cursor.start_unconfirmed = pubend in record.unconfirmed_starts
-        cursor.seek_number = seek_numbers.get(pubend, 0)
-        cursor.from_earliest = pubend in record.from_earliest
-        if pubend in merge_exclusions:
-            cursor.merge_exclusion.restore(merge_exclusions[pubend])
-        cursor.start_stored = True
-        cursor.is_verifying = cursor.is_start_unverified
-        cursor.set_phase(CursorPhase.DISCONNECTED)
-        cursor.subend.verify_starts()
-    made.review_segments()  # the crash may have come before those went that govern nothing
-    return made
+        cursor = StoredCursor(
+            start=Started(after, 0, position, position),
+            log_holds=[LogHoldId(shb, name) for name in names],
+            start_unconfirmed=pubend in record.unconfirmed_starts,
+            seek_number=seek_numbers.get(pubend, 0),
+            from_earliest=pubend in record.from_earliest,
+            merge_exclusion=exclusions.get(pubend),
+        )
+        found.append((pubend, cursor))
+    return found
 
 
-def _imported_segments(
-    record: SubscriptionRecord, stored: list[tuple[FilterSegment, FilterSegmentRecord]]
-) -> list[tuple[FilterSegment, dict[PubendId, Tick]]]:
-    """Return which filters had ended elsewhere on streams that have not begun here."""
+def acked_elsewhere(record: SubscriptionRecord) -> dict[PubendId, Tick]:
+    """Return what is acknowledged of pubends on which the subscription has not started here."""
+    started = dict(record.started_after)
+    return {each: tick for each, tick in record.acked if each not in started}
+
+
+def imported_segments(record: SubscriptionRecord, stored: StoredSegments) -> ImportedSegments:
+    """Return which filters ended elsewhere on pubends on which the subscription has not started here."""
     started = {pubend for pubend, _ in record.started_after}
     positioned = {pubend for pubend, _ in record.start.position} - started
     return [
@@ -87,25 +155,3 @@ def _imported_segments(
         for segment, each in stored[:-1]
         if (ends := {pubend: end for pubend, end in each.ends if pubend in positioned})
     ]
-
-
-def _cursor(
-    subscription: HostedSubscription,
-    pubend: PubendId,
-    started_after: Tick,
-    stored: list[tuple[FilterSegment, FilterSegmentRecord]],
-) -> Cursor:
-    """Return a strand with its course: which filters have ended on it, and which still governs."""
-    host = subscription.host
-    cursor = Cursor(subscription, host.subend(pubend, restored=True), subscription.newest)
-    subscription.cursors[pubend] = cursor
-    cursor.started_after = started_after
-    for segment, record in stored[:-1]:
-        end = dict(record.ends).get(pubend)
-        if end is None:
-            # the crash came before the next filter took over; it does when the client is back
-            cursor.segment, cursor.next = segment, subscription.newest
-        elif end > 0:
-            cursor.ended_segments.append((segment, end))
-            cursor.switched_at = end
-    return cursor

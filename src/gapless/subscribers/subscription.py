@@ -1,691 +1,226 @@
-"""A subscription: its filters, its strands, and what it sends to its client.
+"""A subscription of this SHB: its filters, its cursors, its client, and its record.
 
-The client gives credit for events; what it has no credit for waits in the strands' buffers, which
-are bounded. In publisher order each strand is sent as it comes. In total order the strands are
-merged by (tick, pubend) up to the least frontier of all that have begun: nothing can come below
-that any more (R51).
+A subscription that is not durable ends with its client. A durable one goes on without, and counts from
+when its record is on disk (R46). What it does is divided: :mod:`.cursor_set` has its cursors,
+:mod:`.delivery` and :mod:`.merge` send its events, :mod:`.reply` answers its client,
+:mod:`.filter_change` changes its filter, :mod:`.start_guarantee` knows since when it must get newer
+pubends, :mod:`.stalls` and :mod:`.progress` tell its client of streams in which nothing comes.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import Any
 
 from gapless.content.filter import Filter
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.machine import Timer
 from gapless.core.parameters import microseconds
-from gapless.core.ticks import Tick
-from gapless.messages.clients import (
-    Delivery,
-    FilterChanged,
-    FilterSet,
-    Gap,
-    HostingReference,
-    HostTime,
-    Order,
-    PastFilter,
-    PendingStart,
-    PositionTuple,
-    RefusalCause,
-    Refused,
-    StartGuarantees,
-    StartPoint,
-    Subscribed,
-    SubscriptionEnded,
-    SubscriptionStarted,
-)
-from gapless.messages.records import FilterSegmentRecord, SubscriptionRecord
-from gapless.messages.streams import Publication
-from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import FOREVER, CursorPhase
-from gapless.subscribers.filter_segments import FilterSegment
+from gapless.core.ticks import TICKS_PER_MS, Tick
+from gapless.messages.clients import HostingReference, HostTime, Order, StartPoint
+from gapless.messages.records import PutRecord, SubscriptionRecord
+from gapless.subscribers.cursor_set import CursorSet
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.delivery import ClientDelivery
+from gapless.subscribers.filter_change import FilterChanges
+from gapless.subscribers.filter_segments import FilterSegment, ImportedSegments, StoredSegments
+from gapless.subscribers.merge import Merge
 from gapless.subscribers.progress import ProgressNotifier
-from gapless.subscribers.runs import DeliveryRuns
+from gapless.subscribers.record import acked_elsewhere, imported_segments, record_of
+from gapless.subscribers.reply import SubscribeReply
+from gapless.subscribers.resources import Resources
 from gapless.subscribers.stalls import StallNotifier
-from gapless.subscribers.start_guarantee import StartGuarantee, guarantees_message
+from gapless.subscribers.start_guarantee import SubscriptionGuarantees
 
-if TYPE_CHECKING:
-    from gapless.subscribers.host import SubscriberHost
-
-__all__ = ["ConfirmedFilter", "FilterChange", "HostedSubscription", "PendingReply"]
-
-
-class PendingReply(msgspec.Struct):
-    """A call that returns when all strands that can have begun."""
-
-    request: int
-    start: StartPoint
-    """Where the client that asked goes on."""
-    seek_count: int
-    timer: Timer | None = None
-    later: list[Callable[[], None]] = []
-    """What the client asked since, which is done when this is answered."""
-    is_due: bool = False
-    """Whether it is given as soon as the subscription is on disk, begun or not."""
-
-
-class ConfirmedFilter(NamedTuple):
-    """A filter that a client was told of, and since which virtual time it was wanted."""
-
-    filter: Filter
-    time: VirtualTime
-    former_host_times: tuple[HostTime, ...] = ()
-    """When it was wanted where the subscription lived before."""
-
-
-class FilterChange(msgspec.Struct):
-    """A filter change that is not through on all strands."""
-
-    request: int
-    requester: str
-    """Its client, or an operator."""
-    segment: FilterSegment
-    stored: bool
-    """Whether the new filter is on disk, where that matters."""
-    repeated: bool
-    """Whether the filter was there already, from a change before."""
-    timer: Timer | None = None
+__all__ = ["HostedSubscription"]
 
 
 class HostedSubscription:
-    """One subscription of a host, with a client or, if it is durable, without one."""
+    """One subscription of this SHB, with a client or, if it is durable, without one."""
 
     def __init__(
         self,
-        host: SubscriberHost,
+        resources: Resources,
         name: str,
         *,
         durable: bool,
         order: Order,
         start: StartPoint,
         expiry_s: int,
+        incarnation_key: str = "",
+        epoch: int = 0,
     ) -> None:
-        self.host = host
+        self.resources = resources
         self.name = name
         self.durable = durable
         self.order = order
         self.start = start
+        """Where it starts on pubends on which it has no cursor yet."""
         self.expiry_s = expiry_s
-        self.incarnation_key = ""
-        """Of a durable one: which it is, wherever it moves."""
-        self.epoch = 0
+        self.incarnation_key = incarnation_key
+        """Of a durable one: names it wherever it moves."""
+        self.epoch = epoch
         """How often it has moved."""
         self.client: str | None = None
-        self.credit = 0
         self.segments: list[FilterSegment] = []
-        """Those that govern some tick of some strand, oldest first; the last is the newest."""
-        self.imported_segments: list[tuple[FilterSegment, dict[PubendId, Tick]]] = []
-        """Filters that had ended where it lived before, and up to where each governs: until it has
-        strands, which know that themselves."""
+        """Those that apply at some tick of some pubend, oldest first; the last is the newest."""
+        self.imported_segments: ImportedSegments = []
+        """Filters that ended at a former hosting broker, until the cursors have taken them over."""
         self.acked_elsewhere: dict[PubendId, Tick] = {}
-        """What was acknowledged where it lived before, of streams that it has not begun on here."""
-        self.cursors: dict[PubendId, Cursor] = {}
-        self.pending_reply: PendingReply | None = None
-        self.change: FilterChange | None = None
-        self.changes: deque[tuple[str, int, Filter]] = deque()
-        """Filter changes that wait for the one before: who asked, and under which number."""
+        """What was acknowledged at a former hosting broker, of pubends without a start here."""
         self.seek_count = 0
         """How often an operator has moved it."""
         self.stored = not durable
-        """Whether it is on disk, where that matters."""
-        self.returning = 0
-        """Counts writes under way that it is here again: its client brings along what it knows until it is
-        answered, and no longer."""
-        self.confirmed_filter: ConfirmedFilter | None = None
-        """What its client was told of its filter; None before it is told that the subscription has begun.
-        The newest may be another: an operator's, or one whose answer was on its way in a crash."""
-        self.previous_confirmed_filter: ConfirmedFilter | None = None
-        """What its client had been told when the life before this one ended; None if it is younger."""
-        self.guarantees: dict[PubendId, StartGuarantee] = {}
-        """Pubends that it has not begun on and that were made later than it, each with the virtual time of the
-        filter that its client knew of when this host heard of the pubend, or before that elsewhere; and
-        those of which its client has brought along that they were not (R46)."""
+        """Whether its record is on disk, if it is durable."""
         self.ended = False
-        self.dirty = False
+        self.disconnected_since = resources.context.now
+        self._context = resources.context
+        self._filters = resources.filters
+        self._mark_dirty = resources.step_end.mark
+        self._is_changed = False
         """Whether its record lags behind."""
-        self.disconnected_since = 0
-        self.merged: Tick = 0
-        """In total order: the tick of the last event that was sent."""
-        self.interest_grace: Timer | None = None
-        self.best_effort: deque[tuple[PubendId, Publication]] = deque()
-        """Events without guarantee that wait for credit."""
+        self._returning = 0
+        """Counts writes under way that it is here again: until one is durable, its client brings along
+        what it knows."""
+        self._interest_grace: Timer | None = None
+        self.guarantees = SubscriptionGuarantees(
+            self, self._context.identity.shb, resources.subends.memberships.unannounced
+        )
+        self.cursor_set = CursorSet(self)
+        self.cursors = self.cursor_set.by_pubend
+        self.reply = SubscribeReply(self)
+        self.changes = FilterChanges(self)
+        self.merge = Merge(self)
+        self.delivery = ClientDelivery(self)
         self.stalls = StallNotifier(self)
         self.progress = ProgressNotifier(self)
-        self._advance_timer: Timer | None = None
-        self._pause_us = 0
-        self._turn = 0
-        """Whose turn it is to be sent first."""
 
     @property
     def hosting_reference(self) -> HostingReference | None:
-        """What the client of a durable one shows where it goes on."""
-        broker = self.host.context.identity.broker
+        """What the client of a durable subscription presents when it resumes."""
+        broker = self._context.identity.broker
         return HostingReference(self.incarnation_key, self.epoch, broker) if self.durable else None
 
     @property
     def newest(self) -> FilterSegment:
-        """The filter that governs in the end."""
+        """The filter that applies in the end."""
         return self.segments[-1]
 
-    # --- to the client -------------------------------------------------------------------------
-
-    def send_available(self) -> None:
-        """Send what there is credit for, in order, and let the strands read on.
-
-        Nothing is sent before the call is answered. In total order this matters for more than
-        tidiness: what was merged before all have begun would lock the late ones out.
-        """
-        if self.client is None:
-            return
-        if self.stalls.noted:  # that a stream is passed by is told before what lies beyond
-            self.stalls.review()
-        if self.pending_reply is None and self.host.takes_more(self.client):
-            runs = DeliveryRuns()
-            if self.order is Order.TOTAL:
-                self._drain_merged(runs)
-            else:
-                self._drain_in_turn(runs)
-            while self.best_effort and self.credit > 0:
-                pubend, publication = self.best_effort.popleft()
-                runs.add(pubend, [publication])
-                self.credit -= 1
-            self._deliver(runs)
-        for cursor in self.cursors.values():
-            if cursor.reads_log:
-                cursor.catch_up.continue_reading()
-        if self.order is Order.TOTAL:
-            self._watch_merge()
-
-    def _deliver(self, runs: DeliveryRuns) -> None:
-        for part in runs.take(self.host.context.parameters.frame_events_max):
-            self._notify(Delivery(self.name, part))
-
-    def _notify(
-        self, notice: Delivery | Gap | SubscriptionStarted | Subscribed | FilterChanged
-    ) -> None:
-        assert self.client is not None
-        self.host.context.notify(self.client, notice)
-
-    def _drain_in_turn(self, runs: DeliveryRuns) -> None:
-        """Send of each strand its share, so that a busy stream does not take all credit."""
-        # of a stream nothing comes before its start was told, or it would have no place
-        cursors = self.cursors.values()
-        waiting = [cursor for cursor in cursors if cursor.buffer and cursor.start_confirmed]
-        first = self._turn % len(waiting) if waiting else 0
-        ring = deque(waiting[first:] + waiting[:first])
-        while ring:
-            cursor = ring.popleft()
-            share = min(self.credit, max(1, self.credit // (len(ring) + 1)))
-            if self._drain_cursor(cursor, share, runs, FOREVER):
-                self._turn += 1
-                if cursor.buffer:
-                    ring.append(cursor)
-
-    def _drain_cursor(self, cursor: Cursor, most: int, runs: DeliveryRuns, up_to: Tick) -> bool:
-        """Send so many events of a strand, or a loss; return whether there was anything."""
-        events = cursor.take_events(most, up_to)
-        if events:
-            runs.add(cursor.pubend, events)
-            cursor.last_sent = events[-1].tick
-            if self.order is Order.TOTAL:
-                self.merged = max(self.merged, cursor.last_sent)
-            self.credit -= len(events)
-            return True
-        gap = cursor.take_gap(up_to)
-        if gap is not None:
-            self._deliver(runs)
-            self._notify(Gap(self.name, cursor.pubend, gap.low, gap.high))
-            # a gap is to be acknowledged like an event: it may be lost on the way
-            cursor.last_sent = max(cursor.last_sent, gap.high)
-        return gap is not None
-
-    def _drain_merged(self, runs: DeliveryRuns) -> None:
-        started = [each for each in self.cursors.values() if each.phase is not CursorPhase.PENDING]
-        awaited = [each for each in started if not each.merge_exclusion.is_in_effect]
-        limit = min(
-            (min(each.buffered_up_to, each.delivery_limit) for each in awaited), default=FOREVER
-        )
-        while ready := [cursor for cursor in started if cursor.buffer]:
-            cursor = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
-            if cursor.buffer.next_tick > limit or not cursor.start_confirmed:
-                return
-            # the first, and with it what lies below the first of every other stream
-            others = [each.buffer.next_tick - 1 for each in ready if each is not cursor]
-            up_to = max(cursor.buffer.next_tick, min([limit, *others]))
-            if not self._drain_cursor(cursor, self.credit, runs, up_to):
-                return
-
-    def too_slow(self, cursor: Cursor) -> None:
-        """A buffer is full: what is in it comes from the log later (R48)."""
-        ours = self.pending_reply is not None or (self.order is Order.TOTAL and self.credit > 0)
-        self.host.context.mark("slow subscriber reads the log")
-        cursor.rewind()
-        if not self.durable and not ours:
-            self.host.fell_behind(self)
-
-    # --- total order ---------------------------------------------------------------------------
-
-    def _watch_merge(self) -> None:
-        """If the merge waits for a silent stream, have it advance (R51)."""
-        waiting = self._blocking() is not None
-        if not waiting:
-            if self._advance_timer is not None:
-                self._advance_timer.cancel()
-                self._advance_timer = None
-        elif self._advance_timer is None:
-            self._pause_us = microseconds(ms=self.host.context.parameters.eager_silence_ms)
-            self._advance_timer = self.host.context.call_later(
-                self._pause_us, self._request_advance
-            )
-
-    def _blocking(self) -> Tick | None:
-        """Return the tick that the merge waits to send, None if it waits for nothing but credit."""
-        heads = [cursor.buffer.next_tick for cursor in self.cursors.values() if cursor.buffer]
-        if not heads or self.credit <= 0 or self.client is None or self.pending_reply is not None:
-            return None
-        return min(heads)
-
-    def _request_advance(self) -> None:
-        self._advance_timer = None
-        tick = self._blocking()
-        if tick is None:
-            return
-        for cursor in self.cursors.values():
-            if cursor.phase is not CursorPhase.PENDING and cursor.buffered_up_to < tick:
-                cursor.subend.ask_to_advance(tick)
-        longest = microseconds(ms=self.host.context.parameters.silence_ms)
-        self._pause_us = min(2 * self._pause_us, longest)
-        self._advance_timer = self.host.context.call_later(self._pause_us, self._request_advance)
-
-    # --- answers -------------------------------------------------------------------------------
-
-    def position(self) -> PositionTuple:
-        """Return after which ticks this connection goes on, of all strands that have begun."""
-        return tuple(
-            (pubend, cursor.origin)
-            for pubend, cursor in self.cursors.items()
-            if cursor.is_resumable
-        )
+    @property
+    def merged(self) -> Tick:
+        """In total order: the tick of the last event that was sent."""
+        return self.merge.merged
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is on disk, where that matters, and that it is here again."""
-        return self.stored and not self.returning
+        """Whether its record is on disk, if it is durable, and that it is here again."""
+        return self.stored and not self._returning
 
-    def reply_if_ready(self) -> None:
-        """Answer a call if every strand that can has begun; tell of those that begin later."""
-        if self.client is None or not self.is_on_disk:
-            return
-        if self.pending_reply is not None:
-            settled = all(cursor.is_resumable for cursor in self.cursors.values())
-            if self.pending_reply.is_due or settled:
-                self.reply()
-            return
-        for pubend, cursor in self.cursors.items():
-            if not cursor.start_confirmed and cursor.is_resumable:
-                cursor.start_confirmed = True
-                self.dirty |= cursor.start_unconfirmed
-                cursor.start_unconfirmed = False
-                self._notify(SubscriptionStarted(self.name, pubend, cursor.origin))
+    def mark_dirty(self) -> None:
+        """Look at it when the step ends."""
+        self._mark_dirty(self)
 
-    def reply(self) -> None:
-        """Say where the subscription goes on, and what it still waits for."""
-        if self.pending_reply is not None and not self.is_on_disk:
-            self.pending_reply.is_due = True  # when the write is through
-            return
-        answer, self.pending_reply = self.pending_reply, None
-        if answer is None or self.client is None:
-            return
-        if answer.timer is not None:
-            answer.timer.cancel()
-        pending = tuple(
-            PendingStart(pubend, self.reason(cursor), cursor.acked_at)
-            for pubend, cursor in self.cursors.items()
-            if not cursor.is_resumable
-        )
-        for cursor in self.cursors.values():
-            cursor.start_confirmed = cursor.is_resumable
-            if cursor.is_resumable and cursor.start_unconfirmed:
-                cursor.start_unconfirmed, self.dirty = False, True
-        self._notify(self._subscribed(answer.request, pending))
-        self._note_confirmed()
-        for each in answer.later:
-            each()
-        self.progress.start()
-        self.send_available()
+    def step_ended(self) -> None:
+        """Send what a step brought."""
+        self.reply.send_if_ready()
+        self.delivery.send_available()
+        if self.stalls.noted:
+            self.stalls.review()
+        self.changes.finish()
 
-    def _subscribed(self, request: int, pending: tuple[PendingStart, ...]) -> Subscribed:
-        if not self.durable:
-            return Subscribed(request, self.position(), pending)
-        past_filters = tuple(
-            PastFilter(segment.text, tuple(ends))
-            for segment in self.segments[:-1]
-            if (ends := [end for end in self._ends_of(segment) if end[1] > 0])
-        )
-        return Subscribed(
-            request,
-            self.position(),
-            pending,
-            self.seek_count,
-            self.hosting_reference,
-            self.newest.text,
-            past_filters,
-            self.start.for_unnamed(),
-            self.start_guarantees,
-            self.confirmed_filter is None and not self.epoch,
-        )
+    def notify(self, notice: Any) -> None:
+        """Tell the client something."""
+        assert self.client is not None
+        self._context.notify(self.client, notice)
 
-    def reason(self, cursor: Cursor) -> str:
-        """Say why a strand has not begun."""
-        if cursor.fault:
-            return cursor.fault
-        if cursor.subend.feeder is None:
-            return self.host.obstacle(cursor.pubend)
-        if self.client is None:
-            return "its client is disconnected; it starts there when the client returns"
-        if cursor.phase is CursorPhase.CATCHING_UP:
-            return "the broker of this pubend has not answered yet"
-        return "this subscription has not reached this pubend yet"
+    # --- the client ----------------------------------------------------------------------------
 
-    def notify_ended(
+    def connect(
         self,
-        reason: str,
-        cause: RefusalCause = RefusalCause.FENCED,
-        reference: HostingReference | None = None,
+        client: str,
+        request: int,
+        credit: int,
+        start: StartPoint,
+        *,
+        seek_count: int,
+        exactly: bool,
     ) -> None:
-        """Tell the client that it has the subscription no more; a call that waits is its answer."""
-        if self.client is None:
-            return
-        if self.pending_reply is not None:
-            broker = "" if reference is None else reference.broker
-            notice = Refused(self.pending_reply.request, reason, cause, broker, reference)
-            self.host.context.notify(self.client, notice)
-        else:
-            self.host.context.notify(
-                self.client, SubscriptionEnded(self.name, reason, cause, reference)
-            )
+        """Give it to a client and continue from where that is (R50)."""
+        self.client = client
+        self.delivery.connect(credit)
+        self._stop_interest_grace()
+        self._filters.own(self.newest)
+        self.reply.expect(request, start, seek_count)
+        if self.stored:
+            # a crash may have come between the record and the cursors that it gives positions to
+            self.cursor_set.update_all()
+        self.cursor_set.resume(start, seek_count, exactly=exactly)
+        self.mark_dirty()
+
+    def disconnect(self) -> None:
+        """Go on without a client (R50)."""
+        self.forget_client()
+        self.disconnected_since = self._context.now
+        self.cursor_set.disconnect()
+        self.review_segments()
+        self.note_change()
+        self.start_interest_grace()
 
     def forget_client(self) -> None:
-        """The client is gone, and with it all that was for it alone; what others asked goes on."""
-        client, change = self.client, self.change
-        if self.pending_reply is not None and self.pending_reply.timer is not None:
-            self.pending_reply.timer.cancel()
-        if change is not None and change.requester == client:
-            if change.timer is not None:
-                change.timer.cancel()
-            self.change = None
-        if self._advance_timer is not None:
-            self._advance_timer.cancel()
-            self._advance_timer = None
+        """The client is gone, and with it all that was for it alone."""
+        client = self.client
+        self.reply.forget_client()
+        self.changes.forget_client(client)
+        self.merge.stop()
         self.client = None
-        self.credit = 0
-        self.pending_reply = None
-        self.changes = deque(each for each in self.changes if each[0] != client)
-        self.best_effort.clear()
+        self.delivery.forget_client()
         self.stalls.forget_client()
         self.progress.forget_client()
 
-    def _note_confirmed(self) -> None:
-        """Its client knows of the newest filter."""
-        self.dirty |= self.confirmed_filter != self.newest_to_confirm
-        self.confirmed_filter = self.newest_to_confirm
+    def start_interest_grace(self) -> None:
+        """Keep the filter of a disconnected client in the tables for a while (R17)."""
+        delay = microseconds(s=self._context.parameters.interest_grace_s)
+        self._interest_grace = self._context.call_later(delay, self._interest_grace_over)
 
-    def confirmed_at(self, pubend: PubendId) -> ConfirmedFilter | None:
-        """Return what its client knew when this host heard of a pubend, in this life or before.
+    def _interest_grace_over(self) -> None:
+        self._interest_grace = None
+        if self.client is None and not self.ended:
+            self._filters.disown(self.newest)
 
-        What was noted when an earlier life heard of it may have been lost with that life.
-        """
-        return (
-            self.previous_confirmed_filter or self.confirmed_filter
-            if pubend in self.host.unannounced
-            else self.confirmed_filter
-        )
+    def _stop_interest_grace(self) -> None:
+        if self._interest_grace is not None:
+            self._interest_grace.cancel()
+            self._interest_grace = None
 
-    @property
-    def unannounced_guarantees(self) -> dict[PubendId, StartGuarantee]:
-        """Since when it is owed pubends that an earlier life had heard of, and this one has not."""
-        before = self.previous_confirmed_filter
-        if before is None:
-            return {}
-        guarantee = StartGuarantee(before.time, before.former_host_times)
-        return {
-            each: guarantee for each in sorted(self.host.unannounced) if each not in self.cursors
-        }
+    def end(self) -> None:
+        """End for good; its record is erased or replaced by others."""
+        self.forget_client()
+        self.changes.refuse_all(f"the subscription {self.name!r} has ended")
+        self.ended = True
+        self._stop_interest_grace()
+        for cursor in [*self.cursors.values()]:
+            self.cursor_set.drop(cursor)
+            cursor.subend.review_eager()
+        for segment in self.segments:
+            self._filters.disown(segment)
 
-    @property
-    def newest_to_confirm(self) -> ConfirmedFilter:
-        """The newest filter, as its client is told of it."""
-        assert self.newest.required_from is not None, "it was in a table before anybody was told"
-        return ConfirmedFilter(
-            self.newest.filter, self.newest.required_from, self.newest.former_host_times
-        )
+    # --- filters -------------------------------------------------------------------------------
 
-    @property
-    def start_guarantees(self) -> StartGuarantees | None:
-        """What the client of a durable one takes along of what it is owed, by its newest filter."""
-        if not self.durable:
-            return None
-        shb, confirmed = self.host.context.identity.shb, self.newest_to_confirm
-        guarantees = {**self.unannounced_guarantees, **self.guarantees}
-        by_pubend = {pubend: each.all_times(shb) for pubend, each in guarantees.items()}
-        for pubend, cursor in self.cursors.items():
-            if not cursor.start_confirmed and pubend not in by_pubend:
-                by_pubend[pubend] = cursor.started_by
-        return guarantees_message(
-            StartGuarantee(confirmed.time, confirmed.former_host_times).all_times(shb), by_pubend
-        )
+    def add_segment(
+        self,
+        wanted: Filter,
+        *,
+        required_from: VirtualTime | None = None,
+        former_host_times: tuple[HostTime, ...] = (),
+    ) -> FilterSegment:
+        """Return a new segment with a filter, the newest from now on; it is in no table yet."""
+        number = self._filters.new_number()
+        segment = FilterSegment(self, number, wanted, required_from, former_host_times)
+        self.segments.append(segment)
+        return segment
 
-    def clear_guarantee(self, pubend: PubendId) -> None:
-        """It has begun on a pubend, or will not."""
-        self.dirty |= self.guarantees.pop(pubend, None) is not None
-
-    # --- changing the filter -------------------------------------------------------------------
-
-    def ask_for_change(self, requester: str, request: int, wanted: Filter) -> None:
-        """Change the filter, now or after the change before it, and tell the asker (R47)."""
-        most = self.host.context.parameters.segments_max
-        again = wanted == self.newest.filter and not self.changes
-        if not again and len(self.segments) + len(self.changes) > most:
-            reason = (
-                f"{most} filters before it still govern what is not acknowledged (segments_max); "
-                "acknowledge and try again later"
-                if self.durable
-                else f"{most} filter changes are not through yet (segments_max); try again later"
-            )
-            self.host.context.notify(requester, Refused(request, reason, RefusalCause.UNAVAILABLE))
-        elif self.change is not None or not self.stored:
-            self.changes.append((requester, request, wanted))
-        else:
-            self._start_change(requester, request, wanted)
-
-    def refuse_changes(self, reason: str) -> None:
-        """The subscription has ended: say so to those whose changes are not through."""
-        waiting = [(requester, request) for requester, request, _ in self.changes]
-        if self.change is not None:
-            waiting.insert(0, (self.change.requester, self.change.request))
-            if self.change.timer is not None:
-                self.change.timer.cancel()
-        self.change = None
-        self.changes.clear()
-        for requester, request in waiting:
-            self.host.context.notify(requester, Refused(request, reason))
-
-    def _start_change(self, requester: str, request: int, wanted: Filter) -> None:
-        if wanted == self.newest.filter:
-            # asked for again, perhaps because the answer was lost: say where it happened
-            newest, stored = self.newest, not self.durable
-            wait = microseconds(s=self.host.context.parameters.filter_change_timeout_s)
-            timer = self.host.context.call_later(wait, self._switch_by_position)
-            self.change = FilterChange(
-                request, requester, newest, stored=stored, repeated=True, timer=timer
-            )
-            if self.durable:
-                # behind its first write, which may be under way for a client that is gone (I13)
-                self.host.context.write((), lambda: self._change_stored(newest))
-            self.host.mark_dirty(self)
-            return
-        # a crash may have come between the record and its strands: their places are in ``begin`` alone
-        self.host.update_cursors(self)
-        for cursor in self.cursors.values():
-            cursor.note_earliest()
-        segment = self.host.make_segment(self, wanted)
-        self.host.own(segment)
-        if self.client is None:
-            self.host.disown(segment)  # an absent client's filter is in no table
-        self.start = StartPoint()
-        wait = microseconds(s=self.host.context.parameters.filter_change_timeout_s)
-        timer = self.host.context.call_later(wait, self._switch_by_position)
-        self.change = FilterChange(
-            request, requester, segment, stored=not self.durable, repeated=False, timer=timer
-        )
-        for cursor in self.cursors.values():
-            cursor.set_next_segment(segment)
-        self.host.update_cursors(self)
-        if self.durable:
-            self.host.save(self, lambda: self._change_stored(segment))
-        self.host.mark_dirty(self)
-
-    def _change_stored(self, segment: FilterSegment) -> None:
-        if self.change is not None and self.change.segment is segment:
-            self.change.stored = True
-            self.host.mark_dirty(self)
-
-    def _switch_by_position(self) -> None:
-        """Some streams have not answered: the new filter governs where they are."""
-        self.host.context.mark("filter switched by position")
-        for cursor in self.cursors.values():
-            cursor.switch_now(surely=True)
-        self.host.mark_dirty(self)
-
-    def finish_change(self) -> None:
-        """Answer a filter change that is through on all strands, and begin the next."""
-        change = self.change
-        if change is None:
-            if self.changes:
-                self._next_change()
-            return
-        started = [cursor for cursor in self.cursors.values() if cursor.started_after is not None]
-        if not change.stored or any(each.next is not None or each.is_writing for each in started):
-            return
-        self.change = None
-        if change.timer is not None:
-            change.timer.cancel()
-        position = self._switch_position(repeated=change.repeated)
-        pending = tuple(each for each, cursor in self.cursors.items() if cursor.awaits_earliest)
-        guarantees = self.start_guarantees
-        self.host.context.notify(
-            change.requester, FilterSet(change.request, position, pending, guarantees)
-        )
-        if self.client not in {change.requester, None}:
-            self._notify(FilterChanged(self.name, self.newest.text, position, guarantees))
-        if self.client is not None and self.pending_reply is None:
-            self._note_confirmed()
-        self.review_segments()
-        for pubend in [*self.cursors]:
-            self.host.update_cursor(
-                self, pubend
-            )  # the filter that was left may have been the only one
-        self._next_change()
-
-    def _next_change(self) -> None:
-        if self.changes and self.stored and self.change is None:
-            self._start_change(*self.changes.popleft())
-
-    def _switch_position(self, *, repeated: bool) -> PositionTuple:
-        """Return up to where the filter before the present one governed.
-
-        Where that is no longer known, it is not above what is acknowledged: else it would be kept.
-        """
-        found = []
-        for pubend, cursor in self.cursors.items():
-            if cursor.started_after is not None:
-                start = cursor.acked if repeated else cursor.started_after
-                found.append((pubend, start if cursor.switched_at is None else cursor.switched_at))
-        return tuple(found)
-
-    # --- the record ----------------------------------------------------------------------------
-
-    def record(self) -> SubscriptionRecord:
-        """Return what is to be on disk."""
-        started = [
-            (pubend, each)
-            for pubend, each in self.cursors.items()
-            if each.started_after is not None
-        ]
-        return SubscriptionRecord(
-            self.name,
-            tuple(self._segment_record(segment) for segment in self.segments),
-            self._acked(),
-            tuple((pubend, cursor.started_after or 0) for pubend, cursor in started),
-            self.order,
-            self.start,
-            tuple(
-                (pubend, hold.subscription)
-                for pubend, cursor in self.cursors.items()
-                for hold in cursor.log_holds.all
-            ),
-            self.expiry_s,
-            self.merged,
-            tuple(pubend for pubend, cursor in started if cursor.start_unconfirmed),
-            self.seek_count,
-            tuple((pubend, cursor.seek_number) for pubend, cursor in started if cursor.seek_number),
-            tuple(pubend for pubend, cursor in started if cursor.from_earliest),
-            self.incarnation_key,
-            self.epoch,
-            tuple(
-                (each, guarantee.time)
-                for each, guarantee in self.guarantees.items()
-                if guarantee.time is not None
-            ),
-            *self._confirmed_record(),
-            tuple(
-                (pubend, guarantee.former_host_times)
-                for pubend, guarantee in self.guarantees.items()
-                if guarantee.former_host_times or guarantee.time is None
-            ),
-            tuple(
-                merge_exclusion
-                for _, cursor in started
-                if (merge_exclusion := cursor.merge_exclusion.record()) is not None
-            ),
-            self._previous_confirmed_record(),
-        )
-
-    def _previous_confirmed_record(self) -> tuple[str, VirtualTime, tuple[HostTime, ...]] | None:
-        """Return what its client knew before this life, while there is a pubend that only that one heard of."""
-        before = self.previous_confirmed_filter
-        if before is None or before == self.confirmed_filter or not self.host.unannounced:
-            return None
-        return str(before.filter), before.time, before.former_host_times
-
-    def _acked(self) -> PositionTuple:
-        started = {
-            pubend: each.acked
-            for pubend, each in self.cursors.items()
-            if each.started_after is not None
-        }
-        return tuple({**self.acked_elsewhere, **started}.items())
-
-    def _confirmed_record(self) -> tuple[tuple[str, VirtualTime] | None, tuple[HostTime, ...]]:
-        """Return what its client knows, if that is not the newest, and when other hosts had it."""
-        confirmed = self.confirmed_filter
-        if confirmed is None or confirmed == self.newest_to_confirm:
-            return None, ()
-        return (str(confirmed.filter), confirmed.time), confirmed.former_host_times
-
-    def _segment_record(self, segment: FilterSegment) -> FilterSegmentRecord:
-        assert segment.required_from is not None
-        ends = tuple(self._ends_of(segment))
-        return FilterSegmentRecord(
-            segment.text, segment.required_from, ends, segment.former_host_times
-        )
-
-    def _ends_of(self, segment: FilterSegment) -> list[tuple[PubendId, Tick]]:
-        """Return up to where a filter governs each stream that it governs no more."""
+    def ends_of(self, segment: FilterSegment) -> list[tuple[PubendId, Tick]]:
+        """Return the last tick of a filter on each pubend where it has ended."""
         ends = [
             end
             for each, positions in self.imported_segments
@@ -693,28 +228,134 @@ class HostedSubscription:
             for end in positions.items()
         ]
         for pubend, cursor in self.cursors.items():
-            if cursor.started_after is not None and segment not in {cursor.segment, cursor.next}:
-                # 0: it has governed nothing there that will be asked for again
-                ended = [end for each, end in cursor.ended_segments if each is segment]
-                ends.append((pubend, ended[0] if ended else 0))
+            if isinstance(cursor.start, Started):
+                end = cursor.segments.end_of(segment)
+                if end is not None:
+                    ends.append((pubend, end))
         return ends
 
-    # --- segments ------------------------------------------------------------------------------
-
     def review_segments(self) -> None:
-        """Let filters go that no strand needs any more (R17)."""
-        for cursor in self.cursors.values():
-            cursor.prune()
+        """Forget filters that no cursor needs any more (R17)."""
         cursors = self.cursors.values()
+        for cursor in cursors:
+            cursor.filter_switch.prune()
         for segment in self.segments[:-1]:
-            live = any(each.is_live and each.segment is segment for each in cursors)
-            if not live:
-                self.host.disown(segment)
-        used = {id(each.segment) for each in cursors} | {id(each.next) for each in cursors}
-        used |= {id(segment) for each in cursors for segment, _ in each.ended_segments}
+            if not any(each.is_live and each.segments.current is segment for each in cursors):
+                self._filters.disown(segment)
+        used = {id(segment) for each in cursors for segment in each.segments.uses()}
         used |= {id(segment) for segment, _ in self.imported_segments}
-        self.segments = [
-            segment
-            for segment in self.segments
-            if segment is self.segments[-1] or id(segment) in used
-        ]
+        newest = self.newest
+        self.segments = [each for each in self.segments if each is newest or id(each) in used]
+
+    def forget_start(self) -> None:
+        """Start with what comes on pubends without a cursor: the filter was changed."""
+        self.start = StartPoint()
+
+    # --- moves ---------------------------------------------------------------------------------
+
+    def import_state(
+        self, seek_count: int, segments: ImportedSegments, acked: dict[PubendId, Tick]
+    ) -> None:
+        """Take over what a client brings from a former hosting broker; there are no cursors yet."""
+        self.seek_count = seek_count
+        self.imported_segments = segments
+        self.acked_elsewhere = acked
+
+    def import_segments(self, segments: ImportedSegments) -> None:
+        """Take over which filters ended at a former hosting broker."""
+        self.imported_segments = segments
+
+    def forget_imported(self) -> None:
+        """The cursors have taken over which filters ended at a former hosting broker."""
+        self.imported_segments = []
+
+    def return_here(self, epoch: int, seek_count: int) -> None:
+        """It was here before, moved, and is here again: that is stored before its client is answered.
+
+        After a crash before that its client brings it all again.
+        """
+
+        def returned() -> None:
+            self._returning -= 1
+            self.mark_dirty()
+
+        self.seek_count = max(self.seek_count, seek_count)
+        self.epoch = epoch
+        self._returning += 1
+        self.save(returned)
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Other brokers know that it is here with an epoch; a crash may have taken that back here."""
+        self.epoch = max(self.epoch, epoch)
+        self.note_change()
+
+    def note_seek(self) -> int:
+        """An operator moves it; return the number of the seek."""
+        self.merge.reset(0)
+        self.seek_count += 1
+        return self.seek_count
+
+    # --- the record ----------------------------------------------------------------------------
+
+    def note_change(self) -> None:
+        """Its record lags behind, and is written some time."""
+        self._is_changed = True
+
+    def save(self, then: Callable[[], None]) -> None:
+        """Write its record and go on."""
+        saving = {pubend: cursor.saving() for pubend, cursor in self.cursors.items()}
+
+        def saved() -> None:
+            self.stored = True
+            for pubend, state in saving.items():
+                cursor = self.cursors.get(pubend)
+                if cursor is not None:
+                    cursor.saved(state)
+            then()
+
+        self._context.write((PutRecord(record_of(self)),), saved)
+
+    def created(self) -> None:
+        """Its first record is on disk: now it counts (R46)."""
+        if self.ended:
+            return
+        self.cursor_set.update_all()
+        pending = self.reply.pending
+        if pending is not None:
+            # its client may be beyond what it has acknowledged, or below
+            self.cursor_set.resume(pending.start, pending.seek_count, exactly=True)
+        self.mark_dirty()
+
+    def save_changes(self) -> None:
+        """Write the record of a durable subscription if it lags behind."""
+        if not self.durable or not self.stored:
+            return
+        lag = self._context.parameters.aet_ms * TICKS_PER_MS
+        for cursor in self.cursors.values():
+            self._is_changed |= cursor.start.acked - cursor.start.acked_stored > lag
+        if self._is_changed:
+            self._is_changed = False
+            self.save(self.review_segments)
+
+    def restore(self, record: SubscriptionRecord) -> None:
+        """Take over what is stored; there is no client."""
+        self.stored = True
+        self.merge.reset(record.merged)
+        self.seek_count = record.seek_count
+        stored: StoredSegments = []
+        for each in record.segments:
+            segment = self.add_segment(
+                Filter(each.filter), required_from=each.time, former_host_times=each.since
+            )
+            stored.append((segment, each))
+        self._filters.own(self.newest)
+        self.guarantees.restore(record)
+        self.imported_segments = imported_segments(record, stored)
+        self.acked_elsewhere = acked_elsewhere(record)
+        self.cursor_set.restore(record, stored)
+        self.review_segments()  # the crash may have come before those were forgotten that never apply
+
+    def needed_logs(self) -> dict[PubendId, Tick]:
+        """Return above which tick it needs the log of each pubend, where reports keep it."""
+        needed = {pubend: each.retention.needed for pubend, each in self.cursors.items()}
+        return {pubend: tick for pubend, tick in needed.items() if tick is not None}

@@ -10,10 +10,10 @@ from typing import Self
 
 from gapless.audit.options import AuditOptions
 from gapless.client.loop_thread import EventLoopThread
+from gapless.core.address import Address
 from gapless.core.errors import ClosedError, UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import DEFAULTS, Parameters
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.node import Node
 from gapless.runtime.overlay_config import overlay_of
@@ -49,7 +49,7 @@ class Overlay:
         self._parameters = parameters
         self._on_disk = on_disk
         self._directory: TemporaryDirectory[str] | None = None
-        self._addresses: dict[BrokerId, ListenAddress] = {}
+        self._addresses: dict[BrokerId, Address] = {}
         self._nodes: dict[BrokerId, Node] = {}
 
     @property
@@ -65,7 +65,7 @@ class Overlay:
         names = brokers or self.brokers[:1]
         return "gapless://" + ",".join(str(self._address(name)) for name in names)
 
-    def _address(self, name: BrokerId) -> ListenAddress:
+    def _address(self, name: BrokerId) -> Address:
         if name not in self._addresses:
             raise UsageError(f"{name} is no broker that was started; there are {self.brokers}")
         return self._addresses[name]
@@ -81,7 +81,7 @@ class Overlay:
             self._directory = TemporaryDirectory(prefix="gapless-")
         try:
             for name in self.brokers:
-                await self._start(name, ListenAddress())
+                await self._start(name, Address())
         except BaseException:
             await self.stop()
             raise
@@ -95,7 +95,7 @@ class Overlay:
     ) -> None:
         await self.stop()
 
-    async def _start(self, name: BrokerId, listen: ListenAddress) -> None:
+    async def _start(self, name: BrokerId, listen: Address) -> None:
         base = None if self._directory is None else Path(self._directory.name)
         settings = BrokerSettings(
             name=name,

@@ -52,11 +52,11 @@ class FrameReader:
     []
     """
 
-    __slots__ = ("_come", "_frame", "_shared", "_whole", "buffer", "limit")
+    __slots__ = ("_come", "_frame", "_limit", "_shared", "_whole", "buffer")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
-        self.limit = limit
-        """Bytes that a body may have; it may be raised when the other side is known better."""
+        self._limit = limit
+        """Bytes that a body may have."""
         self._shared = _shared.view
         self.buffer = self._shared
         """Where the next bytes are to be put."""
@@ -66,6 +66,10 @@ class FrameReader:
         """How many of its bytes have come."""
         self._whole = 0
         """How many it has, as far as that is known."""
+
+    def allow(self, limit: int) -> None:
+        """Take bodies of so many bytes from now on, because the other side is known better."""
+        self._limit = limit
 
     @property
     def is_between_frames(self) -> bool:
@@ -93,9 +97,9 @@ class FrameReader:
     def _size(self, data: memoryview, start: int) -> int:
         """Return the size of the body whose header is there."""
         size: int = _HEADER.unpack_from(data, start)[0]
-        if size > self.limit:
+        if size > self._limit:
             raise ProtocolError(
-                f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
+                f"a frame of {size:,} bytes is larger than the limit of {self._limit:,}; "
                 "is the other side speaking gapless?"
             )
         return size

@@ -20,9 +20,9 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from gapless.core.address import PORT, Address
 from gapless.core.errors import GaplessError
 from gapless.core.ids import BrokerId
-from gapless.runtime.addresses import PORT, ListenAddress
 from gapless.runtime.overlay_config import OverlayConfig
 
 __all__ = ["Namespaces", "enter", "is_inside", "why_not"]
@@ -87,14 +87,14 @@ class Namespaces:
         for number, (broker, _) in enumerate(overlay.brokers, start=1):
             self._hosts[broker] = f"198.18.{number}.2"
             await _add_namespace(broker, number)
-        addresses = {broker: ListenAddress(host, PORT) for broker, host in self._hosts.items()}
+        addresses = {broker: Address(host, PORT) for broker, host in self._hosts.items()}
         return msgspec.structs.replace(overlay, addresses=addresses)
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         """Run a broker in its namespace."""
         return ("nsenter", f"--net=/run/netns/{broker}", "--")
 
-    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
         """All see all where they are."""
         del broker
         return {}

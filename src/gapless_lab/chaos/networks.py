@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Protocol
 
 from gapless.core.ids import BrokerId
+from gapless.runtime.broker_process import ProcessPlacement
 from gapless.runtime.overlay_config import OverlayConfig
-from gapless.runtime.supervisor import ProcessPlacement
 
 __all__ = ["BreakableNetwork", "ChaosNetworkKind"]
 

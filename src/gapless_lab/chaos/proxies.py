@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from gapless.core.address import Address
 from gapless.core.ids import BrokerId
-from gapless.runtime.addresses import ListenAddress
 from gapless.runtime.overlay_config import OverlayConfig
 from gapless.runtime.ports import ReservedPorts
 
@@ -111,7 +111,7 @@ class _Passage:
         self.near.review()
         self.far.review()
 
-    async def _dial(self, address: ListenAddress) -> None:
+    async def _dial(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self.far, *address)
@@ -130,11 +130,11 @@ class Proxies:
     """A proxy for every pair of neighbours; see :mod:`gapless_lab.chaos.networks`."""
 
     def __init__(self) -> None:
-        self.addresses: dict[BrokerId, ListenAddress] = {}
+        self.addresses: dict[BrokerId, Address] = {}
         """Where brokers listen."""
         self.passages: dict[_Passage, None] = {}
         """The connections that there are now."""
-        self._seen: dict[BrokerId, dict[BrokerId, ListenAddress]] = {}
+        self._seen: dict[BrokerId, dict[BrokerId, Address]] = {}
         self._servers: list[asyncio.Server] = []
         self._held = ReservedPorts(0)
         self._cut: set[tuple[BrokerId, BrokerId]] = set()
@@ -144,8 +144,7 @@ class Proxies:
         names = [broker for broker, _ in overlay.brokers]
         self._held = ReservedPorts(len(names))
         self.addresses = {
-            name: ListenAddress(HOST, port)
-            for name, port in zip(names, self._held.ports, strict=True)
+            name: Address(HOST, port) for name, port in zip(names, self._held.ports, strict=True)
         }
         for dialler, cell in overlay.brokers:
             around = overlay.topology.neighbourhood(cell, overlay.delta + 1).all_brokers()
@@ -161,14 +160,14 @@ class Proxies:
         )
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
-        self._seen.setdefault(dialler, {})[listener] = ListenAddress(HOST, port)
+        self._seen.setdefault(dialler, {})[listener] = Address(HOST, port)
 
     def command(self, broker: BrokerId) -> Sequence[str]:
         """Brokers run as they are."""
         del broker
         return ()
 
-    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, ListenAddress]:
+    def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
         """A broker finds a proxy in the place of each that it dials."""
         return self._seen.get(broker, {})
 

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from gapless.client import connect
+from gapless.runtime.broker_process import BrokerProcess, ProcessEvent, ProcessStage
 from gapless.runtime.overlay_config import OverlayConfig, overlay_of
-from gapless.runtime.supervisor import BrokerProcess, ProcessEvent, ProcessStage, Supervisor
+from gapless.runtime.supervisor import Supervisor
 from gapless_lab.chaos.connectivity import connected_streams, subscribers_to_fail_over
 from gapless_lab.chaos.faults import Fault, FaultAction, count_kinds, draw_faults
 from gapless_lab.chaos.flow import Counts, Failover, ObservedStream, StreamRecovery, tabulate

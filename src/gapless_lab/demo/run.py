@@ -16,8 +16,9 @@ from rich.console import Console
 
 from gapless.audit.options import AuditOptions
 from gapless.core.ids import BrokerId
+from gapless.runtime.broker_process import ProcessEvent, ProcessStage
 from gapless.runtime.overlay_config import overlay_of
-from gapless.runtime.supervisor import ProcessEvent, ProcessStage, Supervisor
+from gapless.runtime.supervisor import Supervisor
 from gapless_lab.demo.audit import Audit, audit_files
 from gapless_lab.demo.clients import DemoCounters, DemoPublisher, DemoSubscriber
 from gapless_lab.demo.records import RecordFile

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gapless.core.errors import UsageError
-from gapless.runtime.supervisor import ProcessStage, Supervisor
+from gapless.runtime.broker_process import ProcessStage
+from gapless.runtime.supervisor import Supervisor
 from gapless_lab.demo.audit import audit_files
 from gapless_lab.demo.records import RecordFile
 from gapless_lab.demo.screen import Screen

@@ -49,7 +49,10 @@ MACHINE: tuple[str, ...] = (
     "gapless/requests",
     "gapless/pubend",
     "gapless/subscribers",
+    "gapless/retirement",
     "gapless/mobility",
+    "gapless/reshape",
+    "gapless/inspection",
     "gapless/broker",
     "gapless_lab/sim",
 )

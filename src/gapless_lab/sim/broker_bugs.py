@@ -30,10 +30,12 @@ from gapless.stream import ranges as knowledge
 from gapless.subscribers.catch_up import CatchUp
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import FOREVER
+from gapless.subscribers.delivery_limit import DeliveryLimits
+from gapless.subscribers.filters import Filters
 from gapless.subscribers.groups import CursorGroups
-from gapless.subscribers.host import SubscriberHost
+from gapless.subscribers.merge import Merge
 from gapless.subscribers.reporter import AckReporter
-from gapless.subscribers.subscription import HostedSubscription
+from gapless.subscribers.start_verification import StartVerification
 from gapless_lab.sim.failover_bugs import FAILOVER_BUGS
 from gapless_lab.sim.naming_bugs import NAMING_BUGS
 from gapless_lab.sim.planted_bugs import BugDetection, PlantedBug, constant, hunt, replaced
@@ -147,7 +149,7 @@ def _forgets_what_is_held(original: Any) -> Any:
 
 
 def _reports_the_horizon(self: Any, subend: Any) -> int:  # noqa: ARG001
-    return int(subend.horizon or 0)
+    return int(subend.horizon)
 
 
 def _drops_old_filters(original: Any) -> Any:
@@ -161,7 +163,7 @@ def _drops_old_filters(original: Any) -> Any:
 
 
 def _merges_at_once(self: Any, runs: Any) -> None:
-    self._drain_in_turn(runs)
+    self._subscription.delivery._drain_in_turn(runs)  # noqa: SLF001
 
 
 def _nothing_is_released(original: Any) -> Any:
@@ -257,7 +259,7 @@ BUGS: Final = (
     PlantedBug(
         "starts where its host joined",
         "a subscription misses the first events of a pubend that was made after it (R46)",
-        ((Cursor, "guaranteed_start_after", constant(None)),),
+        ((StartVerification, "guaranteed_start_after", constant(None)),),
     ),
     PlantedBug(
         "everything is covered",
@@ -277,7 +279,7 @@ BUGS: Final = (
     PlantedBug(
         "old filters leave at once",
         "a filter leaves the tables before the streams have passed its end (R17, A15)",
-        ((SubscriberHost, "own", _drops_old_filters),),
+        ((Filters, "own", _drops_old_filters),),
     ),
     PlantedBug(
         "any filter applies",
@@ -288,14 +290,14 @@ BUGS: Final = (
         "switches before it is on disk",
         "a client sees events beyond a switch that a crash forgets (R47)",
         (
-            (Cursor, "limit_delivery", constant(None)),
-            (Cursor, "lift_limit", constant(None)),
+            (DeliveryLimits, "add", constant(None)),
+            (DeliveryLimits, "lift", constant(None)),
         ),
     ),
     PlantedBug(
         "merges without waiting",
         "streams in total order do not wait for each other (R51)",
-        ((HostedSubscription, "_drain_merged", replaced(_merges_at_once)),),
+        ((Merge, "drain", replaced(_merges_at_once)),),
     ),
     PlantedBug(
         "sessions never die",

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from gapless.messages.clients import StartPoint, Subscribe
 from gapless.messages.mobility import Superseded
-from gapless.mobility import HostingBrokers
-from gapless.subscribers import client_calls as calls
-from gapless.subscribers.client_calls import SubscriberCalls
-from gapless.subscribers.reporter import AckReporter
+from gapless.mobility import ForcedMoves, HostingBrokers, resume
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
 from gapless_lab.sim.planted_bugs import PlantedBug, replaced
 
@@ -20,16 +19,20 @@ def _where_its_client_is(call: Subscribe) -> StartPoint:
     return call.start
 
 
-def _brings_no_filters(_: SubscriberCalls, made: HostedSubscription, call: Subscribe) -> None:
-    made.seek_count = call.seek_count
+def _brings_no_filters(_: ForcedMoves, made: HostedSubscription, call: Subscribe) -> None:
+    if call.hosting is not None:
+        positioned = dict(call.start.position)
+        acked = {each: tick for each, tick in call.acked if each in positioned}
+        made.import_state(call.seek_count, [], acked)
 
 
 def _acknowledges_silence(original: Any) -> Any:
-    def save(self: AckReporter) -> None:
-        for subscription in self._host.subscriptions.values():
+    def save(self: Registry) -> None:
+        for subscription in self.subscriptions.values():
             for cursor in subscription.cursors.values():
-                if cursor.is_live and cursor.last_sent <= cursor.acked:
-                    cursor.acked = max(cursor.acked, cursor.sent_up_to)
+                is_quiet = cursor.is_live and cursor.last_sent <= cursor.start.acked
+                if is_quiet and isinstance(cursor.start, Started):
+                    cursor.raise_acked(cursor.sent_up_to)
         original(self)
 
     return save
@@ -50,17 +53,17 @@ FAILOVER_BUGS: Final = (
     PlantedBug(
         "a failover forgets what must come",
         "what a client has seen counts as acknowledged where it flees to (MV-13, R50)",
-        ((calls, "_retained_from", replaced(_where_its_client_is)),),
+        ((resume, "_retained_from", replaced(_where_its_client_is)),),
     ),
     PlantedBug(
         "filters stay behind",
         "where a client flees to, its last filter governs what an earlier one did (R47)",
-        ((SubscriberCalls, "_adopt_resume_state", replaced(_brings_no_filters)),),
+        ((ForcedMoves, "adopt_resume_state", replaced(_brings_no_filters)),),
     ),
     PlantedBug(
         "silence that only its host knows",
         "a home lets a log go where nothing was wanted, before its client knows that (MV-13)",
-        ((AckReporter, "save_acknowledgements", _acknowledges_silence),),
+        ((Registry, "save_acknowledgements", _acknowledges_silence),),
     ),
 )
 """Each is to be caught within 1,000 seeds. Three more rules, that only what is kept is claimed, that every

@@ -1,31 +1,31 @@
-"""Pubends of one name: planted bugs of how names are given (:mod:`gapless.broker.naming`)."""
+"""Pubends of one name: planted bugs of how names are given (:mod:`gapless.directory.name_query`)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gapless.broker.naming import PubendNaming, Then
+from gapless.directory.name_query import NameQueries, NameQueryDone
 from gapless.messages.overlay import NameStatus
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
 __all__ = ["NAMING_BUGS"]
 
 
-def _asks_nobody(_: PubendNaming, name: str, then: Then) -> None:
+def _asks_nobody(_: NameQueries, name: str, done: NameQueryDone) -> None:
     del name
-    then(NameStatus.FREE, "")
+    done(NameStatus.FREE, "")
 
 
 NAMING_BUGS: Final = (
     PlantedBug(
         "names are given unasked",
         "a broker makes a pubend of any name that it has not heard of (R4)",
-        ((PubendNaming, "query", replaced(_asks_nobody)),),
+        ((NameQueries, "query", replaced(_asks_nobody)),),
     ),
     PlantedBug(
         "two ask and both win",
         "who asks for a name says that it is free to another that asks for it (R4)",
-        ((PubendNaming, "_contest", constant((NameStatus.FREE, ""))),),
+        ((NameQueries, "_contest", constant((NameStatus.FREE, ""))),),
     ),
 )
 """Each is to be caught within 1,000 seeds."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.broker.routing import BrokerRouting
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.parameters import microseconds
+from gapless.feeds.candidates import FeedCandidates
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import Packet, Relayed, RelayProbe
 from gapless.messages.streams import Attach, AttachKind
@@ -32,12 +32,12 @@ __all__ = ["ONLY_DIRECTED", "ROUTING_BUGS"]
 def _only_the_next_cell(original: Any) -> Any:
     """Take out all of R7 but (a)."""
 
-    def candidates(self: BrokerRouting, pubend: PubendId) -> list[Candidate]:
+    def candidates(self: FeedCandidates, pubend: PubendId) -> list[Candidate]:
         known = self._announcements.get(pubend)
         found: list[Candidate] = original(self, pubend)
         if known is None or known.direction is None:
             return found
-        nearest = self._neighbourhood.brokers(known.path[0])
+        nearest = self._tree.neighbourhood.brokers(known.path[0])
         return [each for each in found if each.broker in nearest and not each.relayed]
 
     return candidates
@@ -46,7 +46,7 @@ def _only_the_next_cell(original: Any) -> Any:
 def _feeds_whoever_asks(original: Any) -> Any:
     """Take out R10 between cells."""
 
-    def may_feed(self: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
+    def may_feed(self: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
         return receiver.kind is AttachKind.CELL or bool(original(self, pubend, receiver))
 
     return may_feed
@@ -55,10 +55,10 @@ def _feeds_whoever_asks(original: Any) -> Any:
 def _asks_everybody(original: Any) -> Any:
     """Take out R7: ask all who are reached, those nearer first."""
 
-    def candidates(self: BrokerRouting, pubend: PubendId) -> list[Candidate]:
+    def candidates(self: FeedCandidates, pubend: PubendId) -> list[Candidate]:
         found: list[Candidate] = original(self, pubend)
         nearer = {each.broker for each in found}
-        others = [peer for peer in self._sessions.open_peers() if peer not in nearer]
+        others = [peer for peer in self._peers.open_peers() if peer not in nearer]
         return found + [Candidate(peer, 900 + rank) for rank, peer in enumerate(others)]
 
     return candidates
@@ -67,8 +67,8 @@ def _asks_everybody(original: Any) -> Any:
 def _bypasses_into_one_branch(original: Any) -> Any:
     """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
 
-    def may_feed(self: BrokerRouting, pubend: PubendId, receiver: Receiver) -> bool:
-        around = self._neighbourhood
+    def may_feed(self: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
+        around = self._tree.neighbourhood
         if receiver.kind is AttachKind.CELL and receiver.name in around:
             bypassed = around.path(receiver.name)[-2:-1]
             if bypassed and receiver.name != min(around.beyond(bypassed[0])):
@@ -120,7 +120,7 @@ def _answers_in_place(original: Any) -> Any:
         if 0 < message.index < len(message.route) - 1 and isinstance(inner, Packet):
             asked = [each for each in inner.messages if isinstance(each, Attach)]
             for each in asked:
-                self._sessions._listener.received(message.route[0], each)  # noqa: SLF001
+                self._peers._listener.received(message.route[0], each)  # noqa: SLF001
             rest = tuple(each for each in inner.messages if each not in asked)
             message = msgspec.structs.replace(
                 message, inner=msgspec.structs.replace(inner, messages=rest)
@@ -135,9 +135,9 @@ def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None
     del peer
     passed = msgspec.structs.replace(probe, route=(*probe.route, self._me))
     if probe.target == self._me:
-        self._sessions.start_relayed(passed.route[::-1])
+        self._peers.start_relayed(passed.route[::-1])
     elif len(passed.route) <= self._context.parameters.relay_hops_max:
-        for other in self._sessions.direct_peers():
+        for other in self._peers.direct_peers():
             self._context.send(other, passed)
 
 
@@ -145,12 +145,12 @@ ROUTING_BUGS: Final = (
     PlantedBug(
         "no bypass",
         "a cell that is down cuts off all that lies beyond it (R7)",
-        ((BrokerRouting, "candidates", _only_the_next_cell),),
+        ((FeedCandidates, "candidates", _only_the_next_cell),),
     ),
     PlantedBug(
         "one branch is bypassed into",
         "of the branches beyond a cell that is down all but one are forgotten (R10)",
-        ((BrokerRouting, "may_feed", _bypasses_into_one_branch),),
+        ((FeedCandidates, "may_feed", _bypasses_into_one_branch),),
     ),
     PlantedBug(
         "no relays",
@@ -161,8 +161,8 @@ ROUTING_BUGS: Final = (
         "a feeder that is not nearer",
         "routers ask everybody they reach, and feed everybody who asks (R7, R10, A2, A18)",
         (
-            (BrokerRouting, "candidates", _asks_everybody),
-            (BrokerRouting, "may_feed", _feeds_whoever_asks),
+            (FeedCandidates, "candidates", _asks_everybody),
+            (FeedCandidates, "may_feed", _feeds_whoever_asks),
         ),
     ),
     PlantedBug(
@@ -170,7 +170,7 @@ ROUTING_BUGS: Final = (
         "who asks a feeder through a relay is fed by the relay (R3, A2)",
         (
             (Relays, "_forward", _answers_in_place),
-            (BrokerRouting, "may_feed", _feeds_whoever_asks),
+            (FeedCandidates, "may_feed", _feeds_whoever_asks),
         ),
     ),
     PlantedBug(

@@ -20,9 +20,9 @@ from gapless.pubend.publishers import Publishers
 from gapless.routing.nacks import UpstreamRequests
 from gapless.routing.sending import StreamSender
 from gapless.subscribers.filter_segments import FilterSegment
-from gapless.subscribers.host import SubscriberHost
 from gapless.subscribers.stalls import StallNotifier
 from gapless.subscribers.subend import Subend
+from gapless.subscribers.subscription import HostedSubscription
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
 __all__ = ["SHIPPED_BUGS"]
@@ -110,16 +110,17 @@ def _corruption_is_silent(original: Any) -> Any:
 def _saves_once(original: Any) -> Any:
     """Write a durable subscription when it is made, and not when it changes."""
 
-    def save(self: Any, subscription: Any, then: Callable[[], None]) -> None:
-        if not subscription.stored:
-            original(self, subscription, then)
+    def save(self: Any, then: Callable[[], None]) -> None:
+        if not self.stored:
+            original(self, then)
             return
-        write = self.context.write
-        self.context.write = lambda _, done: write((), done)
+        context = self.resources.context
+        write = context.write
+        context.write = lambda _, done: write((), done)
         try:
-            original(self, subscription, then)
+            original(self, then)
         finally:
-            self.context.write = write
+            context.write = write
 
     return save
 
@@ -168,7 +169,7 @@ SHIPPED_BUGS: Final = (
     PlantedBug(
         "a record is written once",
         "a durable subscription changes, and its record does not (I13)",
-        ((SubscriberHost, "save", _saves_once),),
+        ((HostedSubscription, "save", _saves_once),),
     ),
     PlantedBug(
         "a cache without end",

@@ -40,7 +40,7 @@ async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back
     None
 ):
     async with line("line:3") as (proxies, nodes):
-        sessions = nodes["b1"].broker.sessions
+        sessions = nodes["b1"].broker.components.sessions
         await soon(lambda: sorted(sessions.direct_peers()) == ["b2", "b3"])
         async with (
             gapless.connect(nodes["b2"].url) as far,

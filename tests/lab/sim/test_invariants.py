@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.routing import BrokerRouting
 from gapless.cli.main import main
 from gapless.content.filter import Filter
 from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.records import AppendRow, LogRow, MemberRecord, PutRecord, StreamEpochRecord
 from gapless.messages.streams import Attached, KnowledgeRange, Publication
+from gapless.mobility import ForcedMoves
 from gapless.propagation.edge import Edge
+from gapless.propagation.filtering import TableFiltering
 from gapless.propagation.leaf import LeafTable
 from gapless.propagation.out_table import OutTable
 from gapless.propagation.transfer import TableReceiver
@@ -28,10 +29,12 @@ from gapless.pubend.serving import PubendRequestHandler
 from gapless.routing import reports as acks
 from gapless.routing import router
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.cursor_state import CursorInput, CursorPhase
+from gapless.subscribers.delivery_limit import DeliveryLimits
+from gapless.subscribers.filters import Filters
 from gapless.subscribers.groups import CursorGroups
-from gapless.subscribers.host import SubscriberHost
 from gapless.subscribers.reporter import AckReporter
+from gapless.subscribers.start_verification import StartVerification
 from gapless_lab.sim.invariants import (
     INVARIANTS,
     GlobalState,
@@ -232,7 +235,7 @@ def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
     assert (
         found(
             SilenceInvariant,
-            (BrokerRouting, "matching_tables", lambda _, events: [0] * len(events)),
+            (TableFiltering, "matching_tables", lambda _, events: [0] * len(events)),
         )
         == "I3"
     )
@@ -242,21 +245,17 @@ def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:
     world, probe = sound(SilenceInvariant, subscribers=12)
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for pubend, subend in machine.host.subends.items():
+        for pubend, subend in machine.subends.guaranteed.items():
             stream = probe.oracle.streams[pubend]
             record = max(
                 probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
             )
             for cursor in subend.cursors.values():
-                if (
-                    cursor.phase is not CursorPhase.LIVE
-                    or cursor.started_after is None
-                    or not stream.ticks
-                ):
+                if cursor.phase is not CursorPhase.LIVE or not stream.ticks:
                     continue
                 # as if nothing were handed over since it began
-                subend._horizon.tick = cursor.started_after
-                piece = KnowledgeRange(cursor.started_after + 1, stream.ticks[-1], record.number, 0)
+                subend._horizon.tick = cursor.start.after
+                piece = KnowledgeRange(cursor.start.after + 1, stream.ticks[-1], record.number, 0)
                 probe.knowledge_sent(host.process, host.broker, True, stream, piece)
     assert "I3" in names(world)
 
@@ -265,22 +264,21 @@ def live_cursor(world: World, probe: Invariant) -> tuple[SimulatedHost, Any, Any
     """Return a strand that is live, and a piece that says all is silent since it began."""
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for pubend, subend in machine.host.subends.items():
+        for pubend, subend in machine.subends.guaranteed.items():
             stream = probe.oracle.streams[pubend]
             record = max(
                 probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
             )
             for cursor in subend.cursors.values():
-                if (
-                    cursor.phase is not CursorPhase.LIVE
-                    or cursor.started_after is None
-                    or not stream.ticks
-                ):
+                if cursor.phase is not CursorPhase.LIVE or not stream.ticks:
                     continue
-                places = range(stream.after(cursor.started_after), len(stream.ticks))
-                if any(probe.oracle.matches(stream, cursor.segment.text, each) for each in places):
+                places = range(stream.after(cursor.start.after), len(stream.ticks))
+                if any(
+                    probe.oracle.matches(stream, cursor.segments.current.text, each)
+                    for each in places
+                ):
                     silent = KnowledgeRange(
-                        cursor.started_after + 1, stream.ticks[-1], record.number, 0
+                        cursor.start.after + 1, stream.ticks[-1], record.number, 0
                     )
                     return host, machine, cursor, silent
     raise AssertionError("nobody was sent anything")
@@ -292,7 +290,7 @@ def test_silence_that_a_stream_holds_wrongly_breaks_i3_in_that_step() -> None:
     probe._steps = 0  # nor is it the turn of all that is held
     probe.moved(host.process, machine, None)
     assert names(world) == []
-    cursor.subend._horizon.tick = cursor.started_after
+    cursor.subend._horizon.tick = cursor.start.after
     cursor.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert "I3" in names(world)
@@ -302,12 +300,13 @@ def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
     world, probe = sound(SilenceInvariant, subscribers=12)
     host, machine, cursor, silent = live_cursor(world, probe)
     probe._steps = 0
-    machine.host._segments, segments = {}, machine.host._segments
-    cursor.subend._horizon.tick = cursor.started_after
+    segments = dict(machine.filters.segments)
+    machine.filters.segments.clear()
+    cursor.subend._horizon.tick = cursor.start.after
     cursor.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert names(world) == []
-    machine.host._segments = segments
+    machine.filters.segments.update(segments)
     probe.moved(host.process, machine, None)
     assert "I3" in names(world)
 
@@ -342,7 +341,7 @@ def test_a_copy_of_a_version_that_was_never_made_breaks_i5() -> None:
     world, probe = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
-    edge = next(iter(machine.tables.table_store.edges.values()))
+    edge = next(iter(machine.components.exchange.table_store.edges.values()))
     edge.tables()[0].version += 1_000
     edge.revision += 1
     probe.moved(host.process, machine, None)
@@ -353,7 +352,7 @@ def test_more_tables_than_brokers_of_a_direction_break_i14() -> None:
     world, probe = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
-    edge = next(iter(machine.tables.table_store.edges.values()))
+    edge = next(iter(machine.components.exchange.table_store.edges.values()))
     held = next(edge.held())
     edge._held |= {"x": held, "y": held, "z": held}
     edge.revision += 1
@@ -419,10 +418,10 @@ def test_a_piece_of_two_stream_epochs_breaks_i6() -> None:
 
 
 def start_anywhere(self: Cursor, low: int, time: Any) -> None:  # noqa: ARG001
-    self.start(low - 1)
-    self.set_phase(
-        CursorPhase.LIVE if self.subscription.client is not None else CursorPhase.DISCONNECTED
-    )
+    self.start_after(low - 1)
+    is_connected = self.subscription.client is not None
+    phase = CursorPhase.LIVE if is_connected else CursorPhase.DISCONNECTED
+    self.enter(phase, CursorInput.SERVED)
 
 
 def test_a_start_in_a_stream_epoch_that_does_not_list_the_host_breaks_i7() -> None:
@@ -430,7 +429,7 @@ def test_a_start_in_a_stream_epoch_that_does_not_list_the_host_breaks_i7() -> No
 
 
 def test_who_was_there_before_a_pubend_and_begins_where_its_host_came_breaks_r46() -> None:
-    plant = (Cursor, "guaranteed_start_after", lambda *_: None)
+    plant = (StartVerification, "guaranteed_start_after", lambda *_: None)
     assert found(StartInvariant, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
 
 
@@ -446,7 +445,7 @@ def test_a_failover_that_forgets_start_guarantees_breaks_r46() -> None:
     }
     rates = {"crash": 2.0, "client loss": 8.0}
     busy = {"publish_rate": 80.0, "churn_rate": 3.0, "down_ms_max": 1_000, "safety_ms": 3_000}
-    plant = (SubscriberHost, "set_guarantees", lambda *_: None)
+    plant = (ForcedMoves, "_set_guarantees", lambda *_: None)
     changes: dict[str, Any] = {**many, **failing_over, **busy, "rates": rates}
     assert found(StartInvariant, plant, cells=4, **changes) == "R46"
 
@@ -454,8 +453,8 @@ def test_a_failover_that_forgets_start_guarantees_breaks_r46() -> None:
 def some_subend(world: World) -> tuple[SimulatedHost, Any, Any]:
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for subend in machine.host.subends.values():
-            if subend.horizon is not None and subend.cursors:
+        for subend in machine.subends.guaranteed.values():
+            if subend.has_base and subend.cursors:
                 return host, machine, subend
     raise AssertionError("no subend has begun")
 
@@ -484,7 +483,7 @@ def test_what_is_passed_in_a_stream_epoch_that_does_not_serve_it_breaks_i7() -> 
 
 
 def test_what_is_read_for_another_filter_in_place_of_a_piece_breaks_i7() -> None:
-    plant = (SubscriberHost, "covering_filter", lambda _: "FALSE")
+    plant = (Filters, "covering_filter", lambda _: "FALSE")
     assert found(CursorInvariant, plant, **INACTIVE) == "I7"
 
 
@@ -520,7 +519,7 @@ def test_what_is_logged_twice_breaks_i12() -> None:
 
 def test_a_report_above_what_is_needed_breaks_i9() -> None:
     def floor(self: AckReporter, subend: Any) -> int:  # noqa: ARG001
-        return subend.horizon or 0
+        return int(subend.horizon)
 
     assert found(ReportInvariant, (AckReporter, "_ack_floor", floor), durable=1.0) == "I9"
 
@@ -578,10 +577,11 @@ def test_silence_above_the_ceiling_on_disk_breaks_i13() -> None:
 
 
 def test_a_start_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
-    def guard(self: SubscriberHost, cursor: Any, tick: int, *, started: bool = False) -> None:  # noqa: ARG001
-        self.mark_dirty(cursor.subscription)
+    def store_nothing(self: DeliveryLimits, tick: int, *, started: bool = False) -> None:  # noqa: ARG001
+        self._subscription.mark_dirty()
 
-    assert found(DurabilityInvariant, (SubscriberHost, "_guard", guard), durable=1.0) == "I13"
+    plant = (DeliveryLimits, "until_stored", store_nothing)
+    assert found(DurabilityInvariant, plant, durable=1.0) == "I13"
 
 
 # --- limits (I14) -----------------------------------------------------------------------------
@@ -676,7 +676,7 @@ def test_what_is_not_settled_not_fed_and_not_started_is_owed() -> None:
     probe: WorldObserver = run.world.observers[0]
     assert probe.outstanding(run.world) == []
     host, machine, subend = some_subend(run.world)
-    next(iter(machine.tables.table_store.edges.values())).settled = False
+    next(iter(machine.components.exchange.table_store.edges.values())).settled = False
     subend._feed._current = None
     next(iter(subend.cursors.values())).phase = CursorPhase.PENDING
     owed = " ".join(probe.outstanding(run.world))

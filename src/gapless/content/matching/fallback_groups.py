@@ -207,6 +207,11 @@ class SlotGroup:
         self.live &= ~(1 << position)
         self.count -= 1
 
+    def slice(self, columns: dict[str, BitColumn]) -> None:
+        """Give the group new bit rows, with nothing marked in them."""
+        self.columns = columns
+        self.sliced_at = self.count
+
     def survivors(self, event: dict[str, EventValue], epoch: int) -> int:
         """Return the positions that the bit rows do not rule out."""
         excluded = 0

@@ -44,6 +44,32 @@ class _Node:
         self.children: dict[Conjunction, _Node] = {}
         self.slot: int | None = None
 
+    def add_copy(self) -> None:
+        """The same conjunction was inserted again."""
+        self.copies += 1
+
+    def drop_copy(self) -> bool:
+        """One copy was removed; return whether others are left."""
+        self.copies -= 1
+        return self.copies > 0
+
+    def hang_under(self, parent: _Node) -> None:
+        """Become the child of a node that covers this one."""
+        self.parent = parent
+        parent.children[self.conjunction] = self
+
+    def lose_parent(self) -> None:
+        """The parent has left the forest."""
+        self.parent = None
+
+    def become_root(self, slot: int) -> None:
+        """Become a root, which the engine finds by its slot."""
+        self.slot = slot
+
+    def cease_to_be_root(self) -> None:
+        """The engine finds the node no more."""
+        self.slot = None
+
 
 class CoveringForest:
     """Conjunctions ordered by covering.
@@ -103,7 +129,7 @@ class CoveringForest:
         """Add a conjunction and return what changed at the roots."""
         node = self._nodes.get(conjunction)
         if node is not None:
-            node.copies += 1
+            node.add_copy()
             return NO_CHANGE
         node = self._nodes[conjunction] = _Node(conjunction)
         return self._settle(node)
@@ -111,15 +137,14 @@ class CoveringForest:
     def remove(self, conjunction: Conjunction) -> RootChange:
         """Take one copy out and return what changed at the roots; KeyError if there is none."""
         node = self._nodes[conjunction]
-        node.copies -= 1
-        if node.copies:
+        if node.drop_copy():
             return NO_CHANGE
         del self._nodes[conjunction]
         if node.parent is not None:
             # covering is transitive: what this one covered, its coverer covers
             del node.parent.children[conjunction]
             for child in node.children.values():
-                _hang(child, node.parent)
+                child.hang_under(node.parent)
             return NO_CHANGE
         self._uproot(node)
         return self._resettle(node)
@@ -137,7 +162,7 @@ class CoveringForest:
         added: dict[Conjunction, None] = {}
         removed = {gone.conjunction: None}
         for child in gone.children.values():
-            child.parent = None
+            child.lose_parent()
             change = self._settle(child)
             added.update(dict.fromkeys(change.added))
             for conjunction in change.removed:
@@ -152,7 +177,7 @@ class CoveringForest:
         plan = self._planner.plan(node.conjunction)
         coverer = self._find_coverer(node.conjunction, plan)
         if coverer is not None:
-            _hang(node, coverer)
+            node.hang_under(coverer)
             return NO_CHANGE
         taken = [
             root
@@ -161,10 +186,11 @@ class CoveringForest:
         ]
         for root in taken:
             self._uproot(root)
-            _hang(root, node)
-        node.slot = self._engine.insert(plan)
+            root.hang_under(node)
+        slot = self._engine.insert(plan)
+        node.become_root(slot)
         self._planner.added(plan)
-        self._roots[node.slot] = node
+        self._roots[slot] = node
         return RootChange((node.conjunction,), tuple(root.conjunction for root in taken))
 
     def _find_coverer(self, conjunction: Conjunction, plan: Plan) -> _Node | None:
@@ -178,9 +204,4 @@ class CoveringForest:
         assert node.slot is not None
         self._planner.forget(self._engine.delete(node.slot))
         del self._roots[node.slot]
-        node.slot = None
-
-
-def _hang(node: _Node, parent: _Node) -> None:
-    node.parent = parent
-    parent.children[node.conjunction] = node
+        node.cease_to_be_root()

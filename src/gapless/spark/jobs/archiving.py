@@ -95,6 +95,15 @@ class ArchiveProgress(msgspec.Struct):
     events: int = 0
     merged: int = 0
 
+    def add_batch(self, events: int) -> None:
+        """A batch with so many events is in the archive."""
+        self.batches += 1
+        self.events += events
+
+    def add_merged(self, files: int) -> None:
+        """So many files were merged."""
+        self.merged += files
+
 
 def archive(
     spark: SparkSession,
@@ -221,8 +230,7 @@ class _ArchiveRun:
         files = _write(frame, store)
         if store.change(lambda now: now.with_batch(batch, files, query)) is None:
             return
-        self.progress.batches += 1
-        self.progress.events += sum(each.rows for each in files)
+        self.progress.add_batch(sum(each.rows for each in files))
         if self._compact:
             # twice as many as at the end: a batch should not wait for this often
             self.merge(frame.sparkSession, least=2 * SMALL_FILES_MAX)
@@ -232,7 +240,7 @@ class _ArchiveRun:
         """Merge small files if there are many."""
         if small_groups(self._store.read(), TARGET_BYTES, least):
             done = compact_archive(spark, self._store.path, least=least, keep_s=self._keep_s)
-            self.progress.merged += done.merged
+            self.progress.add_merged(done.merged)
             self._report_progress()
 
     def _report_progress(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.spark.jobs.rights_audit import RightsReport
+from gapless.spark.jobs.rights_audit import RightsFindings, RightsReport
 
 __all__ = ["AuditLogReport", "AuditReport", "AuditRow"]
 
@@ -35,6 +35,10 @@ class AuditRow(msgspec.Struct, kw_only=True):
         """Whether nothing is wrong."""
         found = (self.lost, self.duplicates, self.out_of_order, self.spurious, self.gaps)
         return not any(found) and not self.unauthorised
+
+    def judge_rights(self, unauthorised: int) -> None:
+        """Note how many deliveries had no right."""
+        self.unauthorised = unauthorised
 
 
 class AuditLogReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +76,14 @@ class AuditReport(msgspec.Struct, kw_only=True):
     total: AuditRow
     examples: list[str]
     logs: list[AuditLogReport]
+
+    def add_rights(self, found: RightsFindings) -> None:
+        """Note what was published or delivered without a right."""
+        self.rights = found.report
+        self.total.judge_rights(found.report.unauthorised_deliveries)
+        for row in self.rows:
+            row.judge_rights(found.by_subscription.get(row.subscription, 0))
+        self.examples += found.examples
 
     @property
     def is_clean(self) -> bool:

@@ -25,21 +25,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gapless.audit.facts import Control
-from gapless.audit.timelines import (
-    AuditedSubscription,
-    AuditWriterRun,
-    logs_of,
-    readings_of,
-    recipients_of,
-    subscriptions_of,
-)
+from gapless.audit.recipients import readings_of, recipients_of
+from gapless.audit.timelines import AuditedSubscription, subscriptions_of
+from gapless.audit.writer_runs import AuditWriterRun, logs_of
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
 from gapless.spark.jobs.audit_reports import AuditLogReport, AuditReport, AuditRow
 from gapless.spark.jobs.expected_deliveries import EXPECTED, expected_deliveries_of, expected_writer
 from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
 from gapless.spark.jobs.rights import Rights, load_rights
-from gapless.spark.jobs.rights_audit import RightsFindings, ruled
+from gapless.spark.jobs.rights_audit import ruled
 from gapless.spark.jobs.shipping import ready_executors
 
 if TYPE_CHECKING:
@@ -128,21 +123,12 @@ def _audited(
         )
         if rights is not None:
             sent = recipients_of(controls), readings_of(controls)
-            _add(found, ruled(facts, published, *sent, rights, examples))
+            found.add_rights(ruled(facts, published, *sent, rights, examples))
         return found
     finally:
         judged.unpersist()
         published.unpersist()
         shared.destroy()
-
-
-def _add(report: AuditReport, found: RightsFindings) -> None:
-    """Tell of rights, too."""
-    report.rights = found.report
-    report.total.unauthorised = found.report.unauthorised_deliveries
-    for row in report.rows:
-        row.unauthorised = found.by_subscription.get(row.subscription, 0)
-    report.examples += found.examples
 
 
 class _Description(msgspec.Struct, frozen=True):

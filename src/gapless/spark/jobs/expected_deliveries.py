@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.audit.timelines import FOREVER, AuditedSubscription, AuditWriterRun
+from gapless.audit.timelines import FOREVER, AuditedSubscription
+from gapless.audit.writer_runs import AuditWriterRun
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
 from gapless.spark.jobs.tallies import attributes_of

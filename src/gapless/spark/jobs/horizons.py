@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gapless.audit.timelines import FOREVER, AuditWriterRun
+from gapless.audit.timelines import FOREVER
+from gapless.audit.writer_runs import AuditWriterRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

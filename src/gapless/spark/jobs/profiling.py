@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gapless.audit.facts import Control
-from gapless.audit.timelines import logs_of
+from gapless.audit.writer_runs import logs_of
 from gapless.core.errors import UsageError
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.overlay_config import OverlayConfig

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.audit.timelines import Reading, Recipient
+from gapless.audit.recipients import Reading, Recipient
 from gapless.spark.jobs.expected_deliveries import attributes_in, described
 from gapless.spark.jobs.filters import index_of
 from gapless.spark.jobs.rights import CompiledRights, Rights

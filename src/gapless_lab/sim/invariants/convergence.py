@@ -12,7 +12,7 @@ from gapless.messages.clients import Order
 from gapless.propagation import SubscriptionTable
 from gapless.pubend.pubend import Pubend
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.cursor_state import CursorPhase, Started
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
@@ -86,7 +86,9 @@ class ConvergenceInvariant(Invariant):
             found += [f"{me}: {line}" for line in self._tables(machine, streams, shbs, times)]
             found += [f"{me}: {line}" for line in self._surplus(machine, stated)]
             if whole and not self.global_state.options.inner_cuts:
-                found += [f"{me}: partition {each}" for each in machine.partitions.table()]
+                found += [
+                    f"{me}: partition {each}" for each in machine.components.partitions.table()
+                ]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
         if whole and len(streams) == len(self.oracle.streams):
             found += _second_hosts(machines)
@@ -109,7 +111,7 @@ class ConvergenceInvariant(Invariant):
         parameters = self.global_state.parameters
         while_us = self._lag_us + 2 * microseconds(ms=parameters.heartbeat_ms)
         for machine in machines:
-            shb, time = machine.context.identity.shb, machine.tables.time
+            shb, time = machine.context.identity.shb, machine.components.exchange.time
             since = self._versions.get(shb)
             if since is None or since[0] != time:
                 self._versions[shb] = (time, self.world.now)
@@ -124,10 +126,10 @@ class ConvergenceInvariant(Invariant):
         shbs: set[ShbId],
         times: dict[ShbId, VirtualTime],
     ) -> Iterator[str]:
-        holdings, own = machine.tables.table_store, machine.context.identity.cell
+        holdings, own = machine.components.exchange.table_store, machine.context.identity.cell
         pubends = [stream.pubend for stream in streams]
         for pubend in pubends:
-            if machine.announcements.get(pubend) is None:
+            if machine.components.announcements.get(pubend) is None:
                 yield f"{pubend} is not known"
         towards = {self._edge_to(own, shb) for shb in shbs}
         for name, edge in holdings.edges.items():
@@ -165,7 +167,7 @@ class ConvergenceInvariant(Invariant):
     def _surplus(self, machine: Broker, stated: dict[ShbId, set[str]]) -> Iterator[str]:
         """Look whether a broker says something for others that none of them says."""
         own = machine.context.identity.cell
-        for direction, out in machine.tables.table_store.out.items() if stated else ():
+        for direction, out in machine.components.exchange.table_store.out.items() if stated else ():
             wanted: set[str] = set()
             for shb, texts in stated.items():
                 if self._edge_to(own, shb) != direction:
@@ -176,7 +178,7 @@ class ConvergenceInvariant(Invariant):
 
     def _streams(self, machine: Broker, streams: list[PublishedStream]) -> Iterator[str]:
         for stream in streams:
-            subend = machine.host.subends.get(stream.pubend)
+            subend = machine.components.subends.guaranteed.get(stream.pubend)
             if subend is None or not subend.cursors:
                 continue
             if subend.feeder is None:
@@ -185,10 +187,10 @@ class ConvergenceInvariant(Invariant):
                 if not _has_started(cursor):
                     yield f"{cursor.subscription.name} has not started on {stream.pubend}"
             phb = broker_of(self.world.hosts[stream.broker])
-            hosted = None if phb is None else phb.pubends.hosted.get(stream.pubend)
+            hosted = None if phb is None else phb.components.hosted.get(stream.pubend)
             key = (machine.context.identity.broker, stream.pubend, subend.number)
             if isinstance(hosted, Pubend) and key not in self._near:
-                if hosted.top - (subend.horizon or 0) <= self._lag_us:
+                if hosted.top - subend.horizon <= self._lag_us:
                     self._near.add(key)
                 else:
                     yield f"the horizon of {stream.pubend} is at {subend.horizon} of {hosted.top}"
@@ -218,7 +220,7 @@ def _second_hosts(machines: list[Broker]) -> Iterator[str]:
     """Look for durable subscriptions that live at several brokers."""
     hosts: dict[str, list[str]] = {}
     for machine in machines:
-        for subscription in machine.calls.durable():
+        for subscription in machine.components.registry.durable():
             hosts.setdefault(subscription.incarnation_key, []).append(
                 f"{subscription.name} at {machine.context.identity.broker}, epoch {subscription.epoch}"
             )
@@ -230,7 +232,9 @@ def _second_hosts(machines: list[Broker]) -> Iterator[str]:
 def _stated(machines: list[Broker]) -> dict[ShbId, set[str]]:
     """Return what each host says that it wants."""
     return {
-        machine.context.identity.shb: set(machine.tables.leaf.sender.table.conjunctions)
+        machine.context.identity.shb: set(
+            machine.components.exchange.leaf.sender.table.conjunctions
+        )
         for machine in machines
     }
 
@@ -242,4 +246,4 @@ def _has_started(cursor: Cursor) -> bool:
     long as a log is damaged that both need.
     """
     is_kept = cursor.phase is CursorPhase.DISCONNECTED and cursor.log_holds.is_safe
-    return cursor.phase is not CursorPhase.PENDING and (cursor.started_after is not None or is_kept)
+    return not cursor.is_pending and (isinstance(cursor.start, Started) or is_kept)

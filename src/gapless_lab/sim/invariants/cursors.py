@@ -15,7 +15,7 @@ from gapless.messages.streams import KnowledgeRange, ReadForm
 from gapless.packed.pick import unpack, unpack_ticks
 from gapless.requests.carrier import PubendRequests
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.cursor_state import CursorPhase, Started
 from gapless.subscribers.start_guarantee import StartGuarantee
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.invariants.global_state import GlobalState
@@ -72,12 +72,11 @@ class CursorInvariant(Invariant):
         me = process.host.broker
         horizons, states = self._horizons[me], self._states[me]
         count = 0
-        for pubend, subend in machine.host.subends.items():
+        for pubend, subend in machine.components.subends.guaranteed.items():
             if "_pass_over" not in vars(subend):
                 self._look_at_passing(process, subend)
-            horizon = subend._horizon
-            if horizon is not None:
-                tick = horizon.tick
+            if subend.has_base:
+                tick = subend.horizon
                 before = horizons.get(pubend)
                 if before is None or before != (subend.number, tick):
                     if before is not None and before[0] == subend.number and tick < before[1]:
@@ -91,7 +90,7 @@ class CursorInvariant(Invariant):
                     or seen.state is not cursor.phase
                     or seen.position != cursor.position
                 ):
-                    guarantee = cursor.subscription.guarantees.get(pubend)
+                    guarantee = cursor.subscription.guarantees.by_pubend.get(pubend)
                     states[id(cursor)] = _CursorSnapshot(
                         cursor, cursor.phase, cursor.position, guarantee
                     )
@@ -99,7 +98,9 @@ class CursorInvariant(Invariant):
                         self._moved(process, cursor, seen, event)
         if len(states) > 2 * count + 16:
             kept = {
-                id(each) for end in machine.host.subends.values() for each in end.cursors.values()
+                id(each)
+                for end in machine.components.subends.guaranteed.values()
+                for each in end.cursors.values()
             }
             self._states[me] = {key: seen for key, seen in states.items() if key in kept}
 
@@ -111,7 +112,7 @@ class CursorInvariant(Invariant):
         event: MachineEvent,
     ) -> None:
         name = f"{process.host.broker}: {cursor.subscription.name} on {cursor.pubend}"
-        if before.state is CursorPhase.PENDING and cursor.phase in {
+        if before.state.has_no_start and cursor.phase in {
             CursorPhase.LIVE,
             CursorPhase.DISCONNECTED,
         }:
@@ -128,13 +129,13 @@ class CursorInvariant(Invariant):
     def _check_start(
         self, process: SimulatedProcess, cursor: Cursor, name: str, guarantee: StartGuarantee | None
     ) -> None:
-        base = cursor.started_after
+        base = cursor.start.after if isinstance(cursor.start, Started) else None
         if base is None or base == cursor.subscription.merged:
             return  # it was put off by the total order, and starts in a regime yet to come
         record = self._stream_epoch(cursor.pubend, base + 1)
         identity = process.machine.context.identity  # type: ignore[attr-defined]
         entry = None if record is None else dict(record.entries).get(identity.shb)
-        segment = cursor.segment
+        segment = cursor.segments.current
         needed = segment.required_from if cursor.subscription.durable else segment.start
         host_times = () if guarantee is None else guarantee.all_times(identity.shb)
         if any(self._was_known(cursor.pubend, each.host, each.time, base) for each in host_times):
@@ -184,13 +185,13 @@ class CursorInvariant(Invariant):
         served = self._serves(subend.pubend, knowledge.stream_epoch, shb)
         for cursor in subend.cursors.values():
             if cursor.is_live and cursor.position < knowledge.high:
-                start = cursor.segment.start
+                start = cursor.segments.current.start
                 if served is None or start is None or served < start:
                     self.world.violate(
                         "I7",
                         f"{process.host.broker}: {cursor.subscription.name} passes [{knowledge.low}, "
                         f"{knowledge.high}] of {subend.pubend}, served at {served} there by stream epoch "
-                        f"{knowledge.stream_epoch}, by {cursor.segment.text} of {start}",
+                        f"{knowledge.stream_epoch}, by {cursor.segments.current.text} of {start}",
                     )
 
     def _serves(self, pubend: PubendId, stream_epoch: int, shb: ShbId) -> VirtualTime | None:
@@ -211,7 +212,7 @@ class CursorInvariant(Invariant):
         for cursor in subend.cursors.values() if missing else ():
             for place in missing:
                 tick = stream.ticks[place]
-                text = cursor.segment_at(tick)[0].text
+                text = cursor.segments.at(tick)[0].text
                 wanted = cursor.is_live and cursor.position < tick
                 if wanted and self.oracle.matches(stream, text, place):
                     self.world.violate(
@@ -240,8 +241,8 @@ class ReadInvariant(Invariant):
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """See what a broker answers itself."""
         del event
-        if "_serve" not in vars(machine.requests):
-            self._look_at_serving(process, machine.requests)
+        if "_serve" not in vars(machine.components.requests):
+            self._look_at_serving(process, machine.components.requests)
 
     def _look_at_serving(self, process: SimulatedProcess, requests: PubendRequests) -> None:
         serve = requests._serve

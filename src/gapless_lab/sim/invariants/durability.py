@@ -174,12 +174,12 @@ class DurabilityInvariant(Invariant):
 
     def _durable_of(self, process: SimulatedProcess, client: str) -> list[str]:
         machine: Any = process.machine
-        owned = machine.calls._by_client.get(client, {})
+        owned = machine.registry.of_client(client)
         return [each.name for each in owned.values() if each.durable]
 
     def _is_durable(self, process: SimulatedProcess, name: str) -> bool:
         machine: Any = process.machine
-        found = machine.host.subscriptions.get(name)
+        found = machine.registry.subscriptions.get(name)
         return found is not None and found.durable
 
     def _subscribed(self, process: SimulatedProcess, client: str, notice: Subscribed) -> None:
@@ -203,9 +203,9 @@ class DurabilityInvariant(Invariant):
         for name in self._durable_of(process, client):
             machine: Any = process.machine
             record = self._record(process, name)
-            newest = machine.host.subscriptions[name].newest
+            newest = machine.registry.subscriptions[name].newest
             texts = [] if record is None else [each.filter for each in record.segments]
-            changing = machine.host.subscriptions[name].change is not None
+            changing = machine.registry.subscriptions[name].changes.current is not None
             if newest.text not in texts and not changing:
                 self._undurable(process, f"{name} its filter {newest.text}")
 

@@ -26,7 +26,7 @@ from gapless.messages.records import (
     SubscriptionRecord,
 )
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.cursor_state import CursorPhase, Started
 from gapless_lab.sim.invariants.domain import Domain
 from gapless_lab.sim.oracle import PublishedStream
 
@@ -55,7 +55,7 @@ def broker_of(host: SimulatedHost) -> Broker | None:
     if process is None:
         return None
     machine = process.machine
-    return machine if isinstance(machine, Broker) and machine._early_events is None else None
+    return machine if isinstance(machine, Broker) and machine.is_running else None
 
 
 class GlobalState:
@@ -175,7 +175,7 @@ class GlobalState:
         """
         machine = broker_of(host)
         for name, record in self.subscriptions[host.broker].items():
-            found = None if machine is None else machine.host.subscriptions.get(name)
+            found = None if machine is None else machine.components.registry.subscriptions.get(name)
             if machine is not None and found is None:
                 continue  # it has ended, and its record is about to go
             cursor = None if found is None else found.cursors.get(stream.pubend)
@@ -183,12 +183,12 @@ class GlobalState:
             if need is not None:
                 yield need
         if machine is not None:
-            for subscription in machine.host.subscriptions.values():
+            for subscription in machine.components.registry.subscriptions.values():
                 cursor = subscription.cursors.get(stream.pubend)
                 if (
                     cursor is not None
                     and not subscription.durable
-                    and cursor.started_after is not None
+                    and isinstance(cursor.start, Started)
                 ):
                     need = self._live_need(cursor, stream)
                     if need is not None:
@@ -217,7 +217,7 @@ class GlobalState:
         log_hold = None
         if cursor is not None:
             log_hold = cursor.log_holds.current
-            acked = max(acked, cursor.given_up)
+            acked = max(acked, cursor.retention.given_up)
         elif pubend in names:
             # the pubend may never have heard of it: then its client was told nothing either
             log_hold = LogHoldId(ShbId(host.broker, host.cell), names[pubend])
@@ -242,22 +242,25 @@ class GlobalState:
         return None
 
     def _live_need(self, cursor: Cursor, stream: PublishedStream) -> Need | None:
-        if cursor.phase is CursorPhase.PENDING:
+        if cursor.is_pending:
             return None
         sent_up_to = cursor.position
         if cursor.phase is CursorPhase.LIVE:
-            sent_up_to = max(sent_up_to, cursor.subend.horizon or 0)
+            sent_up_to = max(sent_up_to, cursor.subend.horizon)
         if cursor.buffer:
             sent_up_to = min(sent_up_to, cursor.buffer.next_tick - 1)
         filters: list[tuple[str, Tick | None]] = [
-            (each.text, end) for each, end in cursor.ended_segments
+            (each.text, end) for each, end in cursor.segments.ended
         ]
-        filters += [(each.text, None) for each in (cursor.segment, cursor.next) if each is not None]
+        present = (cursor.segments.current, cursor.segments.next)
+        filters += [(each.text, None) for each in present if each is not None]
         needed = self._needed_from(filters, stream, sent_up_to)
         if needed is None:
             return None
         return Need(
-            cursor.subscription.name, max(needed, cursor.given_up), cursor.log_holds.current
+            cursor.subscription.name,
+            max(needed, cursor.retention.given_up),
+            cursor.log_holds.current,
         )
 
     def _unmatched_up_to(self, text: str, stream: PublishedStream) -> Tick | None:

@@ -25,7 +25,8 @@ from gapless.messages.streams import (
 )
 from gapless.packed.encode import PUBLICATION_BYTES, content_bytes
 from gapless.pubend.pubend import Pubend
-from gapless.routing.attachments import Attachment, RoutedPubend
+from gapless.routing.attachment import Attachment
+from gapless.routing.routed import RoutedPubend
 from gapless.routing.router import Router
 from gapless.routing.sending import MatchMasks
 from gapless.subscribers.subend import Subend
@@ -114,10 +115,10 @@ class LimitInvariant(Invariant):
             self._over(process, "ticks of a nack", max(lengths), self._span)
         machine = process.machine
         assert isinstance(machine, Broker)
-        subend = machine.host.subends.get(message.pubend)
+        subend = machine.components.subends.guaranteed.get(message.pubend)
         # a router, who asks for all its receivers, has no such window
         is_hosts = subend is not None and subend.feeder == peer
-        is_hosts = is_hosts and machine.router.feeder(message.pubend) != peer
+        is_hosts = is_hosts and machine.components.router.feeder(message.pubend) != peer
         if is_hosts and sum(lengths) > self._window_ticks:
             self._over(process, "ticks that a host asks for", sum(lengths), self._window_ticks)
 
@@ -178,7 +179,7 @@ class LimitInvariant(Invariant):
         del leaf
         machine = process.machine
         assert isinstance(machine, Broker)
-        first_hop = (*machine.sessions.route(peer), peer)[0]
+        first_hop = (*machine.components.sessions.route(peer), peer)[0]
         if (process.host.broker, first_hop) in self._full:
             self._unasked = (
                 f"{stream.pubend} [{knowledge.low}, {knowledge.high}] to {peer}, which is slow"
@@ -199,8 +200,8 @@ class LimitInvariant(Invariant):
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Check the caches, and now and then the rest."""
-        if "_take" not in vars(machine.router):
-            self._look_at_router(process, machine.router)
+        if "_take" not in vars(machine.components.router):
+            self._look_at_router(process, machine.components.router)
         if isinstance(event, LinkFull):
             self._full.add((process.host.broker, event.peer))
         elif isinstance(event, LinkDrained | LinkUp | LinkDown):
@@ -209,10 +210,10 @@ class LimitInvariant(Invariant):
         if self._unasked is not None:
             self.world.violate("I14", f"{process.host.broker} sends {self._unasked}")
             self._unasked = None
-        used = machine.router._account.bytes
+        used = machine.components.router._account.bytes
         if used > self._cache:
             self._over(process, "the router's cache", used, self._cache)
-        used = machine.host._account.bytes
+        used = machine.components.subends.account.bytes
         if used > self._cache:
             self._over(process, "the subends' cache", used, self._cache)
         self._steps += 1
@@ -224,7 +225,7 @@ class LimitInvariant(Invariant):
         self.world.violate("I14", f"{process.host.broker}: {what}: {count}, at most {limit}")
 
     def _scan(self, process: SimulatedProcess, machine: Broker) -> None:
-        parameters, router = self.global_state.parameters, machine.router
+        parameters, router = self.global_state.parameters, machine.components.router
         count = 0
         for routed in router._routed.values():
             count += len(routed.attachments)
@@ -232,26 +233,28 @@ class LimitInvariant(Invariant):
                 if len(attachment.curious) > parameters.curious_ranges_max:
                     limit = parameters.curious_ranges_max
                     self._over(process, "curious ranges", len(attachment.curious), limit)
-        if count > parameters.attachments_max or count != router._receivers._count:
-            self._over(process, "attachments", count, router._receivers._count)
+        if count > parameters.attachments_max or count != router._attachments._count:
+            self._over(process, "attachments", count, router._attachments._count)
         self._scan_logs(process, machine)
         self._scan_staged(process, machine)
-        for subend in machine.host.subends.values():
+        for subend in machine.components.subends.guaranteed.values():
             if "_passed" not in vars(subend):
                 self._look_at_subend(process, subend)
         self._scan_tables(process, machine)
         self._scan_sent(process, machine)
-        booked = machine.host.backlog.bytes
+        booked = machine.components.registry.backlog.bytes
         if booked > self._backlog:
             self._over(process, "the bytes of the backlog", booked, self._backlog)
         cursors = [
-            each for one in machine.host.subscriptions.values() for each in one.cursors.values()
+            each
+            for one in machine.components.registry.subscriptions.values()
+            for each in one.cursors.values()
         ]
         if booked != (sum_booked := sum(cursor.buffer.booked_bytes for cursor in cursors)):
             self._over(process, "the bytes that are booked on the backlog", booked, sum_booked)
-        for subscription in machine.host.subscriptions.values():
+        for subscription in machine.components.registry.subscriptions.values():
             most = parameters.segments_max + 1
-            if len(subscription.segments) + len(subscription.changes) > most:
+            if len(subscription.segments) + len(subscription.changes.queue) > most:
                 self._over(process, "segments", len(subscription.segments), most)
             for cursor in subscription.cursors.values():
                 if len(cursor.buffer) > self._buffer:
@@ -261,13 +264,16 @@ class LimitInvariant(Invariant):
                     self._over(
                         process, "events held while joining", len(cursor.catch_up.held), limit
                     )
-            if len(subscription.best_effort) > parameters.prefetch_max:
-                count = len(subscription.best_effort)
+            count = subscription.delivery.best_effort_waiting
+            if count > parameters.prefetch_max:
                 self._over(process, "best effort events", count, parameters.prefetch_max)
 
     def _scan_tables(self, process: SimulatedProcess, machine: Broker) -> None:
-        parameters, holdings = self.global_state.parameters, machine.tables.table_store
-        senders = [machine.tables.leaf.sender, *(out.sender for out in holdings.out.values())]
+        parameters, holdings = self.global_state.parameters, machine.components.exchange.table_store
+        senders = [
+            machine.components.exchange.leaf.sender,
+            *(out.sender for out in holdings.out.values()),
+        ]
         for sender in senders:
             if len(sender._log) > parameters.delta_log_max:
                 self._over(process, "deltas", len(sender._log), parameters.delta_log_max)
@@ -283,15 +289,17 @@ class LimitInvariant(Invariant):
     def _scan_sent(self, process: SimulatedProcess, machine: Broker) -> None:
         parameters = self.global_state.parameters
         most = parameters.sets_per_session_max
-        for peer, named in machine.reports._named.items():
+        for peer, named in machine.components.reports._named.items():
             if len(named) > most:
                 self._over(process, f"sets named to {peer}", len(named), most)
         # where messages are lost, so is the word that a set may be forgotten; a host's own are below 0
-        for peer, sets in machine.reports._sets.items() if parameters.ordered_sessions else ():
+        for peer, sets in (
+            machine.components.reports._sets.items() if parameters.ordered_sessions else ()
+        ):
             count = sum(number > 0 for number in sets)
             if count > most:
                 self._over(process, f"sets of {peer}", count, most)
-        for peer, sent in machine.router._epoch_sender._sent.items():
+        for peer, sent in machine.components.router._epoch_sender._sent.items():
             for pubend, numbers in sent.items():
                 if len(numbers) > parameters.stream_epochs_kept:
                     what = f"stream epochs of {pubend} that {peer} was sent"
@@ -362,7 +370,7 @@ class LimitInvariant(Invariant):
     # --- what is staged, and logs ------------------------------------------------------------
 
     def _scan_staged(self, process: SimulatedProcess, machine: Broker) -> None:
-        staging, most = machine.staging_calls.staging, self.global_state.parameters.staged_bytes_max
+        staging, most = machine.components.staging, self.global_state.parameters.staged_bytes_max
         if staging.bytes > most:
             self._over(process, "the bytes that are staged", staging.bytes, most)
         held = sum(batch.bytes for batch in staging._batches.values())
@@ -371,10 +379,10 @@ class LimitInvariant(Invariant):
 
     def _scan_logs(self, process: SimulatedProcess, machine: Broker) -> None:
         reads = self.global_state.parameters.reads_per_shb_max
-        for pubend, count in machine.requests._reading.items():
+        for pubend, count in machine.components.requests._pending._reading.items():
             if count > reads:
                 self._over(process, f"reads of {pubend}", count, reads)
-        for hosted in machine.pubends.hosted.values():
+        for hosted in machine.components.hosted.values():
             if isinstance(hosted, Pubend) and hosted._size.bytes > self._log:
                 self._over(process, "the bytes of a log", hosted._size.bytes, self._log)
 

@@ -123,9 +123,9 @@ class InvariantMonitor(WorldObserver):
         """Show what was said and what has moved."""
         del world
         machine = process.machine
-        if not isinstance(machine, Broker) or machine._early_events is not None:
+        if not isinstance(machine, Broker) or not machine.is_running:
             return
-        if "received" not in vars(machine.sessions):
+        if "received" not in vars(machine.components.sessions):
             self._look_at_packets(process, machine)
         handlers = self._handlers
         for effect in effects:
@@ -168,7 +168,6 @@ class InvariantMonitor(WorldObserver):
     # --- inside ------------------------------------------------------------------------------
 
     def _listen(self, process: SimulatedProcess, machine: Broker) -> None:
-        received = machine.received
         me = process.host.broker
         handlers, arriving, taken = self._handlers, self._arriving, self._taken
 
@@ -182,13 +181,13 @@ class InvariantMonitor(WorldObserver):
                 for handle in taken:
                     handle(process, peer, packet)
                 self.global_state.relayed = False
-            received(peer, message)
 
-        vars(machine)["received"] = listen
+        machine.observers.append(listen)
 
     def _look_at_packets(self, process: SimulatedProcess, machine: Broker) -> None:
         """See what arrives at a broker; its sessions are there when its life has begun."""
-        received, arrived = machine.sessions.received, machine.sessions.arrived
+        sessions = machine.components.sessions
+        received, arrived = sessions.received, sessions.arrived
 
         def arrives(peer: BrokerId, packet: Any) -> None:
             self._arrives(process, peer, packet, relayed=False)
@@ -201,8 +200,8 @@ class InvariantMonitor(WorldObserver):
             arrived(route, packet)
             del self._arriving[under_way:]
 
-        vars(machine.sessions)["received"] = arrives
-        vars(machine.sessions)["arrived"] = arrives_over_relays
+        sessions.__dict__["received"] = arrives
+        sessions.__dict__["arrived"] = arrives_over_relays
 
     def _arrives(
         self, process: SimulatedProcess, peer: BrokerId, packet: Any, *, relayed: bool

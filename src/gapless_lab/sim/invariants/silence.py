@@ -12,7 +12,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange
 from gapless.stream.istream import IStream as Held
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.cursor_state import CursorPhase, Started
 from gapless.subscribers.filter_segments import FilterSegment
 from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
@@ -112,11 +112,11 @@ class SilenceInvariant(Invariant):
         time: VirtualTime,
         knowledge: KnowledgeRange,
     ) -> None:
-        subend = machine.host.subends.get(stream.pubend)
-        horizon = None if subend is None else subend.horizon
+        subend = machine.components.subends.guaranteed.get(stream.pubend)
+        horizon = None if subend is None or not subend.has_base else subend.horizon
         if horizon is None or stream.ticks[silent[-1]] <= horizon:
             return
-        for segment in machine.host._segments.values():
+        for segment in machine.components.filters.segments.values():
             if segment.start is None or segment.start > time:
                 continue
             for index in silent:
@@ -143,22 +143,22 @@ class SilenceInvariant(Invariant):
         del event
         me = process.host.broker
         held = self._held[me]
-        for routed in machine.router._routed.values():
+        for routed in machine.components.router._routed.values():
             stream = routed.stream
             if stream._ranges != held.get(stream):
                 self._look_at_new(process, False, stream, held.get(stream, []))
                 held[stream] = stream._ranges.copy()
-        for subend in machine.host.subends.values():
+        for subend in machine.components.subends.guaranteed.values():
             stream = subend._stream
             if stream._ranges != held.get(stream):
                 self._look_at_new(process, True, stream, held.get(stream, []))
                 held[stream] = stream._ranges.copy()
-        filters = [(each, each.start) for each in machine.host._segments.values()]
+        filters = [(each, each.start) for each in machine.components.filters.segments.values()]
         changing = [
             (cursor, cursor.phase)
-            for subscription in machine.host.subscriptions.values()
+            for subscription in machine.components.registry.subscriptions.values()
             for cursor in subscription.cursors.values()
-            if cursor.next is not None
+            if cursor.segments.next is not None
         ]
         if filters != self._filters[me] or changing != self._changing[me]:
             self._filters[me], self._changing[me] = filters, changing
@@ -181,22 +181,23 @@ class SilenceInvariant(Invariant):
         """Look at all that a broker holds."""
         machine = broker_of(process.host)
         if machine is not None:
-            for routed in machine.router._routed.values():
+            for routed in machine.components.router._routed.values():
                 self._look_at_new(process, False, routed.stream, [])
-            for subend in machine.host.subends.values():
+            for subend in machine.components.subends.guaranteed.values():
                 self._look_at_new(process, True, subend._stream, [])
 
 
 def _applies(segment: FilterSegment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:
     """Say whether a filter governs a tick of a regime that serves its host up to a time."""
     cursor = segment.subscription.cursors.get(pubend)
-    if cursor is None or (cursor.started_after is not None and tick <= cursor.started_after):
+    if cursor is None or (isinstance(cursor.start, Started) and tick <= cursor.start.after):
         return False
-    if cursor.started_after is None and tick <= segment.subscription.merged:
+    if not isinstance(cursor.start, Started) and tick <= segment.subscription.merged:
         return False  # in total order it will begin above what was merged (R51)
-    if cursor.next is not None:
-        if cursor.phase is CursorPhase.LIVE and cursor.next.is_served_at(time):
-            return cursor.next is segment  # it takes over here, if it has not before
-        if cursor.next is segment:
+    following = cursor.segments.next
+    if following is not None:
+        if cursor.phase is CursorPhase.LIVE and following.is_served_at(time):
+            return following is segment  # it takes over here, if it has not before
+        if following is segment:
             return False
-    return cursor.segment_at(tick)[0] is segment
+    return cursor.segments.at(tick)[0] is segment

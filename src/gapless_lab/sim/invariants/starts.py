@@ -24,6 +24,7 @@ from gapless.messages.clients import (
 from gapless.messages.records import JoinedPubendRecord
 from gapless.pubend.pubend import Pubend
 from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.subscription import HostedSubscription
 from gapless_lab.sim.invariants.global_state import GlobalState
 from gapless_lab.sim.invariants.monitor import Invariant, MessageHandler
@@ -155,14 +156,14 @@ class StartInvariant(Invariant):
     # --- what is known -----------------------------------------------------------------------
 
     def _note_facts(self, me: BrokerId, machine: Broker) -> None:
-        if not machine.pubends.hosted:
+        if not machine.components.hosted:
             return
-        edges = machine.tables.table_store.edges.values()
-        looked = (len(machine.pubends.hosted), *[edge.revision for edge in edges])
+        edges = machine.components.exchange.table_store.edges.values()
+        looked = (len(machine.components.hosted), *[edge.revision for edge in edges])
         if self._looked.get(me) == looked:
             return
         self._looked[me] = looked
-        for pubend, hosted in machine.pubends.hosted.items():
+        for pubend, hosted in machine.components.hosted.items():
             if isinstance(hosted, Pubend):
                 facts = self._facts.setdefault(pubend, {})
                 for edge in edges:
@@ -177,7 +178,7 @@ class StartInvariant(Invariant):
 
     def _note_confirmed(self, me: BrokerId, machine: Broker) -> None:
         if self._notified_clients:
-            for name, subscription in machine.host.subscriptions.items():
+            for name, subscription in machine.components.registry.subscriptions.items():
                 if subscription.client in self._notified_clients:
                     newest = subscription.newest
                     self._confirmed[me][name] = _Confirmed(
@@ -190,7 +191,7 @@ class StartInvariant(Invariant):
 
     def _note_resumed(self, me: BrokerId, machine: Broker, client: str, call: Subscribe) -> None:
         """Note what a client brings to a new home, and look at the pubends that are known there."""
-        subscription = machine.host.subscriptions.get(call.subscription)
+        subscription = machine.components.registry.subscriptions.get(call.subscription)
         if subscription is None or subscription.client != client or call.hosting is None:
             return
         if (
@@ -202,10 +203,10 @@ class StartInvariant(Invariant):
         form = _form(subscription)
         text = subscription.newest.text
         self._resumed[me][call.subscription] = _Resumed(form, text, call.start_guarantees)
-        for pubend, offer in machine.host._announced_pubends.items():
+        for pubend, offer in machine.components.filters.announced_pubends.items():
             needed = self._needed_elsewhere(me, subscription, pubend)
             cursor = subscription.cursors.get(pubend)
-            has_started = cursor is not None and cursor.started_after is not None
+            has_started = cursor is not None and isinstance(cursor.start, Started)
             could_match = subscription.newest.filter.intersects(offer.advertisement)
             if (
                 needed
@@ -243,12 +244,12 @@ class StartInvariant(Invariant):
 
     def _note_new_pubends(self, me: BrokerId, machine: Broker) -> None:
         """Note who was told before, if there is a pubend that this broker has never heard of."""
-        offers, known = machine.host._announced_pubends, self._known_pubends[me]
+        offers, known = machine.components.filters.announced_pubends, self._known_pubends[me]
         if len(offers) <= len(known) and known.issuperset(offers):
             return
         for pubend in [each for each in offers if each not in known]:
             known.add(pubend)
-            for name, subscription in machine.host.subscriptions.items():
+            for name, subscription in machine.components.registry.subscriptions.items():
                 confirmed = self._confirmed[me].get(name)
                 if confirmed is None or confirmed.form != _form(subscription):
                     continue
@@ -269,7 +270,7 @@ class StartInvariant(Invariant):
     def _is_over(self, me: BrokerId, machine: Broker, expected: _ExpectedStart) -> bool:
         """Look at a subscription on a pubend; say whether there is nothing more to see."""
         name, form, pubend, needed = expected
-        subscription = machine.host.subscriptions.get(name)
+        subscription = machine.components.registry.subscriptions.get(name)
         if subscription is None or _form(subscription) != form:
             return True
         if (name, pubend) in self._client_positions[me]:
@@ -277,11 +278,11 @@ class StartInvariant(Invariant):
         cursor = subscription.cursors.get(pubend)
         if cursor is None:
             return (
-                pubend in machine.host._announced_pubends
+                pubend in machine.components.filters.announced_pubends
             )  # else it has yet to be heard of, after a crash
-        if cursor.started_after is None:
+        if not isinstance(cursor.start, Started):
             return False
-        self._check(me, cursor, cursor.started_after, needed)
+        self._check(me, cursor, cursor.start.after, needed)
         return True
 
     def _check(
@@ -291,7 +292,7 @@ class StartInvariant(Invariant):
             self._check_since(me, cursor, base, host_time)
 
     def _check_since(self, me: BrokerId, cursor: Cursor, base: Tick, host_time: HostTime) -> None:
-        stream, segment = self.oracle.streams[cursor.pubend], cursor.segment
+        stream, segment = self.oracle.streams[cursor.pubend], cursor.segments.current
         for fact in self._facts.get(cursor.pubend, {}).get(host_time.host, ()):
             if fact.time < host_time.time:
                 continue

@@ -86,7 +86,7 @@ class TableInvariant(Invariant):
         """Look at what has changed."""
         del event
         seen = self._seen[process.host.broker]
-        leaf, holdings = machine.tables.leaf, machine.tables.table_store
+        leaf, holdings = machine.components.exchange.leaf, machine.components.exchange.table_store
         before = seen.wanted
         if leaf._owners != seen.owners:
             seen.owners = dict(leaf._owners)

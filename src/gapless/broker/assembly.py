@@ -1,0 +1,231 @@
+"""Assembly: which components a broker has, how they are connected, and in which order they start.
+
+Each component is given only components that were made before it. The constructors keep what they are
+given; :func:`start` acts. Timers with equal deadlines run in the order in which they were set, so the
+order of the start list is part of what a broker does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from gapless.broker.notifications import Notifications
+from gapless.broker.stream_messages import StreamMessages
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context
+from gapless.directory.announcements import Announcements
+from gapless.directory.hosted import HostedPubends
+from gapless.directory.locations import PubendLocations
+from gapless.directory.name_query import NameQueries
+from gapless.directory.names import PubendNames
+from gapless.directory.status import PubendStatuses
+from gapless.feeds.candidates import FeedCandidates
+from gapless.inspection.show import InspectionCalls
+from gapless.messages.stored import StoredState
+from gapless.mobility import ForcedMoves, HostingBrokers
+from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.partitions import Partitions
+from gapless.overlay.retirements import Retirements
+from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.tree import Tree
+from gapless.propagation.exchange import TableExchange
+from gapless.propagation.filtering import TableFiltering
+from gapless.pubend.pubends import AnyPubend, Pubends
+from gapless.pubend.publisher_calls import PublisherCalls
+from gapless.pubend.refusals import PubendRefusals
+from gapless.pubend.staging import Staging
+from gapless.pubend.writer_calls import WriterCalls
+from gapless.requests.carrier import PubendRequests
+from gapless.requests.reads import ReadCalls
+from gapless.reshape.step import TreeStep
+from gapless.retirement.consequences import Retirement
+from gapless.retirement.retire_calls import RetireCalls
+from gapless.routing.reports import ReportAggregator
+from gapless.routing.router import Router
+from gapless.subscribers import (
+    Filters,
+    Maintenance,
+    OperatorCalls,
+    Registry,
+    Subends,
+    SubscriberCalls,
+)
+
+__all__ = ["Calls", "Components", "assemble", "start"]
+
+
+class Calls(Protocol):
+    """A component that answers requests of clients."""
+
+    @property
+    def handlers(self) -> Mapping[type, Callable[[str, Any], None]]:
+        """The requests, each with its handler."""
+
+
+class Components(NamedTuple):
+    """The components of a running broker."""
+
+    tree: Tree
+    sessions: PeerSessions
+    partitions: Partitions
+    hosted: HostedPubends[AnyPubend]
+    retirements: Retirements
+    locations: PubendLocations
+    announcements: Announcements
+    status: PubendStatuses
+    names: PubendNames
+    name_queries: NameQueries
+    exchange: TableExchange
+    candidates: FeedCandidates
+    filtering: TableFiltering
+    router: Router
+    reports: ReportAggregator
+    pubends: Pubends
+    staging: Staging
+    requests: PubendRequests
+    reads: ReadCalls
+    filters: Filters
+    subends: Subends
+    registry: Registry
+    maintenance: Maintenance
+    hosting: HostingBrokers
+    retirement: Retirement
+    stream_messages: StreamMessages
+    step: TreeStep
+    inspection: InspectionCalls
+    calls: tuple[Calls, ...]
+    """The components that answer requests of clients."""
+
+
+def assemble(
+    context: Context,
+    notifications: Notifications,
+    tree: Tree,
+    stored: StoredState,
+    corrupt_pubends: Mapping[PubendId, str],
+) -> Components:
+    """Make all components from the stored state."""
+    identity = context.identity
+    sessions = PeerSessions(context, tree.neighbourhood, notifications)
+    partitions = Partitions(context, tree, sessions)
+    hosted = HostedPubends[AnyPubend](corrupt_pubends)
+    retirements = Retirements(context, sessions, stored.retirements, hosted, notifications)
+    locations = PubendLocations(context, stored.locations)
+    announcements = Announcements(context, tree, sessions, locations, notifications)
+    status = PubendStatuses(
+        identity, sessions, partitions, hosted, retirements, announcements, locations
+    )
+    names = PubendNames(identity, hosted, announcements, locations, status)
+    name_queries = NameQueries(context, tree, sessions, retirements, names)
+    exchange = TableExchange(context, tree, sessions, notifications)
+    candidates = FeedCandidates(identity, tree, sessions, announcements)
+    filtering = TableFiltering(exchange)
+    router = Router(context, filtering, candidates)
+    reports = ReportAggregator(context, router, hosted)
+    pubends = Pubends(
+        context,
+        hosted,
+        sessions,
+        announcements,
+        exchange.table_store,
+        router,
+        reports,
+        notifications,
+    )
+    requests = PubendRequests(context, pubends, candidates, router)
+    refusals = PubendRefusals(context, hosted, announcements, status)
+    reads = ReadCalls(context, requests, hosted, announcements)
+    filters = Filters(context, exchange)
+    subends = Subends(context, filters, requests, status, candidates, stored.memberships)
+    registry = Registry(context, filters, subends, requests, status)
+    hosting = HostingBrokers(context, sessions, registry)
+    moves = ForcedMoves(context, filters, registry)
+    retirement = Retirement(
+        retirements,
+        announcements,
+        locations,
+        status,
+        pubends,
+        subends,
+    )
+    staging = Staging(context, sessions.clock_view, stored.staged, stored.commits)
+    inspection = InspectionCalls(
+        context,
+        tree,
+        sessions,
+        partitions,
+        hosted,
+        announcements,
+        candidates,
+        router,
+        registry,
+        subends,
+    )
+    return Components(
+        tree,
+        sessions,
+        partitions,
+        hosted,
+        retirements,
+        locations,
+        announcements,
+        status,
+        names,
+        name_queries,
+        exchange,
+        candidates,
+        filtering,
+        router,
+        reports,
+        pubends,
+        staging,
+        requests,
+        reads,
+        filters,
+        subends,
+        registry,
+        Maintenance(context, subends, registry),
+        hosting,
+        retirement,
+        StreamMessages(context, router, reports, subends),
+        TreeStep(
+            context,
+            tree,
+            (partitions, exchange, announcements, router, sessions),
+            (announcements, exchange, subends, pubends),
+        ),
+        inspection,
+        calls=(
+            PublisherCalls(
+                context, sessions, hosted, status, names, name_queries, pubends, refusals
+            ),
+            RetireCalls(context, tree, sessions, retirements, (exchange.table_store, pubends)),
+            SubscriberCalls(context, filters, registry, hosting, moves),
+            reads,
+            inspection,
+            OperatorCalls(context, registry, hosting),
+            WriterCalls(context, hosted, staging, refusals),
+        ),
+    )
+
+
+def start(components: Components, stored: StoredState, configured: Neighbourhood) -> None:
+    """Start all components, and restore what they had."""
+    each = components
+    each.sessions.start()
+    each.announcements.start()
+    each.retirements.start()
+    each.partitions.start()
+    each.router.start()
+    each.reports.start()
+    each.maintenance.start()
+    each.hosting.start()
+    for record in stored.subscriptions:
+        each.registry.restore(record)
+    each.exchange.start()
+    each.pubends.restore(stored.pubends)
+    each.retirement.start()
+    each.staging.start()
+    if each.tree.neighbourhood is not configured:
+        each.step.update_peers()  # the driver knows only what is configured

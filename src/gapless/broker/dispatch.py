@@ -1,0 +1,159 @@
+"""Dispatch: which component takes an event, a message of a peer, or a request of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gapless.core.ids import BrokerId
+from gapless.core.machine import (
+    ClientDown,
+    ClientDrained,
+    ClientFull,
+    ClientRequest,
+    ClientUp,
+    Context,
+    Fetched,
+    LinkDown,
+    LinkDrained,
+    LinkFull,
+    LinkUp,
+    MachineEvent,
+    Received,
+    Stopping,
+    Written,
+)
+from gapless.messages.clients import Refused, Subscribe
+from gapless.messages.mobility import Superseded
+from gapless.messages.overlay import Announce, NameQuery, NameReply, PartitionInfo, Retire
+from gapless.messages.streams import (
+    AckReport,
+    AdvanceRequest,
+    Attach,
+    DefineMemberSet,
+    Detach,
+    ForgetMemberSet,
+    Nack,
+    StreamEpochRequest,
+)
+
+if TYPE_CHECKING:
+    from gapless.broker.assembly import Components
+
+__all__ = ["Dispatch", "MessageObserver"]
+
+MessageObserver: TypeAlias = Callable[[BrokerId, Any], None]
+"""Sees each message before its component does, with the peer that sent it."""
+
+
+class Dispatch:
+    """Finds the component for what comes from outside."""
+
+    def __init__(
+        self,
+        context: Context,
+        components: Components,
+        corrupt_subscriptions: Mapping[str, str],
+        observers: Sequence[MessageObserver],
+    ) -> None:
+        self._context = context
+        self._components = components
+        self._corrupt_subscriptions = dict(corrupt_subscriptions)
+        self._observers = observers
+        self._messages = self._message_handlers()
+        self._requests: dict[type, Callable[[str, Any], None]] = {}
+        for calls in components.calls:
+            assert self._requests.keys().isdisjoint(calls.handlers)
+            self._requests.update(calls.handlers)
+
+    def event(self, event: MachineEvent) -> None:
+        """Give an event to its component."""
+        each = self._components
+        match event:
+            case Received(peer, packet):
+                each.sessions.received(peer, packet)
+            case Written() | Fetched():
+                self._context.resume(event)
+            case ClientRequest(client, request):
+                self.request(client, request)
+            case LinkUp(peer):
+                each.sessions.link_up(peer)
+            case LinkDown(peer):
+                each.sessions.link_down(peer)
+            case LinkFull(peer):
+                each.sessions.link_full(peer)
+            case LinkDrained(peer):
+                each.sessions.link_free(peer)
+            case ClientFull(client):
+                each.registry.pause_client(client)
+            case ClientDrained(client):
+                each.registry.resume_client(client)
+            case ClientDown(client):
+                each.registry.client_down(client)
+                each.reads.client_down(client)
+            case ClientUp(client):
+                each.registry.client_up(client)
+            case Stopping():
+                each.registry.save_acknowledgements()
+            case None:
+                pass
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def request(self, client: str, request: Any) -> None:
+        """Give a request of a client to its component, or refuse it."""
+        handler = self._requests.get(type(request))
+        if handler is None:
+            reason = f"{type(request).__name__} is no request"
+            self._context.notify(client, Refused(getattr(request, "request", 0), reason))
+        elif self._is_corrupt(request):
+            name = request.subscription
+            corruption = self._corrupt_subscriptions[name]
+            reason = f"the subscription {name} could not be brought back: {corruption}"
+            self._context.notify(client, Refused(request.request, reason))
+        else:
+            handler(client, request)
+
+    def _is_corrupt(self, request: Any) -> bool:
+        """Say whether a request would overwrite a durable subscription that cannot be read (P8)."""
+        return (
+            isinstance(request, Subscribe) and request.subscription in self._corrupt_subscriptions
+        )
+
+    # --- peers ---------------------------------------------------------------------------------
+
+    def message(self, peer: BrokerId, message: Any) -> None:
+        """Give a message of a peer, or of this broker to itself, to its component."""
+        for observe in self._observers:
+            observe(peer, message)
+        handler = self._messages.get(type(message))
+        if handler is None:
+            self._context.mark("message of no component")
+        else:
+            handler(peer, message)
+
+    def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any], object]]:
+        each = self._components
+        return {
+            **each.stream_messages.handlers,
+            Nack: each.router.nack,
+            Attach: each.router.attach,
+            Detach: each.router.detach,
+            StreamEpochRequest: each.router.stream_epoch_requested,
+            AdvanceRequest: each.router.advance,
+            DefineMemberSet: each.reports.define,
+            ForgetMemberSet: each.reports.forget,
+            AckReport: each.reports.report,
+            Announce: self._announced,
+            Retire: each.retirements.received,
+            NameQuery: each.name_queries.query_received,
+            NameReply: each.name_queries.reply_received,
+            Superseded: each.hosting.received,
+            PartitionInfo: each.partitions.received,
+            **each.exchange.handlers,
+            **each.requests.handlers,
+        }
+
+    def _announced(self, peer: BrokerId, message: Announce) -> None:
+        self._components.exchange.announcement_received(peer, message)
+        self._components.announcements.received(peer, message)

@@ -1,0 +1,107 @@
+"""Notifications: the one object through which components tell those above them what has happened.
+
+It is made before the components and bound to them once. Each notification calls its listeners in a
+fixed order, which is part of what a broker does: listeners send messages and set timers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.messages.overlay import Quality, TableState
+
+if TYPE_CHECKING:
+    from gapless.broker.assembly import Components
+    from gapless.broker.dispatch import Dispatch
+
+__all__ = ["Notifications"]
+
+
+class Notifications:
+    """Calls the listeners of what happens below them."""
+
+    _components: Components
+    _dispatch: Dispatch
+
+    def bind(self, components: Components, dispatch: Dispatch) -> None:
+        """Take the listeners, once."""
+        assert not hasattr(self, "_components"), "notifications are bound once"
+        self._components = components
+        self._dispatch = dispatch
+
+    # --- peer sessions -------------------------------------------------------------------------
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        """A peer session is open (R2)."""
+        each = self._components
+        each.announcements.session_opened(peer, cell)
+        each.retirements.session_opened(peer)
+        each.hosting.session_opened(peer)
+        each.name_queries.session_opened()
+        each.partitions.session_opened(peer, cell)
+        each.exchange.session_opened(peer, cell)
+        each.reports.session_opened(peer)
+        each.router.session_opened(peer, cell)
+        each.subends.session_opened()
+        each.requests.session_opened()
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """A peer session has ended, and all that belonged to it."""
+        each = self._components
+        cell = each.tree.neighbourhood.cell_of(peer)
+        if cell is not None:
+            each.partitions.session_closed(peer, cell)
+        each.name_queries.session_closed(peer)
+        each.exchange.session_closed(peer)
+        each.reports.session_closed(peer)
+        each.router.session_closed(peer)
+        each.subends.session_closed(peer)
+
+    def received(self, peer: BrokerId, message: Any) -> None:
+        """A message has arrived in a peer session."""
+        self._dispatch.message(peer, message)
+
+    def peer_congested(self, peer: BrokerId) -> None:
+        """Too much is queued for a peer (R40)."""
+        self._components.router.pause_peer(peer)
+
+    def peer_drained(self, peer: BrokerId) -> None:
+        """A peer accepts messages again."""
+        self._components.router.resume_peer(peer)
+
+    def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
+        """Return the states of the tables that are sent to a peer, for the heartbeat (R19)."""
+        return self._components.exchange.states(peer)
+
+    def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+        """A heartbeat of a peer names the states of the tables that it sends."""
+        self._components.exchange.compare_states(peer, states)
+
+    # --- tables, pubends, retirements ----------------------------------------------------------
+
+    def tables_changed(self) -> None:
+        """A subscription table of another broker has changed."""
+        self._components.pubends.update_stream_epochs()
+
+    def pubend_announced(self, pubend: PubendId) -> None:
+        """The properties of a pubend, its path or its existence have changed."""
+        each = self._components
+        known = each.announcements.get(pubend)
+        if known is None:
+            each.exchange.withdrawn(pubend)
+            return
+        properties = known.properties
+        each.retirement.located(pubend, ShbId(properties.broker, properties.cell))
+        advertisement = each.announcements.advertisement_of(known)
+        each.exchange.announced(pubend, known.version, advertisement, known.direction)
+        best_effort = properties.quality is Quality.BEST_EFFORT
+        each.registry.announced(pubend, advertisement, known.version, best_effort=best_effort)
+
+    def pubend_redirected(self, pubend: PubendId) -> None:
+        """A pubend lies in another direction."""
+        self._components.router.turn(pubend)
+
+    def retirement_changed(self, shb: ShbId) -> None:
+        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+        self._components.retirement.changed(shb)

@@ -1,0 +1,97 @@
+"""Requests of a link: their numbers, who waits for the replies, and refusals as errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gapless.core.errors import (
+    FencedError,
+    RefusedError,
+    UnavailableError,
+    WrongBrokerError,
+)
+from gapless.messages.clients import RefusalCause, Refused
+
+__all__ = ["OpenRequests", "RequestNumbers", "refusal"]
+
+
+class RequestNumbers:
+    """Request numbers that no request of a session had before."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """Return a new number."""
+        self._last += 1
+        return self._last
+
+
+class OpenRequests:
+    """The requests of one connection that have no reply yet."""
+
+    def __init__(self) -> None:
+        self._then: dict[int, Callable[[Any], None]] = {}
+        self._calls: set[asyncio.Future[Any]] = set()
+        """Calls that wait for a reply on this connection."""
+
+    def add(self, number: int, then: Callable[[Any], None]) -> None:
+        """Call back with the reply to a request."""
+        self._then[number] = then
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for the reply to a request any more."""
+        self._then.pop(number, None)
+
+    def replied(self, notice: Any) -> None:
+        """Hand a reply to whoever waits for it; a reply that nobody waits for is dropped."""
+        then = self._then.pop(notice.request, None)
+        if then is not None:
+            then(notice)
+
+    def clear(self) -> None:
+        """No request of the connection will be replied to: calls get None."""
+        self._then.clear()
+        for reply in self._calls:
+            if not reply.done():
+                reply.set_result(None)
+
+    async def call(
+        self, send: Callable[[Callable[[Any], None]], None], then: Callable[[Any], None] | None
+    ) -> Any:
+        """Send a request and return its reply, or None if the connection is lost before it comes.
+
+        ``then`` is called with the reply, unless it is a refusal, before anything that comes after the
+        reply on the connection is looked at.
+        """
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def take(notice: Any) -> None:
+            if not reply.done():
+                if then is not None and type(notice) is not Refused:
+                    then(notice)
+                reply.set_result(notice)
+
+        self._calls.add(reply)
+        try:
+            send(take)
+            return await reply
+        finally:
+            self._calls.discard(reply)
+
+
+def refusal(notice: Refused) -> RefusedError:
+    """Return a refusal as an error."""
+    match notice.cause:
+        case RefusalCause.WRONG_BROKER:
+            return WrongBrokerError(notice.reason, notice.broker)
+        case RefusalCause.FENCED:
+            return FencedError(notice.reason)
+        case RefusalCause.UNAVAILABLE:
+            return UnavailableError(notice.reason)
+        case _:
+            return RefusedError(notice.reason)

@@ -1,0 +1,259 @@
+"""Where a subscription continues on each stream after a lost connection, here or at another broker.
+
+Two things are computed from it. The *start point* names the ticks after which a broker continues. The
+*resume state* is what another broker needs to know of a durable subscription: what was acknowledged,
+the past filters, the start guarantees (:mod:`gapless.mobility`).
+
+If a filter change was under way, or its position is not reached yet, the new filter may apply before
+that position, as for a subscription that is not durable.
+"""
+
+from __future__ import annotations
+
+from gapless.client.prefetch import Prefetch
+from gapless.client.settings import SubscriptionOptions
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Gap,
+    Order,
+    PastFilter,
+    PositionTuple,
+    Stalled,
+    StartGuarantees,
+    StartKind,
+    StartPoint,
+    Subscribed,
+)
+
+__all__ = ["ResumeState"]
+
+
+class ResumeState:
+    """Positions, past filters and start guarantees of one subscription."""
+
+    def __init__(self, settings: SubscriptionOptions, prefetch: Prefetch) -> None:
+        self.pending: dict[PubendId, str] = {}
+        """Pubends of which nothing can come now, and why."""
+        self._settings = settings
+        self._prefetch = prefetch
+        self._default_start = settings.start
+        """The start on streams on which the subscription has no position."""
+        self._sought_back_from: dict[PubendId, Tick] = {}
+        """Streams that were sought back: up to this tick the broker would pass over what must come."""
+        self._earliest: set[PubendId] = set()
+        """Streams that continue with the earliest event of the log: what was released before is no gap."""
+        self._acked: dict[PubendId, Tick] = {}
+        self._started_after: dict[PubendId, Tick] = {}
+        """The start of each stream: nothing up to there must come. No seek moves it: what was handed out
+        before a seek is not acknowledged by it."""
+        self._pending_after: dict[PubendId, Tick] = {}
+        """Where pending streams continue: of a durable subscription those that had started once, and
+        those that were pending when the filter was changed."""
+        self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
+        """Streams on which nothing comes: the tick of the last event, and the progress of the stream."""
+        self._start_guarantees: StartGuarantees | None = None
+        """Of a durable subscription: the guarantees for streams without a position, as confirmed with
+        its filter."""
+        self._past_filters: tuple[PastFilter, ...] = ()
+        """Of a durable subscription: the filters before the present one, and the ticks up to which each
+        applies."""
+        self._excluded: dict[PubendId, bool] = {}
+        """In total order: streams that were excluded from the merge, and whether they still are. The
+        broker is told their positions, so that it can report what is lost of them if they return."""
+
+    @property
+    def is_sought_back(self) -> bool:
+        """Whether the broker would resume a durable subscription behind the position of the program."""
+        return self._settings.durable and bool(self._sought_back_from)
+
+    @property
+    def _is_merged(self) -> bool:
+        return self._settings.order is Order.TOTAL
+
+    # --- what a broker is asked for ------------------------------------------------------------
+
+    def start_point(self) -> StartPoint:
+        """Return after which ticks a broker continues."""
+        start = self._default_start
+        requested = dict(start.position) if start.kind is StartKind.POSITION else {}
+        ticks = self._prefetch.resume_from(
+            {**requested, **self._pending_after}, self._excluded, merged=self._is_merged
+        )
+        if not ticks:
+            return start
+        merged = None
+        if self._is_merged:
+            last = self._prefetch.last
+            before = min(max(requested.values(), default=0), max(ticks.values()))
+            merged = before if last is None else last[0]
+        unnamed = start.for_unnamed()
+        excluded = tuple(sorted(self._excluded)) if self._is_merged else ()
+        return StartPoint(
+            StartKind.POSITION, tuple(ticks.items()), unnamed.clock, unnamed.kind, merged, excluded
+        )
+
+    def presented(self) -> tuple[PositionTuple, tuple[PastFilter, ...], StartGuarantees | None]:
+        """Return what another broker needs to know of the subscription, should it continue there."""
+        acked = {**self._pending_after, **self._started_after, **self._acked}
+        # a program that has sought back gets again what it had acknowledged, by the filters of then
+        received = self._prefetch.received
+        done = {pubend: min(tick, received.get(pubend, tick)) for pubend, tick in acked.items()}
+        # on a stream without a position the subscription starts anew, with the present filter
+        self._past_filters = tuple(
+            each
+            for each in self._past_filters
+            if any(end > done.get(pubend, end) for pubend, end in each.ends)
+        )
+        return tuple(acked.items()), self._past_filters, self._start_guarantees
+
+    # --- acknowledgements ----------------------------------------------------------------------
+
+    @property
+    def acked(self) -> PositionTuple:
+        """What the program needs no more."""
+        return tuple(self._acked.items())
+
+    def acknowledge(self, ticks: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
+        """The program needs no more what is up to these ticks; return those that are new."""
+        newer = {each: tick for each, tick in ticks.items() if tick > self._acked.get(each, -1)}
+        self._acked.update(newer)
+        return newer
+
+    def note_quiet(self, pubend: PubendId, tick: Tick) -> bool:
+        """No event came up to a tick; return whether the client may acknowledge that (MV-13).
+
+        It may if all that came is acknowledged. Until then the broker keeps the log: if it dies, no
+        other broker knows that nothing was there.
+        """
+        received = self._prefetch.received.get(pubend, 0)
+        received_last, reported = self._quiet.get(pubend, (received, received))
+        last = received_last if reported == received else received
+        self._quiet[pubend] = (last, tick)
+        return max(self._acked.get(pubend, 0), self._started_after.get(pubend, 0)) >= last
+
+    # --- positions -----------------------------------------------------------------------------
+
+    def repositioned(self, ticks: dict[PubendId, Tick], kind: StartKind) -> None:
+        """A seek was executed: continue at these ticks, and drop what waits of their streams."""
+        for pubend, tick in ticks.items():
+            received = self._prefetch.received.get(pubend, 0)
+            reached = max(received, self._sought_back_from.get(pubend, 0))
+            if tick < reached:
+                self._sought_back_from[pubend] = reached
+            else:
+                self._sought_back_from.pop(pubend, None)
+        self._earliest = set(ticks) if kind is StartKind.EARLIEST else self._earliest - set(ticks)
+        self._prefetch.reposition(ticks)
+
+    def start_at(self, pubend: PubendId, tick: Tick) -> None:
+        """The subscription starts on a stream after a tick, or continues there."""
+        self._started_after.setdefault(pubend, tick)
+        if pubend not in self._sought_back_from:
+            self._prefetch.start(pubend, tick)
+
+    def started(self, pubend: PubendId, after: Tick) -> None:
+        """A pending stream has started."""
+        self.pending.pop(pubend, None)
+        self.start_at(pubend, after)
+
+    def take_gap(self, gap: Gap) -> bool:
+        """Take a gap; return whether it was expected: released before the earliest event, so no gap."""
+        pubend = gap.pubend
+        is_expected = pubend in self._earliest and gap.low <= 1
+        if is_expected:
+            self._started_after[pubend] = max(gap.high, self._started_after.get(pubend, 0))
+            self._prefetch.start(pubend, gap.high)
+        else:
+            self._prefetch.add_gap(pubend, gap.low, gap.high)
+        self._forget_excluded()
+        return is_expected
+
+    def events_taken(self) -> None:
+        """Events or progress came: some streams may have reached what they were sought back from."""
+        if self._sought_back_from:
+            received = self._prefetch.received
+            self._sought_back_from = {
+                pubend: tick
+                for pubend, tick in self._sought_back_from.items()
+                if received.get(pubend, 0) < tick
+            }
+        if self._excluded:
+            self._forget_excluded()
+
+    # --- replies and filters -------------------------------------------------------------------
+
+    def subscribed(self, answer: Subscribed, text: str, *, is_first: bool) -> None:
+        """Take the reply to Subscribe; ``text`` is the filter that was requested."""
+        self._start_guarantees = answer.start_guarantees
+        if answer.filter:
+            if answer.filter != text:
+                self.keep_starts(set())
+            self._past_filters = answer.past_filters
+        if self._settings.durable and self._default_start.kind is not StartKind.POSITION:
+            self._default_start = answer.start  # it may have been made by another program
+        for pubend, tick in answer.position:
+            self.start_at(pubend, tick)
+        self.pending = {each.pubend: each.reason for each in answer.pending}
+        self._excluded = dict.fromkeys(self._excluded, False)  # which still are is told again
+        self._pending_after = {
+            each.pubend: after
+            for each in answer.pending
+            if (after := self._pending_after.get(each.pubend) if each.after is None else each.after)
+            is not None
+        }
+        # what rests before everything is to go on with the oldest that there is
+        self._earliest.update(pubend for pubend, tick in self._pending_after.items() if tick == 0)
+        if is_first and self._settings.start.kind is StartKind.EARLIEST:
+            self._earliest.update(pubend for pubend, _ in answer.position)
+
+    def filter_changed(
+        self,
+        before: str,
+        text: str,
+        position: PositionTuple,
+        start_guarantees: StartGuarantees | None,
+    ) -> None:
+        """Another filter applies after a position."""
+        if text != before:
+            if self._settings.durable:
+                self._past_filters += (PastFilter(before, position),)
+            self.keep_starts({*dict(position)})
+        self._start_guarantees = start_guarantees
+
+    def keep_starts(self, named: set[PubendId]) -> None:
+        """Pending streams keep the start that was requested; on all others a new filter starts with the
+        latest event.
+        """
+        start = self._default_start
+        if start.kind is StartKind.EARLIEST or start.kind is StartKind.TIME:
+            after = max(0, start.clock - 1)
+            pending = {*self.pending, *named} - self._prefetch.received.keys()
+            self._pending_after = {**dict.fromkeys(sorted(pending), after), **self._pending_after}
+            if start.kind is StartKind.EARLIEST:
+                self._earliest |= pending
+            self._default_start = StartPoint()
+
+    # --- merge exclusion -----------------------------------------------------------------------
+
+    def stalled(self, notice: Stalled) -> bool:
+        """A stream stands still, or continues; return whether it is newly excluded from the merge."""
+        if notice.reason:
+            self.pending[notice.pubend] = notice.reason
+        else:
+            self.pending.pop(notice.pubend, None)
+        if notice.excluded:
+            is_new = notice.pubend not in self._excluded
+            self._excluded[notice.pubend] = True
+            return is_new
+        if notice.pubend in self._excluded:
+            self._excluded[notice.pubend] = False
+        return False
+
+    def _forget_excluded(self) -> None:
+        """Forget streams that are in the merge again and as far as the others."""
+        self._excluded = {
+            pubend: still
+            for pubend, still in self._excluded.items()
+            if still or self._prefetch.received.get(pubend, 0) < self._prefetch.level_of(pubend)
+        }

@@ -1,0 +1,105 @@
+"""Addresses of brokers: ``host:port``, ``[::1]:port``, or URLs ``gapless://host:port,host:port/``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from gapless.core.errors import AddressError, shortened
+
+__all__ = ["PORT", "SCHEME", "Address", "parse_addresses"]
+
+SCHEME: Final = "gapless://"
+
+PORT: Final = 7_400
+"""The port of a broker if the address names none."""
+
+_PORT_MAX: Final = 65_535
+
+
+class Address(NamedTuple):
+    """A host and a port. Port 0 stands for any free port of a listener.
+
+    >>> Address.parse("gapless://[::1]:7400"), str(Address.parse("b1.example:7400"))
+    (Address(host='::1', port=7400), 'b1.example:7400')
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read one address of a configuration; a host or a URL without a port gets PORT."""
+        rest = text.removeprefix(SCHEME).removesuffix("/")
+        host, colon, port = rest.rpartition(":")
+        if not colon or rest.endswith("]"):
+            host, port = rest, str(PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or "/" in host or not port.isdecimal() or int(port) > _PORT_MAX:
+            raise AddressError(
+                f"{shortened(text)!r} is no address: write host:port, such as 127.0.0.1:{PORT}"
+            )
+        return cls(host, int(port))
+
+    @property
+    def url(self) -> str:
+        """The address as clients write it."""
+        return f"{SCHEME}{self}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this computer can reach the address."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
+    """Return the addresses of a URL, or of several URLs, each address once; the first is preferred.
+
+    >>> [*map(str, parse_addresses("gapless://b1,b2:7500,[::1]/"))]
+    ['b1:7400', 'b2:7500', '[::1]:7400']
+    >>> parse_addresses(["gapless://b1", "gapless://b2"])[1].host
+    'b2'
+    >>> parse_addresses("gapless://b1,gapless://b2")[1].host
+    'b2'
+    """
+    urls = [servers] if isinstance(servers, str) else [*servers]
+    found = tuple(address for url in urls for address in _of_url(url))
+    if not found:
+        raise AddressError("no address of a broker was given")
+    return tuple(dict.fromkeys(found))
+
+
+def _of_url(url: str) -> list[Address]:
+    if not str(url).startswith(SCHEME):
+        raise AddressError(f"{url!r} is no address; write gapless://host:port")
+    parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]
+    if any(character in part for part in parts for character in "/?#@"):
+        raise AddressError(f"{url!r}: after the hosts and ports nothing may follow")
+    return [_of_host_port(part, url) for part in parts]
+
+
+def _of_host_port(text: str, url: str) -> Address:
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise AddressError(f"{url!r}: write an IPv6 address as [::1]:{PORT}")
+        port = rest[1:]
+        has_port = bool(rest)
+    else:
+        host, colon, port = text.partition(":")
+        has_port = bool(colon)
+    if not host or host.strip() != host:
+        raise AddressError(f"{url!r}: {text!r} has no host")
+    if not has_port:
+        return Address(host, PORT)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+        raise AddressError(f"{url!r}: {port!r} is no port")
+    return Address(host, int(port))

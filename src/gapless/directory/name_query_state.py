@@ -1,0 +1,83 @@
+"""The states of a name query.
+
+Theory of operation
+-------------------
+A query is ASKING until every broker it was sent to has replied for itself and for all brokers behind
+it. If all replies say that the name is not in use, the name is FREE. One reply that cannot say so
+makes the query DOUBTFUL: it waits for the others, because one of them may have the name, and ends as
+UNKNOWN. A reply that names a broker ends the query at once as TAKEN. A broker that does not reply in
+time may have the name, so the query ends as UNKNOWN.
+
+Two brokers may query one name at the same time. Each receives the query of the other. The broker
+whose own name is greater is OUTRANKED and gives up, so at most one of them finds the name free.
+
+FREE, TAKEN and UNKNOWN are final: a query that has ended takes no input.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+__all__ = ["FINAL", "TRANSITIONS", "NameQueryInput", "NameQueryState", "next_state"]
+
+
+class NameQueryState(Enum):
+    """How far a name query has come."""
+
+    ASKING = "asking"
+    DOUBTFUL = "doubtful"
+    FREE = "free"
+    TAKEN = "taken"
+    UNKNOWN = "unknown"
+
+
+class NameQueryInput(Enum):
+    """What happens to a name query."""
+
+    REPLY_FREE = "a reply: the name is not in use"
+    REPLY_UNKNOWN = "a reply: some broker did not say"
+    REPLY_TAKEN = "a reply: a broker has the name"
+    ALL_REPLIED = "no reply is outstanding"
+    TIMEOUT = "a reply did not come in time"
+    OUTRANKED = "a broker of a lesser name queries the same name"
+
+
+_ASKING, _DOUBTFUL = NameQueryState.ASKING, NameQueryState.DOUBTFUL
+_FREE, _TAKEN, _UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
+
+TRANSITIONS: Final[dict[NameQueryState, dict[NameQueryInput, NameQueryState]]] = {
+    _ASKING: {
+        NameQueryInput.REPLY_FREE: _ASKING,
+        NameQueryInput.REPLY_UNKNOWN: _DOUBTFUL,
+        NameQueryInput.REPLY_TAKEN: _TAKEN,
+        NameQueryInput.ALL_REPLIED: _FREE,
+        NameQueryInput.TIMEOUT: _UNKNOWN,
+        NameQueryInput.OUTRANKED: _TAKEN,
+    },
+    _DOUBTFUL: {
+        NameQueryInput.REPLY_FREE: _DOUBTFUL,
+        NameQueryInput.REPLY_UNKNOWN: _DOUBTFUL,
+        NameQueryInput.REPLY_TAKEN: _TAKEN,
+        NameQueryInput.ALL_REPLIED: _UNKNOWN,
+        NameQueryInput.TIMEOUT: _UNKNOWN,
+        NameQueryInput.OUTRANKED: _TAKEN,
+    },
+    _FREE: {},
+    _TAKEN: {},
+    _UNKNOWN: {},
+}
+
+FINAL: Final = frozenset(state for state, inputs in TRANSITIONS.items() if not inputs)
+"""The states in which a query has ended."""
+
+
+def next_state(state: NameQueryState, happened: NameQueryInput) -> NameQueryState:
+    """Return the state after an input.
+
+    >>> next_state(NameQueryState.DOUBTFUL, NameQueryInput.ALL_REPLIED).name
+    'UNKNOWN'
+    """
+    found = TRANSITIONS[state].get(happened)
+    assert found is not None, f"a name query in state {state.name} takes no {happened.name}"
+    return found

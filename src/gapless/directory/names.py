@@ -1,0 +1,93 @@
+"""The names of pubends: which pubend a name means, and whether a name was used before.
+
+A name with a number means that pubend alone. A name without a number means a pubend of this broker,
+else a pubend of another broker that this one knows; if several have the name, the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.limits import NAME_MAX
+from gapless.core.machine import Identity
+from gapless.directory.announcements import Announcements
+from gapless.directory.hosted import Hosted
+from gapless.directory.locations import PubendLocations
+from gapless.directory.status import PubendStatuses
+
+__all__ = ["PubendNames", "invalid_name_reason"]
+
+_NUMBERED: Final = re.compile(r"([^#]+)#([0-9]{1,15})")
+"""A name and its number."""
+
+
+def invalid_name_reason(name: str) -> str | None:
+    """Say why no pubend of that name may be created; None if it may."""
+    if _NUMBERED.fullmatch(name):
+        return f"no pubend {name} is known here, and only brokers give numbers"
+    if not 0 < len(name) <= NAME_MAX or "#" in name:
+        return f"a pubend's name has 1 to {NAME_MAX} characters and no #"
+    return None
+
+
+class PubendNames:
+    """What names mean at this broker."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        hosted: Hosted,
+        announcements: Announcements,
+        locations: PubendLocations,
+        status: PubendStatuses,
+    ) -> None:
+        self._me = identity.broker
+        self._hosted = hosted
+        self._announcements = announcements
+        self._locations = locations
+        self._status = status
+        self._reserved: set[str] = set()
+        """The names of pubends that this broker creates and that are not on disk yet."""
+
+    def find(self, name: str) -> PubendId | None:
+        """Return the pubend that a name means, or None if this broker knows none."""
+        numbered = _NUMBERED.fullmatch(name)
+        if numbered:
+            exact = PubendId(numbered[1], int(numbered[2]))
+            return exact if self._status.is_known(exact) else None
+        unnumbered = PubendId(name)
+        if unnumbered in self._hosted:
+            return unnumbered
+        own = [each for each in (*self._hosted, *self._hosted.corrupt) if each.name == name]
+        if own or self._status.is_known(unnumbered):
+            return min(own, default=unnumbered)
+        others = (
+            *self._announcements.pubends_named(name),
+            *self._locations.pubends_named(name),
+        )
+        return min((each for each in others if self._status.is_known(each)), default=None)
+
+    def broker_of_name(self, name: str) -> BrokerId | None:
+        """Return the broker that has a pubend of that name or creates it, or None if this broker knows none."""
+        if name in self._reserved:
+            return self._me
+        pubend = self.find(name)
+        if pubend is None:
+            return None
+        return self._me if pubend in self._hosted else self._status.other_broker(pubend) or self._me
+
+    def is_remembered(self, name: str) -> bool:
+        """Say whether there was a pubend of exactly that name, even if no broker has it now."""
+        pubend = PubendId(name)
+        is_announced = self._announcements.get(pubend) is not None
+        return is_announced or self._locations.broker_of(pubend) is not None
+
+    def reserve(self, name: str) -> None:
+        """Keep a name for a pubend that this broker is creating."""
+        self._reserved.add(name)
+
+    def release(self, name: str) -> None:
+        """Forget a reservation: the pubend is created."""
+        self._reserved.discard(name)

@@ -1,0 +1,159 @@
+"""Feed candidates: which brokers may feed this one, and which receivers this broker may feed (R6, R7, R10).
+
+All candidates are nearer to the pubend than the receiver. The brokers of the next cell on the path come
+first, over their links, then over a peer of the own cell. Brokers of cells farther along the path follow:
+they bypass the cells between. Routes over other relays come last.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import CELL_BROKERS_MAX
+from gapless.core.machine import Identity
+from gapless.directory.announcements import Announcements, KnownPubend
+from gapless.feeds.paths import RELAYED, Candidate
+from gapless.messages.overlay import Quality
+from gapless.messages.streams import AttachKind
+from gapless.overlay.peers import Peers
+from gapless.overlay.tree import Tree
+from gapless.propagation.sufficiency import Receiver
+
+__all__ = ["FeedCandidates", "rendezvous"]
+
+_CLASS: Final = CELL_BROKERS_MAX
+"""The ranks of one class: as many as a cell has brokers, so that load is shared inside a class only."""
+
+_OVER_RELAYS: Final = RELAYED // _CLASS
+"""The class of brokers that are reached over relays, R7 (d)."""
+
+
+def rendezvous(pubend: PubendId, brokers: list[BrokerId]) -> list[BrokerId]:
+    """Return brokers in the order of their hashes with a pubend, which shares the load by pubend (R6)."""
+    return sorted(brokers, key=lambda broker: _weight(pubend, broker), reverse=True)
+
+
+def _weight(pubend: PubendId, broker: BrokerId) -> bytes:
+    return blake2b(f"{pubend}\0{broker}".encode(), digest_size=8).digest()
+
+
+class FeedCandidates:
+    """Answers who may feed whom, from the tree, the peer sessions and the announcements."""
+
+    def __init__(
+        self, identity: Identity, tree: Tree, peers: Peers, announcements: Announcements
+    ) -> None:
+        self._identity = identity
+        self._tree = tree
+        self._peers = peers
+        self._announcements = announcements
+
+    def is_announced(self, pubend: PubendId) -> bool:
+        """Say whether a pubend is known."""
+        return self._announcements.get(pubend) is not None
+
+    def is_best_effort(self, pubend: PubendId) -> bool:
+        """Say whether a pubend promises nothing but order (R33)."""
+        known = self._announcements.get(pubend)
+        return known is not None and known.properties.quality is Quality.BEST_EFFORT
+
+    def candidates(self, pubend: PubendId) -> list[Candidate]:
+        """Return the brokers that may feed this router, best first (R7)."""
+        known = self._announcements.get(pubend)
+        if known is None:
+            return []
+        found = [
+            Candidate(
+                broker,
+                self._class_of(broker, distance) * _CLASS + index,
+                not self._peers.is_direct(broker),
+            )
+            for distance, brokers in enumerate(self._nearer(known))
+            for index, broker in enumerate(rendezvous(pubend, brokers))
+            if self._peers.is_open(broker)
+        ]
+        return sorted(found, key=lambda candidate: candidate.rank)
+
+    def is_bypass(self, pubend: PubendId, feeder: BrokerId) -> bool:
+        """Say whether a feeder is beyond the next cell on the path, so that cells are bypassed."""
+        known = self._announcements.get(pubend)
+        if known is None or known.direction is None:
+            return False
+        return self._tree.neighbourhood.cell_of(feeder) != known.direction
+
+    def _nearer(self, known: KnownPubend) -> list[list[BrokerId]]:
+        """Return the brokers of the cells on the path, nearest first; in the PHB cell only the PHB."""
+        if known.direction is None:
+            host = known.properties.broker
+            return [] if host == self._identity.broker else [[host]]
+        neighbourhood = self._tree.neighbourhood
+        return [list(neighbourhood.brokers(cell)) for cell in known.path if cell in neighbourhood]
+
+    def _class_of(self, broker: BrokerId, distance: int) -> int:
+        """Return the class of R7 for a broker of a cell on the path; the next cell has distance 0."""
+        if self._peers.is_direct(broker):
+            return 0 if distance == 0 else 1 + distance
+        sideways = len(self._peers.route(broker)) == 1 and distance == 0
+        if sideways and self._peers.route(broker)[0] in self._tree.neighbourhood.peers:
+            return 1
+        return _OVER_RELAYS + distance
+
+    def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
+        """Return the brokers that may feed the leaf: those of its cell, this one included (R7)."""
+        me = self._identity.broker
+        peers = rendezvous(pubend, list(self._tree.neighbourhood.peers))
+        return [
+            self._peer(broker, index)
+            for index, broker in enumerate(peers)
+            if broker == me or self._peers.is_open(broker)
+        ]
+
+    def _peer(self, broker: BrokerId, index: int) -> Candidate:
+        relayed = broker != self._identity.broker and not self._peers.is_direct(broker)
+        return Candidate(broker, index + RELAYED if relayed else index, relayed)
+
+    def attach_kind(self, pubend: PubendId) -> AttachKind:
+        """Return what this router is to its feeder."""
+        known = self._announcements.get(pubend)
+        in_phb_cell = known is not None and known.direction is None
+        return AttachKind.PHB_CELL if in_phb_cell else AttachKind.CELL
+
+    def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
+        """Say whether a receiver lies beyond this broker as seen from a pubend (R10)."""
+        known = self._announcements.get(pubend)
+        if known is None:
+            return False
+        if receiver.kind is AttachKind.LEAF:
+            return receiver.name.rpartition("@")[2] == self._identity.cell
+        if receiver.kind is AttachKind.PHB_CELL:
+            is_phb = known.properties.broker == self._identity.broker
+            return is_phb and receiver.name == self._identity.cell
+        towards = self._direction(receiver.name)
+        return towards is not None and towards != known.direction
+
+    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+        """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
+        cell = self._tree.neighbourhood.cell_of(feeder)
+        return () if cell is None else self._tree.neighbourhood.shapes_between(cell)
+
+    def has_shape(self, receiver: Receiver, versions: tuple[tuple[CellId, int], ...]) -> bool:
+        """Say whether a receiver knows the shapes of the cells between as this broker does (R13).
+
+        Inside a cell the shapes do not matter: a leaf is behind its cell in every shape, and inside the
+        PHB cell nothing is filtered.
+        """
+        if receiver.kind is not AttachKind.CELL or receiver.name not in self._tree.neighbourhood:
+            return True
+        return versions == self._tree.neighbourhood.shapes_between(receiver.name)
+
+    def _direction(self, cell: CellId) -> CellId | None:
+        return self._tree.neighbourhood.direction(cell)
+
+    def next_hop(self, pubend: PubendId, request: int, feeder: BrokerId | None) -> BrokerId | None:
+        """Return the broker to pass a request to: the feeder, else the candidates in turn."""
+        if feeder is not None:
+            return feeder
+        candidates = self.candidates(pubend)
+        return candidates[request % len(candidates)].broker if candidates else None

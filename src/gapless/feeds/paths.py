@@ -1,0 +1,35 @@
+"""Candidates: the brokers that may feed a receiver, and the Protocol by which a feed learns of them (R7)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
+
+__all__ = ["RELAYED", "Candidate", "FeedPaths"]
+
+RELAYED: Final = (DELTA_MAX + 4) * CELL_BROKERS_MAX
+"""From this rank on, a hop between the pubend and the receiver is relayed; lower ranks are better (R7)."""
+
+
+class Candidate(NamedTuple):
+    """A broker that may feed; a lower rank is better (R7's classes, and load shared inside of them)."""
+
+    broker: BrokerId
+    rank: int
+    relayed: bool = False
+    """Whether what it sends comes over relays."""
+
+
+class FeedPaths(Protocol):
+    """Where feeds come from, by the tree, the sessions and the announcements of this broker."""
+
+    def candidates(self, pubend: PubendId) -> list[Candidate]:
+        """Return the brokers that may feed this router, best first (R7)."""
+
+    def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
+        """Return the brokers that may feed the leaf of this broker, best first (R7)."""
+
+    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+        """Return the shapes of the cells between a feeder and this broker, as this broker knows them."""

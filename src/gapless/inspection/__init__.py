@@ -1,0 +1,1 @@
+"""Inspection: what operators see of a broker. No other component reads it."""

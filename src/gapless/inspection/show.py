@@ -1,0 +1,318 @@
+"""What operators see of a broker: the state as it is now, in pages of bounded size.
+
+Nothing here changes state, and no rule reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from gapless.core.ids import PubendId
+from gapless.core.limits import (
+    SHOWN_CURSORS_LISTED_MAX,
+    SHOWN_CURSORS_MAX,
+    SHOWN_ENTRIES_MAX,
+    SHOWN_MEMBERS_MAX,
+    SHOWN_PEERS_MAX,
+    SHOWN_TEXT_MAX,
+)
+from gapless.core.machine import Context
+from gapless.directory.announcements import Announcements
+from gapless.directory.hosted import HostedPubends
+from gapless.feeds.candidates import FeedCandidates
+from gapless.messages.clients import ListPartitions, PartitionTable, Refused
+from gapless.messages.operating import (
+    BrokerReply,
+    CellState,
+    CursorState,
+    GetBroker,
+    GetSubscription,
+    GetTopology,
+    HostedState,
+    ListPubends,
+    ListSubscriptions,
+    MemberState,
+    PeerState,
+    PubendList,
+    PubendState,
+    SubscriptionList,
+    SubscriptionReply,
+    SubscriptionState,
+    TopologyReply,
+)
+from gapless.overlay.partitions import Partitions
+from gapless.overlay.sessions import PeerSessions
+from gapless.overlay.tree import Tree
+from gapless.pubend.pubend import Pubend
+from gapless.pubend.pubends import AnyPubend
+from gapless.routing.router import Router
+from gapless.subscribers import Registry, Subends
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = ["InspectionCalls"]
+
+T = TypeVar("T")
+
+
+def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...], bool]:
+    """Return as many as fit into an answer, at least one, and whether there are more.
+
+    >>> page(["short"] * 300, len)[1], len(page(["long" * 100_000] * 300, len)[0])
+    (True, 3)
+    """
+    taken: list[T] = []
+    remaining = SHOWN_TEXT_MAX
+    for each in found:
+        if len(taken) >= SHOWN_ENTRIES_MAX or remaining <= 0:
+            return tuple(taken), True
+        taken.append(each)
+        remaining -= size_of(each)
+    return tuple(taken), False
+
+
+class RerouteCounts(NamedTuple):
+    """How much goes another way than it should, because something is cut or down."""
+
+    sessions_relayed: int
+    feeds_bypassing: int
+    feeds_relayed: int
+    partitions: int
+    streams_cut_off: int
+
+
+class InspectionCalls:
+    """Answers the requests of operators that only read."""
+
+    def __init__(
+        self,
+        context: Context,
+        tree: Tree,
+        sessions: PeerSessions,
+        partitions: Partitions,
+        hosted: HostedPubends[AnyPubend],
+        announcements: Announcements,
+        candidates: FeedCandidates,
+        router: Router,
+        registry: Registry,
+        subends: Subends,
+    ) -> None:
+        self._context = context
+        self._tree = tree
+        self._sessions = sessions
+        self._partitions = partitions
+        self._hosted = hosted
+        self._announcements = announcements
+        self._candidates = candidates
+        self._router = router
+        self._registry = registry
+        self._subends = subends
+        replies: dict[type, Callable[[Any], Any]] = {
+            GetBroker: self._show_broker,
+            GetTopology: self._show_topology,
+            ListPartitions: self._list_partitions,
+            ListPubends: self._list_pubends,
+            ListSubscriptions: self._list_subscriptions,
+            GetSubscription: self._show_subscription,
+        }
+        self.handlers: Mapping[type, Callable[[str, Any], None]] = {
+            request: partial(self._reply, reply) for request, reply in replies.items()
+        }
+
+    def _reply(self, reply: Callable[[Any], Any], client: str, request: Any) -> None:
+        self._context.notify(client, reply(request))
+
+    # --- the broker ----------------------------------------------------------------------------
+
+    def _show_broker(self, call: GetBroker) -> BrokerReply:
+        identity = self._context.identity
+        peers = self._peers()
+        subscriptions = self._registry.subscriptions.values()
+        clients = {each.client for each in subscriptions if each.client is not None}
+        return BrokerReply(
+            call.request,
+            identity.broker,
+            identity.cell,
+            identity.incarnation,
+            self._context.clock,
+            tuple(peers[:SHOWN_PEERS_MAX]),
+            max(0, len(peers) - SHOWN_PEERS_MAX),
+            pubends_hosted=len(self._hosted),
+            pubends_known=len(self._announcements.pubends()),
+            streams_joined=len(self._subends.guaranteed),
+            subscriptions=len(subscriptions),
+            durable=sum(each.durable for each in subscriptions),
+            connected=sum(each.client is not None for each in subscriptions),
+            clients=len(clients),
+            log_bytes=sum(
+                each.log_bytes for each in self._hosted.values() if isinstance(each, Pubend)
+            ),
+            cache_bytes=self._router.cached_bytes,
+            coverage_marks=tuple(sorted(self._context.coverage_marks.items())),
+            **self.reroute_counts()._asdict(),
+        )
+
+    def reroute_counts(self) -> RerouteCounts:
+        """Count what goes around something."""
+        feeders = {each: self._router.feeder(each) for each in self._announcements.pubends()}
+        fed = [(pubend, feeder) for pubend, feeder in feeders.items() if feeder is not None]
+        return RerouteCounts(
+            sum(bool(self._sessions.route(peer)) for peer in self._sessions.open_peers()),
+            sum(self._candidates.is_bypass(pubend, feeder) for pubend, feeder in fed),
+            sum(not self._sessions.is_direct(feeder) for _, feeder in fed),
+            len(self._partitions.table()),
+            sum(each.is_cut_off for each in self._subends.guaranteed.values()),
+        )
+
+    def _peers(self) -> list[PeerState]:
+        found = []
+        for info in self._tree.neighbourhood.cells:
+            for peer in info.brokers:
+                if peer == self._context.identity.broker:
+                    continue
+                is_open = self._sessions.is_open(peer)
+                incarnation = self._sessions.incarnation_of(peer) if is_open else 0
+                slow = self._router.is_paused(peer)
+                via = self._sessions.route(peer)
+                found.append(PeerState(peer, info.name, is_open, incarnation, slow, via))
+        return found
+
+    def _show_topology(self, call: GetTopology) -> TopologyReply:
+        identity, neighbourhood = self._context.identity, self._tree.neighbourhood
+        skipped = neighbourhood.cells[max(0, call.skip) :]
+        shown = skipped[:SHOWN_ENTRIES_MAX]
+        cells = tuple(
+            CellState(
+                each.name,
+                neighbourhood.distance(each.name),
+                each.brokers,
+                tuple(broker for broker in each.brokers if self._reaches(broker)),
+                each.neighbours,
+                self._relayed(each.brokers),
+            )
+            for each in shown
+        )
+        more = len(skipped) > len(shown)
+        return TopologyReply(
+            call.request, identity.broker, identity.cell, neighbourhood.version, cells, more
+        )
+
+    def _reaches(self, broker: str) -> bool:
+        return broker == self._context.identity.broker or self._sessions.is_open(broker)
+
+    def _relayed(self, brokers: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        routes = ((broker, self._sessions.route(broker)) for broker in brokers)
+        return tuple((broker, route) for broker, route in routes if route)
+
+    def _list_partitions(self, call: ListPartitions) -> PartitionTable:
+        dated = self._partitions.dated()
+        clock_less_now = self._context.clock - self._context.now
+        return PartitionTable(
+            call.request,
+            tuple(partition for partition, _ in dated),
+            tuple(since + clock_less_now for _, since in dated),
+        )
+
+    # --- pubends -------------------------------------------------------------------------------
+
+    def _list_pubends(self, call: ListPubends) -> PubendList:
+        names = sorted(self._hosted) if call.hosted else self._announcements.pubends()
+        after = call.after
+        states = (self._pubend(each) for each in names if after is None or each > after)
+        known = (each for each in states if each is not None)
+        entries, more = page(known, lambda each: len(each.advertisement))
+        return PubendList(call.request, entries, more)
+
+    def _pubend(self, pubend: PubendId) -> PubendState | None:
+        known = self._announcements.get(pubend)
+        if known is None:
+            return None
+        properties = known.properties
+        hosted = self._hosted.get(pubend)
+        return PubendState(
+            pubend,
+            properties.broker,
+            properties.cell,
+            properties.quality,
+            properties.advertisement,
+            known.version,
+            known.path,
+            _hosted(hosted) if isinstance(hosted, Pubend) else None,
+            self._router.feeder(pubend),
+        )
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def _list_subscriptions(self, call: ListSubscriptions) -> SubscriptionList:
+        found = self._registry.subscriptions
+        states = (
+            self._subscription(found[name], None, SHOWN_CURSORS_LISTED_MAX)
+            for name in sorted(found)
+            if name > call.after and (found[name].durable or not call.durable)
+        )
+        entries, more = page(states, lambda each: len(each.filter))
+        return SubscriptionList(call.request, entries, more)
+
+    def _show_subscription(self, call: GetSubscription) -> SubscriptionReply | Refused:
+        found = self._registry.subscriptions.get(call.subscription)
+        if found is None:
+            reason = f"there is no subscription {call.subscription!r} at this broker"
+            return Refused(call.request, reason)
+        return SubscriptionReply(
+            call.request, self._subscription(found, call.after, SHOWN_CURSORS_MAX)
+        )
+
+    def _subscription(
+        self, subscription: HostedSubscription, after: PubendId | None, most: int
+    ) -> SubscriptionState:
+        cursors = subscription.cursors
+        names = [each for each in sorted(cursors) if after is None or each > after]
+        disconnected_for = self._context.now - subscription.disconnected_since
+        return SubscriptionState(
+            subscription.name,
+            subscription.durable,
+            subscription.newest.text,
+            subscription.order,
+            subscription.client,
+            None if subscription.client is not None else self._context.clock - disconnected_for,
+            subscription.expiry_s,
+            subscription.changes.current is not None,
+            subscription.delivery.credit,
+            tuple(_cursor(cursors[each]) for each in names[:most]),
+            max(0, len(names) - most),
+        )
+
+
+def _hosted(pubend: Pubend) -> HostedState:
+    rows = sorted(pubend.members.rows(), key=lambda row: (row.ack_floor, row.shb))
+    members = tuple(MemberState(row.shb, row.ack_floor, row.durable, row.inactive) for row in rows)
+    return HostedState(
+        pubend.top,
+        pubend.record.released,
+        pubend.log_bytes,
+        pubend.stream_epoch,
+        members[:SHOWN_MEMBERS_MAX],
+        max(0, len(members) - SHOWN_MEMBERS_MAX),
+        pubend.members.ack_floor(),
+        pubend.corruption,
+    )
+
+
+def _cursor(cursor: Cursor) -> CursorState:
+    subscription, subend = cursor.subscription, cursor.subend
+    reached = cursor.start.acked if subscription.durable else cursor.buffered_up_to
+    has_started = isinstance(cursor.start, Started)
+    is_waiting = cursor.fault or not has_started or subend.feeder is None
+    return CursorState(
+        cursor.pubend,
+        cursor.phase.shown,
+        cursor.buffered_up_to,
+        cursor.start.acked,
+        subend.horizon if subend.has_base else None,
+        max(0, subend.horizon - reached) if has_started else 0,
+        len(cursor.buffer),
+        subscription.reply.reason(cursor) if is_waiting else None,
+    )

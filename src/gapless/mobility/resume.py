@@ -1,0 +1,166 @@
+"""Durable subscriptions that continue here because their hosting broker did not answer (MV-13).
+
+The client brings its resume state: its position, what it has acknowledged, the filters that apply below,
+and since when its hosting brokers had its filter. This broker makes the subscription anew from that. If
+it has the subscription from before, it continues with it where the client stands now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gapless.content.filter import Filter
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context
+from gapless.messages.clients import (
+    HostingReference,
+    StartGuarantees,
+    StartKind,
+    StartPoint,
+    Subscribe,
+)
+from gapless.mobility.epochs import is_behind, is_outdated
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.filter_segments import ImportedSegments
+from gapless.subscribers.filters import Filters
+from gapless.subscribers.registry import Registry
+from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = ["ForcedMoves"]
+
+
+def _retained_from(call: Subscribe) -> StartPoint:
+    """Return the start of a new subscription; one that moves keeps the logs from what is acknowledged.
+
+    Its client may have received more than it has acknowledged. If it forgets what it has received, that
+    comes again, as it would have at the former hosting broker.
+    """
+    if call.hosting is None or call.start.kind is not StartKind.POSITION:
+        return call.start
+    acked = dict(call.acked)
+    position = (
+        (pubend, min(tick, acked.get(pubend, tick))) for pubend, tick in call.start.position
+    )
+    start = call.start
+    return StartPoint(
+        start.kind, tuple(position), start.clock, start.unnamed, start.merged, start.excluded
+    )
+
+
+class ForcedMoves:
+    """Takes over the subscriptions that clients bring here."""
+
+    def __init__(self, context: Context, filters: Filters, registry: Registry) -> None:
+        self._context = context
+        self._filters = filters
+        self._registry = registry
+        self._here = context.identity.broker
+
+    # --- which one counts ----------------------------------------------------------------------
+
+    def is_behind(self, found: HostedSubscription, reference: HostingReference) -> bool:
+        """Say whether the client may have continued elsewhere since it left this subscription."""
+        return is_behind(found, reference, self._here)
+
+    def is_outdated(self, found: HostedSubscription, call: Subscribe, wanted: Filter) -> bool:
+        """Say whether the client continued elsewhere with filters that this subscription lacks."""
+        return is_outdated(found, call, wanted, self._here)
+
+    def identity(self, reference: HostingReference) -> tuple[str, int]:
+        """Return the incarnation key and the epoch of a subscription that moves here."""
+        self._context.mark("subscription moved here")
+        return reference.incarnation_key, reference.epoch + 1
+
+    # --- a subscription that is made anew ------------------------------------------------------
+
+    def retained_start(self, call: Subscribe) -> StartPoint:
+        """Return the start of a new subscription; the logs are kept from there on."""
+        return _retained_from(call)
+
+    def adopt_resume_state(self, made: HostedSubscription, call: Subscribe) -> None:
+        """Take over the seeks, the past filters and the acknowledgements of a new subscription."""
+        if call.hosting is None:
+            return
+        imported: ImportedSegments = []
+        for each in call.past_filters:
+            time = self._filters.interest.time
+            segment = made.add_segment(Filter(each.filter), required_from=time)
+            imported.append((segment, dict(each.ends)))
+        positioned = dict(call.start.position)
+        acked = {each: tick for each, tick in call.acked if each in positioned}
+        made.import_state(call.seek_count, imported, acked)
+
+    def adopt_guarantees(self, made: HostedSubscription, call: Subscribe) -> None:
+        """Take over the start guarantees of a new subscription; its filter is in the table."""
+        if made.durable and call.hosting is not None and call.start_guarantees is not None:
+            self._set_guarantees(made, call.start_guarantees)
+
+    # --- a subscription that was here before ---------------------------------------------------
+
+    def resume_returned(self, found: HostedSubscription, call: Subscribe) -> bool:
+        """Continue with a subscription whose client may have been elsewhere.
+
+        Says whether the client's own position counts exactly, also below what it acknowledged. The
+        client may have started on pubends that this SHB does not know, or that it started on later.
+        There it continues from its position, with what it has not acknowledged.
+        """
+        reference = call.hosting
+        if reference is None or not self.is_behind(found, reference):
+            return False
+        is_elsewhere = reference.broker != self._here
+        if is_elsewhere:
+            if call.start.kind is StartKind.POSITION:
+                self._adopt_positions(found, call)
+            if call.start_guarantees is not None:
+                positioned = {pubend for pubend, _ in (*call.start.position, *call.acked)}
+                self._set_guarantees(found, call.start_guarantees, positioned)
+        found.return_here(reference.epoch + 1, call.seek_count)
+        return is_elsewhere
+
+    def _adopt_positions(self, found: HostedSubscription, call: Subscribe) -> None:
+        # it is not outdated, so its filters are those of the client
+        past_filters = zip(found.segments[:-1], call.past_filters, strict=True)
+        found.import_segments([(segment, dict(each.ends)) for segment, each in past_filters])
+        self._registry.disconnect(found)
+        for pubend, tick in _retained_from(call).position:
+            found.cursor_set.reposition(pubend, tick, seek_count=call.seek_count)
+        found.forget_imported()
+        for pubend, tick in call.acked:
+            cursor = found.cursors.get(pubend)
+            if (
+                cursor is not None
+                and isinstance(cursor.start, Started)
+                and cursor.seek_number <= call.seek_count
+            ):
+                cursor.raise_acked(tick)
+
+    # --- start guarantees ----------------------------------------------------------------------
+
+    def _set_guarantees(
+        self,
+        subscription: HostedSubscription,
+        guarantees: StartGuarantees,
+        positioned: Collection[PubendId] = (),
+    ) -> None:
+        """Take over since when a subscription must get pubends on which its client has no position.
+
+        Of a pubend that this SHB knew before, only former SHBs count: otherwise the subscription starts
+        there with what comes, like any other that comes to this SHB. Where it has started without its
+        client, the pubend may have known a former SHB earlier.
+        """
+        subscription.guarantees.adopt_default(guarantees.default)
+        newest = subscription.newest
+        announced = sorted(self._filters.announced_pubends)
+        known = [each for each in announced if self._filters.may_start(each, newest)]
+        imported = {**dict.fromkeys(known, guarantees.default), **dict(guarantees.by_pubend)}
+        for pubend, times in imported.items():
+            cursor = subscription.cursors.get(pubend)
+            if subscription.start.on(pubend) is not StartKind.LATEST:
+                continue
+            if cursor is not None and not cursor.is_pending:
+                if pubend not in positioned and times and cursor.is_untouched:
+                    cursor.verification.ask_earlier(times)
+                continue
+            subscription.guarantees.add_former(pubend, times)
+            if cursor is not None:
+                cursor.wait_for_start()

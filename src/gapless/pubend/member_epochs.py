@@ -1,0 +1,85 @@
+"""The stream epochs that a pubend opens for its members (R31, A22).
+
+A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the next
+tick, even if nothing is published, but not more often than once in ``stream_epoch_interval_ms``.
+
+An advertisement only widens (section 1). Tables are pruned by it, so what the wider one adds may be
+published only in an epoch of the new announcement version: there tables count only if they know that
+version (A22). So an epoch of a new version opens at once.
+"""
+
+from __future__ import annotations
+
+from gapless.core.ids import ShbId, VectorEntry
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.messages.records import PutRecord
+from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.members import Members
+from gapless.pubend.protocols import Claims
+from gapless.pubend.stream_end import StreamEnd
+
+__all__ = ["MemberEpochs"]
+
+
+class MemberEpochs:
+    """Decides when a pubend opens a stream epoch."""
+
+    def __init__(
+        self,
+        context: Context,
+        end: StreamEnd,
+        members: Members,
+        known_hosts: KnownHosts,
+        claims: Claims,
+    ) -> None:
+        self._context = context
+        self._end = end
+        self._members = members
+        self._known_hosts = known_hosts
+        self._claims = claims
+        self._opened_at = -microseconds(s=3_600)
+        self._is_due = False
+        """Whether a timer will look for changes."""
+
+    def claim(self, shb: ShbId) -> VectorEntry | None:
+        """Return what tables that know the pubend as it is now claim of an SHB (R31)."""
+        record = self._end.record
+        return self._claims.claim(shb, record.pubend, record.announcement_version)
+
+    def follow_announcement(self) -> None:
+        """Open an epoch at once if the latest is of an older announcement version (R31).
+
+        Also before a batch gets its ticks: a crash may have come between the two.
+        """
+        epochs, version = self._end.stream_epochs, self._end.record.announcement_version
+        if epochs and epochs[-1].announcement_version != version:
+            self._open(self._members.vector(self.claim, self._context.now))
+
+    def update(self) -> None:
+        """Open a new epoch if members or claims have changed; not too often (R31)."""
+        if self._is_due:
+            return
+        wait = self._opened_at + microseconds(ms=self._context.parameters.stream_epoch_interval_ms)
+        if self._context.now < wait:
+            self._is_due = True
+            self._context.call_later(wait - self._context.now, self._due)
+            return
+        vector = self._members.vector(self.claim, self._context.now)
+        version, epochs = self._end.record.announcement_version, self._end.stream_epochs
+        latest = epochs[-1] if epochs else None
+        served = {} if latest is None else dict(latest.entries)
+        if vector != served or (latest is not None and latest.announcement_version != version):
+            self._open(vector)
+
+    def _due(self) -> None:
+        self._is_due = False
+        self.update()
+
+    def _open(self, vector: dict[ShbId, VectorEntry]) -> None:
+        end = self._end
+        self._opened_at = self._context.now
+        rows = self._members.rows_for(
+            vector, end.last + 1, end.latest.released, self._known_hosts.since
+        )
+        end.open_stream_epoch(vector, [PutRecord(row) for row in rows])

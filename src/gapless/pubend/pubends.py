@@ -1,0 +1,159 @@
+"""The pubends that this broker hosts: created, restored and kept in step with the tables (R27 to R33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.machine import Context
+from gapless.directory.announcements import AnnouncementListener, Announcements
+from gapless.directory.hosted import HostedPubends
+from gapless.messages.overlay import Quality
+from gapless.messages.stored import StoredPubend
+from gapless.overlay.peers import Peers
+from gapless.pubend.best_effort import BestEffortPubend
+from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.members import Members
+from gapless.pubend.protocols import Claims
+from gapless.pubend.pubend import Pubend
+from gapless.pubend.serving import PubendRequestHandler
+from gapless.routing.reports import ReportAggregator
+from gapless.routing.router import Router
+
+__all__ = ["AnyPubend", "ChangedClaims", "Pubends"]
+
+AnyPubend: TypeAlias = Pubend | BestEffortPubend
+
+
+class ChangedClaims(Claims, Protocol):
+    """What subscription tables claim of SHBs, and which SHBs they have heard more of."""
+
+    def changed_since(self, known: Mapping[ShbId, VirtualTime]) -> dict[ShbId, VirtualTime]:
+        """Return the SHBs whose virtual time in the tables is greater than the known one."""
+
+
+class Pubends:
+    """Creates and restores the pubends of this broker, and updates their stream epochs."""
+
+    def __init__(
+        self,
+        context: Context,
+        hosted: HostedPubends[AnyPubend],
+        peers: Peers,
+        announcements: Announcements,
+        claims: ChangedClaims,
+        router: Router,
+        reports: ReportAggregator,
+        listener: AnnouncementListener,
+    ) -> None:
+        self._context = context
+        self._hosted = hosted
+        self._peers = peers
+        self._announcements = announcements
+        self._claims = claims
+        self._router = router
+        self._reports = reports
+        self._listener = listener
+        self._handlers: dict[PubendId, PubendRequestHandler] = {}
+        self._noted_hosts: dict[ShbId, VirtualTime] = {}
+        """The virtual time up to which this incarnation has heard of each subscriber host."""
+
+    # --- creation and restart ------------------------------------------------------------------
+
+    def restore(self, stored: Iterable[StoredPubend]) -> None:
+        """Restore all pubends that can be read."""
+        for each in stored:
+            if each.record.pubend not in self._hosted.corrupt:
+                self.host(each)
+
+    def host(self, stored: StoredPubend) -> None:
+        """Serve a pubend, and announce it."""
+        context, record = self._context, stored.record
+        pubend = record.pubend
+        hosted: AnyPubend
+        if record.properties.quality is Quality.BEST_EFFORT:
+            hosted = BestEffortPubend(context, record, self._router)
+        else:
+            hosted = Pubend(
+                context,
+                record,
+                self._router,
+                self._reports,
+                self._claims,
+                self._peers,
+                stream_epochs=stored.stream_epochs,
+                publishers=stored.publishers,
+                members=Members(
+                    pubend,
+                    context.parameters,
+                    context.now,
+                    stored.members,
+                    stored.log_holds,
+                    stored.ended_memberships,
+                ),
+                known_hosts=KnownHosts(pubend, context.parameters, context.now, stored.known_hosts),
+            )
+            self._handlers[pubend] = PubendRequestHandler(context, hosted)
+            hosted.note_hosts(self._noted_hosts)
+        self._hosted[pubend] = hosted
+        self._announcements.host(pubend, record.announcement_version, record.properties)
+        self._router.host(pubend, hosted, record.released)
+        self._router.learn_stream_epochs(pubend, stored.stream_epochs)
+        self._listener.pubend_announced(pubend)
+
+    def announce(self, pubend: PubendId) -> None:
+        """Announce a pubend of this broker as it is on disk."""
+        record = self._hosted[pubend].record
+        self._announcements.host(pubend, record.announcement_version, record.properties)
+        self._listener.pubend_announced(pubend)
+
+    def widened(self, pubend: Pubend) -> None:
+        """The advertisement of a pubend is wider: note the hosts that it concerns now, and announce it."""
+        pubend.note_hosts(self._noted_hosts)
+        self.announce(pubend.record.pubend)
+
+    # --- what other components ask -------------------------------------------------------------
+
+    def serving(self, pubend: PubendId) -> PubendRequestHandler | None:
+        """Return what answers the requests for a pubend, or None if it has no log here."""
+        return self._handlers.get(pubend)
+
+    def logs(self) -> list[Pubend]:
+        """Return the pubends that have a log."""
+        return [each for each in self._hosted.values() if isinstance(each, Pubend)]
+
+    @property
+    def corruptions(self) -> dict[PubendId, str]:
+        """The pubends whose log has a row that cannot be read, each with the reason (P8)."""
+        return {
+            each.record.pubend: each.corruption
+            for each in self.logs()
+            if each.corruption is not None
+        }
+
+    def hosts(self) -> set[ShbId]:
+        """Return the members of all logs."""
+        return {shb for each in self.logs() for shb in each.members.hosts()}
+
+    def retire(self, shb: ShbId) -> None:
+        """Keep nothing for a host that will not return."""
+        for hosted in self.logs():
+            hosted.retire(shb)
+
+    def readmit(self, shb: ShbId) -> None:
+        """Accept the reports of a host again that was retired."""
+        for hosted in self.logs():
+            hosted.members.readmit(shb)
+
+    def update_stream_epochs(self) -> None:
+        """Tables have changed, and with them perhaps claims: open the stream epochs that are due."""
+        changed = self._claims.changed_since(self._noted_hosts)
+        self._noted_hosts.update(changed)
+        for hosted in self.logs():
+            hosted.note_hosts(changed)
+            hosted.update_stream_epoch()
+
+    def reshaped(self) -> None:
+        """The tree has changed: open the stream epochs that are due."""
+        self.update_stream_epochs()

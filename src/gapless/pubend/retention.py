@@ -1,0 +1,87 @@
+"""How long a pubend keeps its log, and whom it asks to acknowledge (R56 to R58).
+
+The log is kept for ``retention_s``, and above the least ack floor of members, log holds and known hosts.
+A log at its limit first gives up what only retention keeps. What members need is not given up:
+publications are refused until the members that lag were asked, and have acknowledged or let go (R58).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
+from gapless.messages.records import PutRecord
+from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.log_size import LogSize
+from gapless.pubend.members import Members
+from gapless.pubend.overdue import OverdueAcks
+from gapless.pubend.protocols import AckRequests, ClockView
+from gapless.pubend.publishers import Publishers
+from gapless.pubend.stream_end import StreamEnd
+
+__all__ = ["Retention"]
+
+
+class Retention:
+    """Releases one log."""
+
+    def __init__(
+        self,
+        context: Context,
+        end: StreamEnd,
+        publishers: Publishers,
+        size: LogSize,
+        members: Members,
+        known_hosts: KnownHosts,
+        acks: AckRequests,
+        clocks: ClockView,
+    ) -> None:
+        self._context = context
+        self._end = end
+        self._publishers = publishers
+        self._size = size
+        self._members = members
+        self._known_hosts = known_hosts
+        self._acks = acks
+        self._clocks = clocks
+        self._overdue = OverdueAcks(context.parameters, context.now, end.top)
+
+    def expect_acks(self) -> None:
+        """Ask members that are far behind to look for their gaps, or to let go (R57, R58)."""
+        pubend, now = self._end.record.pubend, self._context.now
+        if self._size.is_full:
+            tick = self._size.tick_to_fit()
+            if self._members.blocks_release(tick) and self._overdue.may_ask(now, pressure=True):
+                self._acks.request_acks(pubend, tick, pressure=True)
+        tick = self._overdue.observe(now, self._end.top)
+        if self._members.lagging(tick) and self._overdue.may_ask(now, pressure=False):
+            self._acks.request_acks(pubend, tick, pressure=False)
+
+    def release(self, trimmed: Callable[[], None]) -> None:
+        """Release the part of the log that nobody needs any more (R56)."""
+        end = self._end
+        floors = [self._members.ack_floor(), self._known_hosts.floor(self._context.now)]
+        floor = min((each for each in floors if each is not None), default=end.top)
+        kept_from = self._clocks.clock_view() - microseconds(s=self._context.parameters.retention_s)
+        if self._size.is_full:
+            kept_from = max(kept_from, self._size.tick_to_fit())
+        up_to = min(end.top, kept_from, floor)
+        if up_to <= end.latest.released:
+            return
+        rows = [PutRecord(row) for row in self._members.rows()]
+        last_released = self._last_released_event(up_to)
+        end.release(up_to, last_released, rows, lambda: self._size.release(up_to), trimmed)
+
+    def _last_released_event(self, up_to: Tick) -> Tick:
+        """Return the last tick that may have held an event, if the log is released up to a tick.
+
+        Silence takes no room, but it is released with the clock. A subscription that has seen every
+        event must not be told of a gap because of that.
+        """
+        latest = self._end.latest
+        last_event = max(self._publishers.logged[0], latest.last_event)
+        return (
+            latest.last_released_event if last_event <= latest.released else min(last_event, up_to)
+        )

@@ -1,0 +1,1 @@
+"""Reshape: the step by which this broker takes another tree (R13)."""

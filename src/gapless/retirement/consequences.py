@@ -1,0 +1,136 @@
+"""What a retirement means for logs, names, locations and cursors (R26).
+
+A retired broker is a PHB and an SHB. As an SHB it acknowledges nothing more: while the retirement is
+recent, pubends keep nothing for it. As a PHB it has pubends that nobody feeds any more: cursors do not
+wait for them, and their names are free. If the broker returns, its pubends are accepted again, except
+those that it lost with its disk.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gapless.core.ids import BrokerId, PubendId, ShbId
+from gapless.directory.announcements import Announcements
+from gapless.directory.locations import PubendLocations
+from gapless.directory.status import PubendStatuses
+from gapless.overlay.retirements import Retirements
+
+__all__ = ["AbandonedStreams", "JoinedPubends", "RetiredMembers", "Retirement"]
+
+
+class RetiredMembers(Protocol):
+    """The pubends of this broker, which keep their logs for members."""
+
+    def retire(self, shb: ShbId) -> None:
+        """Keep nothing for a host that will not return."""
+
+    def readmit(self, shb: ShbId) -> None:
+        """Accept the reports of a host again that was retired."""
+
+
+class JoinedPubends(Protocol):
+    """The pubends that this broker's subscriptions have joined."""
+
+    def __contains__(self, pubend: PubendId) -> bool:
+        """Say whether this broker is a member of a pubend."""
+
+    def is_abandoned(self, pubend: PubendId) -> bool:
+        """Say whether a pubend is abandoned."""
+
+
+class AbandonedStreams(Protocol):
+    """The subscriber side, which waits for pubends or does not."""
+
+    @property
+    def memberships(self) -> JoinedPubends:
+        """The memberships of this broker."""
+
+    def review_abandoned(self, pubend: PubendId) -> None:
+        """Abandon a pubend if it is gone and nobody feeds it."""
+
+    def pubend_returned(self, pubend: PubendId) -> None:
+        """Wait for a pubend again."""
+
+
+class Retirement:
+    """Applies what was heard of retired brokers to the other components."""
+
+    def __init__(
+        self,
+        retirements: Retirements,
+        announcements: Announcements,
+        locations: PubendLocations,
+        status: PubendStatuses,
+        members: RetiredMembers,
+        subends: AbandonedStreams,
+    ) -> None:
+        self._retirements = retirements
+        self._announcements = announcements
+        self._locations = locations
+        self._status = status
+        self._members = members
+        self._subends = subends
+
+    def start(self) -> None:
+        """Apply the stored retirements again: a crash may have interrupted their consequences."""
+        for shb in (*self._retirements.all(), *self._retirements.returned()):
+            self.changed(shb)
+
+    def changed(self, shb: ShbId) -> None:
+        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+        if self._retirements.is_recent(shb):
+            self._members.retire(shb)
+        else:
+            self._members.readmit(shb)
+        if shb in self._retirements:
+            self._abandon_pubends_of(shb.broker)
+        elif self._retirements.is_back(shb):
+            self._accept_pubends_of(shb)
+
+    def located(self, pubend: PubendId, shb: ShbId) -> None:
+        """Store the location of an announced pubend.
+
+        An announcement of a pubend that a retired broker had is only a repetition of an old one.
+        """
+        if self._locations.former_broker_of(pubend) == shb.broker and (
+            shb in self._retirements or self._retirements.returned_without(shb, pubend)
+        ):
+            return
+        self._locations.add(pubend, shb.broker)
+
+    def _abandon_pubends_of(self, broker: BrokerId) -> None:
+        for pubend in self._pubends_of(broker):
+            self._subends.review_abandoned(pubend)
+        memberships = self._subends.memberships
+        for pubend in self._locations.pubends_at(broker):
+            # while a pubend is fed its broker must stay known, also after a crash
+            if pubend not in memberships or memberships.is_abandoned(pubend):
+                self._locations.mark_host_retired(pubend)
+
+    def _accept_pubends_of(self, shb: ShbId) -> None:
+        """Accept the pubends of a broker that returned, except those that it lost with its disk."""
+        locations, retirements = self._locations, self._retirements
+        memberships = self._subends.memberships
+        for pubend in self._pubends_of(shb.broker):
+            # a pubend created after the return may be known here before the return is
+            was_at_retired = locations.former_broker_of(
+                pubend
+            ) == shb.broker or memberships.is_abandoned(pubend)
+            if was_at_retired and retirements.returned_without(shb, pubend):
+                if not locations.is_lost(pubend):
+                    locations.mark_lost(pubend, shb.broker)
+                self._subends.review_abandoned(pubend)
+            elif not locations.is_lost(pubend) or retirements.returned_with(shb, pubend):
+                locations.add(pubend, shb.broker)  # the name was free meanwhile
+                self._subends.pubend_returned(pubend)
+
+    def _pubends_of(self, broker: BrokerId) -> list[PubendId]:
+        """Return the pubends that a broker has, by announcement or by stored location, or had when it was retired."""
+        locations = self._locations
+        known = {
+            *self._announcements.pubends(),
+            *locations.pubends_at(broker),
+            *locations.pubends_of_retired(broker),
+        }
+        return sorted(each for each in known if self._status.broker_of(each) in {None, broker})

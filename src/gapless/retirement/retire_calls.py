@@ -1,0 +1,83 @@
+"""The request of an operator who declares that a broker is gone for good (R26)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from gapless.core.ids import ShbId
+from gapless.core.limits import SHOWN_HOSTS_NAMED_MAX
+from gapless.core.machine import Context
+from gapless.messages.clients import BrokerRetired, Refused, RetireBroker
+from gapless.overlay.peers import Peers
+from gapless.overlay.retirements import Retirements
+from gapless.overlay.tree import Tree
+
+__all__ = ["KnownHosts", "RetireCalls"]
+
+
+class KnownHosts(Protocol):
+    """Subscriber hosts that a component knows."""
+
+    def hosts(self) -> Iterable[ShbId]:
+        """Return the known hosts."""
+
+
+class RetireCalls:
+    """Answers the requests to retire a broker."""
+
+    def __init__(
+        self,
+        context: Context,
+        tree: Tree,
+        peers: Peers,
+        retirements: Retirements,
+        known: Iterable[KnownHosts],
+    ) -> None:
+        self._context = context
+        self._tree = tree
+        self._peers = peers
+        self._retirements = retirements
+        self._known = tuple(known)
+        self.handlers: Mapping[type, Callable[[str, Any], None]] = {RetireBroker: self._retire}
+
+    def _retire(self, client: str, call: RetireBroker) -> None:
+        reason = self._refusal_of(call)
+        if reason is not None:
+            self._context.notify(client, Refused(call.request, reason))
+            return
+        self._retirements.retire(ShbId(call.broker, call.cell))
+        self._context.write((), lambda: self._context.notify(client, BrokerRetired(call.request)))
+
+    def _refusal_of(self, call: RetireBroker) -> str | None:
+        if call.broker == self._context.identity.broker or self._peers.is_open(call.broker):
+            return f"the broker {call.broker} is alive; stop it before it is retired"
+        shb = ShbId(call.broker, call.cell)
+        return None if shb in self._retirements else self.unknown_host_reason(shb)
+
+    def unknown_host_reason(self, shb: ShbId) -> str | None:
+        """Say that a host is not known here, and which hosts are; None if it is known.
+
+        Known are the brokers of the neighbourhood, the members of this broker's pubends, and the hosts
+        whose filters have reached this broker.
+        """
+        known = self._known_hosts()
+        if shb in known:
+            return None
+        others = sorted(known - {self._context.identity.shb})
+        shown = ", ".join(
+            f"{each.broker} in {each.cell}" for each in others[:SHOWN_HOSTS_NAMED_MAX]
+        )
+        more = len(others) - SHOWN_HOSTS_NAMED_MAX
+        rest = f" and {more:,} more" if more > 0 else ""
+        return (
+            f"no broker {shb.broker} in the cell {shb.cell} is known here; known are "
+            f"{shown or 'no others'}{rest}; ask a broker that is nearer to it if it is none of these"
+        )
+
+    def _known_hosts(self) -> set[ShbId]:
+        cells = self._tree.neighbourhood.cells
+        known = {ShbId(each, info.name) for info in cells for each in info.brokers}
+        for component in self._known:
+            known.update(component.hosts())
+        return known

@@ -1,0 +1,243 @@
+"""All that a router has of one pubend.
+
+Its attachments share the router's istream, its stream epochs, and its source: a feed, or the log where
+the pubend is at this broker.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
+from gapless.feeds.feed import Feed
+from gapless.messages.streams import KnowledgeRange
+from gapless.routing.attachment import Attachment
+from gapless.routing.attachment_state import AttachmentState
+from gapless.routing.protocols import HostedLog, Paths
+from gapless.stream.curiosity import OutstandingNacks
+from gapless.stream.epochs import StreamEpochs
+from gapless.stream.istream import IStream, MemoryAccount
+
+__all__ = ["RoutedPubend", "SourceListener"]
+
+
+class SourceListener(Protocol):
+    """Hears whether the source of a pubend was found or lost."""
+
+    def source_found(self, routed: RoutedPubend) -> None:
+        """The router has a feeder for a pubend."""
+
+    def source_lost(self, pubend: PubendId) -> None:
+        """The router has lost the feeder of a pubend."""
+
+
+class RoutedPubend:
+    """One pubend at a router; it is the listener of its own feed."""
+
+    __slots__ = (
+        "_advanced",
+        "_context",
+        "_epochs_requested",
+        "_is_idle",
+        "_listener",
+        "_passed",
+        "_paths",
+        "attachments",
+        "feed",
+        "log",
+        "outstanding_nacks",
+        "pubend",
+        "released",
+        "stream",
+        "stream_epochs",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        pubend: PubendId,
+        paths: Paths,
+        account: MemoryAccount,
+        listener: SourceListener,
+    ) -> None:
+        self._context = context
+        self._paths = paths
+        self._listener = listener
+        self.pubend = pubend
+        self.stream = IStream(pubend, account)
+        self.outstanding_nacks = OutstandingNacks(context.parameters)
+        self.log: HostedLog | None = None
+        self.feed: Feed | None = None
+        self.attachments: dict[tuple[BrokerId, int], Attachment] = {}
+        self.stream_epochs = StreamEpochs()
+        self.released: Tick = 0
+        self._is_idle = False
+        """Whether there was no receiver at the last review."""
+        self._epochs_requested: dict[int, int] = {}
+        """When each unknown stream epoch was last requested."""
+        self._advanced: tuple[Tick, int] = (0, 0)
+        """The greatest tick that the feeder was asked to advance to, and when."""
+        self._passed: tuple[int, Tick] = (0, 0)
+        """Under best effort: the incarnation of the PHB and the last tick passed on in it."""
+
+    @property
+    def feeder(self) -> BrokerId | None:
+        """The broker that feeds this router now."""
+        return None if self.feed is None else self.feed.feeder
+
+    @property
+    def has_source(self) -> bool:
+        """Whether new knowledge comes: from the log, or from a feeder."""
+        return self.log is not None or self.feeder is not None
+
+    @property
+    def relayed(self) -> bool:
+        """Whether a hop between the pubend and this router is relayed."""
+        return self.feed is not None and self.feed.relayed
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether a receiver waits in total order."""
+        return any(each.eager for each in self.attachments.values())
+
+    def add(self, attachment: Attachment) -> None:
+        """Have an attachment."""
+        self.attachments[attachment.peer, attachment.number] = attachment
+
+    def remove(self, key: tuple[BrokerId, int]) -> Attachment:
+        """Forget an attachment and return it."""
+        return self.attachments.pop(key)
+
+    def fed_attachments_of(self, peer: BrokerId) -> list[Attachment]:
+        """Return the attachments of a peer that are fed."""
+        return [
+            each
+            for each in self.attachments.values()
+            if each.peer == peer and each.state is AttachmentState.FED
+        ]
+
+    def review_eager(self) -> None:
+        """Tell the source whether silence has to be sent at once."""
+        if self.log is not None:
+            self.log.set_eager(self.is_eager)
+        elif self.feed is not None:
+            self.feed.set_eager(self.is_eager)
+
+    # --- the source --------------------------------------------------------------------------
+
+    def host(self, log: HostedLog, released: Tick) -> None:
+        """Take the knowledge from a log of this broker, and end the feed."""
+        self.log = log
+        self.raise_released(released)
+        self.stream.raise_top(log.top)
+        self.close_feed()
+        log.set_eager(self.is_eager)
+
+    def seek_feed(self, scope: int) -> None:
+        """Open a feed, unless there is one or the log is here."""
+        if self.feed is None and self.log is None:
+            self.feed = Feed(
+                self._context,
+                self.pubend,
+                self._paths.attach_kind(self.pubend),
+                self._context.identity.cell,
+                self,
+                self._paths,
+                eager=self.is_eager,
+                scope=scope,
+            )
+
+    def close_feed(self) -> None:
+        """End the feed, if there is one."""
+        if self.feed is not None:
+            self.feed.close()
+            self.feed = None
+
+    def was_idle(self) -> bool:
+        """Say whether a feed had no receiver at this review nor at the one before.
+
+        One review is not enough: the receiver may be about to attach again, and would find the whole
+        path torn down.
+        """
+        was_idle = self._is_idle
+        self._is_idle = not self.attachments and self.feed is not None
+        return was_idle and self._is_idle
+
+    def feed_found(self, at: Tick) -> None:
+        """The feed has a feeder."""
+        # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
+        self.stream.raise_top(at)
+        self._epochs_requested.clear()
+        self.outstanding_nacks.clear()
+        self._advanced = (0, 0)
+        self._listener.source_found(self)
+
+    def feed_sent_up_to(self, at: Tick) -> None:
+        """The feeder has sent everything up to a tick."""
+        self.stream.raise_top(at)
+        if self.feed is not None and self._paths.is_best_effort(self.pubend):
+            self.feed.note_progress()  # no silence is sent: an answer is the only sign of life
+
+    def feed_lost(self) -> None:
+        """The feed has no feeder."""
+        self.outstanding_nacks.clear()
+        self._listener.source_lost(self.pubend)
+
+    # --- progress ----------------------------------------------------------------------------
+
+    def raise_released(self, up_to: Tick) -> None:
+        """The log no longer has ticks up to this one."""
+        self.released = max(self.released, up_to)
+
+    def epoch_request_due(self, number: int) -> bool:
+        """Say whether to request an unknown stream epoch now; then it counts as requested.
+
+        Many ranges may need the same epoch.
+        """
+        now = self._context.now
+        recent = now - microseconds(ms=self._context.parameters.nrt_min_ms)
+        asked = self._epochs_requested.get(number)
+        if asked is not None and asked > recent:
+            return False
+        self._epochs_requested = {
+            number: at for number, at in self._epochs_requested.items() if at > recent
+        }
+        self._epochs_requested[number] = now
+        return True
+
+    def advance_due(self, tick: Tick) -> Tick | None:
+        """Return the tick to ask the feeder to advance to, None if it was asked lately (R51).
+
+        The greatest tick speaks for all receivers. A repetition is passed on if the last one was long
+        enough ago to have been lost, as with nacks.
+        """
+        now, (greatest, at) = self._context.now, self._advanced
+        lately = now - at < microseconds(ms=self._context.parameters.nrt_min_ms)
+        if tick <= greatest and lately:
+            return None
+        greatest = max(tick, greatest)
+        self._advanced = (greatest, now)
+        return greatest
+
+    def unseen(self, knowledge: KnowledgeRange) -> KnowledgeRange | None:
+        """Return what is new of a range of best effort, None if nothing is; then it is passed (R33).
+
+        The stream epoch of the range is the incarnation of the PHB. Ticks that are not above the last
+        one of that incarnation came twice, by an old feeder and by a new one. An older incarnation is
+        over.
+        """
+        incarnation, last = self._passed
+        if knowledge.stream_epoch > incarnation:
+            last = 0
+        new = tuple(each for each in knowledge.publications if each.tick > last)
+        if knowledge.stream_epoch < incarnation or not new:
+            return None
+        knowledge = KnowledgeRange(
+            new[0].tick, new[-1].tick, knowledge.stream_epoch, knowledge.control_version, new
+        )
+        self._passed = (knowledge.stream_epoch, knowledge.high)
+        self.stream.raise_top(knowledge.high)
+        return knowledge

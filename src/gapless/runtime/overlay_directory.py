@@ -1,0 +1,156 @@
+"""The data directory of an overlay: locked by one supervisor, with the files that its brokers read.
+
+The directory holds everything of an overlay::
+
+    overlay.toml            the tree, and the address of each broker
+    overlay.lock            locked by the supervisor that runs the overlay
+    broker.token            with tokens: the secret that brokers show each other
+    b1/broker.toml          the configuration that `gapless broker --config` reads
+    b1/broker.log           the log of the broker; full files are renamed to broker.log.1, …
+    b1/store/               the data of the broker
+
+A directory that another supervisor uses, or that was made for another tree, is refused before any file
+is changed, because running brokers read these files when they are started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gapless.audit.options import AuditOptions
+from gapless.core.address import Address
+from gapless.core.errors import UsageError
+from gapless.runtime.authentication import AccessOptions
+from gapless.runtime.broker_process import BrokerProcess, ProcessPlacement
+from gapless.runtime.config import LogConfig
+from gapless.runtime.overlay_config import OverlayConfig, load_overlay
+from gapless.runtime.principals import load_tokens, write_secret
+from gapless.runtime.toml import toml_text
+from gapless.storage.lock import DirectoryLock
+from gapless.wire import new_token
+
+__all__ = ["OverlayDirectory", "refuse_names_of_files"]
+
+_OVERLAY: Final = "overlay.toml"
+_LOCK: Final = "overlay.lock"
+_SECRET: Final = "broker.token"  # noqa: S105  # the name of a file
+
+
+class OverlayDirectory:
+    """What all brokers of an overlay are told, and the directory that says so."""
+
+    def __init__(
+        self,
+        path: Path,
+        overlay: OverlayConfig,
+        *,
+        parameters: Mapping[str, bool | int],
+        log: LogConfig,
+        audit: AuditOptions | None,
+        tokens: Path | None,
+        placement: ProcessPlacement,
+    ) -> None:
+        self.path = path
+        self._overlay = overlay
+        self._parameters = dict(parameters)
+        self._log = log
+        self._audit = audit
+        self._tokens = tokens
+        self._placement = placement
+        self._lock: DirectoryLock | None = None
+
+    def take(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
+        """Lock the directory and write the files of the brokers, unless it holds another overlay.
+
+        The brokers have metrics at these ports, in their order; without ports they have none.
+        """
+        if self._tokens is not None:
+            load_tokens(self._tokens)  # better said here than by every broker
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self.path, _LOCK)
+        try:
+            self._refuse_other_overlay()
+            self._write_files(brokers, metrics_ports)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let another supervisor take the directory."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _refuse_other_overlay(self) -> None:
+        """Refuse what brokers would refuse that have data: by then their files would be others."""
+        path = self.path / _OVERLAY
+        if not path.exists():
+            return
+        found = load_overlay(path)
+        if found.topology != self._overlay.topology:
+            difference = "its cells, brokers or edges are others"
+        elif found.delta != self._overlay.delta:
+            difference = f"its delta is {found.delta}, not {self._overlay.delta}"
+        else:
+            return
+        raise UsageError(
+            f"{self.path} holds another overlay ({difference}): choose another data directory, "
+            "or start the one that is there with its own overlay.toml"
+        )
+
+    def _write_files(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
+        (self.path / _OVERLAY).write_text(self._overlay.to_toml())
+        if self._tokens is not None and not self._secret.exists():
+            write_secret(self._secret, new_token())
+        for index, broker in enumerate(brokers):
+            broker.directory.mkdir(mode=0o700, exist_ok=True)
+            metrics = Address("127.0.0.1", metrics_ports[index]) if metrics_ports else None
+            overlay = self._overlay_file(broker)
+            broker.config_path.write_text(self._config(broker, overlay, metrics))
+
+    @property
+    def _secret(self) -> Path:
+        return self.path / _SECRET
+
+    def _overlay_file(self, broker: BrokerProcess) -> str:
+        """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
+        seen = self._placement.addresses_for(broker.name)
+        if not seen:
+            return f"../{_OVERLAY}"
+        addresses = {**self._overlay.addresses, **seen}
+        view = msgspec.structs.replace(self._overlay, addresses=addresses)
+        (broker.directory / _OVERLAY).write_text(view.to_toml())
+        return _OVERLAY
+
+    def _config(self, broker: BrokerProcess, overlay: str, metrics: Address | None) -> str:
+        values: dict[str, object] = {
+            "name": broker.name,
+            "cell": broker.cell,
+            "overlay": overlay,
+            "data": "store",
+            "listen": str(broker.address),
+        }
+        if metrics is not None:
+            values["metrics"] = str(metrics)
+        log = msgspec.structs.replace(self._log, file=broker.log_path.name)
+        values["log"] = msgspec.to_builtins(log)
+        if self._audit is not None:
+            directory = str(self._audit.path.absolute())
+            chosen = msgspec.structs.replace(self._audit, directory=directory)
+            values["audit"] = msgspec.to_builtins(chosen)
+        if self._tokens is not None:
+            access = AccessOptions(tokens=str(self._tokens), broker_token=str(self._secret))
+            values["access"] = msgspec.to_builtins(access)
+        values["parameters"] = self._parameters
+        return toml_text(values)
+
+
+def refuse_names_of_files(overlay: OverlayConfig) -> None:
+    """Refuse a broker whose directory would be where a file of ours is."""
+    for name, _ in overlay.brokers:
+        if name in {_OVERLAY, _LOCK, _SECRET}:
+            raise UsageError(f"a broker cannot be named {name}, as a file beside its directory is")

@@ -1,0 +1,217 @@
+"""The cursors of a subscription: which pubends it has one on, and where each starts or resumes (R46, R50)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Order, StartKind, StartPoint
+from gapless.messages.records import SubscriptionRecord
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import Started
+from gapless.subscribers.filter_segments import StoredSegments
+from gapless.subscribers.merge import merged_by_client
+from gapless.subscribers.record import stored_cursors
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = ["CursorSet"]
+
+
+class CursorSet:
+    """The cursors of one subscription."""
+
+    def __init__(self, subscription: HostedSubscription) -> None:
+        self._subscription = subscription
+        resources = subscription.resources
+        self._context = resources.context
+        self._filters = resources.filters
+        self._subends = resources.subends
+        self.by_pubend: dict[PubendId, Cursor] = {}
+
+    # --- which pubends -------------------------------------------------------------------------
+
+    def update_all(self) -> None:
+        """Have a cursor on every pubend that the subscription may match, or has a position on."""
+        subscription = self._subscription
+        start = subscription.start
+        positioned = [pubend for pubend, _ in start.position if start.kind is StartKind.POSITION]
+        for pubend in sorted({*self._filters.announced_pubends, *positioned}):
+            self.update(pubend)
+        subscription.forget_imported()  # every cursor with a position has taken them over
+
+    def update(self, pubend: PubendId, *, newly_announced: bool = False) -> None:
+        """Have a cursor on a pubend if the subscription may match something of it.
+
+        If the pubend is ``newly_announced``, a client that was told that its subscription has started
+        could not know of it, and expects all of it (R46).
+        """
+        subscription, filters = self._subscription, self._filters
+        is_met = any(filters.may_match(pubend, segment) for segment in subscription.segments)
+        if filters.is_best_effort(pubend):
+            if is_met:
+                self._subends.join_best_effort(pubend)
+            return
+        cursor = self.by_pubend.get(pubend)
+        is_positioned = subscription.start.on(pubend) is StartKind.POSITION
+        if cursor is None and (is_met or is_positioned):
+            if newly_announced:
+                self._note_guarantee(pubend)
+            self._start(pubend)
+        elif cursor is None:
+            subscription.guarantees.clear(pubend)
+        elif not is_met and cursor.is_pending:
+            self.drop(cursor)
+
+    def pubend_announced(self, pubend: PubendId) -> None:
+        """A pubend is announced, or its advertisement became wider."""
+        subscription = self._subscription
+        if subscription.stored:
+            self.update(pubend, newly_announced=True)
+        elif pubend not in subscription.guarantees.by_pubend and self._filters.may_start(
+            pubend, subscription.newest
+        ):
+            self._note_guarantee(pubend)  # of a subscription that moves here
+
+    def _note_guarantee(self, pubend: PubendId) -> None:
+        advertisement = self._filters.announced_pubends[pubend].advertisement
+        self._subscription.guarantees.note(pubend, advertisement)
+
+    def _start(self, pubend: PubendId) -> None:
+        subscription = self._subscription
+        cursor = self._add(pubend)
+        start = subscription.start
+        match start.on(pubend):
+            case StartKind.POSITION:
+                cursor.filter_switch.import_segments(subscription.imported_segments)
+                acked = subscription.acked_elsewhere.get(pubend, 0)
+                cursor.start_in_past(dict(start.position)[pubend], acked=acked)
+            case StartKind.EARLIEST:
+                cursor.start_in_past(None)
+            case StartKind.TIME:
+                cursor.note_unconfirmed(unconfirmed=subscription.client is None)
+                cursor.start_in_past(max(start.clock - 1, subscription.merged))
+            case StartKind.LATEST:
+                cursor.wait_for_start()
+        if subscription.order is Order.TOTAL:
+            for each in self.by_pubend.values():
+                each.subend.register(each)
+                each.subend.review_eager()
+        self._subends.review_abandoned(pubend)
+        self._subends.review_exclusion(cursor)
+        subscription.mark_dirty()
+
+    def _add(self, pubend: PubendId, *, restored: bool = False) -> Cursor:
+        subend = self._subends.join(pubend, restored=restored)
+        made = Cursor(self._subscription, subend, self._subscription.newest)
+        self.by_pubend[pubend] = made
+        return made
+
+    def drop(self, cursor: Cursor) -> None:
+        """The subscription does not need a pubend any more."""
+        cursor.drop()
+        if self.by_pubend.get(cursor.pubend) is cursor:
+            del self.by_pubend[cursor.pubend]
+            self._subscription.guarantees.clear(cursor.pubend)
+        cursor.log_holds.release()
+
+    def restore(self, record: SubscriptionRecord, segments: StoredSegments) -> None:
+        """Bring back the cursors that have started."""
+        for pubend, stored in stored_cursors(record, self._context.identity.shb):
+            cursor = self._add(pubend, restored=True)
+            cursor.restore(stored, self._subscription.newest, segments)
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def disconnect(self) -> None:
+        """The client is gone."""
+        for cursor in self.by_pubend.values():
+            cursor.disconnect()
+            cursor.subend.review_eager()
+
+    def resume(self, start: StartPoint, seek_count: int, *, exactly: bool) -> None:
+        """Continue where the client is; ``exactly`` there, also below what it has acknowledged.
+
+        A client that comes from elsewhere may have sought back. What lies between is matched by the
+        filters that it brings, which are forgotten where the cursor has passed them.
+        """
+        subscription = self._subscription
+        position = self._position_after_seeks(start, seek_count)
+        is_total = subscription.order is Order.TOTAL
+        if is_total:
+            merged = max(subscription.merged, merged_by_client(start, position))
+            subscription.merge.reset(merged)
+        is_positioned = start.kind is StartKind.POSITION
+        for pubend, cursor in self.by_pubend.items():
+            cursor.forget_confirmation()
+            own = position.get(pubend)
+            if not cursor.is_pending:
+                # a client that does not know of a cursor gets it above what it has merged
+                is_unknown = own is None and cursor.start_unconfirmed
+                if is_total and is_positioned and is_unknown:
+                    own = subscription.merged
+                cursor.resume(own, exactly=exactly)
+            elif own is not None:
+                cursor.start_in_past(own)
+            else:
+                cursor.keep_waiting()
+            cursor.subend.review_eager()
+            self._subends.review_exclusion(
+                cursor, positioned=own is not None, excluded=pubend in start.excluded
+            )
+
+    def _position_after_seeks(self, start: StartPoint, seek_count: int) -> dict[PubendId, Tick]:
+        """Return the position of a client, without what an operator's seek has made obsolete."""
+        position = dict(start.position) if start.kind is StartKind.POSITION else {}
+        for pubend in [*position]:
+            cursor = self.by_pubend.get(pubend)
+            if cursor is not None and cursor.seek_number > seek_count:
+                # from before an operator's seek, which it would undo
+                self._context.mark("position from before a seek")
+                del position[pubend]
+        return position
+
+    def reposition(self, pubend: PubendId, after: Tick, *, seek_count: int) -> None:
+        """Continue after a tick for a client that returns, if the cursor has started only above.
+
+        A cursor that operators moved more often than ``seek_count`` says stays where it is.
+        """
+        subscription = self._subscription
+        cursor = self.by_pubend.get(pubend)
+        if cursor is None:
+            cursor = self._add(pubend)
+            self._subends.review_abandoned(pubend)
+        start, imported = cursor.start, subscription.imported_segments
+        if not isinstance(start, Started):
+            cursor.filter_switch.import_segments(imported)
+            cursor.move_to(after)
+        elif cursor.seek_number <= seek_count:
+            is_sought_back = seek_count > subscription.seek_count and after < start.acked
+            if after < start.after or is_sought_back:
+                cursor.move_to(after)
+            cursor.filter_switch.replace_segments(imported)
+
+    @property
+    def retains_logs(self) -> bool:
+        """Whether this SHB keeps all logs that the subscription needs.
+
+        Also of pubends that it knows and that have start guarantees by former SHBs, which may keep the
+        logs for it. Nobody waits for an abandoned pubend (R26): if it is ever back, its rows of the
+        former SHBs are still there.
+        """
+        subscription, cursors = self._subscription, self.by_pubend
+        positioned = {pubend for pubend, _ in subscription.start.position}
+        # a pubend that this broker does not know may never come, and may not concern the subscription
+        guaranteed = {
+            each
+            for each, guarantee in subscription.guarantees.by_pubend.items()
+            if guarantee.former_host_times and each in cursors
+        }
+        started = {pubend for pubend, each in cursors.items() if not each.is_pending}
+        is_abandoned = self._subends.memberships.is_abandoned
+        return all(
+            is_abandoned(pubend) or (pubend in cursors and cursors[pubend].is_resumable)
+            for pubend in positioned | guaranteed | started
+        )

@@ -1,0 +1,98 @@
+"""How a filter follows another on one cursor (R47).
+
+A live cursor switches where its stream serves the next filter. Any other switches where it is, and reads
+from the log what the next filter matches above that. Either way the end of the filter is stored before
+the client gets anything beyond it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.ids import VirtualTime
+from gapless.core.ticks import Tick
+from gapless.subscribers.cursor_state import CursorInput, CursorPhase, Started
+from gapless.subscribers.filter_segments import FilterSegment, ImportedSegments
+
+if TYPE_CHECKING:
+    from gapless.subscribers.cursor import Cursor
+
+__all__ = ["FilterSwitch"]
+
+
+class FilterSwitch:
+    """The changes of filter on one cursor."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._segments = cursor.segments
+        self._filters = cursor.subscription.resources.filters
+
+    def import_segments(self, imported: ImportedSegments) -> None:
+        """Take over which filters ended at a former hosting broker."""
+        self._segments.add_imported(self._cursor.pubend, imported)
+
+    def replace_segments(self, imported: ImportedSegments) -> None:
+        """Let the filters of a former hosting broker apply: its client knows them, not those here."""
+        cursor = self._cursor
+        self._segments.replace_all(cursor.subscription.newest, cursor.pubend, imported)
+        cursor.subend.register(cursor)
+        cursor.limits.until_stored(cursor.position)
+
+    def set_next(self, segment: FilterSegment) -> None:
+        """Let a new filter apply where the stream reaches it, or at once if the cursor is not live."""
+        cursor = self._cursor
+        if not isinstance(cursor.start, Started):
+            self._segments.replace_current(segment)
+            cursor.catch_up.stop()  # what is under way is for the filter before
+        else:
+            self._segments.set_next(segment)
+            cursor.subend.register(cursor)
+            if cursor.phase is not CursorPhase.LIVE:
+                self.switch_now()
+
+    def switch_if_served(self, low: Tick, time: VirtualTime) -> None:
+        """Let the next filter apply at a tick, if the stream serves it there."""
+        cursor, following = self._cursor, self._segments.next
+        is_live = cursor.phase is CursorPhase.LIVE
+        if following is not None and is_live and following.is_served_at(time):
+            # what was read from the log may lie beyond the horizon, and was read by the filter before
+            self.switch(max(low - 1, cursor.position))
+
+    def switch(self, end: Tick) -> None:
+        """Let the present filter end after a tick."""
+        cursor = self._cursor
+        self._segments.switch(end)
+        cursor.subend.register(cursor)
+        cursor.limits.until_stored(end)
+
+    def switch_now(self, *, surely: bool = False) -> None:
+        """Let the next filter apply where the cursor is, and read what it needs.
+
+        A filter that can match nothing keeps nothing of the log, so the next one cannot apply before
+        the horizon. If that is not known yet, the switch waits, unless it ``surely`` has to be.
+        """
+        if self._segments.next is None:
+            return
+        cursor = self._cursor
+        keeps = self._filters.may_match(cursor.pubend, self._segments.current)
+        if not cursor.subend.has_base and not keeps and not surely:
+            return
+        end = max(
+            cursor.subend.horizon,
+            cursor.position,
+            cursor.start.acked,
+            cursor.last_sent,
+            cursor.subscription.merged,  # in total order nothing can come below it
+        )
+        if cursor.is_live:
+            cursor.fall_behind(CursorInput.SWITCHED)
+        cursor.catch_up.stop()  # what is under way may go beyond the end
+        self.switch(end)
+
+    def prune(self) -> None:
+        """Forget segments that are not needed again.
+
+        After a seek that may be below what is acknowledged.
+        """
+        self._segments.prune(self._cursor.retention.retained_from)

@@ -1,0 +1,58 @@
+"""What the subscriber side does from time to time, without being asked.
+
+Every ``ack_ms`` it ends what has expired, stores acknowledgements, reports to pubends (R52) and looks
+after log holds: it raises them as clients acknowledge, refreshes them so that the pubend knows that they
+are needed, and releases them when reports keep the log for their cursors (R49). Every quarter of
+``interest_grace_s`` it leaves pubends that no subscription needs (R43).
+"""
+
+from __future__ import annotations
+
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.subscribers.registry import Registry
+from gapless.subscribers.subends import Subends
+
+__all__ = ["Maintenance"]
+
+
+class Maintenance:
+    """The timers of the subscriber side."""
+
+    def __init__(self, context: Context, subends: Subends, registry: Registry) -> None:
+        self._context = context
+        self._subends = subends
+        self._registry = registry
+        self._refreshed_at = context.now
+
+    def start(self) -> None:
+        """Set the timers."""
+        self._plan_review()
+        self._plan_report()
+
+    def _plan_review(self) -> None:
+        grace = microseconds(s=self._context.parameters.interest_grace_s)
+        self._context.call_later(max(1, grace // 4), self._review)
+
+    def _review(self) -> None:
+        self._plan_review()
+        self._subends.review(self._registry.wants_best_effort)
+
+    def _plan_report(self) -> None:
+        pause = microseconds(ms=self._context.parameters.ack_ms)
+        self._context.call_later(pause, self._report)
+
+    def _report(self) -> None:
+        self._plan_report()
+        self._registry.expire()
+        self._registry.slow_consumers.review()
+        self._registry.save_acknowledgements()
+        ttl = microseconds(s=self._context.parameters.log_hold_ttl_s)
+        due = self._context.now - self._refreshed_at > ttl // 4
+        for subend in self._subends.guaranteed.values():
+            self._subends.reporter.report(subend)
+            for cursor in subend.cursors.values():
+                if cursor.log_holds.current is not None and not cursor.is_pending:
+                    cursor.log_holds.refresh(due=due)
+        if due:
+            self._refreshed_at = self._context.now

@@ -1,0 +1,242 @@
+"""The pubends of which this SHB is a member (R43), and those among them that are abandoned (R26).
+
+The states are in :mod:`.membership_state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gapless.core.ids import MembershipId, PubendId
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.messages.records import DeleteRecord, JoinedPubendRecord, PutRecord
+from gapless.subscribers.membership_state import (
+    NEXT_ABANDONED,
+    NEXT_STATES,
+    AbandonedInput,
+    MembershipInput,
+    MembershipState,
+)
+from gapless.subscribers.protocols import PendingRequest, PubendRequests
+
+__all__ = ["Membership", "Memberships"]
+
+
+class Membership:
+    """One membership of this SHB."""
+
+    def __init__(self, membership: MembershipId, state: MembershipState) -> None:
+        self.id = membership
+        self.state = state
+        self._unneeded_since: int | None = None
+        self._leave_request: PendingRequest | None = None
+
+    def stored(self) -> None:
+        """Its record is on disk."""
+        following = self.state
+        if self.state is MembershipState.JOINING:
+            is_needed = self._unneeded_since is None
+            following = MembershipState.JOINED if is_needed else MembershipState.UNNEEDED
+        self._enter(following, MembershipInput.STORED)
+
+    def needed(self) -> None:
+        """A subscription needs the pubend."""
+        self._unneeded_since = None
+        is_joining = self.state is MembershipState.JOINING
+        following = MembershipState.JOINING if is_joining else MembershipState.JOINED
+        self._enter(following, MembershipInput.NEEDED)
+
+    def unneeded_for(self, now: int) -> int:
+        """No subscription needs the pubend; return for how long that is so."""
+        if self._unneeded_since is None:
+            self._unneeded_since = now
+        is_joining = self.state is MembershipState.JOINING
+        following = MembershipState.JOINING if is_joining else MembershipState.UNNEEDED
+        self._enter(following, MembershipInput.UNUSED)
+        return now - self._unneeded_since
+
+    def expire(self) -> None:
+        """Begin to leave."""
+        self._enter(MembershipState.LEAVING, MembershipInput.EXPIRED)
+
+    def replace(self) -> None:
+        """This incarnation has an id of its own."""
+        if self.state is not MembershipState.LEAVING:
+            self._enter(MembershipState.ENDED, MembershipInput.REPLACED)
+
+    def ask_to_leave(self, request: PendingRequest) -> None:
+        """Note the request to the PHB."""
+        self._leave_request = request
+
+    def left(self) -> None:
+        """It is over."""
+        self._leave_request = None
+        self._enter(MembershipState.ENDED, MembershipInput.LEFT)
+
+    def give_up_leaving(self) -> bool:
+        """Do not ask a PHB that will not answer; say whether it was asked."""
+        request, self._leave_request = self._leave_request, None
+        if request is not None:
+            request.cancel()
+        return request is not None
+
+    def _enter(self, state: MembershipState, given: MembershipInput) -> None:
+        assert state in NEXT_STATES.get((self.state, given), ()), (
+            f"{self.state.name} does not become {state.name}: {given.value}"
+        )
+        self.state = state
+
+
+class Memberships:
+    """The memberships of this SHB, by pubend."""
+
+    def __init__(
+        self,
+        context: Context,
+        requests: PubendRequests,
+        joined_pubends: Iterable[JoinedPubendRecord],
+    ) -> None:
+        self._context = context
+        self._requests = requests
+        joined_pubends = tuple(joined_pubends)
+        self._current = {
+            each.pubend: Membership(each.membership, MembershipState.JOINED)
+            for each in joined_pubends
+        }
+        """The newest membership of each pubend, one that is about to end included."""
+        self._leaving: dict[PubendId, Membership] = {}
+        """Those that are about to end; the pubend may have a newer one."""
+        self._abandoned = {each.pubend for each in joined_pubends if each.abandoned}
+        self._count = 0
+        self.unannounced = {*self._current}
+        """Pubends that an earlier incarnation joined and that are not announced to this one yet."""
+
+    def __contains__(self, pubend: PubendId) -> bool:
+        """Say whether this SHB is a member of a pubend, or about to leave it."""
+        return pubend in self._current
+
+    def __iter__(self) -> Iterator[PubendId]:
+        """Return the pubends, in the order in which they were first joined."""
+        return iter([*self._current])
+
+    def is_abandoned(self, pubend: PubendId) -> bool:
+        """Say whether a pubend is abandoned."""
+        return pubend in self._abandoned
+
+    def announced(self, pubend: PubendId) -> None:
+        """A pubend is announced to this incarnation."""
+        self.unannounced.discard(pubend)
+
+    # --- joining -------------------------------------------------------------------------------
+
+    def join(self, pubend: PubendId, *, restored: bool) -> tuple[Membership, bool]:
+        """Return the membership for a new subend, and whether its record has to be written.
+
+        Of an earlier incarnation only durable subscriptions, which are ``restored``, need a membership.
+        Any other may be about to end.
+        """
+        found = self._current.get(pubend)
+        is_older = found is not None and found.id.incarnation < self._context.identity.incarnation
+        is_new = found is None or self._leaving.get(pubend) is found or (is_older and not restored)
+        if found is not None and not is_new:
+            return found, False
+        if found is not None:
+            found.replace()
+        self._count += 1
+        identity = MembershipId(self._context.identity.incarnation, self._count)
+        made = self._current[pubend] = Membership(identity, MembershipState.JOINING)
+        return made, True
+
+    def store(self, pubend: PubendId, then: Callable[[], None]) -> None:
+        """Write the record of a new membership and go on."""
+        made = self._current[pubend]
+
+        def stored() -> None:
+            made.stored()
+            then()
+
+        record = JoinedPubendRecord(pubend, made.id, pubend in self._abandoned)
+        self._context.write((PutRecord(record),), stored)
+
+    def needed(self, pubend: PubendId) -> None:
+        """A subscription needs a pubend."""
+        self._current[pubend].needed()
+
+    # --- leaving -------------------------------------------------------------------------------
+
+    def review(self, pubend: PubendId, *, needed: bool) -> bool:
+        """Say whether to leave a pubend that no subscription has needed for a while.
+
+        While an older membership is about to end, a newer one is not left.
+        """
+        membership = self._current[pubend]
+        if membership.state is MembershipState.LEAVING:
+            return False
+        if needed or pubend in self._leaving:
+            membership.needed()
+            return False
+        grace = microseconds(s=self._context.parameters.interest_grace_s)
+        return membership.unneeded_for(self._context.now) >= grace
+
+    def leave(self, pubend: PubendId) -> None:
+        """End the membership of a pubend that no subscription needs."""
+        membership = self._leaving[pubend] = self._current[pubend]
+        membership.expire()
+        if pubend in self._abandoned:
+            self._left(pubend, membership)  # there is no PHB to ask
+            return
+        shb = self._context.identity.shb
+        request = self._requests.leave(
+            pubend, shb, membership.id, lambda: self._left(pubend, membership)
+        )
+        if membership.state is MembershipState.LEAVING:
+            membership.ask_to_leave(request)
+
+    def _left(self, pubend: PubendId, membership: Membership) -> None:
+        """A membership has ended."""
+        membership.left()
+        if self._leaving.get(pubend) is membership:
+            del self._leaving[pubend]
+        if self._current.get(pubend) is membership:
+            del self._current[pubend]
+            self._abandoned.discard(pubend)
+            key = JoinedPubendRecord(pubend, membership.id).key
+            self._context.write((DeleteRecord(key),), _nothing)
+
+    # --- abandoned -----------------------------------------------------------------------------
+
+    def abandon(self, pubend: PubendId) -> bool:
+        """The PHB is gone, and nobody feeds the pubend; say whether it was not abandoned before."""
+        return self._decide(pubend, AbandonedInput.GONE)
+
+    def give_up_leaving(self, pubend: PubendId) -> None:
+        """Do not ask the PHB of an abandoned pubend to end a membership any more."""
+        leaving = self._leaving.get(pubend)
+        if leaving is not None and leaving.give_up_leaving():
+            self._left(pubend, leaving)
+
+    def pubend_returned(self, pubend: PubendId) -> bool:
+        """A pubend is fed again, or its PHB has returned; say whether it was abandoned."""
+        is_back = self._decide(pubend, AbandonedInput.RETURNED)
+        if is_back:
+            self._context.mark("abandoned pubend returned")
+        return is_back
+
+    def _decide(self, pubend: PubendId, given: AbandonedInput) -> bool:
+        """Note whether a pubend is abandoned, and store a change; say whether there was one."""
+        before = pubend in self._abandoned
+        abandoned = NEXT_ABANDONED[before, given]
+        if abandoned == before:
+            return False
+        if abandoned:
+            self._abandoned.add(pubend)
+        else:
+            self._abandoned.remove(pubend)
+        record = JoinedPubendRecord(pubend, self._current[pubend].id, abandoned=abandoned)
+        self._context.write((PutRecord(record),), _nothing)
+        return True
+
+
+def _nothing() -> None:
+    """Nothing depends on this write."""

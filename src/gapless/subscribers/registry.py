@@ -1,0 +1,219 @@
+"""The subscriptions of this SHB, by name and by client session (R46, R50).
+
+A durable subscription belongs to its name. A client that subscribes under that name takes it over: the
+connection before it, which may be dead without anybody knowing, gets nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gapless.content.filter import Filter
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context
+from gapless.core.parameters import microseconds
+from gapless.messages.clients import Order, StartPoint
+from gapless.messages.records import DeleteRecord, SubscriptionRecord
+from gapless.subscribers.buffer import Backlog
+from gapless.subscribers.filters import Filters
+from gapless.subscribers.protocols import PubendRequests, PubendStatus
+from gapless.subscribers.resources import Resources
+from gapless.subscribers.slow_consumers import SlowConsumers
+from gapless.subscribers.step_end import StepEnd
+from gapless.subscribers.subends import Subends
+from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """The subscriptions of this SHB and the clients that have them."""
+
+    def __init__(
+        self,
+        context: Context,
+        filters: Filters,
+        subends: Subends,
+        requests: PubendRequests,
+        status: PubendStatus,
+    ) -> None:
+        self._context = context
+        self._filters = filters
+        self._subends = subends
+        self._step_end = StepEnd(context)
+        self.slow_consumers = SlowConsumers(context)
+        self.backlog = Backlog()
+        self._resources = Resources(
+            context=context,
+            requests=requests,
+            status=status,
+            filters=filters,
+            subends=subends,
+            step_end=self._step_end,
+            slow_consumers=self.slow_consumers,
+            backlog=self.backlog,
+        )
+        self.subscriptions: dict[str, HostedSubscription] = {}
+        self._by_client: dict[str, dict[str, HostedSubscription]] = {}
+        self._arrivals: dict[str, int] = {}
+        """The order in which clients connected."""
+        self._arrived = 0
+
+    # --- by name and by client session ---------------------------------------------------------
+
+    def durable(self) -> list[HostedSubscription]:
+        """Return the durable subscriptions."""
+        return [each for each in self.subscriptions.values() if each.durable]
+
+    def of_client(self, client: str) -> dict[str, HostedSubscription]:
+        """Return the subscriptions that a client has now, by name."""
+        return self._by_client.get(client, {})
+
+    def is_older(self, client: str, subscription: HostedSubscription) -> bool:
+        """Say whether a newer connection than that of a client has a subscription."""
+        owner = self._arrivals.get(subscription.client or "", 0)
+        return owner > self._arrivals.get(client, 0)
+
+    def client_up(self, client: str) -> None:
+        """A client has connected; one that connected before it is older."""
+        self._arrived += 1
+        self._arrivals[client] = self._arrived
+
+    def client_down(self, client: str) -> None:
+        """A client is gone."""
+        self._arrivals.pop(client, None)
+        self.resume_client(client)
+        for subscription in [*self.of_client(client).values()]:
+            self.disconnect(subscription)
+        self._by_client.pop(client, None)
+
+    def pause_client(self, client: str) -> None:
+        """Send a client no events until it has read what waits for it, whatever credit it gave."""
+        self._step_end.pause_client(client)
+
+    def resume_client(self, client: str) -> None:
+        """Send to a client again; also when it is gone."""
+        if self._step_end.resume_client(client):
+            for subscription in self.subscriptions.values():
+                if subscription.client == client:
+                    subscription.mark_dirty()
+
+    # --- the life of a subscription ------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        *,
+        durable: bool,
+        order: Order,
+        start: StartPoint,
+        expiry_s: int,
+        incarnation_key: str = "",
+        epoch: int = 0,
+    ) -> HostedSubscription:
+        """Return a new subscription; it has no filter and no client yet."""
+        made = self.subscriptions[name] = HostedSubscription(
+            self._resources,
+            name,
+            durable=durable,
+            order=order,
+            start=start,
+            expiry_s=expiry_s,
+            incarnation_key=incarnation_key,
+            epoch=epoch,
+        )
+        return made
+
+    def restore(self, record: SubscriptionRecord) -> HostedSubscription:
+        """Bring a durable subscription back, without a client."""
+        made = self.add(
+            record.subscription,
+            durable=True,
+            order=record.order,
+            start=record.start,
+            expiry_s=record.expiry_s,
+            incarnation_key=record.incarnation_key,
+            epoch=record.epoch,
+        )
+        made.restore(record)
+        made.start_interest_grace()
+        return made
+
+    def give(self, subscription: HostedSubscription, client: str) -> None:
+        """Note that a client has a subscription."""
+        self._by_client.setdefault(client, {})[subscription.name] = subscription
+
+    def _take_from_client(self, subscription: HostedSubscription) -> None:
+        if subscription.client is not None:
+            self.of_client(subscription.client).pop(subscription.name, None)
+
+    def disconnect(self, subscription: HostedSubscription) -> None:
+        """Take a subscription from its client; one that is not durable ends (R50)."""
+        if subscription.client is None:
+            return
+        self._take_from_client(subscription)
+        if subscription.durable:
+            subscription.disconnect()
+        else:
+            self.end(subscription)
+
+    def end(self, subscription: HostedSubscription) -> None:
+        """End a subscription, on disk too; until its record is erased, the logs are kept for it (I10).
+
+        A crash before that brings it back as it was.
+        """
+        if subscription.durable:
+            let_go = self.retain_logs(subscription)
+            key = SubscriptionRecord.key_of(subscription.name)
+            self._context.write((DeleteRecord(key),), let_go)
+        self.take_down(subscription)
+
+    def retain_logs(self, subscription: HostedSubscription) -> Callable[[], None]:
+        """Keep the logs for a subscription that ends; return what stops that."""
+        return self._subends.reporter.retain(subscription.needed_logs())
+
+    def take_down(self, subscription: HostedSubscription) -> None:
+        """End a subscription in memory only: its record is erased or replaced."""
+        self._take_from_client(subscription)
+        subscription.end()
+        del self.subscriptions[subscription.name]
+
+    def expire(self) -> None:
+        """End durable subscriptions whose clients have not come back in time."""
+        for subscription in [*self.subscriptions.values()]:
+            disconnected_us = self._context.now - subscription.disconnected_since
+            expiry_us = microseconds(s=subscription.expiry_s)
+            if subscription.client is None and disconnected_us > expiry_us:
+                self._context.mark("durable subscription expired")
+                self.end(subscription)
+
+    def save_acknowledgements(self) -> None:
+        """Store how far clients have acknowledged, where that has changed."""
+        for subscription in self.subscriptions.values():
+            subscription.save_changes()
+
+    # --- pubends and steps ---------------------------------------------------------------------
+
+    def announced(
+        self, pubend: PubendId, advertisement: Filter, version: int, *, best_effort: bool
+    ) -> None:
+        """A pubend is announced, or its advertisement became wider."""
+        self._filters.announced(pubend, advertisement, version, best_effort=best_effort)
+        for subscription in self.subscriptions.values():
+            subscription.cursor_set.pubend_announced(pubend)
+        self._subends.announced(pubend)
+
+    def wants_best_effort(self, pubend: PubendId) -> bool:
+        """Say whether a subscription may match something of a best-effort pubend."""
+        may_match = self._filters.may_match
+        return pubend in self._filters.announced_pubends and any(
+            may_match(pubend, subscription.newest) for subscription in self.subscriptions.values()
+        )
+
+    def flush(self) -> None:
+        """A step ends: send what it brought, and end subscriptions that are too slow."""
+        for subscription in self.slow_consumers.take():
+            if subscription.client is not None:
+                self.slow_consumers.notify(subscription, subscription.client)
+                self.disconnect(subscription)
+        self._step_end.flush()

@@ -1,0 +1,186 @@
+"""The reply to a client that subscribes, resumes or seeks: where the subscription continues (R46, R50).
+
+A request is answered when all cursors that can have started, or after ``attach_timeout_ms``, and not
+before the record of a durable subscription is on disk. Cursors that start later are told one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from gapless.core.machine import Timer
+from gapless.core.parameters import microseconds
+from gapless.messages.clients import (
+    HostingReference,
+    PastFilter,
+    PendingStart,
+    PositionTuple,
+    RefusalCause,
+    Refused,
+    StartPoint,
+    Subscribed,
+    SubscriptionEnded,
+    SubscriptionStarted,
+)
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_state import CursorPhase
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subscription import HostedSubscription
+
+__all__ = ["PendingReply", "SubscribeReply"]
+
+
+class PendingReply(NamedTuple):
+    """A request of the client that is not answered yet."""
+
+    request: int
+    start: StartPoint
+    """Where the client continues."""
+    seek_count: int
+    timer: Timer
+    later: list[Callable[[], None]]
+    """What the client asked since; it is done when this is answered."""
+
+
+class SubscribeReply:
+    """The replies to the client of one subscription."""
+
+    def __init__(self, subscription: HostedSubscription) -> None:
+        self._subscription = subscription
+        self._context = subscription.resources.context
+        self._status = subscription.resources.status
+        self.pending: PendingReply | None = None
+        self._is_due = False
+        """Whether the reply goes out as soon as the record is on disk, whatever has started."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a request of the client is not answered yet."""
+        return self.pending is not None
+
+    def expect(self, request: int, start: StartPoint, seek_count: int) -> None:
+        """A client has asked; answer after a while at the latest."""
+        wait = microseconds(ms=self._context.parameters.attach_timeout_ms)
+        timer = self._context.call_later(wait, self.send)
+        self.pending, self._is_due = PendingReply(request, start, seek_count, timer, []), False
+
+    def do_later(self, action: Callable[[], None]) -> bool:
+        """Do something when the reply is sent; say whether one is awaited."""
+        if self.pending is None:
+            return False
+        self.pending.later.append(action)
+        return True
+
+    def forget_client(self) -> None:
+        """The client is gone."""
+        if self.pending is not None:
+            self.pending.timer.cancel()
+        self.pending = None
+
+    # --- replies -------------------------------------------------------------------------------
+
+    def send_if_ready(self) -> None:
+        """Answer if every cursor that can has started; tell of those that start later."""
+        subscription = self._subscription
+        if subscription.client is None or not subscription.is_on_disk:
+            return
+        if self.pending is not None:
+            is_settled = all(each.is_resumable for each in subscription.cursors.values())
+            if self._is_due or is_settled:
+                self.send()
+            return
+        for pubend, cursor in subscription.cursors.items():
+            if not cursor.start_confirmed and cursor.is_resumable:
+                if cursor.confirm_start():
+                    subscription.note_change()
+                started = SubscriptionStarted(subscription.name, pubend, cursor.start.origin)
+                subscription.notify(started)
+
+    def send(self) -> None:
+        """Say where the subscription continues, and what it still waits for."""
+        subscription = self._subscription
+        if self.pending is not None and not subscription.is_on_disk:
+            self._is_due = True  # when the write is durable
+            return
+        answer, self.pending = self.pending, None
+        if answer is None or subscription.client is None:
+            return
+        answer.timer.cancel()
+        pending = tuple(
+            PendingStart(pubend, self.reason(cursor), cursor.acked_at)
+            for pubend, cursor in subscription.cursors.items()
+            if not cursor.is_resumable
+        )
+        for cursor in subscription.cursors.values():
+            if not cursor.is_resumable:
+                cursor.forget_confirmation()
+            elif cursor.confirm_start():
+                subscription.note_change()
+        subscription.notify(self._subscribed(answer.request, pending))
+        subscription.guarantees.confirm_newest()
+        for each in answer.later:
+            each()
+        subscription.progress.start()
+        subscription.delivery.send_available()
+
+    def _subscribed(self, request: int, pending: tuple[PendingStart, ...]) -> Subscribed:
+        subscription = self._subscription
+        if not subscription.durable:
+            return Subscribed(request, self._position(), pending)
+        past_filters = tuple(
+            PastFilter(segment.text, tuple(ends))
+            for segment in subscription.segments[:-1]
+            if (ends := [end for end in subscription.ends_of(segment) if end[1] > 0])
+        )
+        return Subscribed(
+            request,
+            self._position(),
+            pending,
+            subscription.seek_count,
+            subscription.hosting_reference,
+            subscription.newest.text,
+            past_filters,
+            subscription.start.for_unnamed(),
+            subscription.guarantees.message(),
+            subscription.guarantees.confirmed is None and not subscription.epoch,
+        )
+
+    def _position(self) -> PositionTuple:
+        """Return the ticks after which this connection continues, of all cursors that have started."""
+        return tuple(
+            (pubend, cursor.start.origin)
+            for pubend, cursor in self._subscription.cursors.items()
+            if cursor.is_resumable
+        )
+
+    def reason(self, cursor: Cursor) -> str:
+        """Say why a cursor has not started."""
+        if cursor.fault:
+            return cursor.fault
+        if cursor.subend.feeder is None:
+            return self._status.obstacle(cursor.pubend)
+        if self._subscription.client is None:
+            return "its client is disconnected; it starts there when the client returns"
+        if cursor.phase is CursorPhase.CATCHING_UP:
+            return "the broker of this pubend has not answered yet"
+        return "this subscription has not reached this pubend yet"
+
+    def send_ended(
+        self,
+        reason: str,
+        cause: RefusalCause = RefusalCause.FENCED,
+        reference: HostingReference | None = None,
+    ) -> None:
+        """Tell the client that the subscription is not its any more; a pending request is refused."""
+        subscription = self._subscription
+        if subscription.client is None:
+            return
+        if self.pending is not None:
+            broker = "" if reference is None else reference.broker
+            refused = Refused(self.pending.request, reason, cause, broker, reference)
+            self._context.notify(subscription.client, refused)
+        else:
+            ended = SubscriptionEnded(subscription.name, reason, cause, reference)
+            self._context.notify(subscription.client, ended)

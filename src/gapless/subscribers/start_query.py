@@ -1,0 +1,105 @@
+"""The question to a pubend since when it knew this SHB, for all cursors with start guarantees (R46).
+
+One read of nothing asks for all cursors of a subend at once, and about the former SHBs of their
+subscriptions. It goes out when the join is on disk: the pubend keeps its log for this SHB from the
+answer on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.ids import VIRTUAL_TIME_ZERO, ShbId
+from gapless.core.limits import FORMER_HOSTS_PER_READ_MAX
+from gapless.core.machine import Context
+from gapless.core.ticks import Tick
+from gapless.messages.pubend_requests import ReadReply
+from gapless.messages.streams import Member
+from gapless.subscribers.protocols import PendingRequest, PubendRequests
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subend import Subend
+
+__all__ = ["StartQuery"]
+
+
+class StartQuery:
+    """Asks the pubend of one subend."""
+
+    def __init__(self, context: Context, subend: Subend, requests: PubendRequests) -> None:
+        self._context = context
+        self._shb = context.identity.shb
+        self._subend = subend
+        self._requests = requests
+        self._pending: PendingRequest | None = None
+        self._hosts: set[ShbId] = set()
+        """The former SHBs that the present question is about."""
+        self._fed_at: Tick | None = None
+        """Where the stream would start if the pubend did not know this SHB earlier."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._pending is not None
+
+    def note_feed(self, at: Tick) -> None:
+        """A feeder was found meanwhile, which feeds from a tick on."""
+        self._fed_at = at
+
+    def ask(self) -> None:
+        """Ask if a cursor needs it and no answer is awaited."""
+        if self._pending is not None or not self._subend.is_open:
+            return
+        guaranteed = self._subend.groups.guaranteed.values()
+        verifications = [cursor.verification for cursor in guaranteed if cursor.verification.is_due]
+        if not verifications:
+            return
+        self._hosts = set()
+        for each in verifications:
+            if len(self._hosts | each.former_hosts) <= FORMER_HOSTS_PER_READ_MAX:
+                self._hosts |= each.former_hosts
+        cursors = self._subend.cursors.values()
+        durable = any(cursor.subscription.durable for cursor in cursors)
+        self._pending = self._requests.read(
+            self._subend.pubend,
+            "FALSE",
+            1,
+            0,
+            log_hold=None,
+            joining_member=Member(self._shb, self._subend.membership, durable, VIRTUAL_TIME_ZERO),
+            former_hosts=tuple(sorted(self._hosts)),
+            then=self._answered,
+        )
+
+    def cancel(self) -> None:
+        """Do not wait for an answer any more."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+
+    def _answered(self, reply: ReadReply) -> None:
+        """Start every cursor that asked where the pubend knew its subscription."""
+        self._context.mark("start verified by the pubend")
+        self._pending = None
+        subend = self._subend
+        known = {**dict(reply.others), self._shb: reply.known}
+        asked = [
+            each
+            for each in subend.groups.guaranteed.values()
+            if each.verification.is_due and each.verification.former_hosts <= self._hosts
+        ]
+        starts = [(each, each.verification.guaranteed_start_after(known)) for each in asked]
+        if not subend.has_base:
+            ticks = [
+                tick for _, tick in starts if tick is not None and tick >= reply.retained_above
+            ]
+            ticks += [] if self._fed_at is None else [self._fed_at]
+            if ticks:
+                subend.set_base(min(ticks))
+        for cursor, tick in starts:
+            if cursor.verification.is_outstanding:
+                cursor.verification.answered_earlier(tick, reply)
+            else:
+                cursor.verification.answered(tick, reply)
+        self.ask()  # for cursors that came since, and those of too many SHBs
+        subend.starts_verified()

@@ -1,0 +1,86 @@
+"""What a subend asks its feeder for: missing ticks and unknown stream epochs (GD 3.2).
+
+What is missing above the horizon is asked for after a while, and again, lowest first. A stream epoch
+that a range names and that is not known here is asked for at once, and again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.machine import Context, Timer
+from gapless.core.parameters import microseconds
+from gapless.messages.streams import Nack, StreamEpochRequest
+from gapless.stream.curiosity import Curiosity
+from gapless.stream.epochs import StreamEpochs
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subend import Subend
+
+__all__ = ["SubendNacks"]
+
+
+class SubendNacks:
+    """The nacks and the stream epoch requests of one subend."""
+
+    def __init__(self, context: Context, subend: Subend, stream_epochs: StreamEpochs) -> None:
+        self._context = context
+        self._subend = subend
+        self._stream_epochs = stream_epochs
+        self.curiosity = Curiosity(context.parameters)
+        self._due: Timer | None = None
+        self._requested_epoch: tuple[int, int] | None = None
+        """A stream epoch that was asked for, and when to ask again."""
+
+    def feed_found(self) -> None:
+        """Ask a new feeder at once."""
+        self.curiosity.restart(self._context.now)
+        self._requested_epoch = None
+        self.ask()
+
+    def ask(self) -> None:
+        """Ask the feeder for what is due, and set the timer for the rest."""
+        feeder = self._subend.feeder
+        if feeder is None:
+            return
+        ranges = self.curiosity.due(self._context.now)
+        if ranges:
+            self._context.send(feeder, Nack(self._subend.pubend, tuple(ranges)))
+        if self._requested_epoch is not None and self._requested_epoch[1] <= self._context.now:
+            self.request_stream_epoch(self._requested_epoch[0])
+        self.plan()
+
+    def request_stream_epoch(self, number: int) -> None:
+        """Ask the feeder for a stream epoch, unless that was done a moment ago."""
+        requested = self._requested_epoch
+        if requested is not None and requested[0] == number and requested[1] > self._context.now:
+            return
+        again = self._context.now + 2 * microseconds(ms=self._context.parameters.nrt_min_ms)
+        self._requested_epoch = (number, again)
+        feeder = self._subend.feeder
+        if feeder is not None:
+            self._context.send(feeder, StreamEpochRequest(self._subend.pubend, number))
+        self.plan()
+
+    def plan(self) -> None:
+        """Set the timer to when something is to be asked; a new feeder is asked at once."""
+        if self._subend.feeder is None:
+            return
+        due = self.curiosity.next_due()
+        if self._requested_epoch is not None:
+            if self._stream_epochs.knows(self._requested_epoch[0]):
+                self._requested_epoch = None
+            elif due is None or self._requested_epoch[1] < due:
+                due = self._requested_epoch[1]
+        if self._due is not None:
+            if self._due.action is not None and self._due.at == due:
+                return
+            self._due.cancel()
+            self._due = None
+        if due is not None:
+            self._due = self._context.call_later(max(1, due - self._context.now), self.ask)
+
+    def close(self) -> None:
+        """Ask for nothing any more."""
+        if self._due is not None:
+            self._due.cancel()

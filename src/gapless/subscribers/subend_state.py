@@ -1,0 +1,70 @@
+"""What a subend can be, and whom it tells what happens (R42, R43).
+
+A subend is :class:`Joining` until its membership is on disk, then :class:`Open` with a feed, and at last
+:class:`Closed`. Its stream has :class:`NoBase` until a feeder or the pubend says where it starts; then it
+has a :class:`~gapless.stream.horizon.DoubtHorizon`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.feeds.feed import Feed
+from gapless.messages.streams import Publication
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subend import Subend
+
+__all__ = ["Closed", "Joining", "NoBase", "Open", "SubendListener"]
+
+
+class SubendListener(Protocol):
+    """Hears what happens at a subend."""
+
+    def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give publications, in tick order, to the live cursors."""
+
+    def feed_found(self, subend: Subend) -> None:
+        """A feeder was found."""
+
+    def feed_lost(self, subend: Subend) -> None:
+        """The feeder was lost."""
+
+    def advanced(self, subend: Subend) -> None:
+        """The horizon has moved."""
+
+    def stalled(self, subend: Subend) -> None:
+        """The stream stands still because its log is corrupt there, or continues."""
+
+    def served_at(self, pubend: PubendId, version: int) -> None:
+        """The stream is in a stream epoch with an announcement version."""
+
+    def covering_filter(self) -> str:
+        """Return the text of a filter that covers all filters of this SHB."""
+
+
+class Joining:
+    """The membership of this SHB is not on disk yet."""
+
+    __slots__ = ()
+
+
+class Open(NamedTuple):
+    """The subend is fed, or looks for a feeder."""
+
+    feed: Feed
+
+
+class Closed:
+    """This SHB has left the pubend."""
+
+    __slots__ = ()
+
+
+class NoBase:
+    """Where the stream starts is not known yet."""
+
+    __slots__ = ()
+    tick: Final[Tick] = 0

@@ -1,0 +1,224 @@
+"""All subends of this SHB: pubends are joined when they are needed, fed, reported and left (R42, R43).
+
+A pubend that a subscription needs is *joined*: the membership is on disk, then its subend is fed and
+reported. A pubend that no subscription has needed for a while is left, and its PHB may forget this SHB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Context
+from gapless.feeds.paths import FeedPaths
+from gapless.messages.clients import Order
+from gapless.messages.records import JoinedPubendRecord
+from gapless.messages.streams import ForgetMemberSet, Publication
+from gapless.stream.istream import MemoryAccount
+from gapless.subscribers.best_effort_end import BestEffortSubend
+from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.filters import Filters
+from gapless.subscribers.membership import Memberships
+from gapless.subscribers.protocols import PubendRequests, PubendStatus
+from gapless.subscribers.reporter import AckReporter
+from gapless.subscribers.subend import Subend
+
+__all__ = ["Subends"]
+
+
+class Subends:
+    """The ends of all streams at this SHB."""
+
+    def __init__(
+        self,
+        context: Context,
+        filters: Filters,
+        requests: PubendRequests,
+        status: PubendStatus,
+        paths: FeedPaths,
+        joined_pubends: Iterable[JoinedPubendRecord] = (),
+    ) -> None:
+        self._context = context
+        self._filters = filters
+        self._requests = requests
+        self._status = status
+        self._paths = paths
+        self.account = MemoryAccount()
+        """What waits above the horizons."""
+        self.guaranteed: dict[PubendId, Subend] = {}
+        self.best_effort: dict[PubendId, BestEffortSubend] = {}
+        self.memberships = Memberships(context, requests, joined_pubends)
+        self.reporter = AckReporter(context, filters.interest)
+
+    def get(self, pubend: PubendId) -> Subend | BestEffortSubend | None:
+        """Return the end of a pubend of either kind."""
+        return self.guaranteed.get(pubend) or self.best_effort.get(pubend)
+
+    # --- joining and leaving -------------------------------------------------------------------
+
+    def join(self, pubend: PubendId, *, restored: bool = False) -> Subend:
+        """Return the subend of a pubend; the first subscription that needs it joins it (R43)."""
+        found = self.guaranteed.get(pubend)
+        if found is None:
+            membership, is_new = self.memberships.join(pubend, restored=restored)
+            found = self.guaranteed[pubend] = Subend(
+                self._context,
+                pubend,
+                membership.id,
+                self._filters.new_number(),
+                self,
+                self._requests,
+                self.account,
+                self._paths,
+            )
+            if is_new:
+                self.memberships.store(pubend, found.open)
+            else:
+                found.open()
+        self.memberships.needed(pubend)
+        return found
+
+    def join_best_effort(self, pubend: PubendId) -> None:
+        """Have a best-effort pubend fed."""
+        if pubend not in self.best_effort:
+            self.best_effort[pubend] = BestEffortSubend(self._context, pubend, self, self._paths)
+
+    def review(self, wants_best_effort: Callable[[PubendId], bool]) -> None:
+        """Leave pubends that no subscription has needed for a while (R43)."""
+        for pubend in self.memberships:
+            subend = self.guaranteed.get(pubend)
+            needed = subend is not None and bool(subend.cursors)
+            if self.memberships.review(pubend, needed=needed):
+                self._leave(pubend)
+        for pubend, end in [*self.best_effort.items()]:
+            if not wants_best_effort(pubend):
+                end.close()
+                del self.best_effort[pubend]
+
+    def _leave(self, pubend: PubendId) -> None:
+        subend = self.guaranteed.pop(pubend, None)
+        if subend is not None:
+            if subend.feeder is not None:
+                self._context.send(subend.feeder, ForgetMemberSet(-subend.number))
+            subend.close()
+        self.memberships.leave(pubend)
+
+    # --- pubends whose PHB was retired (R26) ---------------------------------------------------
+
+    def review_abandoned(self, pubend: PubendId) -> None:
+        """Abandon a pubend if its PHB was retired and nobody feeds it."""
+        if pubend not in self.memberships or not self._status.is_gone(pubend):
+            return
+        subend = self.guaranteed.get(pubend)
+        if subend is None or subend.feeder is None:
+            if self.memberships.abandon(pubend):
+                self._review_exclusions(pubend)
+            self.memberships.give_up_leaving(pubend)
+
+    def pubend_returned(self, pubend: PubendId) -> None:
+        """A pubend is fed again, or its PHB has returned with it."""
+        self._status.found(pubend)
+        if self.memberships.pubend_returned(pubend):
+            self._review_exclusions(pubend)
+
+    def _review_exclusions(self, pubend: PubendId) -> None:
+        subend = self.guaranteed.get(pubend)
+        for cursor in [] if subend is None else [*subend.cursors.values()]:
+            self.review_exclusion(cursor)
+
+    def review_exclusion(
+        self, cursor: Cursor, *, positioned: bool = False, excluded: bool = False
+    ) -> None:
+        """Let a merge wait for a cursor, or continue without it.
+
+        The client may have ``positioned`` it. A client may come to another SHB than the one that
+        continued without a pubend, or start anew from a position that it has kept, when the pubend is
+        back. Then its position is from before, and below what it has merged: the same rule holds.
+        """
+        subscription = cursor.subscription
+        if self.memberships.is_abandoned(cursor.pubend):
+            cursor.merge_exclusion.start()
+        elif subscription.client is None or subscription.order is not Order.TOTAL:
+            return
+        elif cursor.merge_exclusion.is_excluded:
+            cursor.merge_exclusion.end()
+        elif positioned:
+            merged = subscription.merged
+            cursor.merge_exclusion.suspect(
+                merged if excluded else self._status.returned_at(cursor.pubend)
+            )
+
+    # --- what the streams bring ------------------------------------------------------------------
+
+    def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give publications, in tick order, to the live cursors."""
+        segments = self._filters.segments
+        for number, wanted in self._filters.matching(publications):
+            segment = segments[number]
+            cursor = segment.subscription.cursors.get(pubend)
+            if cursor is not None and cursor.is_live:
+                cursor.take(segment, wanted)
+
+    def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give best-effort publications to the subscriptions that have room for them (R33)."""
+        for number, wanted in self._filters.matching(publications):
+            subscription = self._filters.segments[number].subscription
+            if subscription.client is not None and subscription.newest.number == number:
+                subscription.delivery.take_best_effort(pubend, wanted)
+
+    def feed_found(self, subend: Subend) -> None:
+        """A feeder was found: it hears at once that this SHB is a member (R43)."""
+        self.pubend_returned(subend.pubend)
+        self.reporter.report(subend)
+        for cursor in subend.cursors.values():
+            cursor.subscription.mark_dirty()
+
+    def feed_lost(self, subend: Subend) -> None:
+        """A feeder was lost."""
+        self.review_abandoned(subend.pubend)
+
+    def advanced(self, subend: Subend) -> None:
+        """The horizon of a stream has moved: the cursors that wait for that go on."""
+        for cursor in subend.cursors_behind():
+            cursor.subscription.mark_dirty()
+
+    def stalled(self, subend: Subend) -> None:
+        """A stream stands still because its log is corrupt there, or continues (P8)."""
+        for cursor in subend.cursors.values():
+            cursor.subscription.stalls.note(subend.pubend)
+
+    def served_at(self, pubend: PubendId, version: int) -> None:
+        """A stream is in a stream epoch with an announcement version."""
+        self._filters.served_at(pubend, version)
+
+    def covering_filter(self) -> str:
+        """Return the text of a filter that covers all filters of this SHB."""
+        return self._filters.covering_filter()
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def announced(self, pubend: PubendId) -> None:
+        """A pubend is announced, and the subscriptions have their cursors on it."""
+        self.memberships.announced(pubend)
+        subend = self.guaranteed.get(pubend)
+        if subend is not None:
+            subend.retry_feed()
+        self.review_abandoned(pubend)
+
+    def reshaped(self) -> None:
+        """The tree has changed: try the feed candidates again."""
+        self.session_opened()
+
+    def session_opened(self) -> None:
+        """A peer session has opened: try the feed candidates again."""
+        for subend in self.guaranteed.values():
+            subend.retry_feed()
+        for end in self.best_effort.values():
+            end.retry_feed()
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """A broker cannot be reached any more."""
+        for subend in self.guaranteed.values():
+            subend.session_closed(peer)
+        for end in self.best_effort.values():
+            end.session_closed(peer)

@@ -1,0 +1,56 @@
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.address import Address, parse_addresses
+from gapless.errors import AddressError
+
+
+def test_a_url_names_hosts_and_ports() -> None:
+    assert parse_addresses("gapless://h1:1,h2:2/") == (
+        Address("h1", 1),
+        Address("h2", 2),
+    )
+
+
+def test_a_port_that_is_left_out_is_7400() -> None:
+    assert parse_addresses("gapless://h1") == (Address("h1", 7400),)
+
+
+def test_several_urls_are_as_good_as_one_and_repetitions_count_once() -> None:
+    found = parse_addresses(["gapless://h1:1,h2:2", "gapless://h2:2"])
+    assert found == parse_addresses("gapless://h1:1,h2:2")
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    assert parse_addresses("gapless://[::1]:9") == (Address("::1", 9),)
+    assert str(Address("::1", 9)) == "[::1]:9"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "h1:7400",
+        "http://h1",
+        "gapless://",
+        "gapless://h1,",
+        "gapless://h1:",
+        "gapless://h1:x",
+        "gapless://h1:0",
+        "gapless://h1:65536",
+        "gapless://h1:-1",
+        "gapless://h1/path",
+        "gapless://user@h1",
+        "gapless://[::1",
+        "gapless://[::1]x",
+        "gapless:// h1",
+        [],
+        [""],
+    ],
+)
+def test_what_is_no_address_is_refused(wrong: str | list[str]) -> None:
+    with pytest.raises(AddressError):
+        parse_addresses(wrong)

@@ -1,0 +1,338 @@
+"""No two pubends have one identity, whoever makes them, and whoever cannot be asked (R4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.machine import Identity
+from gapless.directory import name_query
+from gapless.directory.name_query import numbered
+from gapless.messages.clients import OpenPubend, PubendOpened, RefusalCause, Refused, RetireBroker
+from gapless.messages.overlay import Announce, NameQuery, NameReply, NameStatus, PubendProperties
+from tests.broker.harness import BrokerHarness, P, Requester
+from tests.scenarios.brokers import Client, of
+
+
+def opened(desk: BrokerHarness, broker: str, name: str = "P", *, s: int = 5) -> Any:
+    """Open a pubend at a broker and return the answer."""
+    return Client(desk, broker, f"client of {broker}").call(OpenPubend(1, name), s=s)
+
+
+def broker_of(answer: Any) -> str:
+    """Return to which broker a client was sent."""
+    assert isinstance(answer, Refused)
+    assert answer.cause is RefusalCause.WRONG_BROKER
+    return answer.broker
+
+
+def both_open(desk: BrokerHarness, one: str, other: str, *, s: int = 3) -> tuple[Any, Any]:
+    """Open pubends of one name at two brokers at once and return both answers."""
+    clients = [Client(desk, broker, f"client of {broker}") for broker in (one, other)]
+    for client in clients:
+        client.request(OpenPubend(1, "P"))
+    desk.run(s=s)
+    first, second = (client.answer(1) for client in clients)
+    return first, second
+
+
+def test_a_name_that_all_say_is_free_is_given_as_it_is() -> None:
+    desk = BrokerHarness("p-a-n", "a-m", delta=0)
+    desk.run(s=1)
+    began = desk.now
+    assert opened(desk, "p") == PubendOpened(1, P)
+    assert desk.now - began < 100_000, "nobody was waited for"
+    for source, target in (("p", "a"), ("a", "n"), ("a", "m")):
+        assert len(desk.sent_over(NameQuery, source, target, began)) == 1
+        assert len(desk.sent_over(NameReply, target, source, began)) == 1
+
+
+def test_of_two_that_ask_at_once_one_makes_the_pubend_and_the_other_says_where_it_is() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    at_p, at_n = both_open(desk, "p", "n")
+    assert at_n == PubendOpened(1, P), "n comes before p"
+    assert broker_of(at_p) == "n"
+    assert broker_of(opened(desk, "p")) == "n"
+
+
+def test_of_two_peers_of_a_cell_that_ask_at_once_one_wins() -> None:
+    desk = BrokerHarness("c-d", cells={"c": ["c1", "c2", "c3"], "d": ["d1", "d2"]}, delta=0)
+    desk.run(s=1)
+    at_c3, at_c2 = both_open(desk, "c3", "c2")
+    assert at_c2 == PubendOpened(1, P)
+    assert broker_of(at_c3) == "c2"
+
+
+def test_every_broker_of_every_cell_is_asked_once() -> None:
+    desk = BrokerHarness(
+        "c-d-e", cells={"c": ["c1", "c2"], "d": ["d1", "d2"], "e": ["e1"]}, delta=0
+    )
+    desk.run(s=1)
+    began = desk.now
+    assert opened(desk, "c1") == PubendOpened(1, P)
+    asked = sorted(
+        target for at, _, target, each in desk.sent if at >= began and isinstance(each, NameQuery)
+    )
+    assert asked == ["c2", "d1", "d2", "e1"]
+
+
+def test_a_name_that_another_has_is_taken_also_where_nobody_has_heard_of_it() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.lose(of(Announce))
+    assert opened(desk, "p") == PubendOpened(1, P)
+    assert broker_of(opened(desk, "n")) == "p"
+
+
+def test_where_somebody_does_not_answer_a_name_gets_a_number() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    answer = opened(desk, "p")
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend.name == "P"
+    assert answer.pubend != P
+    assert opened(desk, "p") == answer, "it is found by its name"
+    desk.start("n")
+    desk.run(s=2)
+    assert broker_of(opened(desk, "n")) == "p"
+
+
+def test_two_islands_make_pubends_of_one_name_that_both_are_heard_in_the_end() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    listener = desk.subscriber("a", "s", "TRUE")
+    desk.run(s=2)
+    desk.cut("a", "n")
+    desk.run(s=2)
+    publishers = []
+    for broker in ("p", "n"):
+        answer = opened(desk, broker)
+        assert isinstance(answer, PubendOpened)
+        publishers.append(desk.publisher(broker, str(answer.pubend)))
+    assert publishers[0].pubend != publishers[1].pubend
+    publishers[0].publish("of p")
+    publishers[1].publish("of n")
+    desk.heal("a", "n")
+    desk.run(s=5)
+    assert sorted(listener.events) == ["of n", "of p"]
+
+
+def test_who_dies_while_it_is_asked_does_not_answer() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.lose(of(NameQuery, target="n"))
+    client = Client(desk, "p", "ann")
+    client.request(OpenPubend(1, "P"))
+    desk.run(ms=100)
+    assert client.answer(1) is None
+    desk.crash("n")
+    desk.wait(lambda: client.answer(1) is not None, s=5)
+    assert client.answer(1).pubend == numbered("P", desk["p"].context.identity)
+
+
+def test_who_goes_and_comes_back_in_time_is_asked_again() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    lost = desk.lose(of(NameQuery, target="n"))
+    client = Client(desk, "p", "ann")
+    client.request(OpenPubend(1, "P"))
+    desk.run(ms=100)
+    lost.end()
+    desk.cut("a", "n")
+    desk.run(ms=100)
+    desk.heal("a", "n")
+    assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
+
+
+def test_if_who_was_asked_for_a_cell_goes_its_peer_is_asked() -> None:
+    desk = BrokerHarness("c-d-e", cells={"c": ["c1"], "d": ["d1", "d2"], "e": ["e1"]}, delta=0)
+    desk.run(s=1)
+    lost = desk.lose(of(NameReply, source="d1"))
+    client = Client(desk, "c1", "ann")
+    client.request(OpenPubend(1, "P"))
+    desk.run(ms=100)
+    assert client.answer(1) is None
+    desk.crash("d1")
+    desk.run(ms=100)
+    assert client.answer(1) is None, "d1 may have the name"
+    lost.end()
+    desk.start("d1")
+    assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
+
+
+def test_who_comes_in_time_is_asked() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    client = Client(desk, "p", "ann")
+    client.request(OpenPubend(1, "P"))
+    desk.run(s=1)
+    assert client.answer(1) is None
+    desk.start("n")
+    assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
+
+
+def test_a_name_that_is_heard_of_while_it_is_asked_for_is_not_given() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.lose(of(NameQuery, target="n"))
+    client = Client(desk, "p", "ann")
+    client.request(OpenPubend(1, "P"))
+    desk.run(ms=100)
+    properties = PubendProperties("n", "n", "TRUE")
+    desk.receive("p", "a", Announce(P, 1, properties, ("a", "n")))
+    desk.run(s=5)
+    assert broker_of(client.answer(1)) == "n"
+
+
+def test_a_pubend_is_opened_by_its_number_where_it_is_and_nowhere_made() -> None:
+    desk = BrokerHarness("p-n", delta=0)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    made = opened(desk, "p").pubend
+    desk.start("n")
+    desk.run(s=2)
+    assert opened(desk, "p", str(made)) == PubendOpened(1, made)
+    assert broker_of(opened(desk, "n", str(made))) == "p"
+    unknown = opened(desk, "p", "P#2")
+    assert unknown.reason == "no pubend P#2 is known here, and only brokers give numbers"
+
+
+def test_a_broker_that_has_lost_its_disk_does_not_give_its_old_names_again() -> None:
+    desk = BrokerHarness("p-n", delta=0)
+    desk.run(s=1)
+    assert opened(desk, "p") == PubendOpened(1, P)
+    desk.run(s=1)
+    desk.crash("p")
+    desk.nodes["p"].disk.records.clear()
+    desk.nodes["p"].disk.logs.clear()
+    desk.start("p")
+    desk.crash("n")
+    desk.start("n")
+    desk.run(s=2)
+    answer = opened(desk, "p")
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend != P
+
+
+def test_a_broker_that_never_returns_is_not_asked() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    Requester(desk, "a", "operator").call(RetireBroker(1, "n", "n"))
+    desk.run(s=1)
+    began = desk.now
+    assert opened(desk, "p") == PubendOpened(1, P)
+    assert desk.now - began < 100_000
+
+
+def test_what_lies_behind_a_cell_that_never_returns_is_not_forgotten() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.crash("a")
+    desk.run(s=2)
+    for broker in ("p", "n"):
+        Requester(desk, broker, f"operator of {broker}").call(RetireBroker(1, "a", "a"))
+    first, second = both_open(desk, "p", "n", s=5)
+    assert first.pubend.name == second.pubend.name == "P"
+    assert len({first.pubend, second.pubend, P}) == 3
+
+
+def test_a_broker_that_has_lost_its_disk_is_not_sent_to_itself_by_its_peers() -> None:
+    desk = BrokerHarness("c-d", cells={"c": ["c1", "c2"], "d": ["d1"]}, delta=0)
+    desk.run(s=1)
+    assert opened(desk, "c1") == PubendOpened(1, P)
+    desk.run(s=1)
+    desk.crash("c1")
+    desk.nodes["c1"].disk.records.clear()
+    desk.nodes["c1"].disk.logs.clear()
+    desk.start("c1")
+    desk.run(s=2)
+    answer = opened(desk, "c1")
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend != P
+    assert broker_of(opened(desk, "d1")) == "c1"
+
+
+def test_a_name_of_a_broker_that_never_returns_gets_a_number_while_it_is_remembered() -> None:
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    assert opened(desk, "n") == PubendOpened(1, P)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    Requester(desk, "a", "operator").call(RetireBroker(1, "n", "n"))
+    desk.run(s=1)
+    answer = opened(desk, "p")
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend != P
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_winner_that_dies_before_it_could_answer_has_made_its_pubend_or_not(
+    durable: bool,
+) -> None:
+    desk = BrokerHarness("n-a-p", delta=0)
+    desk.run(s=1)
+    desk.stop_disk("n")
+    at_n = Client(desk, "n", "ann")
+    at_n.request(OpenPubend(1, "P"))
+    desk.run(ms=100)
+    assert broker_of(opened(desk, "p")) == "n", "it is about to have it"
+    if durable:
+        desk.lose(of(Announce))
+        desk.resume_disk("n")
+    desk.crash("n")
+    desk.run(s=2)
+    answer = opened(desk, "p")
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend != P, "n may have made it"
+    desk.nodes["n"].disk.stopped = False
+    desk.start("n")
+    desk.run(s=2)
+    hosted = {*desk["n"].components.hosted}
+    assert hosted == ({P} if durable else set())
+
+
+def test_more_names_at_once_than_can_be_asked_for_are_refused_for_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(name_query, "NAME_QUERIES_MAX", 1)
+    desk = BrokerHarness("p-a-n", delta=0)
+    desk.run(s=1)
+    desk.crash("n")
+    desk.run(s=2)
+    client = Client(desk, "p", "ann")
+    client.request(OpenPubend(1, "P"))
+    client.request(OpenPubend(2, "Q"))
+    client.request(OpenPubend(3, "P"))
+    desk.run(s=5)
+    refused = client.answer(2)
+    assert isinstance(refused, Refused)
+    assert refused.cause is RefusalCause.UNAVAILABLE
+    assert client.answer(1).pubend == client.answer(3).pubend
+
+
+def test_numbers_differ_by_broker_by_incarnation_and_by_name() -> None:
+    drawn = {
+        numbered(name, Identity(broker, "c", incarnation))
+        for name in ("P", "Q")
+        for broker in ("a", "b")
+        for incarnation in (1, 2)
+    }
+    assert len(drawn) == 8
+    assert all(1 < each.incarnation < 2**53 for each in drawn)
+
+
+@pytest.mark.parametrize("verdict", list(NameStatus))
+def test_an_answer_that_nobody_waits_for_changes_nothing(verdict: NameStatus) -> None:
+    desk = BrokerHarness("p-n", delta=0)
+    desk.run(s=1)
+    desk.receive("p", "n", NameReply(("p", 1, 1), verdict, "n"))
+    assert opened(desk, "p") == PubendOpened(1, P)

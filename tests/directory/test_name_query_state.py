@@ -1,0 +1,279 @@
+"""The states of a name query: every state with every input, and the class that follows the table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from gapless.core.ids import BrokerId, CellId, ShbId
+from gapless.core.machine import Context, Identity
+from gapless.core.parameters import Parameters, microseconds
+from gapless.directory.name_query import NameQueries
+from gapless.directory.name_query_state import (
+    FINAL,
+    TRANSITIONS,
+    NameQueryInput,
+    NameQueryState,
+    next_state,
+)
+from gapless.directory.names import PubendNames
+from gapless.messages.overlay import NameQuery, NameReply, NameStatus
+from gapless.overlay.neighbourhood import Topology
+from gapless.overlay.peers import Peers
+from gapless.overlay.retirements import Retirements
+from gapless.overlay.tree import Tree
+from tests.cases import scaled
+
+ASKING, DOUBTFUL = NameQueryState.ASKING, NameQueryState.DOUBTFUL
+FREE, TAKEN, UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
+
+# --- the table ------------------------------------------------------------------------------------
+
+EXPECTED: Final = {
+    # (state, input): next state; no other pair is possible
+    (ASKING, NameQueryInput.REPLY_FREE): ASKING,
+    (ASKING, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
+    (ASKING, NameQueryInput.REPLY_TAKEN): TAKEN,
+    (ASKING, NameQueryInput.ALL_REPLIED): FREE,
+    (ASKING, NameQueryInput.TIMEOUT): UNKNOWN,
+    (ASKING, NameQueryInput.OUTRANKED): TAKEN,
+    (DOUBTFUL, NameQueryInput.REPLY_FREE): DOUBTFUL,
+    (DOUBTFUL, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
+    (DOUBTFUL, NameQueryInput.REPLY_TAKEN): TAKEN,
+    (DOUBTFUL, NameQueryInput.ALL_REPLIED): UNKNOWN,
+    (DOUBTFUL, NameQueryInput.TIMEOUT): UNKNOWN,
+    (DOUBTFUL, NameQueryInput.OUTRANKED): TAKEN,
+}
+
+
+@pytest.mark.parametrize("state", NameQueryState)
+@pytest.mark.parametrize("happened", NameQueryInput)
+def test_every_input_in_every_state_has_the_expected_next_state_or_is_refused(
+    state: NameQueryState, happened: NameQueryInput
+) -> None:
+    expected = EXPECTED.get((state, happened))
+    if expected is None:
+        with pytest.raises(AssertionError, match=f"in state {state.name} takes no {happened.name}"):
+            next_state(state, happened)
+    else:
+        assert next_state(state, happened) is expected
+
+
+def test_a_state_is_final_if_it_takes_no_input() -> None:
+    assert TRANSITIONS.keys() == set(NameQueryState)
+    assert {FREE, TAKEN, UNKNOWN} == FINAL
+
+
+def test_a_name_is_free_only_if_all_brokers_have_replied_and_none_was_in_doubt() -> None:
+    assert [pair for pair, state in EXPECTED.items() if state is FREE] == [
+        (ASKING, NameQueryInput.ALL_REPLIED)
+    ]
+
+
+# --- the class ------------------------------------------------------------------------------------
+
+ME: Final = "m"
+CELLS: Final[dict[CellId, list[BrokerId]]] = {"own": [ME, "o"], "x": ["x1", "x2"], "y": ["y1"]}
+PEERS: Final = ("o", "x1", "x2", "y1")
+REPLIES: Final = {
+    NameStatus.FREE: NameQueryInput.REPLY_FREE,
+    NameStatus.UNKNOWN: NameQueryInput.REPLY_UNKNOWN,
+    NameStatus.TAKEN: NameQueryInput.REPLY_TAKEN,
+}
+RESULTS: Final = {FREE: NameStatus.FREE, TAKEN: NameStatus.TAKEN, UNKNOWN: NameStatus.UNKNOWN}
+TIMEOUT_US: Final = microseconds(ms=Parameters().name_query_timeout_ms)
+
+
+class Reach:
+    """The peers that have an open session."""
+
+    def __init__(self) -> None:
+        self.open: set[BrokerId] = set()
+
+    def is_open(self, peer: BrokerId) -> bool:
+        return peer in self.open
+
+    def open_in(self, brokers: Iterable[BrokerId]) -> list[BrokerId]:
+        return [each for each in brokers if each in self.open]
+
+
+class NobodyRetired:
+    """No broker was ever retired."""
+
+    def is_recent(self, shb: ShbId) -> bool:
+        del shb
+        return False
+
+
+class NoNames:
+    """This broker itself knows no pubend."""
+
+    def broker_of_name(self, name: str) -> BrokerId | None:
+        del name
+        return None
+
+    def is_remembered(self, name: str) -> bool:
+        del name
+        return False
+
+
+class QueryModel:
+    """A query that follows the table: the groups that owe a reply, and the state."""
+
+    def __init__(self, *groups: tuple[BrokerId, ...]) -> None:
+        self.state = ASKING
+        self.open = [*groups]
+        """The groups of which no broker has replied."""
+        self.asked: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        """The brokers that owe a reply, each with its group."""
+
+    def take(self, happened: NameQueryInput) -> None:
+        self.state = next_state(self.state, happened)
+
+    def replied(self, peer: BrokerId, status: NameStatus) -> None:
+        """Take a reply of a peer, unless none is outstanding."""
+        group = self.asked.pop(peer, None)
+        if group is None or self.state in FINAL:
+            return
+        self.open.remove(group)
+        self.take(REPLIES[status])
+        if not self.open and self.state not in FINAL:
+            self.take(NameQueryInput.ALL_REPLIED)
+
+
+class NameQueryMachine(RuleBasedStateMachine):
+    """A query of this broker and a query of another, with replies, sessions, rivals and time at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.context = Context(Identity(ME, "own", 1), Parameters())
+        self.reach = Reach()
+        topology = Topology.of(CELLS, [("own", "x"), ("own", "y")])
+        self.queries = NameQueries(
+            self.context,
+            Tree(topology.neighbourhood("own", 1)),
+            cast(Peers, self.reach),
+            cast(Retirements, NobodyRetired()),
+            cast(PubendNames, NoNames()),
+        )
+        self.models: dict[Any, QueryModel] = {}
+        self.reported: list[tuple[NameStatus, BrokerId]] = []
+        self.own = (ME, 1, 1)
+        self.numbers = itertools.count(1)
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    @initialize(opened=st.sets(st.sampled_from(PEERS)))
+    def ask(self, opened: set[BrokerId]) -> None:
+        """This broker queries one name; a broker behind x queries another."""
+        self.reach.open = opened | {"x1"}
+        self.models[self.own] = QueryModel(("o",), ("x1", "x2"), ("y1",))
+        self.queries.query("mine", lambda *result: self.reported.append(result))
+        query = NameQuery("theirs", "q", 1, 1)
+        self.models[query.key] = QueryModel(("o",), ("y1",))
+        self.queries.query_received("x1", query)
+        self.collect()
+
+    @rule(
+        key=st.sampled_from([(ME, 1, 1), ("q", 1, 1)]),
+        peer=st.sampled_from(PEERS),
+        status=st.sampled_from(NameStatus),
+    )
+    def reply(self, key: tuple[BrokerId, int, int], peer: BrokerId, status: NameStatus) -> None:
+        """A peer replies, asked or not."""
+        self.models[key].replied(peer, status)
+        self.queries.reply_received(peer, NameReply(key, status, peer))
+        self.collect()
+
+    @rule(peer=st.sampled_from(PEERS))
+    def open_session(self, peer: BrokerId) -> None:
+        if peer not in self.reach.open:
+            self.reach.open.add(peer)
+            self.queries.session_opened()
+            self.collect()
+
+    @rule(peer=st.sampled_from(PEERS))
+    def close_session(self, peer: BrokerId) -> None:
+        if peer in self.reach.open:
+            self.reach.open.remove(peer)
+            for model in self.models.values():
+                model.asked.pop(peer, None)
+            self.queries.session_closed(peer)
+            self.collect()
+
+    @rule(requester=st.sampled_from(["a", "z"]))
+    def query_the_same_name(self, requester: BrokerId) -> None:
+        """Another broker queries the name that this one queries; it has a lesser or a greater name."""
+        model = self.models[self.own]
+        was_asking = model.state not in FINAL
+        if was_asking and requester < ME:
+            model.take(NameQueryInput.OUTRANKED)
+        query = NameQuery("mine", requester, 1, next(self.numbers))
+        self.queries.query_received("y1", query)
+        sent = self.collect()
+        if was_asking and requester > ME:
+            told = NameReply(query.key, NameStatus.TAKEN, ME)
+            assert ("y1", told) in sent or "y1" not in self.reach.open
+
+    @rule(part=st.sampled_from([1, 3]))
+    def wait(self, part: int) -> None:
+        """A part of the timeout passes; after the whole of it no query waits any longer."""
+        self.context.now += TIMEOUT_US // part
+        if self.context.now >= TIMEOUT_US:
+            for model in self.models.values():
+                if model.state not in FINAL:
+                    model.take(NameQueryInput.TIMEOUT)
+        self.context.run_timers()
+        self.collect()
+
+    def collect(self) -> list[tuple[BrokerId, Any]]:
+        """Note which brokers are asked; return what was sent to which peer."""
+        sent = [(peer, each) for peer, box in self.context.take_messages() for each in box]
+        for peer, message in sent:
+            assert self.reach.is_open(peer)
+            model = self.models.get(message.key)
+            if model is not None and isinstance(message, NameQuery):
+                (group,) = [each for each in model.open if peer in each]
+                assert group not in model.asked.values(), "one broker of a group is asked"
+                model.asked[peer] = group
+        return sent
+
+    # --- agreement -------------------------------------------------------------------------------
+
+    @invariant()
+    def the_class_is_in_the_state_of_the_table(self) -> None:
+        for key, model in self.models.items():
+            pending = self.queries._queries.get(key)
+            assert (pending is None) == (model.state in FINAL)
+            if pending is not None:
+                assert pending.state is model.state
+
+    @invariant()
+    def the_result_is_reported_once_and_is_the_final_state(self) -> None:
+        own = self.models.get(self.own)
+        expected = [] if own is None or own.state not in FINAL else [RESULTS[own.state]]
+        assert [status for status, _ in self.reported] == expected
+
+    @invariant()
+    def one_broker_of_every_group_that_can_be_reached_is_asked(self) -> None:
+        for model in self.models.values():
+            if model.state not in FINAL:
+                reached = [group for group in model.open if self.reach.open_in(group)]
+                assert sorted(model.asked.values()) == sorted(reached)
+
+
+def test_name_queries_agree_with_the_table() -> None:
+    limits = settings(max_examples=scaled(200), stateful_step_count=25)
+    run_state_machine_as_test(NameQueryMachine, settings=limits)

@@ -1,0 +1,105 @@
+"""The status of a pubend: the reason why a subscription waits names the broker and the partitions."""
+
+from __future__ import annotations
+
+from gapless.messages.clients import (
+    ListPartitions,
+    PendingStart,
+    RetireBroker,
+    Subscribed,
+    SubscriptionStarted,
+)
+from gapless.messages.overlay import Partition, PartitionInfo
+from tests.broker.harness import BrokerHarness, P, Requester
+
+CUT = "there is no route to its broker b1 in cell b1 now"
+
+
+def late_subscriber(desk: BrokerHarness) -> Requester:
+    """B1 hosts P; B1 - B2 - {B3, B4}; B1 is cut off; a client of B4 subscribes (14.2)."""
+    desk.publisher("b1")
+    for peer in ("b2", "b3", "b4"):
+        desk.cut("b1", peer)
+    desk.run(ms=100)
+    return Requester(desk, "b4", "late")
+
+
+def test_a_late_subscriber_is_told_the_pid_of_the_cut() -> None:
+    # 14.2 (1), R11: the call reports P as pending, with the pid of the cut
+    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(desk)
+    answer = client.subscribe(s=20)
+    assert isinstance(answer, Subscribed)
+    (waiting,) = answer.pending
+    assert waiting.pubend == P
+    assert waiting.reason.startswith(f"{CUT} (partition b4/1: cells b1; ")
+    assert "b2/1: cells b1" in waiting.reason
+
+
+def test_where_partitions_are_not_told_around_the_cut_has_no_name() -> None:
+    # with delta 0 only b2 has lost a session, and it tells nobody outside of its cell
+    client = late_subscriber(BrokerHarness("b1-b2-b3", "b2-b4"))
+    assert client.subscribe(s=20).pending == (PendingStart(P, CUT),)
+
+
+def test_where_only_the_broker_of_a_pubend_is_dead_it_is_named_and_its_cell_is_not() -> None:
+    desk = BrokerHarness("p-n", cells={"p": ["p1", "p2"]}, delta=1)
+    desk.publisher("p1")
+    desk.crash("p1")
+    desk.run(s=5)
+    assert Requester(desk, "n", "late").subscribe(s=20).pending == (
+        PendingStart(P, "there is no route to its broker p1 in cell p now"),
+    )
+
+
+def test_of_a_broker_that_was_retired_nobody_says_that_there_is_no_way_now() -> None:
+    desk = BrokerHarness("p-n", delta=1)
+    desk.publisher("p")
+    desk.crash("p")
+    desk.run(s=5)
+    client = Requester(desk, "n", "late")
+    client.call(RetireBroker(99, "p", "p"))
+    (waiting,) = client.subscribe(s=20).pending
+    assert waiting == PendingStart(
+        P, "its broker p in cell p was retired, and its log is lost with it"
+    )
+
+
+def test_of_a_broker_that_came_back_without_its_disk_it_is_said_that_it_is_in_reach() -> None:
+    desk = BrokerHarness("p-a-n", delta=1)
+    desk.publisher("p")
+    desk.crash("p")
+    desk.nodes["p"].disk.records.clear()
+    desk.start("p")
+    desk.run(s=5)
+    (waiting,) = Requester(desk, "n", "late").subscribe(s=20).pending
+    assert waiting == PendingStart(
+        P, "its broker p in cell p can be reached, and does not have it, or not yet"
+    )
+
+
+def test_a_reason_names_a_few_partitions_and_the_table_all() -> None:
+    brokers = [f"m{number}" for number in range(5)]
+    desk = BrokerHarness("p-m-n", cells={"m": brokers}, delta=1)
+    desk.publisher("p")
+    for peer in (*brokers, "n"):
+        desk.cut("p", peer)
+    desk.run(ms=100)
+    client = Requester(desk, "n", "client")
+    (waiting,) = client.subscribe(s=20).pending
+    assert waiting.reason.count("cells p") == 3
+    assert len(client.call(ListPartitions(99)).entries) == 6
+
+
+def test_no_rule_reads_the_table() -> None:
+    # R12: with a table full of lies the late subscriber starts all the same when the cut heals
+    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(desk)
+    client.subscribe(s=20)
+    for peer in ("b2", "b3", "b4"):
+        desk.heal("b1", peer)
+    for broker in ("b2", "b3", "b4"):
+        lie = PartitionInfo(Partition("liar", 1, ("b1", "b2")), 1, True, 9)
+        assert desk[broker].components.partitions.received("b2" if broker == "b3" else "b3", lie)
+    desk.run(s=6)
+    assert [each.pubend for each in client.of_kind(SubscriptionStarted)] == [P]

@@ -1,0 +1,187 @@
+"""A broker takes another neighbourhood: durable, in one step, and in all rooms (R13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.ids import BrokerId, PubendId, ShbId
+from gapless.messages.overlay import CellInfo
+from gapless.messages.records import NeighbourhoodRecord
+from gapless.overlay.neighbourhood import Neighbourhood, Topology
+from gapless.reshape.step import gained, newest
+from tests.scenarios.brokers import Node, World
+
+P = PubendId("P")
+
+
+def tree(*edges: str) -> Topology:
+    pairs = [(edge[0], edge[1]) for edge in edges]
+    return Topology.of({cell: [cell] for pair in pairs for cell in pair}, pairs)
+
+
+def near(cell: str, *edges: str, version: int = 1) -> Neighbourhood:
+    return tree(*edges).neighbourhood(cell, 1, version)
+
+
+BEFORE = ("ij", "jk", "ix", "km")
+AFTER = ("ik", "jk", "ix", "km")
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"), [("i", set()), ("j", set()), ("k", {"i"}), ("x", set()), ("m", set())]
+)
+def test_only_the_cell_that_another_moves_to_gains(cell: str, found: set[str]) -> None:
+    assert gained(near(cell, *BEFORE), near(cell, *AFTER)) == found
+
+
+def test_a_stored_neighbourhood_counts_if_it_is_newer_than_the_configured() -> None:
+    configured = near("i", *BEFORE, version=2)
+    stored = near("i", *AFTER, version=3)
+    older = near("i", *AFTER, version=1)
+    other = near("k", *AFTER, version=9)
+    assert newest(configured, record(stored)).neighbours == ("k", "x")
+    assert newest(configured, record(older)) is configured
+    assert newest(configured, record(other)) is configured, "a broker stays in its cell"
+    assert newest(configured, None) is configured
+
+
+def record(neighbourhood: Neighbourhood) -> NeighbourhoodRecord:
+    return NeighbourhoodRecord(neighbourhood.own, neighbourhood.version, neighbourhood.cells)
+
+
+def test_nothing_happens_before_the_record_is_durable() -> None:
+    world = World("p-j-i", "j-k")
+    done: list[str] = []
+    world.nodes["k"].disk.stopped = True
+    world.shift("i", "j", "k")
+    around = world.topology.neighbourhood("k", 1, version=2)
+    world["k"].reshape(around, then=lambda: done.append("k"))
+    world.happen("k", None)
+    world.run(s=1)
+    assert not done
+    assert "i" not in world["k"].components.exchange.table_store.edges
+    world.nodes["k"].disk.stopped = False
+    world.run(s=2)  # something else is written, and syncs
+    world["k"].context.write((), lambda: None)
+    world.happen("k", None)
+    world.run(s=1)
+    assert done == ["k"]
+    assert world.nodes["k"].disk.records["neighbourhood",] == record(around)
+    assert "i" in world["k"].components.exchange.table_store.edges
+
+
+def test_a_neighbourhood_that_is_no_newer_or_of_another_cell_is_an_error() -> None:
+    world = World("p-n")
+    with pytest.raises(AssertionError, match="no newer"):
+        world["n"].reshape(world["n"].neighbourhood)
+    with pytest.raises(AssertionError, match="cannot become p"):
+        world["n"].reshape(world.topology.neighbourhood("p", 1, version=9))
+
+
+def test_steps_that_follow_each_other_are_taken_in_order() -> None:
+    world = World("p-j-i", "j-k")
+    steps = [("i", "j", "k"), ("i", "k", "j"), ("i", "j", "p")]
+    broker, seen = world["i"], []
+    for version, step in enumerate(steps, 2):
+        world.shift(*step)
+        around = world.topology.neighbourhood("i", 1, version)
+        broker.reshape(around, then=lambda: seen.append(broker.neighbourhood.neighbours))
+    world.happen("i", None)
+    world.run(ms=10)
+    assert seen == [("k",), ("j",), ("p",)]
+
+
+def test_the_driver_is_told_whom_to_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[BrokerId, tuple[BrokerId, ...]]] = []
+    relink = World._set_peers
+
+    def noted(world: World, node: Node, peers: tuple[BrokerId, ...]) -> None:
+        told.append((node.name, peers))
+        relink(world, node, peers)
+
+    monkeypatch.setattr(World, "_set_peers", noted)
+    world = World("p-j-i", "j-k")
+    assert told == [], "what is configured the driver knows"
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k")
+    world.run(ms=10)
+    assert told == [("k", ("i", "j"))]
+    world.restart("k")
+    world.run(ms=10)
+    assert told[1:] == told[:1], "again in the next life"
+
+
+def test_a_cell_that_was_never_used_raises_no_scope() -> None:
+    # as APPEND: nobody was ever behind it, so nothing was filtered without it
+    world = World("p-j-i", "j-k")
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k", unused=("i",))
+    world.run(ms=10)
+    assert "i" in world["k"].components.exchange.table_store.edges
+    assert "scope raised" not in world["k"].coverage_marks
+    world = World("p-j-i", "j-k")
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k")
+    world.run(ms=10)
+    assert world["k"].coverage_marks["scope raised"] == 1
+
+
+def members(world: World, cell: str, *brokers: str) -> None:
+    """Let a cell have other brokers, and all hear of it."""
+    world.topology = Topology(
+        tuple(
+            CellInfo(each.name, brokers, each.neighbours, each.shape_version)
+            if each.name == cell
+            else each
+            for each in world.topology.cells
+        )
+    )
+
+
+def test_the_leaf_of_a_broker_that_leaves_its_cell_goes_and_comes_back_with_it() -> None:
+    world = World("p-n", cells={"n": ["n1", "n2"]})
+    leaf = str(ShbId("n2", "n"))
+    members(world, "n", "n1")
+    world.hear_of_the_tree("p", "n1")
+    world.run(s=1)
+    assert leaf not in world["n1"].components.exchange.table_store.edges
+    assert world["p"].components.sessions.open_peers() == ["n1"]
+    assert not world["n1"].components.sessions.is_open("n2")
+    members(world, "n", "n1", "n2")
+    world.hear_of_the_tree("p", "n1", "n2")
+    world.run(s=2)
+    assert world["n1"].components.exchange.table_store.edges[leaf].settled
+    assert world["p"].components.sessions.open_peers() == ["n1", "n2"]
+
+
+def test_events_flow_on_when_the_broker_that_fed_them_leaves_its_cell() -> None:
+    world = World("p-n-c", cells={"n": ["n1", "n2"]})
+    ann = world.publisher("p")
+    x = world.subscriber("c", "x", "TRUE")
+    world.run(s=2)
+    feeder = world["c"].components.router.feeder(P)
+    (stays,) = {"n1", "n2"} - {feeder}
+    members(world, "n", stays)
+    world.hear_of_the_tree("p", "c", stays)
+    ann.publish("e1")
+    world.run(s=3)
+    assert world["c"].components.router.feeder(P) == stays
+    assert x.events == ["e1"]
+
+
+def test_a_detached_cell_is_forgotten_with_its_tables() -> None:
+    world = World("p-n-c")
+    ann = world.publisher("p")
+    world.subscriber("c", "x", "TRUE")
+    world.run(s=2)
+    assert ShbId("c", "c") in world["p"].components.exchange.table_store.edges["n"].hosts
+    cells = [each for each in world.topology.cells if each.name != "c"]
+    cells = [
+        CellInfo(each.name, each.brokers, ("p",), 2) if each.name == "n" else each for each in cells
+    ]
+    world.topology = Topology(tuple(cells))
+    world.hear_of_the_tree("n", "p")
+    world.run(s=1)
+    assert set(world["n"].components.exchange.table_store.edges) == {"p", "n@n"}
+    assert ShbId("c", "c") not in world["p"].components.exchange.table_store.edges["n"].hosts
+    assert ann.publish("e1") > 0

@@ -1,0 +1,50 @@
+"""A public class name belongs to one class of the product."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
+
+
+def public_classes(source: str) -> list[str]:
+    """Return the names of the public classes at the top level of a module."""
+    return [
+        node.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+
+
+def duplicates(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the class names that several modules define, with the paths of these modules."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path, source in sources:
+        for name in public_classes(source):
+            found[name].append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_no_public_class_name_occurs_twice() -> None:
+    sources = [
+        (path.relative_to(SOURCES).as_posix(), path.read_text())
+        for path in sorted(SOURCES.rglob("*.py"))
+    ]
+    assert sources
+    assert duplicates(sources) == {}
+
+
+def test_a_planted_duplicate_is_found() -> None:
+    planted = [("a.py", "class Cursor: ..."), ("b.py", "class Cursor: ...")]
+    planted.append(("c.py", "class Other: ..."))
+    assert duplicates(planted) == {"Cursor": ["a.py", "b.py"]}
+
+
+def test_private_and_nested_classes_may_share_a_name() -> None:
+    nested = "class {0}:\n    class Inner: ..."
+    planted = [("a.py", "class _Row: ..."), ("b.py", "class _Row: ...")]
+    planted += [("c.py", nested.format("First")), ("d.py", nested.format("Second"))]
+    assert duplicates(planted) == {}

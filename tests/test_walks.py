@@ -1,0 +1,184 @@
+"""How far an event, a subscribe, a filter change and a restart walk through the components of a broker.
+
+A *switch* is a call that enters a module of another component than the module that was called last. A
+component is a package. Passive packages do not count: they neither send nor wait nor write. The number of
+switches must not grow; the budgets are what the architecture aims at. ``pytest -s`` prints the walks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+import gapless
+from gapless.messages.clients import FilterSet, Subscribed
+from tests.scenarios.brokers import World
+
+SOURCES: Final = Path(gapless.__file__).parent
+
+PASSIVE: Final = {"core", "messages", "content", "packed", "stream", "feeds"}
+"""The packages that do not count. A feed acts only for the router or the subend that holds it."""
+
+MOVED: Final[dict[str, str]] = {}
+"""A module that counts for another package than its own."""
+
+
+# --- the measure ----------------------------------------------------------------------------------
+
+
+def component_of(file: str) -> str | None:
+    """Return the component of a source file; None if the file is not of a component that counts."""
+    path = Path(file)
+    if not path.is_relative_to(SOURCES):
+        return None
+    name = path.relative_to(SOURCES).as_posix()
+    package = MOVED.get(name, name.split("/")[0])
+    return None if package in PASSIVE else package
+
+
+def walk(act: Callable[[], Any]) -> list[str]:
+    """Return the components in the order in which they are entered while a function runs."""
+    files: list[str] = []
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            files.append(frame.f_code.co_filename)
+
+    sys.setprofile(profile)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    components = map({file: component_of(file) for file in set(files)}.get, files)
+    return [name for name, _ in groupby(filter(None, components))]
+
+
+def lines(components: list[str], width: int = 100) -> Iterator[str]:
+    """Yield a walk as lines of text."""
+    line = ""
+    for name in components:
+        if line and len(line) + len(name) + 3 > width:
+            yield line
+            line = ""
+        line += f"{' ▸ ' if line else ''}{name}"
+    yield line
+
+
+# --- the walks ------------------------------------------------------------------------------------
+
+
+def publish(tree: str, publisher: str, subscriber: str, ms: int) -> list[str]:
+    """An event goes from its publisher to one subscriber."""
+    world = World(tree)
+    ann = world.publisher(publisher)
+    x = world.subscriber(subscriber, "x", "kind = 'X'")
+    world.run(s=5)
+
+    def act() -> None:
+        ann.say("e1", kind="X")
+        world.run(ms=ms)
+
+    walked = walk(act)
+    assert x.events == ["e1"]
+    return walked
+
+
+def publish_at_one_broker() -> list[str]:
+    return publish("p", "p", "p", 2)
+
+
+def publish_over_three_brokers() -> list[str]:
+    return publish("p-m-n", "p", "n", 4)
+
+
+def subscribe() -> list[str]:
+    """A client subscribes, and a pubend of another broker exists."""
+    world = World("p-n")
+    world.publisher("p")
+    world.run(s=3)
+
+    def act() -> None:
+        x = world.subscriber("n", "x", "kind = 'X'")
+        assert world.wait(lambda: bool(x.of_kind(Subscribed)), s=3)
+
+    return walk(act)
+
+
+def change_filter() -> list[str]:
+    """A client changes its filter, and a pubend of another broker exists."""
+    world = World("p-n")
+    world.publisher("p")
+    x = world.subscriber("n", "x", "kind = 'X'")
+    world.run(s=3)
+
+    def act() -> None:
+        x.set_filter("kind = 'Y'")
+        assert world.wait(lambda: bool(x.of_kind(FilterSet)), s=3)
+
+    return walk(act)
+
+
+def restart() -> list[str]:
+    """A broker with one durable subscription starts again."""
+    world = World("p-n")
+    world.publisher("p")
+    world.subscriber("n", "x", "kind = 'X'", durable=True)
+    world.run(s=3)
+    world.crash("n")
+    world.run(ms=50)
+
+    def act() -> None:
+        world.start("n")
+        world.run(ms=3)
+
+    return walk(act)
+
+
+class Walk(NamedTuple):
+    """A walk, the switches that it has at most, and the switches that it should have."""
+
+    run: Callable[[], list[str]]
+    switches_max: int
+    budget: int
+
+
+WALKS: Final = (
+    Walk(publish_at_one_broker, 22, 9),
+    Walk(publish_over_three_brokers, 75, 40),
+    Walk(subscribe, 246, 150),
+    Walk(change_filter, 82, 55),
+    Walk(restart, 256, 150),
+)
+
+
+@pytest.mark.parametrize("each", WALKS, ids=lambda each: each.run.__name__)
+def test_a_walk_has_no_more_switches_than_before(each: Walk) -> None:
+    components = each.run()
+    switches = len(components) - 1
+    title = f"{each.run.__name__}: {switches} switches, budget {each.budget}"
+    sys.stdout.write("\n    ".join([f"\n{title}", *lines(components)]))
+    assert switches <= each.switches_max
+
+
+def test_an_event_for_one_broker_enters_only_the_components_on_its_path() -> None:
+    assert set(publish_at_one_broker()) == {
+        "broker",
+        "pubend",
+        "directory",
+        "overlay",
+        "routing",
+        "subscribers",
+    }
+
+
+def test_a_file_counts_for_its_package_unless_it_is_passive_or_of_another_project() -> None:
+    assert component_of(str(SOURCES / "pubend" / "pubend.py")) == "pubend"
+    assert component_of(str(SOURCES / "broker" / "routing.py")) == "routing"
+    assert component_of(str(SOURCES / "stream" / "cache.py")) is None
+    assert component_of(__file__) is None
