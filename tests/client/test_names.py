@@ -1,4 +1,4 @@
-"""Programs that open a pubend of one name at several brokers (ADR 13)."""
+"""Programs that open a pubend of one name at several brokers (decision 13)."""
 
 from __future__ import annotations
 

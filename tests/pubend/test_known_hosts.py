@@ -126,6 +126,6 @@ def test_the_log_waits_shortly_for_who_has_heard_of_the_pubend() -> None:
 
 def test_who_will_not_return_is_forgotten() -> None:
     known_hosts = hosts(KnownHostRecord(STOCKS, HOST, ((at(1), 10),)))
-    assert known_hosts.retire(HOST) == [DeleteRecord(("early host", "stocks", "n@n"))]
+    assert known_hosts.retire(HOST) == [DeleteRecord(("known host", "stocks", "n@n"))]
     assert known_hosts.retire(HOST) == []
     assert (known_hosts.known(HOST), known_hosts.floor(0), known_hosts.changes()) == ((), None, ())

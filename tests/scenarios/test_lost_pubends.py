@@ -217,7 +217,7 @@ def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back
     sync_up_to_back(fork)
     world.crash("n")
     records = world.nodes["n"].disk.records
-    join = records["join", "Q"]
+    join = records["joined pubend", "Q"]
     assert isinstance(join, JoinedPubendRecord)
     assert join.abandoned, "that it is not any more was not on disk"
     world.cut("a", "q")
@@ -250,7 +250,7 @@ def test_what_was_lost_is_known_if_the_crash_came_just_after_its_broker_was_back
     world.crash("n")
     world.start("n")
     world.run(s=10)
-    place = world.nodes["n"].disk.records["place", "Q"]
+    place = world.nodes["n"].disk.records["pubend location", "Q"]
     assert isinstance(place, PubendLocationRecord)
     assert (place.host_retired, place.lost) == (True, True)
     fork.x.come_back()

@@ -147,7 +147,7 @@ def test_a_corrupt_record_refuses_whom_it_belongs_to(
     key = encode_key(record.key)
     execute(tmp_path, f"UPDATE records SET {change} WHERE key=?", key)  # noqa: S608
     with StorageHarness(tmp_path) as harness:
-        if record.key[0] in {"life", "home", "neighbourhood", "retirement"}:
+        if record.key[0] in {"incarnation", "configuration", "neighbourhood", "retirement"}:
             with pytest.raises(CorruptionError, match="without it the broker must not start"):
                 harness.storage.load()
             return

@@ -60,7 +60,7 @@ def test_a_sound_directory_verifies_while_it_is_used_and_after(
     closed = verify(tmp_path, progress=lambda *each: told.append(each))
     for report in (used, closed):
         assert report.corruptions == ()
-        assert report.records == {"life": 1, "publisher": 2}
+        assert report.records == {"incarnation": 1, "publisher": 2}
         assert [(log.pubend, log.rows, log.events) for log in report.logs] == [
             (QUOTES, 2, 2),
             (TRADES, 8, 16),

@@ -22,7 +22,7 @@ def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
 
 def membership_of(world: BrokerHarness, broker: str = "n") -> MembershipId | None:
     """Return the join on the disk of a host."""
-    found = world.nodes[broker].disk.records.get(("join", "P"))
+    found = world.nodes[broker].disk.records.get(("joined pubend", "P"))
     assert found is None or isinstance(found, JoinedPubendRecord)
     return None if found is None else found.membership
 

@@ -64,7 +64,7 @@ class IncarnationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """There is one."""
-        return ("life",)
+        return ("incarnation",)
 
 
 class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -81,7 +81,7 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
     @property
     def key(self) -> tuple[str, ...]:
         """There is one."""
-        return ("home",)
+        return ("configuration",)
 
 
 class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -135,7 +135,7 @@ class StreamEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """One a number."""
-        return ("regime", str(self.pubend), f"{self.number:020}")
+        return ("stream epoch", str(self.pubend), f"{self.number:020}")
 
 
 class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -177,7 +177,7 @@ class EndedMembershipRecord(msgspec.Struct, frozen=True, array_like=True, tag=Tr
     @staticmethod
     def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
         """Return the key of a host's last stay."""
-        return ("left", str(pubend), str(shb))
+        return ("ended membership", str(pubend), str(shb))
 
 
 class LogHoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -191,7 +191,7 @@ class LogHoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """One a subscription."""
-        return ("hold", str(self.pubend), str(self.log_hold.shb), self.log_hold.subscription)
+        return ("log hold", str(self.pubend), str(self.log_hold.shb), self.log_hold.subscription)
 
 
 class KnownHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -205,7 +205,7 @@ class KnownHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """One a subscriber host."""
-        return ("early host", str(self.pubend), str(self.shb))
+        return ("known host", str(self.pubend), str(self.shb))
 
 
 class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -278,7 +278,7 @@ class JoinedPubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     @property
     def key(self) -> tuple[str, ...]:
         """One a pubend."""
-        return ("join", str(self.pubend))
+        return ("joined pubend", str(self.pubend))
 
 
 class PubendLocationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -294,7 +294,7 @@ class PubendLocationRecord(msgspec.Struct, frozen=True, array_like=True, tag=Tru
     @property
     def key(self) -> tuple[str, ...]:
         """One a pubend."""
-        return ("place", str(self.pubend))
+        return ("pubend location", str(self.pubend))
 
 
 class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -40,8 +40,8 @@ __all__ = [
 
 _OF_PUBENDS = frozenset(
     {
-        *("pubend", "regime", "member", "hold", "left", "early host"),
-        *("publisher", "staged", "commit", "join", "place"),
+        *("pubend", "stream epoch", "member", "log hold", "ended membership", "known host"),
+        *("publisher", "staged", "commit", "joined pubend", "pubend location"),
     }
 )
 """Kinds of records whose key names a pubend next."""

@@ -34,7 +34,7 @@ DATABASE: Final = "broker.db"
 APPLICATION: Final = 0x6761706C
 """``application_id`` of our databases, "gapl"."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """``user_version``: grows when a program that does not know the change would misread the file."""
 
 PAGE_BYTES: Final = 8_192
@@ -185,6 +185,11 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise NewerFormatError(
             f"{path} has format {version}, this program knows formats up to {FORMAT}: "
             "use the program that wrote it, or a newer one"
+        )
+    if version < FORMAT:
+        raise StorageError(
+            f"{path} has format {version}, this program reads format {FORMAT} only: "
+            "use the program that wrote it, or start with an empty data directory"
         )
 
 

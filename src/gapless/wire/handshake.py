@@ -21,7 +21,7 @@ __all__ = [
     "common_version",
 ]
 
-VERSIONS: Final = (1,)
+VERSIONS: Final = (2,)
 """The versions of the wire protocol that this release speaks."""
 
 

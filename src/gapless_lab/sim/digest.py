@@ -202,20 +202,20 @@ CODED: Final[tuple[type, ...]] = (
 """The number of a class is its place here; lines are renamed and added at the end, never moved."""
 
 KEY_WORDS: Final = (
-    "life",
-    "home",
+    "incarnation",
+    "configuration",
     "neighbourhood",
     "pubend",
-    "regime",
+    "stream epoch",
     "member",
-    "left",
-    "hold",
-    "early host",
+    "ended membership",
+    "log hold",
+    "known host",
     "publisher",
     "staged",
     "commit",
-    "join",
-    "place",
+    "joined pubend",
+    "pubend location",
     "retirement",
     "subscription",
 )

@@ -115,7 +115,7 @@ def test_a_new_incarnation_gets_the_durable_records_in_the_order_of_their_keys()
 
 def test_a_record_can_be_erased_and_a_log_trimmed_from_its_low_end() -> None:
     world, host = one()
-    do(world, host, [Write(1, (PutRecord(IncarnationRecord(1)), DeleteRecord(("life",))))])
+    do(world, host, [Write(1, (PutRecord(IncarnationRecord(1)), DeleteRecord(("incarnation",))))])
     append(world, host, 1, 2, 3)
     do(world, host, [Write(9, (TrimLog(P, 2),))])
     pass_ms(world, 20)

@@ -162,7 +162,7 @@ def test_a_line_says_when_who_what_happened_and_what_followed() -> None:
 
 def test_what_does_not_fit_goes_on_the_lines_after_it() -> None:
     effects = [
-        Write(number, (DeleteRecord(("life", "a name of some length", str(number))),))
+        Write(number, (DeleteRecord(("incarnation", "a name of some length", str(number))),))
         for number in range(5)
     ]
     lines = lines_of((Written(1), effects))

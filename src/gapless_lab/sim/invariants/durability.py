@@ -87,7 +87,7 @@ class DurabilityInvariant(Invariant):
         me, incarnation = process.host.broker, machine.context.identity.incarnation
         if self._incarnations.get(me) != incarnation:
             self._incarnations[me] = incarnation
-            stored = process.host.disk.records.get(("life",))
+            stored = process.host.disk.records.get(("incarnation",))
             if not isinstance(stored, IncarnationRecord) or stored.incarnation != incarnation:
                 self._undurable(process, f"its incarnation {incarnation}")
 

@@ -156,7 +156,7 @@ class GlobalState:
                     self.members[pubend] = {
                         shb: row for shb, row in rows.items() if str(shb) != key[2]
                     }
-        elif kind == "hold" and len(key) == _LOG_HOLD_KEY_PARTS:
+        elif kind == "log hold" and len(key) == _LOG_HOLD_KEY_PARTS:
             for pubend, log_holds in self.log_holds.items():
                 if str(pubend) == name:
                     self.log_holds[pubend] = {
