@@ -1,8 +1,8 @@
 """How far an event, a subscribe, a filter change and a restart walk through the components of a broker.
 
 A *switch* is a call that enters a module of another component than the module that was called last. A
-component is a package. Passive packages do not count: they neither send nor wait nor write. The number of
-switches must not grow; the budgets are what the architecture aims at. ``pytest -s`` prints the walks.
+component is a package. Passive packages do not count: they neither send nor wait nor write. A walk
+has a budget of switches. ``pytest -s`` prints the walks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SOURCES: Final = Path(gapless.__file__).parent
 PASSIVE: Final = {"core", "messages", "content", "packed", "stream", "feeds"}
 """The packages that do not count. A feed acts only for the router or the subend that holds it."""
 
-MOVED: Final[dict[str, str]] = {}
-"""A module that counts for another package than its own."""
+PASSIVE_MODULES: Final = {"overlay/tree.py", "overlay/neighbourhood.py"}
+"""The tree is read by all, and neither sends nor waits nor writes."""
 
 
 # --- the measure ----------------------------------------------------------------------------------
@@ -38,8 +38,8 @@ def component_of(file: str) -> str | None:
     if not path.is_relative_to(SOURCES):
         return None
     name = path.relative_to(SOURCES).as_posix()
-    package = MOVED.get(name, name.split("/")[0])
-    return None if package in PASSIVE else package
+    package = name.split("/")[0]
+    return None if package in PASSIVE or name in PASSIVE_MODULES else package
 
 
 def walk(act: Callable[[], Any]) -> list[str]:
@@ -141,44 +141,39 @@ def restart() -> list[str]:
 
 
 class Walk(NamedTuple):
-    """A walk, the switches that it has at most, and the switches that it should have."""
+    """A walk, and the switches that it may have."""
 
     run: Callable[[], list[str]]
-    switches_max: int
     budget: int
 
 
 WALKS: Final = (
-    Walk(publish_at_one_broker, 22, 9),
-    Walk(publish_over_three_brokers, 75, 40),
-    Walk(subscribe, 246, 150),
-    Walk(change_filter, 82, 55),
-    Walk(restart, 256, 150),
+    Walk(publish_at_one_broker, 9),
+    Walk(publish_over_three_brokers, 40),
+    Walk(subscribe, 150),
+    Walk(change_filter, 55),
+    Walk(restart, 150),
 )
 
 
 @pytest.mark.parametrize("each", WALKS, ids=lambda each: each.run.__name__)
-def test_a_walk_has_no_more_switches_than_before(each: Walk) -> None:
+def test_a_walk_has_no_more_switches_than_its_budget(each: Walk) -> None:
     components = each.run()
     switches = len(components) - 1
     title = f"{each.run.__name__}: {switches} switches, budget {each.budget}"
     sys.stdout.write("\n    ".join([f"\n{title}", *lines(components)]))
-    assert switches <= each.switches_max
+    assert switches <= each.budget
 
 
-def test_an_event_for_one_broker_enters_only_the_components_on_its_path() -> None:
-    assert set(publish_at_one_broker()) == {
-        "broker",
-        "pubend",
-        "directory",
-        "overlay",
-        "routing",
-        "subscribers",
-    }
+def test_an_event_for_one_broker_enters_the_components_on_its_path_and_no_others() -> None:
+    published = ["broker", "pubend", "overlay", "pubend"]  # the clocks of the peers give its tick
+    written = ["broker", "pubend", "routing", "broker", "subscribers"]
+    assert publish_at_one_broker() == [*published, *written, "broker"]
 
 
 def test_a_file_counts_for_its_package_unless_it_is_passive_or_of_another_project() -> None:
     assert component_of(str(SOURCES / "pubend" / "pubend.py")) == "pubend"
-    assert component_of(str(SOURCES / "broker" / "routing.py")) == "routing"
+    assert component_of(str(SOURCES / "overlay" / "sessions.py")) == "overlay"
+    assert component_of(str(SOURCES / "overlay" / "tree.py")) is None
     assert component_of(str(SOURCES / "stream" / "cache.py")) is None
     assert component_of(__file__) is None

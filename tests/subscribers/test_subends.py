@@ -240,7 +240,7 @@ def test_a_host_does_not_grow_with_subscriptions_that_come_and_go() -> None:
         registry = world["n"].components.registry
         parts = (
             registry,
-            registry._step_end,
+            registry.step_end,
             registry.slow_consumers,
             world["n"].components.filters,
         )

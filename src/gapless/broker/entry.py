@@ -59,17 +59,24 @@ class Running:
         self.take = dispatch.event
 
     def settle(self) -> None:
-        """Deliver the messages of this broker to itself until there are none, then send the others."""
+        """Deliver the messages of this broker to itself until there are none, then send the others.
+
+        Only components that have something to do are called.
+        """
         components, context = self.components, self._context
+        registry, reports = components.registry, components.reports
         while True:
-            components.registry.flush()
-            components.reports.flush()
+            if registry.step_end.touched or registry.slow_consumers.due:
+                registry.flush()
+            if reports.is_urgent:
+                reports.flush()
             messages = context.take_messages_to(self._me)
             if not messages:
                 break
             for message in messages:
                 self._dispatch.message(self._me, message)
-        components.sessions.flush()
+        if context.has_messages:
+            components.sessions.flush()
 
 
 class Broker:

@@ -271,6 +271,11 @@ class Context:
         """Send a message to a peer; what one step posts travels in one packet."""
         self._outbox.setdefault(peer, []).append(message)
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether a message waits to be sent."""
+        return bool(self._outbox)
+
     def take_messages(self) -> list[tuple[BrokerId, list[Any]]]:
         """Return what was posted since the last call, by peer."""
         messages = list(self._outbox.items())

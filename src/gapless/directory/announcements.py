@@ -76,7 +76,8 @@ class Announcements:
         self._peers = peers
         self._locations = locations
         self._listener = listener
-        self._known: dict[PubendId, KnownPubend] = {}
+        self.known: dict[PubendId, KnownPubend] = {}
+        """All pubends, tombstones included. Others may read it."""
 
     def start(self) -> None:
         """Repeat all announcements from time to time if links may lose messages."""
@@ -107,14 +108,14 @@ class Announcements:
     def _find_paths(self) -> list[PubendId]:
         """Find the paths to all pubends; return the pubends whose path has changed."""
         changed = []
-        for pubend, known in [*self._known.items()]:
+        for pubend, known in [*self.known.items()]:
             path = self._current_path(known.path)
             if path is None:
                 self._context.mark("pubend lies behind no edge")
-                del self._known[pubend]
+                del self.known[pubend]
                 changed.append(pubend)
             elif path != known.path:
-                self._known[pubend] = msgspec.structs.replace(known, path=path)
+                self.known[pubend] = msgspec.structs.replace(known, path=path)
                 changed.append(pubend)
         return changed
 
@@ -129,12 +130,12 @@ class Announcements:
 
     def reshaped(self) -> None:
         """Announce all pubends again: a path announced in an older shape is not confirmed."""
-        for pubend, known in self._known.items():
+        for pubend, known in self.known.items():
             self._announce(pubend, known)
 
     def get(self, pubend: PubendId) -> KnownPubend | None:
         """Return what is known of a pubend; None if nothing is, or if it is gone."""
-        known = self._known.get(pubend)
+        known = self.known.get(pubend)
         return None if known is None or known.tombstone else known
 
     def advertisement_of(self, known: KnownPubend) -> Filter:
@@ -147,13 +148,13 @@ class Announcements:
 
     def pubends(self) -> list[PubendId]:
         """Return the pubends there are, in the order of their names."""
-        return sorted(pubend for pubend, known in self._known.items() if not known.tombstone)
+        return sorted(pubend for pubend, known in self.known.items() if not known.tombstone)
 
     def pubends_named(self, name: str) -> list[PubendId]:
         """Return the pubends there are of one name."""
         return [
             pubend
-            for pubend, known in self._known.items()
+            for pubend, known in self.known.items()
             if pubend.name == name and not known.tombstone
         ]
 
@@ -170,7 +171,7 @@ class Announcements:
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """Tell a peer of every pubend that does not lie in its direction (R2)."""
-        for pubend, known in self._known.items():
+        for pubend, known in self.known.items():
             if self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
@@ -199,7 +200,7 @@ class Announcements:
             self._context.mark("announcement went in a circle")
             return False
         path = path[: self._context.parameters.neighbourhood_radius + 1]
-        held = self._known.get(announce.pubend)
+        held = self.known.get(announce.pubend)
         update = KnownPubend(
             announce.version,
             announce.properties,
@@ -238,7 +239,7 @@ class Announcements:
             return
         confirms = self._is_confirmed(update) and not self._is_confirmed(held)
         if confirms or (held.source == update.source and held.shape_version < update.shape_version):
-            self._known[pubend] = update
+            self.known[pubend] = update
         if confirms:
             self._announce(pubend, update)
 
@@ -249,7 +250,7 @@ class Announcements:
         )
 
     def _store(self, pubend: PubendId, known: KnownPubend) -> None:
-        self._known[pubend] = known
+        self.known[pubend] = known
         self._announce(pubend, known)
 
     def _announce(self, pubend: PubendId, known: KnownPubend) -> None:
@@ -280,6 +281,6 @@ class Announcements:
 
     def _bury(self, pubend: PubendId, version: int) -> None:
         """Forget a tombstone that has stood long enough for everyone to have seen it."""
-        known = self._known.get(pubend)
+        known = self.known.get(pubend)
         if known is not None and known.tombstone and known.version == version:
-            del self._known[pubend]
+            del self.known[pubend]

@@ -50,18 +50,23 @@ class FeedCandidates:
         self._peers = peers
         self._announcements = announcements
 
+    def _known(self, pubend: PubendId) -> KnownPubend | None:
+        """Return what is announced of a pubend; None if it is unknown or was ended."""
+        known = self._announcements.known.get(pubend)
+        return None if known is None or known.tombstone else known
+
     def is_announced(self, pubend: PubendId) -> bool:
         """Say whether a pubend is known."""
-        return self._announcements.get(pubend) is not None
+        return self._known(pubend) is not None
 
     def is_best_effort(self, pubend: PubendId) -> bool:
         """Say whether a pubend promises nothing but order (R33)."""
-        known = self._announcements.get(pubend)
+        known = self._known(pubend)
         return known is not None and known.properties.quality is Quality.BEST_EFFORT
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed this router, best first (R7)."""
-        known = self._announcements.get(pubend)
+        known = self._known(pubend)
         if known is None:
             return []
         found = [
@@ -78,7 +83,7 @@ class FeedCandidates:
 
     def is_bypass(self, pubend: PubendId, feeder: BrokerId) -> bool:
         """Say whether a feeder is beyond the next cell on the path, so that cells are bypassed."""
-        known = self._announcements.get(pubend)
+        known = self._known(pubend)
         if known is None or known.direction is None:
             return False
         return self._tree.neighbourhood.cell_of(feeder) != known.direction
@@ -116,13 +121,13 @@ class FeedCandidates:
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         """Return what this router is to its feeder."""
-        known = self._announcements.get(pubend)
+        known = self._known(pubend)
         in_phb_cell = known is not None and known.direction is None
         return AttachKind.PHB_CELL if in_phb_cell else AttachKind.CELL
 
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         """Say whether a receiver lies beyond this broker as seen from a pubend (R10)."""
-        known = self._announcements.get(pubend)
+        known = self._known(pubend)
         if known is None:
             return False
         if receiver.kind is AttachKind.LEAF:

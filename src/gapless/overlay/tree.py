@@ -22,25 +22,21 @@ class TreeChange(NamedTuple):
 class Tree:
     """Holds the current neighbourhood. Only the step of the tree replaces it."""
 
-    __slots__ = ("_neighbourhood",)
+    __slots__ = ("neighbourhood",)
 
     def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self._neighbourhood = neighbourhood
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
+        self.neighbourhood = neighbourhood
         """The cells within Δ of the own cell, as they are now."""
-        return self._neighbourhood
 
     @property
     def version(self) -> int:
         """The version of the neighbourhood."""
-        return self._neighbourhood.version
+        return self.neighbourhood.version
 
     def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
         """Return the path to a cell, or None if it is not in the neighbourhood."""
-        return self._neighbourhood.find_path(cell)
+        return self.neighbourhood.find_path(cell)
 
     def replace(self, neighbourhood: Neighbourhood) -> None:
         """Make another neighbourhood the current one."""
-        self._neighbourhood = neighbourhood
+        self.neighbourhood = neighbourhood

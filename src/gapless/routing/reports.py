@@ -94,7 +94,7 @@ class ReportAggregator:
         """Pubends of this broker: what was heard of them stays here."""
         self._expected: dict[tuple[PubendId, bool], int] = {}
         """When acknowledgement was last asked for, without and with pressure."""
-        self._urgent = False
+        self.is_urgent = False
 
     def start(self) -> None:
         """Send reports from time to time."""
@@ -136,8 +136,8 @@ class ReportAggregator:
 
     def flush(self) -> None:
         """Pass on at once what names a new member (R43)."""
-        if self._urgent:
-            self._urgent = False
+        if self.is_urgent:
+            self.is_urgent = False
             self._pass_on()
 
     def _take(self, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick) -> None:
@@ -149,7 +149,7 @@ class ReportAggregator:
         reports = self._last_reports.setdefault(pubend, {})
         before = reports.get(member.shb)
         if before is None or before.member.membership < member.membership:
-            self._urgent |= not here
+            self.is_urgent |= not here
         elif before.member.membership == member.membership:
             tick = max(tick, before.tick)
         else:

@@ -40,7 +40,7 @@ class Registry:
         self._context = context
         self._filters = filters
         self._subends = subends
-        self._step_end = StepEnd(context)
+        self.step_end = StepEnd(context)
         self.slow_consumers = SlowConsumers(context)
         self.backlog = Backlog()
         self._resources = Resources(
@@ -49,7 +49,7 @@ class Registry:
             status=status,
             filters=filters,
             subends=subends,
-            step_end=self._step_end,
+            step_end=self.step_end,
             slow_consumers=self.slow_consumers,
             backlog=self.backlog,
         )
@@ -89,11 +89,11 @@ class Registry:
 
     def pause_client(self, client: str) -> None:
         """Send a client no events until it has read what waits for it, whatever credit it gave."""
-        self._step_end.pause_client(client)
+        self.step_end.pause_client(client)
 
     def resume_client(self, client: str) -> None:
         """Send to a client again; also when it is gone."""
-        if self._step_end.resume_client(client):
+        if self.step_end.resume_client(client):
             for subscription in self.subscriptions.values():
                 if subscription.client == client:
                     subscription.mark_dirty()
@@ -216,4 +216,4 @@ class Registry:
             if subscription.client is not None:
                 self.slow_consumers.notify(subscription, subscription.client)
                 self.disconnect(subscription)
-        self._step_end.flush()
+        self.step_end.flush()

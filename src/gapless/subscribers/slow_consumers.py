@@ -25,7 +25,8 @@ class SlowConsumers:
         self._context = context
         self._behind: dict[str, tuple[HostedSubscription, int]] = {}
         """Subscriptions that have to read the log, and since when."""
-        self._slow: list[HostedSubscription] = []
+        self.due: list[HostedSubscription] = []
+        """The subscriptions that end with this step. The end of a step reads it."""
 
     def fell_behind(self, subscription: HostedSubscription) -> None:
         """Note that a subscription that is not durable has to read the log."""
@@ -43,12 +44,12 @@ class SlowConsumers:
                 del self._behind[name]
             elif self._context.now - since > limit:
                 del self._behind[name]
-                self._slow.append(subscription)
+                self.due.append(subscription)
 
     def take(self) -> list[HostedSubscription]:
         """Return the subscriptions that are to be ended."""
-        slow, self._slow = self._slow, []
-        return slow
+        due, self.due = self.due, []
+        return due
 
     def notify(self, subscription: HostedSubscription, client: str) -> None:
         """Tell a client why its subscription ends."""

@@ -17,19 +17,20 @@ class StepEnd:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._dirty: dict[str, HostedSubscription] = {}
+        self.touched: dict[str, HostedSubscription] = {}
+        """The subscriptions to look at when the step ends. The end of a step reads it."""
         self._full: set[str] = set()
         """Clients whose connections take no more now; what is for them waits here."""
 
     def mark(self, subscription: HostedSubscription) -> None:
         """Look at a subscription when the step ends."""
-        self._dirty[subscription.name] = subscription
+        self.touched[subscription.name] = subscription
 
     def flush(self) -> None:
         """Send what the step brought."""
-        while self._dirty:
-            dirty, self._dirty = self._dirty, {}
-            for subscription in dirty.values():
+        while self.touched:
+            touched, self.touched = self.touched, {}
+            for subscription in touched.values():
                 if not subscription.ended:
                     subscription.step_ended()
 
