@@ -22,6 +22,7 @@ COMPONENTS ?=
 CHAOS ?=
 TESTS ?=
 LAB ?=
+BUGS ?=
 DEMO ?=
 
 .PHONY: help
@@ -56,6 +57,10 @@ spark-tour: $(READY) ## Show streams as DataFrames, exactly-once writes, archive
 test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
 	@$(PYTHON_BIN) -m pytest -n $(WORKERS) $(TESTS)
 
+.PHONY: campaigns
+campaigns: $(READY) ## Run the tests that take too long for `make test`: chaos in all networks, bugs with long runs
+	@$(PYTHON_BIN) -m pytest -n $(WORKERS) -m campaign $(TESTS)
+
 .PHONY: property
 property: $(READY) ## Run the long property campaign (CASES=n, 20,000 in `make test`)
 	@GAPLESS_CASES=$(CASES) $(PYTHON_BIN) -m pytest -n $(WORKERS) tests/content
@@ -69,8 +74,8 @@ digests: $(READY) ## Compare what brokers decide with the recorded runs (DIGESTS
 	@$(VENV)/bin/gapless sim digest tests/lab/sim/digests.txt --seeds $(DIGESTS) --workers $(WORKERS)
 
 .PHONY: planted-bugs
-planted-bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
-	@$(PYTHON_BIN) -m gapless_lab.sim.broker_bugs
+planted-bugs: $(READY) ## Plant known bugs and show the seed that detects each (BUGS=--record notes the seeds)
+	@$(PYTHON_BIN) -m gapless_lab.sim.bug_hunt $(BUGS)
 
 .PHONY: lab
 lab: $(READY) ## Run the papers' experiments at a small size (LAB="pt-9 --runs 10" picks one)

@@ -1,1 +1,1 @@
-"""What is measured: speed and quality, each with its report in `results`."""
+"""Benchmarks of speed and quality, each with its report in `results`."""

@@ -1,8 +1,8 @@
-"""What the audit log costs: ``python -m benchmarks.audit_cost [--events N] [--rounds N]``.
+"""The cost of the audit log: ``python -m benchmarks.audit_cost [--events N] [--rounds N]``.
 
-A broker process, and a publisher and a subscriber in this one. Runs without a log, with one at the broker,
-and with one at all take turns, in one run; told is the processor time of each side for an event that is
-published and delivered once, and the events a second.
+A broker process, and a publisher and a subscriber in this process. Runs without a log, with one at
+the broker, and with one at all three alternate. The results are the processor time of each side for
+an event that is published and delivered once, and the events per second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
 
 async def measure(mode: str, count: int) -> Cost:
-    """Publish so many events to one subscriber."""
+    """Publish this many events to one subscriber."""
     events = quotes(count)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "audit"
@@ -72,7 +72,7 @@ async def _taken(events: Subscription, count: int) -> None:
 
 
 async def compare(count: int, rounds: int) -> None:
-    """Let the ways take turns, and tell the best of each."""
+    """Run the modes in turn, and print the best result of each."""
     found: dict[str, list[Cost]] = {mode: [] for mode in MODES}
     for _ in range(rounds):
         for way in MODES:
@@ -87,7 +87,7 @@ async def compare(count: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure and show."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,11 +1,11 @@
 """How many coverings are found, and how many disjoint pairs are recognised.
 
 `covers` must never claim falsely, but it may miss. This benchmark compares all pairs of filters in
-pools that share a few attributes and literals, with the truth taken from every event of a domain
-that is dense around these literals: each literal, a number in every gap between two of them and
-beyond, the strings that follow a literal immediately, short words for patterns, other types, NaN
-and missing values. Only where LIKE, arithmetic or several attributes in one predicate come in may
-something hold on the domain and not everywhere; there the shares are lower bounds.
+pools that share a few attributes and literals. The reference is every event of a domain that is
+dense around these literals: each literal, a number in every gap between two of them and beyond, the
+strings that follow a literal immediately, short words for patterns, other types, NaN and missing
+values. Only with LIKE, arithmetic or several attributes in one predicate may a relation hold on the
+domain and not everywhere; there the shares are lower bounds.
 
 Run it with `python -m benchmarks.covering_quality [pools]`.
 """
@@ -93,7 +93,7 @@ def share(part: int, whole: int) -> str:
 
 
 def measure(kind: str, pools: int) -> Quality:
-    """The quality for one kind of filter; the pools depend on nothing but their number."""
+    """The quality for one kind of filter; the pools depend only on their number."""
     quality = Quality()
     for seed in range(pools):
         quality.add(pool(random.Random(f"quality {kind} {seed}"), POOL_SIZE, kind))
@@ -121,7 +121,7 @@ def table(pools: int) -> str:
 
 
 def main() -> None:
-    """Measure, print and keep the report."""
+    """Measure, print and write the report."""
     pools = int(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_POOLS
     text = table(pools)
     print(text)

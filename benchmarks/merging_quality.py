@@ -92,7 +92,7 @@ def measure(title: str, workload: Workload) -> list[Merged]:
 
 
 def main() -> None:
-    """Measure, print and keep the report."""
+    """Measure, print and write the report."""
     head = (
         "# How much merging widens",
         "",

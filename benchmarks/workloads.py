@@ -1,8 +1,8 @@
-"""Filters and events to measure with, the same in every run.
+"""Filters and events for benchmarks, the same in every run.
 
-A workload has its filters in three forms that mean the same: selector texts, Python expressions
-over an event ``d`` (for a scan of compiled functions), and rows of a table (for the databases).
-Filters are numbered from 0; events are dicts.
+A workload has its filters in three equivalent forms: selector texts, Python expressions over an
+event ``d`` (for a scan of compiled functions), and rows of a table (for the databases). Filters are
+numbered from 0; events are dicts.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Workload:
 
 
 Family: TypeAlias = Callable[[int, int], Workload]
-"""Makes a workload of so many filters and so many events."""
+"""Makes a workload with a number of filters and a number of events."""
 
 
 def _zipf(generator: np.random.Generator, ranks: int, count: int) -> _Ints:
-    """Draw ranks from 0 on, each with a chance of one by its place."""
+    """Draw ranks from 0 on, each with a probability of one by its position."""
     weights = 1.0 / np.arange(1, ranks + 1)
     drawn = generator.choice(ranks, size=count, p=weights / weights.sum())
     return np.asarray(drawn, dtype=np.int64)
@@ -205,7 +205,7 @@ def topics(size: int, events: int) -> Workload:
 
 
 def _some_attributes(generator: np.random.Generator, count: int) -> _Ints:
-    """Draw five different attributes out of twenty, so many times."""
+    """Draw five different attributes out of twenty, this many times."""
     lots = np.argsort(generator.random((count, RANGE_ATTRIBUTES)), axis=1)
     return np.asarray(np.sort(lots[:, :RANGES_PER_FILTER], axis=1), dtype=np.int64)
 
@@ -383,7 +383,7 @@ def nested_texts(size: int) -> Iterator[str]:
 
 
 def _outermost(draw: _Draw) -> dict[int, tuple[int, int]]:
-    """Return new ranges, the narrower the fewer they are: else a few would cover all others."""
+    """Return new ranges, the narrower the fewer they are; otherwise a few would cover all others."""
     count = 1 + draw.below(3)
     most = (300, 30_000, 200_000)[count - 1]
     result = {}

@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 
 def show_filters() -> None:
-    """A filter is text or Python, and means the same."""
+    """A filter is text or Python, with the same meaning."""
     say("A filter is text. Only true matches; a missing attribute is unknown, not false.")
     wanted = Filter("symbol IN ('IBM', 'SUN') AND NOT price <= 90")
     print(f"  {wanted}")
@@ -44,8 +44,8 @@ def show_filters() -> None:
 
 
 def show_an_error() -> None:
-    """A mistake is shown where it is."""
-    say("A mistake is shown where it is:")
+    """An error message shows the position of the mistake."""
+    say("An error message shows the position of the mistake:")
     try:
         Filter("symbol = 'IBM' AND price >")
     except FilterSyntaxError as error:
@@ -53,7 +53,7 @@ def show_an_error() -> None:
 
 
 def show_matching() -> None:
-    """Many filters, one event, all that match."""
+    """Many filters, one event, all matches."""
     draw = random.Random(1)  # noqa: S311 - a seed, so that every run shows the same
     index = MatchIndex()
     filters = []
@@ -73,7 +73,7 @@ def show_matching() -> None:
     found = sum(map(len, results))
     print(f"  index: {each * 1e6:9,.1f} µs an event, {found / EVENTS:.1f} matches an event")
 
-    for each_filter in filters:  # its first use prepares a filter, which is not to be timed
+    for each_filter in filters:  # the first use prepares a filter and must not be timed
         each_filter.matches(events[0])
     started = time.perf_counter()
     expected = {key for key, each_filter in enumerate(filters) if each_filter.matches(events[0])}
@@ -83,7 +83,7 @@ def show_matching() -> None:
 
 
 def main() -> None:
-    """Show everything in turn."""
+    """Run all parts of the tour in turn."""
     show_filters()
     show_an_error()
     show_matching()

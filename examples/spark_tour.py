@@ -1,10 +1,10 @@
-"""A tour of gapless with Spark, from top to bottom: each cell does one thing and says why.
+"""A tour of gapless with Spark, from top to bottom: each cell does one thing and explains it.
 
-It reads like a notebook, and editors that know ``# %%`` run it as one. ``make spark-tour`` runs all of it on this
-computer, with brokers of its own. It needs ``pip install "gapless[spark,java]"``.
+It reads like a notebook, and editors that know ``# %%`` run it as one. ``make spark-tour`` runs all
+of it on this computer, with brokers of its own. It needs ``pip install "gapless[spark,java]"``.
 """
 
-# %% What is used. Everything but Spark's own comes from gapless.
+# %% Imports. Everything except Spark's own modules comes from gapless.
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,15 +17,16 @@ from gapless.spark.jobs.filters import NamedFilter
 from gapless.spark.session import spark_session
 from gapless.testing import SyncOverlay
 
-# %% Three brokers in a line, in this process. In earnest they run elsewhere: `gapless up --topology line:3`.
-# They write down what they publish and deliver, for the audit at the end.
+# %% Three brokers in a line, in this process. In production they run elsewhere: `gapless up
+# --topology line:3`. They write audit logs of what they publish and deliver, for the audit at the
+# end.
 directory = TemporaryDirectory(prefix="gapless-tour-")  # the last cell removes it
 work = Path(directory.name)
-opened = ExitStack()  # closes in the end what is opened here
+opened = ExitStack()  # closes at the end what is opened here
 overlay = opened.enter_context(SyncOverlay("line:3", audit=work / "audit"))
 servers = overlay.url("b1", "b2", "b3")
 
-# %% A session of Spark, which finds Java. Any other session works too.
+# %% A Spark session, which finds Java. Any other session works too.
 spark = spark_session("local[2]", settings={"spark.log.level": "ERROR"})
 
 # %% Made-up quotes, as a DataFrame: 3,000 rows of ten symbols.
@@ -35,27 +36,28 @@ quotes = spark.range(3_000).select(
     f.col("id").alias("n"),
 )
 
-# %% Somebody is interested, before anything is published: a durable subscription, at the broker at the other
-# end. It has a log of its own for the audit. It begins with the oldest that there is.
+# %% A durable subscription, before anything is published, at the broker at the other end. Its
+# client writes an audit log too. It starts with the earliest event.
 DEAR = "symbol = 'S3' AND price > 50"
 desk = opened.enter_context(connect_sync(overlay.url("b3"), name="desk", audit=work / "audit"))
 dear = opened.enter_context(desk.subscribe(DEAR, durable="dear", start="earliest"))
 
-# %% Write the rows to a stream, each exactly once. Columns become attributes. With a writer and a number the
-# batch is written once, however often this cell is run; so run it twice.
+# %% Write the rows to a stream, each exactly once. Columns become attributes. With a writer and a
+# batch number the batch is written once, however often this cell is run; so run it twice.
 batch = {"servers": overlay.url("b1"), "pubend": "quotes", "writer": "tour", "batch": "1"}
 for _ in range(2):
     quotes.write.format("gapless").options(**batch).mode("append").save()
 
-# %% Read the stream back. Declared columns are attributes with a type. What `where` says Spark tests itself; with
-# the option `filter`, which a query further down has, brokers send only what matches.
+# %% Read the stream back. Declared columns are attributes with a type. Spark itself evaluates
+# `where`; with the option `filter`, as in a query below, brokers send only matching events.
 reading = {"servers": servers, "columns": "symbol STRING, price DOUBLE, n LONG"}
 events = spark.read.format("gapless").options(**reading).load()
 print("in the log:", events.count(), "- of S3 above 50:", events.where(DEAR).count())
 assert events.count() == quotes.count() == events.select("n").distinct().count()
 
-# %% A stream: a query that copies what is dear to another stream, as it comes. Its checkpoint says how far it
-# is. `availableNow` ends it at what is there now; without it, it would go on.
+# %% A stream: a query that copies matching events to another stream as they come. Its checkpoint
+# stores its position. `availableNow` ends it at the present end of the stream; without it, it would
+# continue.
 copying = (
     spark.readStream.format("gapless")
     .options(**reading, filter="price > 90", start="earliest")
@@ -72,12 +74,12 @@ copies = spark.read.format("gapless").options(**reading, pubends="dear quotes").
 print("copied:", copies.count())
 assert copies.count() == events.where("price > 90").count()
 
-# %% The subscriber gets the same ones, of both streams, pushed to it as they were published.
+# %% The subscriber receives the same events, of both streams, as they are published.
 expected = events.where(DEAR).count() + copies.where(DEAR).count()
 got = [dear.get() for _ in range(expected)]
 print("the desk got", len(got), "- the first:", dict(got[0].attributes))
 
-# %% An archive: both streams as Parquet, by day. Run again, it goes on where it was.
+# %% An archive: both streams as Parquet, by day. A second run continues where the first ended.
 kept = archive(spark, servers, work / "history")
 history = read_archive(spark, work / "history")
 print("archived:", [(each.pubend, each.events) for each in kept.streams])
@@ -90,7 +92,8 @@ tested = backtest(
 for each in tested.filters:
     print(f"  {each.name:6} {each.count:5} events, {each.share:.1%} of all")
 
-# %% The audit, when everybody has left: what was owed to whom, and what came? It agrees with the backtest.
+# %% The audit, after all clients have left: what each must receive, and what arrived. It agrees
+# with the backtest.
 opened.close()
 report = audit(spark, [work / "audit"])
 print(
@@ -105,5 +108,5 @@ assert report.is_clean
 assert report.published == kept.events
 assert report.total.expected == report.total.delivered == tested.filters[0].count == expected
 
-# %% Nothing is left behind.
+# %% Clean up.
 directory.cleanup()

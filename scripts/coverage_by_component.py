@@ -1,8 +1,9 @@
 """Branch coverage by component: the tests of the components and seeds of the simulator, added up.
 
-``make coverage-components`` runs it. Without components it takes all protocol components, and the scenarios and the
-papers' sentences too; with components only the tests of these. The simulator always runs whole brokers, so
-that its seeds count for every component. Data stay in ``build/coverage``.
+``make coverage-components`` runs it. Without components it measures all protocol components, and
+runs the scenarios and the papers' sentences too; with components only their tests. The simulator
+always runs whole brokers, so its seeds count for every component. The data is in
+``build/coverage``.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ COMPONENTS = (
 """The components of the protocols."""
 
 SHARED = ("scenarios", "papers")
-"""Tests that are of several components."""
+"""Tests of several components."""
 
 
 class Row(NamedTuple):
-    """How much of a component was run through."""
+    """The coverage of one component."""
 
     component: str
     lines: int
@@ -56,7 +57,7 @@ class Row(NamedTuple):
     branches_hit: int
 
     def line(self) -> str:
-        """Return the row as one of a table in Markdown."""
+        """Return the row as a line of a Markdown table."""
         every = self.lines + self.branches
         share = 100 * (self.lines_hit + self.branches_hit) / every if every else 100.0
         lines = f"{self.lines_hit:,} of {self.lines:,}"
@@ -68,8 +69,8 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description="Branch coverage by component.")
     parser.add_argument("components", nargs="*", help="all protocol components if none is given")
-    parser.add_argument("--seeds", type=int, default=120, help="of the simulator; 0 for none")
-    parser.add_argument("--cases", type=int, default=2_000, help="of each property")
+    parser.add_argument("--seeds", type=int, default=120, help="seeds of the simulator; 0 for none")
+    parser.add_argument("--cases", type=int, default=2_000, help="cases of each property")
     parser.add_argument("--workers", type=int, default=2, help="processes for the tests")
     wanted = parser.parse_args()
     components = wanted.components or list(COMPONENTS)
@@ -84,7 +85,9 @@ def main() -> None:
     print("| component | lines | branches | % |\n|---|---|---|---|")
     for row in rows(report["files"], components):
         print(row.line())
-    print(f"\nwhat is missed: python -m coverage report -m --data-file={WHOLE.relative_to(ROOT)}")
+    print(
+        f"\nto list missed lines: python -m coverage report -m --data-file={WHOLE.relative_to(ROOT)}"
+    )
     sys.exit(0 if passed else 1)
 
 
@@ -95,7 +98,7 @@ def folders_of(components: Iterable[str]) -> list[str]:
 
 
 def rows(files: Mapping[str, Any], components: Iterable[str]) -> list[Row]:
-    """Add up a report of files by component, and all of them in the end."""
+    """Sum a report of files by component, and all of them at the end."""
     found = [_row(component, files) for component in components]
     return found if len(found) == 1 else [*found, _sum("**all**", found)]
 
@@ -134,7 +137,7 @@ def _run_tests(folders: list[str], cases: int, workers: int) -> bool:
 
 
 def _run_seeds(seeds: int) -> bool:
-    # in one process: forked ones leave without writing down what they ran through
+    # in one process: forked ones exit without writing their coverage
     code = f"from gapless.cli.main import main; raise SystemExit(main(['sim', 'run', '--seeds', '{seeds}']))"
     script = DATA / "seeds.py"
     script.write_text(code)
@@ -144,7 +147,7 @@ def _run_seeds(seeds: int) -> bool:
 
 
 def _python(arguments: list[str], data: str, **environment: str) -> bool:
-    """Run Python, and have coverage write its data to a file of that name."""
+    """Run Python with coverage, which writes its data to a file of that name."""
     around = {**os.environ, "COVERAGE_FILE": str(DATA / data), **environment}
     return (
         subprocess.run([sys.executable, *arguments], cwd=ROOT, env=around, check=False).returncode

@@ -1,7 +1,7 @@
-"""How many cases a property is tried on.
+"""The number of cases on which a property is tried.
 
-``GAPLESS_CASES`` is the number for a property that draws cheap cases from a seed. Properties that
-take fewer, because each of their cases is dear, grow and shrink in proportion.
+``GAPLESS_CASES`` is the number for a property that draws cheap cases from a seed. Properties with
+expensive cases take fewer, in proportion.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ assert CASES > 0, "GAPLESS_CASES must be a positive number"
 
 
 def scaled(ordinary: int, *, most: int | None = None) -> int:
-    """How many cases to try for a property that takes ``ordinary`` of them in an ordinary run."""
+    """Return the number of cases for a property that takes ``ordinary`` in an ordinary run."""
     wanted = max(1, round(ordinary * CASES / ORDINARY_CASES))
     return wanted if most is None else min(wanted, most)

@@ -1,12 +1,11 @@
-"""How the properties of the whole suite are run.
+"""Settings of Hypothesis for the whole suite.
 
 ``default`` is deterministic: the same examples in every run, no time limit on one example, no
 database of past failures, so that a failing test fails again everywhere. ``explore`` draws new
 examples in every run; choose it with ``GAPLESS_PROFILE=explore``.
 
-``GAPLESS_CASES`` makes all properties longer or shorter, see ``tests.cases``. A test that needs
-another number of examples than its neighbours asks ``scaled`` for it, so that it grows with the
-rest.
+``GAPLESS_CASES`` makes all properties longer or shorter, see ``tests.cases``. A test that needs another
+number of examples uses ``scaled``, so that the number changes with the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.cases import scaled
 
 EXAMPLES = scaled(200)
 
-# A loaded machine must not turn a slow example into a failure.
+# A slow example on a loaded machine is no failure.
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(
@@ -41,7 +40,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("GAPLESS_PROFILE", "default"))
 
-# A shell that starts something in the background has it ignore Ctrl-C, and so would all that tests start
-# and interrupt.
+# A shell starts background processes with Ctrl-C ignored, and their children inherit that. Tests
+# interrupt their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

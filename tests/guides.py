@@ -1,4 +1,4 @@
-"""The programs that stand in guides, made ready to be run against the brokers of a test."""
+"""The programs in guides, prepared to run against the brokers of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _URL: Final = re.compile(r"gapless://127\.0\.0\.1:740(\d)")
 
 
 def blocks(page: str, language: str = "python") -> list[tuple[int, str]]:
-    """The blocks of a page that are in a language, with the line at which each begins."""
+    """Return the blocks of a page in a language, each with its first line number."""
     text = (ROOT / page).read_text()
     found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [
@@ -25,5 +25,5 @@ def blocks(page: str, language: str = "python") -> list[tuple[int, str]]:
 
 
 def with_brokers(block: str, overlay: SyncOverlay) -> str:
-    """The block with the addresses of a test's brokers: of the first for port 7400, and so on."""
+    """Return the block with the addresses of a test's brokers: the first for port 7400, and so on."""
     return _URL.sub(lambda found: overlay.url(f"b{int(found[1]) + 1}"), block)

@@ -1,4 +1,4 @@
-"""A public class name belongs to one class of the product."""
+"""A public class name occurs once in the product."""
 
 from __future__ import annotations
 

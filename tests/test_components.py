@@ -1,4 +1,4 @@
-"""The components know nothing of the broker that they are parts of."""
+"""The components do not depend on the broker that contains them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 
 from gapless.broker import Broker
 from gapless.broker.assembly import Components
-from gapless.core.machine import StepTime, Write, Written
+from gapless.core.context import StepTime
+from gapless.core.effects import Write
+from gapless.core.events import Written
 from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Topology
 from tests.test_layers import EXCEPTIONS, SOURCES, imported_names, source_files
@@ -35,7 +37,7 @@ def running_broker() -> Broker:
 
 
 def imports_of_the_broker() -> Iterable[tuple[str, str]]:
-    """Yield the modules outside of its users that import the broker package, each with the name."""
+    """Yield the modules outside of the users of the broker that import its package, each with the name."""
     for path in source_files():
         name = path.relative_to(SOURCES).as_posix()
         if name.split("/")[0] not in USERS_OF_THE_BROKER:
@@ -74,12 +76,12 @@ def test_no_component_imports_the_broker() -> None:
 
 
 @pytest.mark.parametrize("name", Components._fields)
-def test_no_component_holds_the_broker_directly_or_by_others(name: str) -> None:
+def test_no_component_refers_to_the_broker(name: str) -> None:
     broker = running_broker()
     assert path_to_a_broker(getattr(broker.components, name)) is None
 
 
-def test_a_part_that_holds_the_broker_would_be_found() -> None:
+def test_a_reference_to_the_broker_is_found() -> None:
     class Part:
         def __init__(self, broker: Broker) -> None:
             self.act = [lambda: broker.next_timer() or 0]

@@ -25,7 +25,7 @@ FILES = {
 }
 
 
-def test_the_files_of_a_component_are_added_up_and_all_components_in_the_end() -> None:
+def test_files_are_summed_by_component_with_a_total_at_the_end() -> None:
     assert rows(FILES, ["overlay", "broker"]) == [
         Row("overlay", 15, 14, 4, 3),
         Row("broker", 20, 20, 6, 6),
@@ -33,7 +33,7 @@ def test_the_files_of_a_component_are_added_up_and_all_components_in_the_end() -
     ]
 
 
-def test_one_component_has_no_sum() -> None:
+def test_one_component_has_no_total() -> None:
     assert rows(FILES, ["overlay"]) == [Row("overlay", 15, 14, 4, 3)]
     assert rows(FILES, ["nowhere"]) == [Row("nowhere", 0, 0, 0, 0)]
 
@@ -45,7 +45,7 @@ def test_a_row_counts_lines_and_branches_together() -> None:
     )
 
 
-def test_all_components_are_there_and_bring_the_tests_that_they_share() -> None:
+def test_every_component_exists_and_includes_the_shared_tests() -> None:
     assert all((ROOT / "src" / "gapless" / component).is_dir() for component in COMPONENTS)
     assert set(folders_of([])) >= {f"tests/{name}" for name in ("core", "broker", *SHARED)}
     assert folders_of(["broker", "messages"]) == ["tests/broker"], (

@@ -1,4 +1,4 @@
-"""A file of the product fits in the head."""
+"""Files of the product are short."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 
 FILE_LINES_MAX = 500
-"""A file above this is two files."""
-
-KNOWN_LONG = {
-    "broker/entry.py",
-    "broker/pubends.py",
-    "packed/scan/_scan.pyx",
-    "pubend/pubend.py",
-    "subscribers/client_calls.py",
-    "subscribers/cursor.py",
-    "subscribers/host.py",
-    "subscribers/subend.py",
-    "subscribers/subscription.py",
-}
-"""Files above the limit that are not divided yet. The set only shrinks."""
+"""A longer file should be divided."""
 
 
 def long_files() -> dict[str, int]:
@@ -35,10 +22,5 @@ def long_files() -> dict[str, int]:
 
 
 def test_no_file_of_the_product_is_longer_than_the_limit() -> None:
-    found = {path: lines for path, lines in long_files().items() if path not in KNOWN_LONG}
+    found = long_files()
     assert not found, f"above {FILE_LINES_MAX} lines: {found}"
-
-
-def test_a_divided_file_is_no_longer_an_exception() -> None:
-    stale = KNOWN_LONG - long_files().keys()
-    assert not stale, f"no longer long, remove from KNOWN_LONG: {sorted(stale)}"

@@ -1,4 +1,4 @@
-"""The guides tell the truth: their Python runs against real brokers, their tables are complete."""
+"""The guides are correct: their Python runs against real brokers, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CLIENT = (ROOT / "docs/client.md").read_text()
 
 
 def prepared(block: str, overlay: SyncOverlay) -> str:
-    """A block that speaks to the brokers of a test; the loop of the test runs already."""
+    """Return a block for the brokers of a test; the event loop of the test is already running."""
     return with_brokers(block, overlay).replace("asyncio.run(main())", "await main()")
 
 
 async def run_blocks(page: str, overlay: SyncOverlay) -> int:
-    """Run the blocks of a page one after the other, as if they were one program."""
+    """Run the blocks of a page one after the other, as one program."""
     names: dict[str, Any] = {"__name__": "guide"}
     found = blocks(page)
     for line, block in found:
         source = "\n" * line + prepared(block, overlay)
         code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        result = eval(code, names)  # noqa: S307  # it is our own page
+        result = eval(code, names)  # noqa: S307  # our own page
         if inspect.isawaitable(result):
             async with asyncio.timeout(60):
                 await result
@@ -54,7 +54,7 @@ def test_the_python_of_a_guide_runs_against_real_brokers(
     capsys.readouterr()
 
 
-def test_a_block_that_does_not_run_would_be_found(tmp_path: Path) -> None:
+def test_a_block_that_does_not_run_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nassert await wrong()\n```\n")
     with SyncOverlay(on_disk=False) as overlay, pytest.raises(NameError, match="wrong"):
@@ -62,7 +62,7 @@ def test_a_block_that_does_not_run_would_be_found(tmp_path: Path) -> None:
 
 
 def first_cells(text: str) -> set[str]:
-    """What stands in backquotes in the first column of tables."""
+    """Return the texts in backquotes in the first column of tables."""
     rows = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 

@@ -125,8 +125,8 @@ BANNED_CALLS: dict[str, str] = {
 
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     # What a deterministic package may import that is neither ours nor Python's.
-    # msgspec gives small frozen structs; numpy gives the matching index and surveys their columns, and
-    # lets a commit fill in many ticks at once.
+    # msgspec provides small frozen structs; numpy is used by the matching index, the column scan and
+    # the commit of staged batches.
     "core": ("msgspec",),
     "content": ("msgspec", "numpy"),
     "messages": ("msgspec",),
@@ -155,12 +155,12 @@ ALLOWANCES: dict[tuple[str, str], Allowance] = {
     # (file, module): what it may use of it.
     ("content/matching/kernel.py", "os"): Allowance(
         ("environ",),
-        "chooses the compiled kernel or its twin once, at import, before any machine exists",
+        "chooses the compiled kernel or its fallback once, at import, before any machine exists",
     ),
 }
 
-FACE_USERS = LAYERS[-1]
-"""Packages that may import names from ``gapless`` itself; below them that would be a circle."""
+API_USERS = LAYERS[-1]
+"""Packages that may import names from ``gapless`` itself; in lower ones that would be a cycle."""
 
 # ---------------------------------------------------------------------------------------------
 # The checker.
@@ -170,21 +170,21 @@ RANKS = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """A dotted name that a module imports or reads, and where."""
+    """A dotted name that a module imports or reads, with its line."""
 
     name: str
     line: int
 
 
 def violations(path: str, source: str) -> list[str]:
-    """What is wrong with a file; ``path`` is relative to the package, with slashes."""
+    """Return the violations of a file; ``path`` is relative to the package, with slashes."""
     package = path.split("/", 1)[0] if "/" in path else ""
     if package and package not in RANKS:
         return [f"{path}: package {package!r} is in no layer; add it to LAYERS in {__name__}"]
     tree = ast.parse(source)
     imports = list(imported_names(tree, path))
     found: list[tuple[int, str]] = []
-    if package:  # the modules beside the packages are the face, and may import everything
+    if package:  # the modules beside the packages are the public API and may import everything
         found += [
             (use.line, problem)
             for use in imports
@@ -197,7 +197,7 @@ def violations(path: str, source: str) -> list[str]:
 
 
 def layer_problem(package: str, use: Use) -> str | None:
-    """Why this package may not import this module of ours."""
+    """Return why this package may not import this module of ours, or None."""
     root, _, rest = use.name.partition(".")
     if root == "gapless_lab":
         return f"{package} imports {use.name}; the product never imports the lab"
@@ -205,7 +205,7 @@ def layer_problem(package: str, use: Use) -> str | None:
         return None
     target = rest.split(".", 1)[0]
     if target not in RANKS:
-        if package in FACE_USERS:
+        if package in API_USERS:
             return None
         return f"{package} imports {use.name}, which is in no layer"
     if target == package or RANKS[target] < RANKS[package] or (package, target) in SIBLINGS:
@@ -214,7 +214,7 @@ def layer_problem(package: str, use: Use) -> str | None:
 
 
 def io_problem(path: str, use: Use) -> str | None:
-    """Why a deterministic package may not use this name."""
+    """Return why a deterministic package may not use this name, or None."""
     root, _, rest = use.name.partition(".")
     if root in BANNED_MODULES:
         allowance = ALLOWANCES.get((path, root))
@@ -228,7 +228,7 @@ def io_problem(path: str, use: Use) -> str | None:
 
 
 def third_party_problems(path: str, source: str) -> list[str]:
-    """Imports of packages that are neither ours nor Python's and that the table does not name."""
+    """Return the imports of third-party packages that the table does not list."""
     package = path.split("/", 1)[0]
     if package not in DETERMINISTIC:
         return []
@@ -241,7 +241,7 @@ def third_party_problems(path: str, source: str) -> list[str]:
 
 
 def imported_names(tree: ast.AST, path: str) -> Iterator[Use]:
-    """Every imported name, dotted and absolute, wherever in the file the import stands."""
+    """Yield every imported name of the file, dotted and absolute."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -253,7 +253,7 @@ def imported_names(tree: ast.AST, path: str) -> Iterator[Use]:
 
 
 def aliases(tree: ast.AST, path: str) -> dict[str, str]:
-    """What each local name that was bound by an import stands for."""
+    """Return the full name of each local name that an import bound."""
     bound: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -268,7 +268,7 @@ def aliases(tree: ast.AST, path: str) -> dict[str, str]:
 
 
 def read_names(tree: ast.AST, bound: dict[str, str]) -> Iterator[Use]:
-    """Every dotted name that the code reads, with aliases undone; also called builtins."""
+    """Yield every dotted name that the code reads, with aliases resolved, and the called builtins."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             dotted = dotted_name(node)
@@ -282,7 +282,7 @@ def read_names(tree: ast.AST, bound: dict[str, str]) -> Iterator[Use]:
 
 
 def dotted_name(node: ast.expr) -> str | None:
-    """``a.b.c`` as text, or None for an attribute of something that is not a name."""
+    """Return ``a.b.c`` as text, or None for an attribute of something that is not a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -292,7 +292,7 @@ def dotted_name(node: ast.expr) -> str | None:
 
 
 def absolute(node: ast.ImportFrom, path: str) -> str:
-    """The module of a ``from`` import, with leading dots resolved against the file."""
+    """Return the module of a ``from`` import, with leading dots resolved against the file."""
     if not node.level:
         return node.module or ""
     here = ["gapless", *path.split("/")[:-1]]
@@ -301,7 +301,7 @@ def absolute(node: ast.ImportFrom, path: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------
-# The sources obey.
+# The sources comply.
 
 
 def source_files() -> list[Path]:
@@ -327,7 +327,7 @@ def test_sources_keep_to_the_layers_and_do_no_io() -> None:
     assert not problems, "\n".join(problems)
 
 
-def test_deterministic_packages_depend_only_on_what_the_table_names() -> None:
+def test_deterministic_packages_depend_only_on_listed_third_parties() -> None:
     problems = [
         problem
         for path in source_files()
@@ -355,7 +355,7 @@ def test_the_tables_are_consistent() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# The alarm rings.
+# The checker finds planted violations.
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_the_tables_are_consistent() -> None:
         ("telepathy/mind.py", "import gapless.core"),
     ],
 )
-def test_a_planted_breach_of_the_layers_is_found(path: str, source: str) -> None:
+def test_a_planted_violation_of_the_layers_is_found(path: str, source: str) -> None:
     assert len(violations(path, source)) == 1
 
 
@@ -402,7 +402,7 @@ def test_planted_io_is_found_in_a_deterministic_package(source: str) -> None:
     assert violations("broker/entry.py", source)
 
 
-def test_planted_io_is_left_alone_where_io_belongs() -> None:
+def test_io_is_allowed_in_other_packages() -> None:
     assert not violations("runtime/loop.py", "import asyncio, os, socket, time\nprint(time.time())")
 
 
@@ -419,7 +419,7 @@ def test_planted_io_is_left_alone_where_io_belongs() -> None:
         ("content/values.py", "class A:\n    def f(self):\n        self.open()"),
     ],
 )
-def test_what_is_allowed_passes(path: str, source: str) -> None:
+def test_allowed_imports_pass(path: str, source: str) -> None:
     assert violations(path, source) == []
 
 

@@ -1,7 +1,7 @@
-"""Limits stand in one file: what is named as one elsewhere is found, unless a table says why it may.
+"""Limits are in one file: a limit elsewhere is found unless a table gives a reason.
 
 The tables come first; they are the rule. The checker below them reads the assignments of every module
-and class with ``ast`` and is itself tested on small planted strays.
+and class with ``ast`` and is itself tested on small planted limits.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 # ---------------------------------------------------------------------------------------------
 # The tables.
 
-HOMES = ("core/limits.py", "core/parameters.py")
-"""Where limits belong: those that nobody sets, and those that an operator may set."""
+LIMIT_FILES = ("core/limits.py", "core/parameters.py")
+"""The files with fixed limits and with those that an operator may set."""
 
 ENDINGS = ("_MAX", "_KEPT")
-"""How a limit is named."""
+"""The endings of names of limits."""
 
-ROOMS_APART: dict[str, str] = {
-    # Packages whose numbers stay with them, with the reason.
+PACKAGES_APART: dict[str, str] = {
+    # Packages with limits of their own, with the reason.
     "spark": "an extra that nothing imports; how its jobs cut their work is tuned beside the job",
 }
 
 ALLOWED: dict[tuple[str, str], str] = {
     # (file, name): why it is no limit of ours.
-    ("client/addresses.py", "_PORT_MAX"): "the highest port there is",
+    ("core/address.py", "_PORT_MAX"): "the highest port there is",
     ("content/lexer.py", "_KEYWORD_LENGTH_MAX"): "follows from the keywords",
     ("content/matching/fallback_groups.py", "_BOUNDS_MAX"): "follows from the rows of a mask",
     ("content/spans.py", "NUMBER_MAX"): "the end of the scale of numbers",
@@ -46,9 +46,9 @@ ALLOWED: dict[tuple[str, str], str] = {
 # The checker.
 
 
-def strays(path: str, source: str) -> list[str]:
-    """The limits that a file has of its own; ``path`` is relative to the package, with slashes."""
-    if path in HOMES or path.split("/", 1)[0] in ROOMS_APART:
+def stray_limits(path: str, source: str) -> list[str]:
+    """Return the limits in a file; ``path`` is relative to the package, with slashes."""
+    if path in LIMIT_FILES or path.split("/", 1)[0] in PACKAGES_APART:
         return []
     return [
         name
@@ -58,7 +58,7 @@ def strays(path: str, source: str) -> list[str]:
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Every name in capitals that a module or a class is given, with its value."""
+    """Yield every constant of a module or a class, with its value."""
     for body in (
         tree.body,
         *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)),
@@ -73,52 +73,52 @@ def constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
 
 
 def is_another_name(value: ast.expr | None) -> bool:
-    """Whether a constant only names another one, which is then the limit."""
+    """Return whether a constant is only another name of a limit."""
     return isinstance(value, ast.Name) and value.id.isupper()
 
 
 # ---------------------------------------------------------------------------------------------
-# The sources obey.
+# The sources comply.
 
 
-def found_strays() -> set[tuple[str, str]]:
+def found_limits() -> set[tuple[str, str]]:
     paths = [(path, path.relative_to(SOURCES).as_posix()) for path in SOURCES.rglob("*.py")]
-    return {(name, stray) for path, name in paths for stray in strays(name, path.read_text())}
+    return {(name, stray) for path, name in paths for stray in stray_limits(name, path.read_text())}
 
 
 def test_limits_are_in_one_file() -> None:
-    unexplained = found_strays() - ALLOWED.keys()
+    unexplained = found_limits() - ALLOWED.keys()
     assert not unexplained, f"move to core/limits.py, or say why not in ALLOWED: {unexplained}"
 
 
-def test_what_is_allowed_is_still_there() -> None:
-    assert ALLOWED.keys() <= found_strays(), "remove from ALLOWED what is gone"
-    assert all((SOURCES / room).is_dir() for room in ROOMS_APART)
+def test_every_allowance_is_needed() -> None:
+    assert ALLOWED.keys() <= found_limits(), "remove unused entries from ALLOWED"
+    assert all((SOURCES / each).is_dir() for each in PACKAGES_APART)
 
 
 def test_every_limit_has_a_reason() -> None:
-    body = ast.parse((SOURCES / HOMES[0]).read_text()).body
-    named = [place for place, node in enumerate(body) if isinstance(node, ast.AnnAssign)]
-    for place in named:
-        text = body[place + 1] if place + 1 < len(body) else None
-        told = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-        assert told, f"{ast.unparse(body[place])} has no sentence below it"
+    body = ast.parse((SOURCES / LIMIT_FILES[0]).read_text()).body
+    named = [index for index, node in enumerate(body) if isinstance(node, ast.AnnAssign)]
+    for index in named:
+        text = body[index + 1] if index + 1 < len(body) else None
+        has_reason = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        assert has_reason, f"{ast.unparse(body[index])} has no docstring"
 
 
-def test_no_limit_is_there_without_anybody_who_keeps_to_it() -> None:
+def test_every_limit_is_used() -> None:
     names = {name for name in vars(limits) if name.isupper()}
     text = "\n".join(
         path.read_text()
         for folder in (SOURCES, Path(__file__).parent)
         for path in folder.rglob("*.py")
-        if path != SOURCES / HOMES[0]
+        if path != SOURCES / LIMIT_FILES[0]
     )
     unused = {name for name in names if name not in text}
     assert not unused
 
 
 # ---------------------------------------------------------------------------------------------
-# The alarm rings.
+# The checker finds planted limits.
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_no_limit_is_there_without_anybody_who_keeps_to_it() -> None:
         "QUEUE_MAX = 5",
         "_QUEUE_MAX: Final = 5",
         "QUEUE_MAX: Final = OTHER_MAX * 2",
-        "class Queue:\n    ROOMS_MAX: ClassVar = 5",
+        "class Queue:\n    SLOTS_MAX: ClassVar = 5",
         "RESULTS_KEPT = 10",
     ],
 )
 def test_a_planted_limit_is_found(source: str) -> None:
-    assert len(strays("routing/queue.py", source)) == 1
+    assert len(stray_limits("routing/queue.py", source)) == 1
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_a_planted_limit_is_found(source: str) -> None:
         ("core/limits.py", "QUEUE_MAX: Final = 5"),
         ("core/parameters.py", "QUEUE_MAX: Final = 5"),
         ("spark/batch.py", "QUEUE_MAX: Final = 5"),
-        ("routing/queue.py", "ROOMS_MAX: Final = QUEUE_MAX"),
+        ("routing/queue.py", "SLOTS_MAX: Final = QUEUE_MAX"),
         ("routing/queue.py", "def f():\n    queue_max = 5"),
         ("routing/queue.py", "class Settings:\n    queue_max: int = 5"),
     ],
 )
-def test_what_is_no_stray_passes(path: str, source: str) -> None:
-    assert strays(path, source) == []
+def test_a_number_that_is_no_limit_passes(path: str, source: str) -> None:
+    assert stray_limits(path, source) == []

@@ -1,4 +1,4 @@
-"""What is built and shipped is what the sources need."""
+"""The build and the package contain every kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_part_of_a_kernel_is_packaged() -> None:
         assert any(fnmatch(part.name, pattern) for pattern in patterns), part.name
 
 
-def test_a_change_to_any_part_of_a_kernel_builds_it_anew() -> None:
+def test_a_change_to_any_part_of_a_kernel_rebuilds_it() -> None:
     makefile = (ROOT / "Makefile").read_text()
     folders = re.search(r"^KERNELS := (.+)$", makefile, re.MULTILINE)
     kinds = re.search(r"foreach kind,([\w ]+),", makefile)

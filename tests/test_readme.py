@@ -1,4 +1,4 @@
-"""The README tells the truth: its Python runs, its commands and files exist."""
+"""The README is correct: its Python runs, and its commands and files exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_python_examples_of_a_guide_run_as_printed(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+def test_the_links_of_a_page_have_targets(page: str) -> None:
     path = ROOT / page
     targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text())
     missing = [t for t in targets if "://" not in t and not (path.parent / t).exists()]

@@ -41,7 +41,7 @@ CITATION = re.compile(
 quotes, and so do symbols such as ``'S7'``; none of these is an id."""
 
 SPAN = re.compile(r"\b(R|I|A|S|P|C|MV-)(\d+) to (?:R|I|A|S|P|C|MV-)(\d+)\b")
-"""A range of ids, such as "R42 to R45"; it cites what lies between too."""
+"""A range of ids, such as "R42 to R45"; it also cites the ids in between."""
 
 DEFINITION = re.compile(r"^### ((?:R|I|A|S|MV-)\d+)\. \S", re.MULTILINE)
 PROMISE = re.compile(r"^\| \**([PC]\d)\b", re.MULTILINE)
@@ -49,12 +49,12 @@ PLANTED = re.compile(r'planted bugs? ((?:"[^"]+"(?:, )?)+)')
 
 
 # ---------------------------------------------------------------------------------------------
-# What the rulebook says.
+# The definitions of the rulebook.
 
 
 @cache
 def sections() -> dict[str, str]:
-    """By id the text of each rule's section."""
+    """Return the section of each rule by its id."""
     found: dict[str, str] = {}
     for page in sorted(RULES.glob("*.md")):
         text = page.read_text()
@@ -76,7 +76,7 @@ def listed(section: str, label: str) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------
-# What everything else says.
+# The citations.
 
 
 def pages() -> Iterator[Path]:
@@ -89,7 +89,7 @@ def pages() -> Iterator[Path]:
 
 
 def sentences(path: Path) -> str:
-    """Return what is written for people in a file: of a program, its comments and strings."""
+    """Return the prose of a file: of a program, its comments and strings."""
     text = path.read_text()
     if path.suffix == ".md" or not CITATION.search(text):
         return text
@@ -107,7 +107,7 @@ def cited_in(text: str) -> set[str]:
 
 @cache
 def citations() -> dict[str, list[str]]:
-    """By id the files that cite it."""
+    """Return the files that cite each id."""
     found = defaultdict(list)
     for path in pages():
         if path != Path(__file__).resolve():
@@ -123,7 +123,7 @@ def functions_of(path: Path) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------
-# The two agree.
+# Definitions and citations agree.
 
 
 def test_every_rule_that_is_cited_is_defined() -> None:
@@ -134,7 +134,7 @@ def test_every_rule_that_is_cited_is_defined() -> None:
 
 def test_every_rule_that_is_defined_is_cited_outside_the_rulebook() -> None:
     unused = sections().keys() - citations().keys()
-    assert not unused, f"nothing cites them, remove their sections: {sorted(unused)}"
+    assert not unused, f"nothing cites these rules, remove their sections: {sorted(unused)}"
 
 
 def test_every_rule_is_in_the_index() -> None:
@@ -144,7 +144,7 @@ def test_every_rule_is_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(sections()))
-def test_a_rule_says_why_who_keeps_it_and_what_fails_without_it(rule: str) -> None:
+def test_a_rule_has_a_reason_its_modules_and_its_tests(rule: str) -> None:
     section = sections()[rule]
     assert "- Tests: " in section
     if not rule.startswith("A"):
@@ -162,7 +162,7 @@ def test_the_modules_that_keep_rules_exist() -> None:
     assert not missing, f"named in docs/rules and not there: {dict(missing)}"
 
 
-def test_the_tests_that_fail_without_a_rule_exist() -> None:
+def test_the_tests_of_a_rule_exist() -> None:
     missing = defaultdict(list)
     for rule, section in sections().items():
         for name in listed(section, "Tests"):
@@ -190,7 +190,7 @@ def test_the_planted_bugs_of_the_rulebook_exist() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# The patterns find what they should.
+# The patterns match.
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_the_planted_bugs_of_the_rulebook_exist() -> None:
         ("R2D2, GR1, R100 and r46", set()),
     ],
 )
-def test_ids_of_rules_are_told_from_other_words(text: str, rules: set[str]) -> None:
+def test_ids_of_rules_are_distinguished_from_other_words(text: str, rules: set[str]) -> None:
     assert cited_in(text) == rules
 
 

@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests", "benchmarks", "examples")
 
 FILE_LINES_MAX = 800
-"""A file above this is two files."""
+"""A longer file should be divided."""
 
 FUNCTION_LINES_MAX = 70
-"""Lines of a function without its docstring: about what fits on a screen."""
+"""Lines of a function without its docstring: about one screen."""
 
 LONG_FUNCTIONS: dict[str, str] = {
-    # "path::name" of a function above the limit, with the reason it is left in one piece.
+    # "path::name" of a function above the limit, with the reason why it is not divided.
     "src/gapless/broker/assembly.py::assemble": "one list: each component with those it is given",
 }
 
@@ -93,13 +93,13 @@ def test_no_function_is_longer_than_the_limit_without_a_reason() -> None:
     assert not stale, f"no longer long, remove from LONG_FUNCTIONS: {stale}"
 
 
-def test_a_long_function_would_be_found() -> None:
+def test_a_long_function_is_found() -> None:
     body = "\n".join("    x = 1" for _ in range(80))
     planted = ast.parse(f'class A:\n  def f(self):\n    """Two\n    lines."""\n{body}')
     assert dict(functions(planted)) == {"A.f": 81}
 
 
-def test_every_package_says_what_it_is_for() -> None:
+def test_every_package_has_a_docstring() -> None:
     silent = [
         path.relative_to(ROOT).as_posix()
         for path in files(".py")

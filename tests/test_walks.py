@@ -1,4 +1,4 @@
-"""How far an event, a subscribe, a filter change and a restart walk through the components of a broker.
+"""How many components an event, a subscribe, a filter change and a restart enter in a broker.
 
 A *switch* is a call that enters a module of another component than the module that was called last. A
 component is a package. Passive packages do not count: they neither send nor wait nor write. A walk
@@ -26,14 +26,14 @@ PASSIVE: Final = {"core", "messages", "content", "packed", "stream", "feeds"}
 """The packages that do not count. A feed acts only for the router or the subend that holds it."""
 
 PASSIVE_MODULES: Final = {"overlay/tree.py", "overlay/neighbourhood.py"}
-"""The tree is read by all, and neither sends nor waits nor writes."""
+"""All components read the tree; it neither sends nor waits nor writes."""
 
 
-# --- the measure ----------------------------------------------------------------------------------
+# --- the measurement ------------------------------------------------------------------------------
 
 
 def component_of(file: str) -> str | None:
-    """Return the component of a source file; None if the file is not of a component that counts."""
+    """Return the component of a source file, or None if the file does not count."""
     path = Path(file)
     if not path.is_relative_to(SOURCES):
         return None
@@ -74,14 +74,14 @@ def lines(components: list[str], width: int = 100) -> Iterator[str]:
 
 
 def publish(tree: str, publisher: str, subscriber: str, ms: int) -> list[str]:
-    """An event goes from its publisher to one subscriber."""
+    """Publish an event to one subscriber."""
     world = World(tree)
     ann = world.publisher(publisher)
     x = world.subscriber(subscriber, "x", "kind = 'X'")
     world.run(s=5)
 
     def act() -> None:
-        ann.say("e1", kind="X")
+        ann.send_event("e1", kind="X")
         world.run(ms=ms)
 
     walked = walk(act)
@@ -98,7 +98,7 @@ def publish_over_three_brokers() -> list[str]:
 
 
 def subscribe() -> list[str]:
-    """A client subscribes, and a pubend of another broker exists."""
+    """Subscribe while a pubend of another broker exists."""
     world = World("p-n")
     world.publisher("p")
     world.run(s=3)
@@ -111,7 +111,7 @@ def subscribe() -> list[str]:
 
 
 def change_filter() -> list[str]:
-    """A client changes its filter, and a pubend of another broker exists."""
+    """Change a filter while a pubend of another broker exists."""
     world = World("p-n")
     world.publisher("p")
     x = world.subscriber("n", "x", "kind = 'X'")
@@ -125,7 +125,7 @@ def change_filter() -> list[str]:
 
 
 def restart() -> list[str]:
-    """A broker with one durable subscription starts again."""
+    """Restart a broker with one durable subscription."""
     world = World("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'", durable=True)
@@ -141,7 +141,7 @@ def restart() -> list[str]:
 
 
 class Walk(NamedTuple):
-    """A walk, and the switches that it may have."""
+    """A walk and its budget of switches."""
 
     run: Callable[[], list[str]]
     budget: int
@@ -165,8 +165,13 @@ def test_a_walk_has_no_more_switches_than_its_budget(each: Walk) -> None:
     assert switches <= each.budget
 
 
-def test_an_event_for_one_broker_enters_the_components_on_its_path_and_no_others() -> None:
-    published = ["broker", "pubend", "overlay", "pubend"]  # the clocks of the peers give its tick
+def test_an_event_at_one_broker_enters_only_the_components_on_its_path() -> None:
+    published = [
+        "broker",
+        "pubend",
+        "overlay",
+        "pubend",
+    ]  # the tick depends on the clocks of the peers
     written = ["broker", "pubend", "routing", "broker", "subscribers"]
     assert publish_at_one_broker() == [*published, *written, "broker"]
 

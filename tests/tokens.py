@@ -1,4 +1,4 @@
-"""Principals for tests: files of digests, and the tokens that go with them."""
+"""Principals for tests: a token file and the tokens themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Principals"]
 
 
 class Principals:
-    """A file of tokens in a directory, and the tokens of those who stand in it."""
+    """A token file in a directory, and the tokens of its principals."""
 
     def __init__(self, directory: Path, *names: str) -> None:
         self.directory = directory
@@ -27,7 +27,7 @@ class Principals:
         return self.tokens[name]
 
     def add(self, name: str, *, expires: dt.datetime | None = None) -> str:
-        """Let a principal in."""
+        """Add a token of a principal."""
         token = self.tokens[name] = new_token()
         digest = digest_of(token).hex()
         add_token(self.path, TokenEntry(principal=name, sha256=digest, expires=expires))

@@ -1,1 +1,1 @@
-"""The matching index against its rivals: ``python -m benchmarks.matching``."""
+"""The matching index compared with others: ``python -m benchmarks.matching``."""

@@ -1,7 +1,7 @@
 """Run all measurements: ``python -m benchmarks.matching [--quick]``.
 
 The whole run takes about ten minutes and writes ``benchmarks/results/matching.{md,json,png}``.
-``--quick`` takes small workloads and writes nothing.
+``--quick`` uses small workloads and writes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gapless.content.matching.kernel import COMPILED as COMPILED_ENGINE
 
 EVENTS: Final = 1_000
 FALLBACK_SIZE_MAX: Final = 100_000
-"""Beyond this the twin takes minutes to load."""
+"""Beyond this the Python fallback takes minutes to load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Run:
         task = self._progress.add_task("", total=len(steps))
         for title, step in steps:
             self._progress.update(task, description=title)
-            with without_gc():  # millions of filters are made, none of them is garbage
+            with without_gc():  # millions of filters are made, and none of them is garbage
                 step()
             gc.collect()
             self._progress.advance(task)
@@ -136,7 +136,7 @@ class Run:
     def _check(
         self, contender: Contender, workload: Workload, answers: list[frozenset[int]]
     ) -> None:
-        """Compare the contender's answers with ours on some events."""
+        """Compare the contender's results with ours on some events."""
         count = max(5, min(EVENTS, 1_000_000 // workload.size))
         if contender.results(count) != answers[:count]:
             raise AssertionError(f"{contender.name} and gapless differ on {workload.title}")
@@ -159,7 +159,7 @@ class Run:
 
 
 def main() -> None:
-    """Run, show, and keep the results of a whole run."""
+    """Run, print, and write the results of a whole run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.matching", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small workloads, nothing is written")
     quick = parser.parse_args().quick

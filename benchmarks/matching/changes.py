@@ -1,6 +1,6 @@
-"""What changes cost: filters that come and go, and the covering forest as it grows and shrinks.
+"""The cost of changes: replaced filters, and the covering forest as it grows and shrinks.
 
-Also the form of the index that a router uses, against the plain one.
+Also the form of the index that a router uses, compared with the plain one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def measure_updates(name: str, size: int, kernel: str, pairs: int) -> Updates:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """An event to its links and local keys, against an event to its keys."""
+    """An event to its links and local keys, compared with an event to its keys."""
 
     workload: str
     links: int
@@ -84,7 +84,7 @@ class Routing:
 
 
 def measure_routing(name: str, size: int, events: int) -> Routing:
-    """Give the filters of a workload to links in turn, and match."""
+    """Assign the filters of a workload to links in turn, and match."""
     workload = FAMILIES[name](size, events)
     routes, keys = RoutingIndex(), MatchIndex()
     for number, text in enumerate(workload.texts()):
@@ -109,7 +109,7 @@ def _check_routes(routes: RoutingIndex, keys: MatchIndex, workload: Workload) ->
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """How fast the covering forest grows and shrinks, and its roots on the way."""
+    """How fast the covering forest grows and shrinks, and its number of roots."""
 
     name: str
     size: int
@@ -133,7 +133,7 @@ FOREST_SETS: Final[dict[str, Callable[[int], Iterator[str]]]] = {
     "nested ranges, coverings common": nested_texts,
     "W1, an equality each": _workload_texts("W1"),
 }
-"""What the forest is filled with."""
+"""The sets of filters for the forest."""
 
 
 def _conjunctions(texts: Iterable[str]) -> list[Conjunction]:

@@ -1,14 +1,14 @@
-"""Who is measured: a scan of compiled Python functions, two databases, and our index.
+"""The contenders: a scan of compiled Python functions, two databases, and our index.
 
-All of them get the filters of one workload when they are made and are then asked about the first
-so many of its events. Each is used in the way that suits it best:
+All of them get the filters of one workload when they are made, and then match its first events.
+Each is used in the way that suits it best:
 
-- the **linear scan** calls one compiled lambda a filter, and knows what types an event holds;
-- **SQLite** has a table in memory with a covering index, and one prepared query an event;
-- **DuckDB** has a table in memory and joins it with a frame of events at a time (a query an event
-  would cost it ten times as much); its events lie in a table already, and its answer stays in
+- the **linear scan** calls one compiled lambda per filter, and knows the types of an event;
+- **SQLite** has a table in memory with a covering index, and one prepared query per event;
+- **DuckDB** has a table in memory and joins it with a frame of events at a time (one query per event
+  would cost it ten times as much); its events are in a table already, and its result remains in
   columns;
-- **ours** is :class:`gapless.MatchIndex`, one call of ``match`` an event.
+- **ours** is :class:`gapless.MatchIndex`, one call of ``match`` per event.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _LAMBDAS_AT_ONCE: Final = 2_000
 
 
 class Contender(Protocol):
-    """Something that holds the filters of a workload and can match its events."""
+    """An engine that holds the filters of a workload and can match its events."""
 
     name: str
 
     def run(self, count: int) -> None:
-        """Match the first so many events and forget the answers."""
+        """Match the first events and discard the results."""
 
     def results(self, count: int) -> list[frozenset[int]]:
-        """Match the first so many events and return the filters' numbers."""
+        """Match the first events and return the filters' numbers."""
 
 
 class Looped:
-    """A contender that is asked event by event."""
+    """A contender that matches event by event."""
 
     def __init__(
         self, name: str, match: Callable[[Event], Collection[int]], workload: Workload
@@ -74,18 +74,18 @@ class Looped:
         self._events = workload.events
 
     def run(self, count: int) -> None:
-        """Match the first so many events and forget the answers."""
+        """Match the first events and discard the results."""
         match = self._match
         for event in self._events[:count]:
             match(event)
 
     def results(self, count: int) -> list[frozenset[int]]:
-        """Match the first so many events and return the filters' numbers."""
+        """Match the first events and return the filters' numbers."""
         return [frozenset(self._match(event)) for event in self._events[:count]]
 
 
 def linear_scan(workload: Workload) -> Contender:
-    """One compiled lambda a filter, asked in turn."""
+    """One compiled lambda per filter, called in turn."""
     sources = workload.sources()
     functions: list[Callable[[Event], bool]] = []
     while block := list(islice(sources, _LAMBDAS_AT_ONCE)):
@@ -107,7 +107,7 @@ def _numbered(table: Table) -> Iterator[tuple[Any, ...]]:
 
 
 def sqlite_table(workload: Workload, table: Table) -> Contender:
-    """Filters as rows of SQLite, with an index where an index can help."""
+    """Filters as rows of SQLite, with an index if an index can help."""
     database = sqlite3.connect(":memory:")
     database.execute(_create_table(table))
     marks = ", ".join("?" * (1 + len(table.columns)))
@@ -158,12 +158,12 @@ class DuckTable:
             yield self._database.execute(self._query, bounds).fetchnumpy()
 
     def run(self, count: int) -> None:
-        """Match the first so many events and forget the answers."""
+        """Match the first events and discard the results."""
         for _ in self._frames(count):
             pass
 
     def results(self, count: int) -> list[frozenset[int]]:
-        """Match the first so many events and return the filters' numbers."""
+        """Match the first events and return the filters' numbers."""
         found: list[set[int]] = [set() for _ in range(count)]
         for frame in self._frames(count):
             pairs = zip(frame["place"].tolist(), frame["number"].tolist(), strict=True)
@@ -184,7 +184,7 @@ def rivals(workload: Workload) -> Iterator[Callable[[], Contender]]:
 
 
 def index_contenders(workload: Workload, names: Collection[str]) -> list[Contender]:
-    """Our index with each of the engines named, filled in one pass over the texts."""
+    """Our index with each of the named engines, filled in one pass over the texts."""
     indexes = {name: MatchIndex(kernel=name.removeprefix("gapless, ")) for name in names}
     for number, text in enumerate(workload.texts()):
         parsed = Filter(text)

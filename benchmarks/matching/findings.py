@@ -1,4 +1,4 @@
-"""All that one run found, and what was asked for."""
+"""The results of one run, and the targets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it ran."""
+    """The machine of the run."""
 
     processor: str
     cores: int
@@ -49,7 +49,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """Look at this machine."""
+        """Describe this machine."""
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         return cls(
@@ -63,7 +63,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Findings:
-    """What one run found."""
+    """The results of one run."""
 
     machine: Machine
     rows: list[Row] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Findings:
         return next((row for row in self.rows if (row.family, row.size) == (family, size)), None)
 
 
-# --- what was asked for -------------------------------------------------------------------------
+# --- targets ------------------------------------------------------------------------------------
 
 
 _Rest = TypeVarTuple("_Rest")
@@ -102,7 +102,7 @@ _RATIOS: Final = (
     ("W1", 10_000, FALLBACK, 100),
     ("W4", 100_000, FALLBACK, 50),
 )
-"""At least so many times as fast as the linear scan."""
+"""The least factor by which an engine must be faster than the linear scan."""
 
 _AIMS: Final = (
     ("W1", 10_000, 1.0),
@@ -113,7 +113,7 @@ _AIMS: Final = (
     ("W4", 10_000, 5.0),
     ("W4", 100_000, 50.0),
 )
-"""Microseconds an event for the compiled kernel."""
+"""Microseconds per event for the compiled kernel."""
 
 _LOAD_SECONDS_MAX: Final = 60
 _BYTES_MAX: Final = 400
@@ -122,7 +122,7 @@ _INSERTS_MIN: Final = 5_000
 
 
 def verdicts(findings: Findings) -> Iterator[Verdict]:
-    """Compare what was asked for with what was measured."""
+    """Compare the targets with the measurements."""
     yield from _ratio_verdicts(findings)
     yield from _aim_verdicts(findings)
     if (load := findings.loads.get("compiled")) is not None:
@@ -160,7 +160,7 @@ def verdicts(findings: Findings) -> Iterator[Verdict]:
 def _both_widths(targets: tuple[tuple[str, *_Rest], ...]) -> Iterator[tuple[str, *_Rest]]:
     """Return every target twice: for the workload, and for the same with wider ranges.
 
-    The targets say nothing of widths, and a wider range is harder: its answers are larger.
+    The targets do not mention widths, and a wider range is harder: its results are larger.
     """
     yield from targets
     for family, *rest in targets:

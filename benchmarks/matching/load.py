@@ -1,8 +1,8 @@
-"""What a million filters cost to load and to keep: run in a process of its own.
+"""The cost of loading and keeping a million filters, measured in a process of its own.
 
 ``python -m benchmarks.matching.load W1 1000000 compiled`` prints one JSON object. Memory is the
-growth of the resident set around adding; the filters are made from their texts on the fly, so
-nothing but the index stays. The keys are ints.
+growth of the resident set around adding; the filters are made from their texts on the fly, so only
+the index remains. The keys are ints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARSE_SAMPLE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What loading took."""
+    """The cost of loading."""
 
     filters: int
     seconds: float
@@ -42,7 +42,7 @@ def _resident_bytes() -> int:
 
 
 def _parse_seconds(workload: Workload) -> float:
-    """What making the filters alone takes, from a part of them."""
+    """Return the seconds for making the filters alone, estimated from a part of them."""
     sample = min(workload.size, _PARSE_SAMPLE)
     texts = workload.texts()
     watch = Stopwatch()
@@ -70,7 +70,7 @@ def load(name: str, size: int, kernel: str) -> Load:
 
 
 def in_own_process(name: str, size: int, kernel: str) -> Load:
-    """Load in a fresh process, so that memory is not what others left."""
+    """Load in a fresh process, so that memory does not include earlier measurements."""
     command = [sys.executable, "-m", "benchmarks.matching.load", name, str(size), kernel]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ours
     return Load(**json.loads(done.stdout))

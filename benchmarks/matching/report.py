@@ -1,4 +1,4 @@
-"""How a run is told: tables for the screen and for readers, numbers as JSON, a plot."""
+"""The report of a run: tables for the screen and for readers, numbers as JSON, a plot."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _verdict_cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _changes(findings: Findings) -> Iterator[tuple[str, str]]:
-    """Everything else as pairs of what and how much."""
+    """All other results as pairs of subject and value."""
     for kernel, load in findings.loads.items():
         yield (
             f"load W1 {load.filters:,}, {kernel}",
@@ -194,7 +194,7 @@ _STYLES: Final = {
 
 
 def _plot(findings: Findings, path: Path) -> None:
-    """Draw µs an event against the number of filters, a panel for each workload with a range."""
+    """Draw µs per event over the number of filters, a panel for each workload with several sizes."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,4 +1,4 @@
-"""How long something takes: CPU time of this process, the best of several repeats."""
+"""Timing: CPU time of this process, the best of several repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.matching.contenders import Contender
 __all__ = ["Cell", "Stopwatch", "measure", "without_gc"]
 
 _PATIENCE_S: Final = 4.0
-"""A contender gets fewer events where a pass over all of them would take longer."""
+"""A contender gets fewer events if a pass over all of them would take longer."""
 _ENOUGH_S: Final = 1.0
 _REPEATS_MIN: Final = 3
 _REPEATS_MAX: Final = 25
@@ -33,7 +33,7 @@ class Cell:
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Keep the garbage collector away from what is measured."""
+    """Disable the garbage collector during a measurement."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -54,7 +54,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """The seconds since the start."""
         return time.process_time() - self._start
 
 
@@ -65,7 +65,7 @@ def _seconds(action: Callable[[], None]) -> float:
 
 
 def measure(contender: Contender, events: int) -> Cell:
-    """Time the first so many events, or fewer if that takes too long, several times."""
+    """Time the first events, or fewer if that takes too long, several times."""
     few = min(events, _EVENTS_MIN)
     with without_gc():
         contender.run(few)

@@ -1,7 +1,7 @@
 """Measure the source: ``python -m benchmarks.spark [--events N] [--rounds N]``.
 
-A run takes some minutes and writes ``benchmarks/results/spark.{md,json}``; with ``--quick`` it takes few
-events and writes nothing.
+A run takes some minutes and writes ``benchmarks/results/spark.{md,json}``; with ``--quick`` it uses
+few events and writes nothing.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
 EVENTS: Final = 4_000_000
-"""Enough that starting a query, which takes as long for any number, is a small part of what is measured."""
+"""Enough that the fixed cost of starting a query is a small part of the measurement."""
 QUICK: Final = 50_000
 SYMBOLS: Final = 100
 PAYLOAD: Final = b"x" * 250
 SOURCE_TARGET: Final = 0.5
-"""Of the ceiling, without a filter."""
+"""The share of the ceiling, without a filter."""
 FILTER_TARGET: Final = 3.0
-"""Times the rate without a filter, in events that are examined."""
+"""The factor over the rate without a filter, in examined events."""
 
 
 class Taken(msgspec.Struct):
-    """What one query took."""
+    """The result of one query."""
 
     what: str
     rate: float
-    """Events a second."""
+    """Events per second."""
     spark_us: float
-    """Processor time of Spark and its workers by event."""
+    """Processor time of Spark and its workers per event."""
     broker_us: float
 
 
 @contextmanager
 def broker(directory: Path) -> Iterator[tuple[str, int]]:
-    """Run a broker as a process; give its URL and its process number."""
+    """Run a broker as a process; yield its URL and its process id."""
     portal = EventLoopThread()
     settings = {"retention_s": 864_000}
     overlay = generate("line:1")
@@ -71,7 +71,7 @@ def broker(directory: Path) -> Iterator[tuple[str, int]]:
 
 
 def fill(url: str, events: int) -> None:
-    """Publish what is read: four attributes, of which one has a hundred values."""
+    """Publish the events to read: four attributes, of which one has a hundred values."""
     drawn = random.Random(1)
     with connect_sync(url, deadline_s=120) as session, session.publisher("quotes") as publisher:
         publisher.publish_many(
@@ -89,7 +89,7 @@ def fill(url: str, events: int) -> None:
 
 
 def measured(what: str, events: int, pid: int, load: Callable[[], DataFrame]) -> Taken:
-    """Run a query whose rows are dropped."""
+    """Run a query that drops its rows."""
     own, far, begin = (
         processor_seconds(None) - processor_seconds(pid),
         processor_seconds(pid),
@@ -129,7 +129,7 @@ def measure(events: int, rounds: int) -> list[Taken]:
 
 
 def report(found: list[Taken], events: int, rounds: int) -> str:
-    """Return the table for readers."""
+    """Return the report in Markdown."""
     rate, cost = {}, {}
     for what in ("ceiling", "source", "filter", "nothing"):
         rows = [each for each in found if each.what == what]

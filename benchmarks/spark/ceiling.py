@@ -1,4 +1,4 @@
-"""A source that does nothing: the same batch again and again."""
+"""A source that does no work: it yields the same batch again and again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EVENT: dict[str, Value] = {"symbol": "S7", "price": 45.25, "size": 500, "n": 123
 
 
 class CeilingSource(DataSource):
-    """Gives ``rows`` rows in ``parts`` partitions."""
+    """Yields ``rows`` rows in ``parts`` partitions."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format(…)``."""
+        """Return the name for ``format(…)``."""
         return "ceiling"
 
     def schema(self) -> StructType:
@@ -33,12 +33,12 @@ class CeilingSource(DataSource):
         return GaplessSource({"servers": "gapless://nowhere"}).schema()
 
     def reader(self, schema: StructType) -> CeilingReader:
-        """Return what reads a batch."""
+        """Return the reader of a batch query."""
         return CeilingReader(schema, int(self.options["rows"]), int(self.options["parts"]))
 
 
 class CeilingReader(DataSourceReader):
-    """Makes one batch and gives it as often as is asked for."""
+    """Makes one batch and yields it as often as needed."""
 
     def __init__(self, schema: StructType, rows: int, parts: int) -> None:
         self._schema = schema
@@ -50,7 +50,7 @@ class CeilingReader(DataSourceReader):
         return [InputPartition(index) for index in range(self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the batch."""
+        """Yield the batch."""
         del partition
         event = Publication(1_700_000_000_000_000, "desk", 1, {**EVENT}, b"x" * 250)
         (batch,) = ArrowBatches(columns_of(self._schema)).of("quotes", [[pack([event] * BATCH)]])

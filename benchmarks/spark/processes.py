@@ -11,7 +11,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid: int | None) -> float:
-    """Return what a process has used; with None what this one and all below it have."""
+    """Return the time of a process, or with None of this process and all its descendants."""
     if pid is not None:
         return _facts(pid)[1]
     parents: dict[int, int] = {}
@@ -27,7 +27,7 @@ def processor_seconds(pid: int | None) -> float:
 
 
 def _facts(pid: int) -> tuple[int, float]:
-    """Return the parent of a process and what it and its ended children have used."""
+    """Return the parent of a process and the time of it and its ended children."""
     text = Path(f"/proc/{pid}/stat").read_text()
     fields = text.rpartition(")")[2].split()
     return int(fields[1]), sum(int(each) for each in fields[11:15]) / _TICKS

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.spark_jobs sweep|dealing|backtest``: prints what it measured, as JSON lines.
+"""``python -m benchmarks.spark_jobs sweep|dealing|backtest``: prints measurements as JSON lines.
 
-Others may use the computer meanwhile, so rounds alternate, every round is printed, and the load is
-printed with it.
+Other programs may use the computer meanwhile, so rounds alternate, and every round is printed with
+the load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAYLOAD = b"x" * 50
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the measurement that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["sweep", "dealing", "backtest"])
     parser.add_argument("--seeds", type=int, default=60)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def session(cores: int) -> SparkSession:
-    """A session with so many workers."""
+    """A session with this many workers."""
     settings = {"spark.log.level": "ERROR", "spark.driver.memory": "2g"}
     return spark_session(f"local[{cores}]", settings=settings)
 
@@ -67,7 +67,7 @@ def show(**facts: Any) -> None:
 
 
 def measure_sweep(seeds: int, rounds: int) -> None:
-    """Run the same seeds by one worker and by two, in turn, and by the local runner."""
+    """Run the same seeds with one worker and with two, in turn, and with the local runner."""
     walls: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(rounds):
         for workers in (1, 2):
@@ -103,9 +103,10 @@ def swept(spark: SparkSession, seeds: int, workers: int) -> float:
 
 
 def measure_dealing(seeds: int, rounds: int) -> None:
-    """Sleep as long as seeds compute, by one worker and by two, in turn.
+    """Sleep as long as seeds compute, with one worker and with two, in turn.
 
-    Sleep needs no processor, so this tells how evenly points are dealt where others take the processors.
+    Sleep needs no processor, so this shows how evenly points are distributed when other programs
+    use the processors.
     """
     costs = [each.seconds for each in run_many(range(seeds))]
     walls: dict[int, list[float]] = {1: [], 2: []}
@@ -129,7 +130,7 @@ def dealt(spark: SparkSession, costs: list[float], workers: int) -> float:
 
 
 def sleep(point: Point) -> Row:
-    """Take as long as a seed did."""
+    """Sleep as long as a seed took."""
     time.sleep(float(point["cost"] or 0))
     return {}
 
@@ -164,7 +165,7 @@ def measure_backtest(events: int, filters: int) -> None:
 
 
 def write_events(events: Any, directory: Path) -> None:
-    """Write events as an archive would have them."""
+    """Write events in the form of an archive."""
     size = -(-len(events) // FILES)
     for index in range(FILES):
         piece = events[index * size : (index + 1) * size]

@@ -1,1 +1,1 @@
-"""What the broker costs over bare input and output, and what each promise adds to that."""
+"""What the broker costs over bare input and output, and what each guarantee adds."""

@@ -1,7 +1,7 @@
 """Run all measurements: ``python -m benchmarks.streams [--quick] [--rounds N]``.
 
-The whole run takes about a quarter of an hour and writes ``benchmarks/results/streams.{md,json,png}``.
-``--quick`` takes few events and writes nothing.
+The whole run takes about a quarter of an hour and writes
+``benchmarks/results/streams.{md,json,png}``. ``--quick`` uses few events and writes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.streams.report import Findings
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much a run measures."""
+    """The size of a run."""
 
     rounds: int
     events: int
@@ -41,7 +41,8 @@ class Scope:
 
 
 FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000)
-"""Latencies are measured in many short rounds: a shared machine is another one a minute later."""
+"""Latencies are measured in many short rounds, because the load of a shared machine changes every
+minute."""
 
 QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000)
 
@@ -81,7 +82,7 @@ async def measure(scope: Scope, console: Console) -> Findings:
 
 
 def main() -> None:
-    """Measure, show, and write unless it was quick."""
+    """Measure, print, and write the results unless the run is quick."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
     parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")

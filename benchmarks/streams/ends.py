@@ -1,7 +1,7 @@
 """Publishers and subscribers, each a process of its own, of the bare relay and of gapless.
 
-A process says "ready" on its queue, waits for the word to go, and then tells what it saw. All clocks
-are the machine's monotonic one, which processes share.
+A process puts "ready" on its queue, waits for the start signal, and then reports its results. All
+clocks are the machine's monotonic one, which processes share.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ FRAME_EVENTS: Final = 500
 """Events in a frame of the bare relay: as many as a gapless publisher puts into one under load."""
 
 DIFFERENT_QUOTES: Final = 10_000
-"""After so many the quotes repeat."""
+"""After this many the quotes repeat."""
 
 SILENCE_S: Final = 3.0
-"""At best effort the end may be lost: a subscriber that hears nothing for so long has heard all."""
+"""At best effort the last events may be lost: a subscriber ends after this silence."""
 
 TOGETHER: Final = 250
-"""Subscriptions that are asked for at once."""
+"""Subscriptions that are opened at once."""
 
 Reports: TypeAlias = "Queue[Any]"
 
 
 class Saw(NamedTuple):
-    """What an end of the line has seen."""
+    """The results of one end of the line."""
 
     events: int
     first: float
@@ -62,12 +62,12 @@ class Saw(NamedTuple):
 def run(
     role: Callable[..., Coroutine[Any, Any, Saw]], reports: Reports, go: Signal, *args: Any
 ) -> None:
-    """Play a role in this process and report what it saw."""
+    """Run a role in this process and report its results."""
     reports.put(uvloop.run(role(reports, go, *args)))
 
 
 async def _signalled(go: Signal) -> None:
-    """Wait for another process's word; a look now and then costs nothing."""
+    """Wait for the signal of another process by polling."""
     while not go.is_set():  # noqa: ASYNC110 - the signal is of another process
         await asyncio.sleep(0.01)
 
@@ -110,7 +110,7 @@ class _Bare(asyncio.Protocol):
         self._writable.set()
 
     async def send(self, frame: bytearray) -> None:
-        """Write a frame, when there is room."""
+        """Write a frame when the transport is writable."""
         await self._writable.wait()
         self.transport.write(frame)
 
@@ -118,7 +118,7 @@ class _Bare(asyncio.Protocol):
 async def bare_publisher(
     reports: Reports, go: Signal, port: int, count: int, rate: float | None
 ) -> Saw:
-    """Write events to a relay: as fast as it takes them, or one by one at a rate."""
+    """Write events to a relay: as fast as it accepts them, or one by one at a rate."""
     loop = asyncio.get_running_loop()
     _, line = await loop.create_connection(lambda: _Bare(b"P"), "127.0.0.1", port)
     source = quotes(DIFFERENT_QUOTES)
@@ -139,7 +139,7 @@ async def bare_publisher(
 
 
 async def bare_subscriber(reports: Reports, go: Signal, port: int, count: int, timed: bool) -> Saw:
-    """Read so many events from a relay."""
+    """Read this many events from a relay."""
     del go
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -163,7 +163,7 @@ async def bare_subscriber(reports: Reports, go: Signal, port: int, count: int, t
 
 
 async def _paced(source: list[Quote], count: int, rate: float) -> Any:
-    """Give quotes one by one at a rate, each stamped with its time."""
+    """Yield quotes one by one at a rate, each stamped with its time."""
     began = time.monotonic()
     for number in range(count):
         delay = began + number / rate - time.monotonic()
@@ -178,7 +178,7 @@ async def _paced(source: list[Quote], count: int, rate: float) -> Any:
 async def publisher(
     reports: Reports, go: Signal, url: str, count: int, guaranteed: bool, rate: float | None
 ) -> Saw:
-    """Publish events: as fast as the broker takes them, or one by one at a rate."""
+    """Publish events: as fast as the broker accepts them, or one by one at a rate."""
     source = quotes(DIFFERENT_QUOTES)
     async with (
         gapless.connect(url) as session,
@@ -199,7 +199,7 @@ async def publisher(
 async def subscriber(
     reports: Reports, go: Signal, url: str, texts: list[str], count: int, timed: bool
 ) -> Saw:
-    """Take so many events over all subscriptions, or until nothing more comes."""
+    """Receive this many events over all subscriptions, or until no more come."""
     del go
     seen, first, last, ages = 0, 0.0, 0.0, list[float]()
     done = asyncio.Event()
@@ -234,7 +234,7 @@ async def subscriber(
 
 
 async def _subscribed(session: Session, texts: list[str]) -> list[Subscription]:
-    """Subscribe to many things, some at once."""
+    """Open many subscriptions, some at once."""
     lines: list[Subscription] = []
     for first in range(0, len(texts), TOGETHER):
         some = [session.subscribe(text) for text in texts[first : first + TOGETHER]]
@@ -243,7 +243,7 @@ async def _subscribed(session: Session, texts: list[str]) -> list[Subscription]:
 
 
 async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw:
-    """Have subscriptions that match nothing, for as long as the others work."""
+    """Hold subscriptions that match nothing until the others are done."""
     del go
     async with gapless.connect(url, deadline_s=300) as session:
         await _subscribed(session, texts)
@@ -253,7 +253,7 @@ async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw
 
 
 async def stuck(reports: Reports, go: Signal, url: str, text: str) -> Saw:
-    """Subscribe durably, and take nothing."""
+    """Subscribe durably, and receive nothing."""
     del go
     async with (
         gapless.connect(url) as session,

@@ -1,4 +1,4 @@
-"""The measurements: how many events a second, how late, at what cost in time and memory."""
+"""The measurements: events per second, latency, and the cost in time and memory."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BEST_EFFORT: Final = "best effort"
 GUARANTEED: Final = "guaranteed"
 
 SETTLE_S: Final = 1.0
-"""Time for subscriptions to have reached every broker before the first event."""
+"""Time for subscriptions to reach every broker before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One firehose."""
+    """One measurement of the throughput."""
 
     contender: str
     hops: int
@@ -48,18 +48,18 @@ class Throughput:
 
     @property
     def rate(self) -> float:
-        """Published events a second, counted until the last was delivered; lost ones do not count."""
+        """Published events per second until the last delivery; lost ones do not count."""
         return self.published * self.delivered / self.expected / self.seconds
 
     @property
     def delivery_rate(self) -> float:
-        """Deliveries a second, over all subscriptions."""
+        """Deliveries per second, over all subscriptions."""
         return self.delivered / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How late single events come, in milliseconds."""
+    """The latency of single events, in milliseconds."""
 
     contender: str
     hops: int
@@ -68,14 +68,14 @@ class Latency:
     ages: list[float] = field(repr=False)
 
     def percentile(self, share: float) -> float:
-        """Return the age that a share of the events does not exceed."""
+        """Return the latency that a share of the events does not exceed."""
         ages = sorted(self.ages)
         return ages[min(len(ages) - 1, int(share * len(ages)))]
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a broker holds while one of its subscribers takes nothing."""
+    """The memory of a broker while one of its subscribers reads nothing."""
 
     published: int
     seconds: list[float]
@@ -85,7 +85,7 @@ class Memory:
 async def measure_throughput(
     contender: str, hops: int, count: int, subscriptions: int = 1, idle: int = 0
 ) -> Throughput:
-    """Let so many events through a line as fast as it takes them."""
+    """Send this many events through a line as fast as it accepts them."""
     if contender == RELAY:
         return await _relay_throughput(hops, count)
     wanted = filters(subscriptions)
@@ -141,7 +141,7 @@ async def _relay_throughput(hops: int, count: int) -> Throughput:
 
 
 async def measure_latency(contender: str, hops: int, rate: float, seconds: float) -> Latency:
-    """Send single events at a rate and see how late they come."""
+    """Send single events at a rate and measure their latency."""
     count = int(rate * seconds)
     line = Ends()
     if contender == RELAY:
@@ -169,7 +169,7 @@ async def measure_latency(contender: str, hops: int, rate: float, seconds: float
 
 
 async def measure_memory(count: int) -> Memory:
-    """Publish for a while beside a subscriber that takes nothing; watch what the broker holds."""
+    """Publish for a while beside a subscriber that reads nothing; measure the broker's memory."""
     line = Ends()
     times, held = list[float](), list[int]()
     async with brokers(1) as (urls, pids):

@@ -1,7 +1,7 @@
-"""The floor: a bare relay of frames, which promises nothing.
+"""The baseline: a bare relay of frames without guarantees.
 
-Every hop reads frames of events, keeps those whose symbol is in a set, and writes the rest on: what
-Python and uvloop cost before a broker does anything. Frames are those of our wire: a length, then
+Every hop reads frames of events, keeps those whose symbol is in a set, and forwards them: the cost of
+Python and uvloop before a broker does anything. Frames are those of our wire: a length, then
 msgpack arrays. A relay pauses the side that writes while the side that reads is behind.
 
 ::
@@ -47,7 +47,7 @@ def decode(body: bytes) -> Events:
 
 
 class _Relay:
-    """What the connections of one relay share."""
+    """State that the connections of one relay share."""
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self.wanted = wanted
@@ -84,7 +84,7 @@ class _Connection(asyncio.Protocol):
         self._splitter = Splitter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
         self._transport.set_write_buffer_limits(_QUEUE_BYTES)
         if self._dials:
             self._transport.write(_SUBSCRIBER)

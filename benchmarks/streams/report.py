@@ -1,4 +1,4 @@
-"""How a run is told: a table for the screen and for readers, numbers as JSON, a plot."""
+"""The report of a run: a table for the screen and for readers, numbers as JSON, a plot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Findings:
-    """All that a run has measured."""
+    """All measurements of a run."""
 
     rounds: list[Throughput] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
@@ -76,16 +76,16 @@ class Findings:
         return statistics.median(sum(each.hop_cpu) / each.published * 1e6 for each in rounds)
 
     def late(self, contender: str) -> list[Latency]:
-        """Return how late single events of a contender came, by round."""
+        """Return the latencies of a contender, by round."""
         return [each for each in self.latencies if each.contender == contender]
 
     def age_ms(self, contender: str, share: float) -> float:
-        """Return the age that a share of the events does not exceed, the median of all rounds."""
+        """Return the latency that a share of the events does not exceed, the median of all rounds."""
         return statistics.median(each.percentile(share) for each in self.late(contender))
 
 
 def verdicts(found: Findings) -> list[Verdict]:
-    """Hold what was measured against the targets."""
+    """Compare the measurements with the targets."""
     judged = []
     for hops in (1, 3):
         if found.of(GUARANTEED, hops) and found.of(BEST_EFFORT, hops):
@@ -114,7 +114,7 @@ def verdicts(found: Findings) -> list[Verdict]:
 
 
 def _many(found: Findings) -> list[Verdict]:
-    """Say whether what a guarantee costs grows with the number of subscriptions (GD 4.1)."""
+    """Check whether the cost of a guarantee grows with the number of subscriptions (GD 4.1)."""
     if not found.of(GUARANTEED, 1, 1_000) or not found.of(BEST_EFFORT, 1, 1_000):
         return []
     costs = [
@@ -187,7 +187,7 @@ def markdown(found: Findings) -> str:
         for each in verdicts(found)
     ]
     parts = [
-        "# Streams: what a broker and its promises cost",
+        "# Streams: the cost of a broker and its guarantees",
         METHOD,
         _table(_HEADS, _rows(found)),
         f"![events a second]({_NAME}.png)",

@@ -1,7 +1,8 @@
-"""How the bare relay and its ends cut what they read into frames: as it comes, in bytes.
+"""How the bare relay and its ends split their input into frames: on bytes, as it arrives.
 
-Brokers and clients of gapless read in a better way (:mod:`gapless.wire.frames`). The floor does not: it is
-what a protocol of asyncio is given, and it has to stay where it is for numbers to be compared.
+Brokers and clients of gapless read more efficiently (:mod:`gapless.wire.frames`). The baseline does
+not: it uses what a protocol of asyncio receives, and it must not change, so that numbers can be
+compared.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ __all__ = ["Splitter"]
 
 
 class Splitter:
-    r"""Cuts what arrives into bodies, whatever pieces it arrives in.
+    r"""Splits received data into bodies, independent of the chunks in which it arrives.
 
     >>> splitter = Splitter()
     >>> splitter.feed(b"\0\0\0\2hi\0\0"), splitter.feed(b"\0\1!")
@@ -21,18 +22,18 @@ class Splitter:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        """What has come of a frame that is not whole."""
+        """The received parts of an incomplete frame."""
         self._missing = 0
-        """So many bytes at least must come before that frame can be whole."""
+        """The least number of bytes that must arrive before that frame can be complete."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes; return the bodies that are now whole."""
+        """Add bytes; return the bodies that are now complete."""
         if self._parts:
             self._parts.append(data)
             self._missing -= len(data)
             if self._missing > 0:
                 return []
-            data, self._parts = b"".join(self._parts), []  # once a frame, however many pieces
+            data, self._parts = b"".join(self._parts), []  # once per frame, however many chunks
         bodies: list[bytes] = []
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:

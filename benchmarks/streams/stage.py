@@ -1,4 +1,4 @@
-"""Puts a line of relays or brokers on this machine, and the two ends of it."""
+"""Runs a line of relays or brokers on this machine, and its two ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ends:
         self._started: list[tuple[Any, Any]] = []
 
     async def start(self, role: Callable[..., Coroutine[Any, Any, Saw]], *args: Any) -> int:
-        """Start a process and wait until it is ready; return its number."""
+        """Start a process and wait until it is ready; return its index."""
         reports = _SPAWN.Queue()
         target = _SPAWN.Process(target=ends.run, args=(role, reports, self._go, *args), daemon=True)
         target.start()
@@ -42,11 +42,11 @@ class Ends:
         return len(self._started) - 1
 
     def go(self) -> None:
-        """Let those begin who wait for the word."""
+        """Send the start signal."""
         self._go.set()
 
     async def saw(self, number: int) -> Saw:
-        """Wait until a process is done and return what it saw."""
+        """Wait until a process is done and return its results."""
         found: Saw = await self._report(self._started[number][1])
         return found
 
@@ -54,7 +54,7 @@ class Ends:
         return await asyncio.to_thread(reports.get, timeout=PATIENCE_S)
 
     def pid(self, number: int) -> int:
-        """Return the process's number for the system."""
+        """Return the process id."""
         return int(self._started[number][0].pid)
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class Ends:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -73,7 +73,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def relays(hops: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Run a line of bare relays; give their ports and process numbers."""
+    """Run a line of bare relays; yield their ports and process ids."""
     ports = [free_port() for _ in range(hops)]
     processes = []
     for index, port in enumerate(ports):
@@ -103,26 +103,26 @@ def _await_listener(port: int) -> None:
 
 @contextlib.asynccontextmanager
 async def brokers(hops: int) -> AsyncIterator[tuple[list[str], list[int]]]:
-    """Run a line of brokers; give their urls and process numbers."""
+    """Run a line of brokers; yield their URLs and process ids."""
     with tempfile.TemporaryDirectory() as folder:
         async with Supervisor(generate(f"line:{hops}"), Path(folder), port=0) as line:
             yield line.urls, [int(broker.pid or 0) for broker in line.brokers]
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return how long a process has run on a processor."""
+    """Return the processor time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process holds."""
+    """Return the resident memory of a process."""
     pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def sync_ms(count: int = 200) -> float:
-    """Return how long a small synced write takes on the disk that brokers use, the median."""
+    """Return the median time of a small synced write on the disk that brokers use."""
     found = []
     with tempfile.TemporaryFile() as file:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""What is published and who wants it: stock quotes of 250 bytes with four attributes."""
+"""The events and filters: stock quotes of 250 bytes with four attributes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def idle_filters(count: int) -> list[str]:
 
 
 def expected_deliveries(published: list[Quote], wanted: list[tuple[str, str, int]]) -> int:
-    """Return how many deliveries all subscriptions together are owed, by plain comparison."""
+    """Return how many deliveries all subscriptions together must receive, by plain comparison."""
     if wanted[0][1] == "":
         return len(published) * len(wanted)
     by_symbol: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What brokers and clients write down of real traffic."""
+"""The audit records that brokers and clients write of real traffic."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def judged(directory: Path, tail_us: int = 10**12) -> list[AuditedSubscription]:
 
 
 @async_test
-async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients(
+async def test_brokers_and_clients_record_publications_and_deliveries(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -112,7 +112,7 @@ async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients
 
 
 @async_test
-async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
+async def test_staged_events_are_recorded_as_published_when_they_are_committed(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -125,7 +125,9 @@ async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
             async with writer:
                 await writer.add({"n": n, "partition": partition} for n in range(1_500))
                 parts.append(await writer.finish())
-        await session.staged_writer("quotes", writer="w", batch=1).open()  # and never committed
+        await session.staged_writer(
+            "quotes", writer="w", batch=1
+        ).open()  # this one is never committed
         assert of(AuditPublished, [*read(tmp_path)], "broker") == []
         await session.commit_staged(parts)
         logged = [each async for each in session.read("quotes")]
@@ -140,7 +142,7 @@ async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
 
 
 @async_test
-async def test_publications_are_of_the_principal_that_opened_the_publisher_or_commits(
+async def test_publications_have_the_principal_that_opened_the_publisher_or_committed(
     tmp_path: Path,
 ) -> None:
     principals = Principals(tmp_path, "feed", "heir", "mole")
@@ -197,7 +199,7 @@ async def test_a_timeline_has_filters_from_start_to_end(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_after_a_seek_what_is_skipped_is_not_owed_and_what_comes_again_is_no_duplicate(
+async def test_after_a_seek_skipped_events_are_not_expected_and_repeated_ones_are_no_duplicates(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -218,7 +220,7 @@ async def test_after_a_seek_what_is_skipped_is_not_owed_and_what_comes_again_is_
 
 
 @async_test
-async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path) -> None:
+async def test_a_killed_broker_has_recorded_all_its_publications(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
         gapless.connect(overlay.url(), audit=tmp_path) as session,
@@ -240,7 +242,7 @@ async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path)
 
 
 @async_test
-async def test_without_clients_logs_those_of_brokers_count(tmp_path: Path) -> None:
+async def test_without_logs_of_clients_those_of_brokers_are_used(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
         gapless.connect(overlay.url()) as session,
@@ -255,7 +257,7 @@ async def test_without_clients_logs_those_of_brokers_count(tmp_path: Path) -> No
 
 
 @async_test
-async def test_best_effort_is_not_in_a_log_that_speaks_of_promises(tmp_path: Path) -> None:
+async def test_best_effort_events_are_not_recorded(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
         gapless.connect(overlay.url(), audit=tmp_path) as session,
@@ -269,7 +271,7 @@ async def test_best_effort_is_not_in_a_log_that_speaks_of_promises(tmp_path: Pat
     assert not of(AuditDelivered, entries, "client")
 
 
-def test_a_broker_is_told_in_its_file(tmp_path: Path) -> None:
+def test_the_audit_of_a_broker_is_set_in_its_configuration_file(tmp_path: Path) -> None:
     from gapless.runtime import load_config
 
     path = tmp_path / "b1.toml"
@@ -282,7 +284,7 @@ def test_a_broker_is_told_in_its_file(tmp_path: Path) -> None:
         load_config(path)
 
 
-def test_all_brokers_of_an_overlay_are_told_the_same_directory(tmp_path: Path) -> None:
+def test_all_brokers_of_an_overlay_get_the_same_audit_options(tmp_path: Path) -> None:
     from gapless.audit import AuditOptions
     from gapless.runtime import Supervisor, generate, load_config
 
@@ -295,7 +297,7 @@ def test_all_brokers_of_an_overlay_are_told_the_same_directory(tmp_path: Path) -
 
 
 @async_test
-async def test_a_broker_that_cannot_write_its_log_does_not_start(tmp_path: Path) -> None:
+async def test_a_broker_that_cannot_write_its_audit_log_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(gapless.errors.UsageError, match="cannot be written"):
         async with Overlay(audit=tmp_path / "file"):

@@ -1,4 +1,4 @@
-"""The files of an audit log: what is written can be read, whatever happened to the writer."""
+"""The files of an audit log: written records can be read after any end of the writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def writer_at(directory: Path, **options: int) -> AuditWriter:
     return AuditWriter(chosen, "client", "a/b-c")
 
 
-def test_what_is_written_is_read_in_order_with_who_wrote_it(tmp_path: Path) -> None:
+def test_records_are_read_in_order_with_their_writer(tmp_path: Path) -> None:
     writer = writer_at(tmp_path)
     for number in range(3):
         writer.add(confirmed(number))
@@ -42,7 +42,7 @@ def test_what_is_written_is_read_in_order_with_who_wrote_it(tmp_path: Path) -> N
     assert {(each.header.side, each.header.name) for each in entries} == {("client", "a/b-c")}
 
 
-def test_a_log_that_is_being_written_is_read_up_to_its_last_frame(tmp_path: Path) -> None:
+def test_an_open_segment_is_read_up_to_its_last_frame(tmp_path: Path) -> None:
     writer = writer_at(tmp_path)
     writer.add(confirmed(1))
     writer.flush()
@@ -52,24 +52,24 @@ def test_a_log_that_is_being_written_is_read_up_to_its_last_frame(tmp_path: Path
     assert [path.suffix for path in segments_of(tmp_path)] == [".audit"]
 
 
-def test_a_segment_that_ends_while_segments_are_looked_for_is_found(
+def test_a_segment_that_ends_during_the_listing_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = writer_at(tmp_path)
     writer.add(confirmed(1))
     writer.flush()
-    look = Path.glob
+    original_glob = Path.glob
 
-    def look_then_end(directory: Path, pattern: str) -> Iterator[Path]:
-        found = [*look(directory, pattern)]
+    def glob_then_end(directory: Path, pattern: str) -> Iterator[Path]:
+        found = [*original_glob(directory, pattern)]
         writer.close()
         return iter(found)
 
-    monkeypatch.setattr(Path, "glob", look_then_end)
+    monkeypatch.setattr(Path, "glob", glob_then_end)
     assert [path.suffix for path in segments_of(tmp_path)] == [".audit"]
 
 
-def test_records_are_written_soon_without_being_asked_for(tmp_path: Path) -> None:
+def test_records_are_flushed_by_time(tmp_path: Path) -> None:
     writer = writer_at(tmp_path, flush_ms=1)
     writer.add(confirmed(1))
     for _ in range(1_000):
@@ -90,7 +90,7 @@ def test_a_crash_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
     assert records_in(tmp_path) == [confirmed(1)]
 
 
-def test_a_tail_that_is_torn_anywhere_leaves_what_is_before_it(tmp_path: Path) -> None:
+def test_a_torn_tail_leaves_the_records_before_it(tmp_path: Path) -> None:
     writer = writer_at(tmp_path)
     for number in (1, 2):
         writer.add(confirmed(number))
@@ -108,7 +108,7 @@ def test_a_tail_that_is_torn_anywhere_leaves_what_is_before_it(tmp_path: Path) -
     assert records_in(tmp_path) == []
 
 
-def test_the_next_writer_ends_the_segment_of_a_dead_one_and_no_other(tmp_path: Path) -> None:
+def test_a_new_writer_closes_the_segment_of_a_dead_writer_only(tmp_path: Path) -> None:
     dead, living = writer_at(tmp_path), writer_at(tmp_path)
     dead.abandon()
     another = writer_at(tmp_path)
@@ -141,11 +141,11 @@ def test_a_segment_ends_by_time(tmp_path: Path) -> None:
     assert sorted(path.suffix for path in segments_of(tmp_path)) == [".audit", ".open"]
     writer._started_at -= 2
     writer._rotate_old()
-    assert len(segments_of(tmp_path)) == 2, "a segment without news goes on"
+    assert len(segments_of(tmp_path)) == 2, "a segment without new records continues"
     writer.close()
 
 
-def test_every_segment_begins_with_what_is_open(tmp_path: Path) -> None:
+def test_every_segment_starts_with_the_open_subscriptions(tmp_path: Path) -> None:
     opened = AuditOpened("tape", "1", "b1", "TRUE", False, False, [(QUOTES, 7)], restated=True)
     options = AuditOptions(directory=str(tmp_path), segment_bytes=4_096, bytes_max=16_384)
     writer = AuditWriter(options, "client", "tape", restate=lambda: [opened])
@@ -163,7 +163,7 @@ def read_one(path: Path) -> list[AuditRecord]:
     return [entry.record for entry in read_segment(path.read_bytes())]
 
 
-def test_a_log_that_cannot_be_written_ends_and_its_owner_goes_on(
+def test_a_failed_write_ends_the_audit_log_and_not_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = writer_at(tmp_path)
@@ -182,11 +182,11 @@ def test_a_log_that_cannot_be_written_ends_and_its_owner_goes_on(
     assert "No space left" in caplog.text
 
 
-def test_where_no_log_can_be_the_error_says_so(tmp_path: Path) -> None:
+def test_an_invalid_directory_or_option_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         writer_at(tmp_path / "file")
-    with pytest.raises(UsageError, match="no directory of an audit log"):
+    with pytest.raises(UsageError, match="not a directory of an audit log"):
         [*read(tmp_path / "nowhere")]
     with pytest.raises(UsageError, match="at least 4 times"):
         AuditOptions(directory="x", bytes_max=10)

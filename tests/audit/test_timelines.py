@@ -1,4 +1,4 @@
-"""What is owed, from what was said of a subscription: filters, visits, gaps, and what is not known."""
+"""Which events a subscription must receive, by its audit records: filters, client sessions, gaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def spans(found: AuditedSubscription) -> list[tuple[int, int, str, bool]]:
     return [(low, high, text, settled) for _, low, high, text, settled in found.intervals]
 
 
-def test_a_switch_divides_what_is_owed() -> None:
+def test_a_filter_change_divides_the_interval() -> None:
     found = timeline(
         opened(10),
         AuditFilterChanged("s", "1", "b", [(Q, 50)]),
@@ -51,7 +51,7 @@ def test_a_switch_divides_what_is_owed() -> None:
     assert spans(found) == [(10, 50, "a", True), (50, 90, "b", True)]
 
 
-def test_a_pubend_that_starts_after_a_switch_has_the_new_filter_from_its_start() -> None:
+def test_a_pubend_that_starts_after_a_filter_change_has_the_new_filter_from_its_start() -> None:
     found = timeline(
         AuditOpened("s", "1", "b", "a", False, False, []),
         AuditFilterChanged("s", "1", "b", []),
@@ -61,36 +61,36 @@ def test_a_pubend_that_starts_after_a_switch_has_the_new_filter_from_its_start()
     assert spans(found) == [(30, 40, "b", True)]
 
 
-def test_a_lost_connection_goes_on_where_it_was_and_hides_nothing() -> None:
+def test_a_reconnect_continues_the_interval() -> None:
     found = timeline(opened(10), opened(60), AuditEnded("s", "1", [(Q, 90)]))
     assert spans(found) == [(10, 90, "a", True)]
 
 
-def test_a_told_gap_is_not_owed() -> None:
+def test_a_reported_gap_is_not_expected() -> None:
     found = timeline(opened(10), GapReported("s", "1", Q, 21, 40), AuditEnded("s", "1", [(Q, 90)]))
     assert spans(found) == [(10, 20, "a", True), (40, 90, "a", True)]
     assert found.gaps == [("q", 21, 40)]
 
 
-def test_what_was_gone_before_the_oldest_is_no_gap() -> None:
+def test_a_range_released_before_an_earliest_start_is_no_gap() -> None:
     gap = GapReported("s", "1", Q, 1, 40, expected=True)
     found = timeline(opened(0), gap, AuditEnded("s", "1", [(Q, 90)]))
     assert spans(found) == [(40, 90, "a", True)]
     assert found.gaps == []
 
 
-def test_a_durable_one_that_left_is_owed_what_is_published_later() -> None:
+def test_a_disconnected_durable_subscription_must_still_receive_later_events() -> None:
     found = timeline(opened(10, durable=True), AuditEnded("s", "1", [(Q, 90)]))
     assert spans(found) == [(10, 90, "a", True), (90, FOREVER, "a", False)]
     assert found.name == "s@b"
 
 
-def test_a_durable_one_that_was_ended_for_good_is_owed_nothing_more() -> None:
+def test_a_removed_durable_subscription_must_receive_no_later_events() -> None:
     found = timeline(opened(10, durable=True), AuditEnded("s", "1", [(Q, 90)], is_removed=True))
     assert spans(found) == [(10, 90, "a", True)]
 
 
-def test_between_client_sessions_all_is_owed() -> None:
+def test_a_durable_subscription_must_receive_the_events_between_client_sessions() -> None:
     found = timeline(
         opened(10, durable=True),
         AuditEnded("s", "1", [(Q, 50)]),
@@ -100,7 +100,7 @@ def test_between_client_sessions_all_is_owed() -> None:
     assert spans(found)[:-1] == [(10, 50, "a", True), (50, 70, "a", True), (70, 90, "a", True)]
 
 
-def test_what_did_not_come_for_long_is_settled_while_the_subscriber_is_there() -> None:
+def test_an_interval_of_a_connected_subscriber_is_settled_when_overdue() -> None:
     now = 1_000 * SECOND
     found = timeline(opened(10), Progressed("s", "1", [(Q, 50)]), closed=False, at_us=now)
     overdue = now - 60 * SECOND
@@ -111,7 +111,7 @@ def test_what_did_not_come_for_long_is_settled_while_the_subscriber_is_there() -
     ]
 
 
-def test_to_a_broker_a_client_that_comes_back_says_what_it_has() -> None:
+def test_a_returning_client_confirms_its_position_to_the_broker() -> None:
     found = timeline(
         opened(10),
         Progressed("s", "1", [(Q, 50)]),
@@ -125,7 +125,7 @@ def test_to_a_broker_a_client_that_comes_back_says_what_it_has() -> None:
     assert [(low, high) for low, high, _, _ in spans(found)] == [(10, 40), (40, 50), (50, 80)]
 
 
-def test_a_client_session_whose_beginning_is_gone_counts_from_where_it_is_said_again() -> None:
+def test_a_client_session_without_its_start_counts_from_its_restatement() -> None:
     again = AuditOpened("s", "1", "b", "a", False, False, [(Q, 30)], restated=True)
     found = timeline(again, AuditEnded("s", "1", [(Q, 90)]))
     assert spans(found) == [(30, 90, "a", True)]

@@ -1,4 +1,4 @@
-"""The demo's second audit where Spark is not: that is said, and the demo goes on."""
+"""The second audit of the demo is skipped with a message if Spark is not installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gapless.spark import extra
 from gapless_lab.commands.demo_audit import audit_and_profile
 
 
-def test_without_spark_there_is_no_second_audit_and_that_is_said(
+def test_without_spark_the_second_audit_is_skipped_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(extra, "_PACKAGES", ("pyspark_that_nobody_has",))

@@ -1,4 +1,4 @@
-"""The workloads of the benchmarks: their forms mean the same, and every run gets the same ones."""
+"""The workloads of the benchmarks: their forms are equivalent, and every run has the same ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_workload_is_the_same_each_time(workload: Workload) -> None:
     assert again.events == workload.events
 
 
-def test_many_nested_ranges_lie_inside_others() -> None:
+def test_many_nested_ranges_are_covered_by_others() -> None:
     filters = [Filter(text) for text in nested_texts(150)]
     covered = sum(
         any(wide is not narrow and wide.covers(narrow) for wide in filters) for narrow in filters

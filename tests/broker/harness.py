@@ -1,6 +1,6 @@
-"""A world of whole brokers that also notes who is dismissed and why, and whose disks can go on.
+"""A world of whole brokers that also records disconnects and can resume stopped disks.
 
-The faults are those of :mod:`tests.scenarios.brokers`; a stopped disk may go on as if nothing was.
+The faults are those of :mod:`tests.scenarios.brokers`; a stopped disk may resume without loss.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.broker import Broker
+from gapless.core.effects import DisconnectClient, Effect
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import DisconnectClient, Effect
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Order,
@@ -30,13 +30,13 @@ P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")
 
 
 class BrokerHarness(World):
-    """Whole brokers, and what their clients can see."""
+    """Whole brokers, and what their clients receive."""
 
     def __init__(
         self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
     ) -> None:
         self.disconnected: dict[str, str] = {}
-        """By client, why its connection was ended."""
+        """By client, the reason why its connection was ended."""
         super().__init__(*chains, cells=cells, **parameters)
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
@@ -45,11 +45,11 @@ class BrokerHarness(World):
         super()._carry_out(node, broker, effect)
 
     def stop_disk(self, name: BrokerId) -> None:
-        """Let writes stay unsynced."""
+        """Stop syncing writes."""
         self.nodes[name].disk.stopped = True
 
     def resume_disk(self, name: BrokerId) -> None:
-        """Let a stopped disk sync what waits, and what comes."""
+        """Sync the waiting writes of a stopped disk, and later ones."""
         node = self.nodes[name]
         node.disk.stopped = False
         assert node.broker is not None
@@ -60,27 +60,27 @@ class BrokerHarness(World):
         return Client(self, broker, name)
 
     def subscription(self, broker: BrokerId, name: str) -> HostedSubscription:
-        """Return a subscription of a host."""
+        """Return a subscription of an SHB."""
         return self[broker].components.registry.subscriptions[name]
 
     def cursor(self, broker: BrokerId, name: str, pubend: PubendId = P) -> Cursor:
-        """Return a strand of a subscription."""
+        """Return a cursor of a subscription."""
         return self.subscription(broker, name).cursors[pubend]
 
     def record(self, broker: BrokerId, name: str) -> SubscriptionRecord | None:
-        """Return a durable subscription as it is on disk."""
+        """Return the record of a durable subscription on disk."""
         found = self.nodes[broker].disk.records.get(SubscriptionRecord.key_of(name))
         assert found is None or isinstance(found, SubscriptionRecord)
         return found
 
     def log_holds(self, broker: BrokerId) -> list[LogHoldRecord]:
-        """Return the holds on the disk of a pubend's broker."""
+        """Return the log holds on the disk of a PHB."""
         records = self.nodes[broker].disk.records.values()
         return [each for each in records if isinstance(each, LogHoldRecord)]
 
 
 class Requester(Client):
-    """A client that subscribes with all options and keeps what it was told of each call."""
+    """A client that subscribes with all options and returns the answer of each call."""
 
     def subscribe(
         self,
@@ -119,16 +119,16 @@ def reason(answer: Any) -> str:
 
 
 def position(answer: Any) -> dict[PubendId, Tick]:
-    """Return after which ticks a subscription goes on."""
+    """Return the ticks after which a subscription continues."""
     assert isinstance(answer, Subscribed), answer
     return dict(answer.position)
 
 
 def started(client: Client) -> dict[PubendId, Tick]:
-    """Return the pubends that a client was told of after its call was answered."""
+    """Return the starts that a client received after the answer to its call."""
     return {each.pubend: each.after for each in client.of_kind(SubscriptionStarted)}
 
 
 def state_of(cursor: Cursor) -> CursorPhase:
-    """Return the state of a strand as it is now."""
+    """Return the current phase of a cursor."""
     return cursor.phase

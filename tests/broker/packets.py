@@ -1,9 +1,9 @@
-"""Every kind of message between brokers, as a peer could send it, and as none ever should.
+"""Every kind of message between brokers, valid and invalid.
 
-What is *plausible* is true, or could be: it names what there is in a world of p - n - c with the pubend P
-at p, and repeats what was said before. Whatever is new in it (a pubend, a request, a partition) is new each
-time, so that one message does not stand in the way of the next. What is *absurd* has one field changed, to
-an extreme or to nonsense, and has come through the codec: a peer could send it, if it were mad.
+A *plausible* message could be true: it refers to a world of p - n - c with the pubend P at p, and repeats
+earlier statements. Its new parts (a pubend, a request, a partition) are new each time, so that messages do
+not affect each other. An *absurd* message has one field changed to an extreme or invalid value, and has
+passed the codec: a faulty peer could send it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import shb
 
 KINDS: Final = tuple(Relayed if kind.__name__ == "_Carried" else kind for kind in get_args(Message))
-"""What a packet may carry, as the codec has it."""
+"""All message types of a packet, as the codec has them."""
 
 NUMBERS: Final = (2, 3)
 """Attach numbers: the first of a router's feed, and of a leaf's."""
@@ -85,7 +85,7 @@ _fresh = itertools.count(1_000)
 
 
 class Facts:
-    """What a peer and the broker that it writes to may both know."""
+    """The state that a peer and the receiving broker may both know."""
 
     def __init__(self, world: BrokerHarness, me: BrokerId, peer: BrokerId, seen: Tick) -> None:
         self.world = world
@@ -110,10 +110,10 @@ class Facts:
         self.log_hold = LogHoldId(shb(peer), f"x/{next(_fresh)}")
         self.table = TableId(peer, self.incarnation, me)
         self.version = world[peer].components.exchange.table_store.out[me].sender.table.version
-        """Of that table of the peer."""
+        """The version of that table of the peer."""
 
     def missed(self, low: Tick) -> KnowledgeRange:
-        """Return what the log has from a tick on, up to the last event."""
+        """Return the knowledge of the log from a tick on, up to the last event."""
         row = self.world.nodes["p"].disk.logs[P][-1]
         stream_epoch = self.world.pubend("p", P).stream_epoch_of(row.last)
         return KnowledgeRange(low, row.last, stream_epoch, 0, row.publications)
@@ -125,14 +125,14 @@ def plausible(facts: Facts, kind: type) -> list[Any]:
 
 
 def nth(facts: Facts, kind: type, number: int) -> Any:
-    """Return one of these."""
+    """Return one of these messages."""
     return plausible(facts, kind)[number]
 
 
-def hello(facts: Facts, heard: PeerSessionId | None = None) -> Hello:
-    """Return how a peer opens a session."""
+def hello(facts: Facts, received: PeerSessionId | None = None) -> Hello:
+    """Return the message with which a peer opens a session."""
     own = PeerSessionId(facts.incarnation, next(_fresh))
-    return Hello(facts.peer, facts.peer, own, heard, PROTOCOL, 0)
+    return Hello(facts.peer, facts.peer, own, received, PROTOCOL, 0)
 
 
 # --- absurd ---------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ _TEXTS: Final = ("n", "", "nowhere", "a@b", "n > ", "x" * 300)
 def absurd(make: Callable[[], Any]) -> Iterator[Any]:
     """Yield a message with every field changed in turn, to mild values first, then to extremes.
 
-    It is made anew each time, so that what is new in it is.
+    It is made again each time, so that its new parts are new.
     """
     paths = [*_paths(msgspec.to_builtins(make(), builtin_types=(bytes,)))]
     for turn in range(max(len(_INTEGERS), len(_TEXTS))):
@@ -156,7 +156,7 @@ def absurd(make: Callable[[], Any]) -> Iterator[Any]:
 
 
 def _paths(plain: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield all places of a message, but for its tag."""
+    """Yield all positions of a message, except its tag."""
     if path not in {(), (0,)}:
         yield path, plain
     if isinstance(plain, list | tuple):
@@ -185,7 +185,7 @@ def _replaced(plain: Any, path: tuple[int, ...], value: Any) -> Any:
 
 
 def _through_the_codec(plain: Any) -> Iterator[Any]:
-    """Yield what comes out at the other end, if that is a message at all."""
+    """Yield the decoded message, if it is valid for the codec."""
     tagged = ["Packet", [1, 1], [1, 1], 1, [plain]] if plain[0] != "Hello" else plain
     try:
         found = LINK_PACKETS.decode(LINK_PACKETS.encode(tagged)[HEADER_BYTES:])
@@ -194,7 +194,7 @@ def _through_the_codec(plain: Any) -> Iterator[Any]:
     yield found if isinstance(found, Hello) else found.messages[0]
 
 
-# --- plausible, kind by kind ------------------------------------------------------------------------
+# --- plausible, kind by kind ----------------------------------------------------------------------
 
 Maker = Callable[[Facts], Iterator[Any]]
 _MAKERS: Final[dict[type, Maker]] = {}
@@ -313,7 +313,7 @@ def _attached(facts: Facts) -> Iterator[Any]:
 
 
 @_makes(FeedUnavailable)
-def _unfed(facts: Facts) -> Iterator[Any]:
+def _feed_unavailable(facts: Facts) -> Iterator[Any]:
     del facts
     yield from (FeedUnavailable(P, number, FeedUnavailableReason.NO_FEED) for number in NUMBERS)
 
@@ -325,7 +325,7 @@ def _detach(facts: Facts) -> Iterator[Any]:
 
 
 @_makes(StreamData)
-def _frame(facts: Facts) -> Iterator[Any]:
+def _stream_data(facts: Facts) -> Iterator[Any]:
     for number in NUMBERS:
         yield StreamData(P, number, facts.known)
         yield StreamData(P, number, facts.known, first=False)
@@ -341,10 +341,10 @@ def _stream_epoch(facts: Facts) -> Iterator[Any]:
     if facts.vector is not None:
         yield StreamEpoch(P, facts.stream_epoch, facts.vector.start, 1, None, facts.vector.entries)
     entry = (shb(facts.peer), VectorEntry(VirtualTime(facts.incarnation, 3)))
-    unheard = 1_000_000 + next(_fresh)  # that many never open
-    yield StreamEpoch(P, unheard, facts.top, 1, facts.stream_epoch, (entry,), (shb(facts.me),))
+    unknown = 1_000_000 + next(_fresh)  # so many stream epochs never open
+    yield StreamEpoch(P, unknown, facts.top, 1, facts.stream_epoch, (entry,), (shb(facts.me),))
     yield StreamEpochRequest(P, facts.stream_epoch)
-    yield StreamEpochRequest(P, unheard + 1)
+    yield StreamEpochRequest(P, unknown + 1)
 
 
 @_makes(Nack)
@@ -384,7 +384,7 @@ def _read(facts: Facts) -> Iterator[Any]:
 
 @_makes(ReadReply)
 def _read_reply(facts: Facts) -> Iterator[Any]:
-    """Answers to a question that was asked, if one was, and to one that was not."""
+    """Yield replies to a pending request, if there is one, and to one that was never sent."""
     here = (facts.me,)
     for read in facts.world.sent_over(Read, facts.me, facts.peer)[-1:]:
         nothing = (P, read.request, here, (), read.low - 1, facts.top, 0, 0)

@@ -1,12 +1,14 @@
-"""A broker does not start with data that another broker made, or that belongs to another tree."""
+"""A broker does not start with data of another broker or of another tree."""
 
 from __future__ import annotations
 
 import pytest
 
 from gapless.broker import Broker
+from gapless.core.context import StepTime
+from gapless.core.effects import Write
 from gapless.core.errors import UsageError
-from gapless.core.machine import StepTime, Write, Written
+from gapless.core.events import Written
 from gapless.core.parameters import Parameters
 from gapless.messages.records import ConfigurationRecord, NeighbourhoodRecord, PutRecord, Record
 from gapless.overlay.neighbourhood import Topology
@@ -24,7 +26,7 @@ def start(
     delta: int = 1,
     version: int = 1,
 ) -> list[Record]:
-    """Begin a life from records; return them with those that it wrote first."""
+    """Start an incarnation from records; return them with those that it wrote first."""
     parameters = Parameters(delta=delta)
     neighbourhood = topology.neighbourhood(cell, parameters.neighbourhood_radius, version)
     made = Broker(broker, cell, parameters, neighbourhood, records, STEP_TIME)
@@ -48,35 +50,35 @@ def refusal(records: list[Record], topology: Topology = LINE, **options: str | i
     return str(caught.value)
 
 
-def test_the_first_incarnation_writes_down_where_it_is_and_later_ones_find_it_there() -> None:
+def test_the_first_incarnation_writes_its_configuration_and_later_ones_read_it() -> None:
     records = start([])
-    (home,) = configurations(records)
-    assert (home.broker, home.cell, home.delta) == ("b1", "b", 1)
-    assert [cell.name for cell in home.cells] == ["b", "a", "c"]
-    assert configurations(start(records)) == [home]
+    (configuration,) = configurations(records)
+    assert (configuration.broker, configuration.cell, configuration.delta) == ("b1", "b", 1)
+    assert [cell.name for cell in configuration.cells] == ["b", "a", "c"]
+    assert configurations(start(records)) == [configuration]
 
 
-def test_data_from_before_this_was_written_down_is_taken_as_it_is() -> None:
+def test_data_without_a_configuration_record_is_accepted() -> None:
     old: list[Record] = [each for each in start([]) if not isinstance(each, ConfigurationRecord)]
     assert len(configurations(start(old))) == 1
 
 
 @pytest.mark.parametrize(("broker", "cell"), [("a1", "a"), ("b2", "b"), ("b1", "c")])
 def test_data_of_another_broker_is_refused(broker: str, cell: str) -> None:
-    told = refusal(start([]), broker=broker, cell=cell)
-    assert told.startswith("this data belongs to the broker b1 of the cell b, not to ")
-    assert told.endswith("or this one with an empty data directory")
+    text = refusal(start([]), broker=broker, cell=cell)
+    assert text.startswith("this data belongs to the broker b1 of the cell b, not to ")
+    assert text.endswith("or this one with an empty data directory")
 
 
 def test_another_tree_is_refused_and_the_difference_is_named() -> None:
     records = start([])
     longer = {"a": ["a1"], "b": ["b1"], "c": ["c1"], "d": ["d1"]}
     grown = Topology.of(longer, [("a", "b"), ("b", "c"), ("b", "d")])
-    told = refusal(records, grown)
-    assert "the cell b was [b1] next to [a, c] and is [b1] next to [a, c, d]" in told
-    assert "the cell d is new" in told
-    assert "start it with the topology it was made with, or with an empty data directory" in told
-    assert "\n" not in told
+    text = refusal(records, grown)
+    assert "the cell b was [b1] next to [a, c] and is [b1] next to [a, c, d]" in text
+    assert "the cell d is new" in text
+    assert "start it with the topology it was made with, or with an empty data directory" in text
+    assert "\n" not in text
     smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
     assert "the cell c is missing" in refusal(records, smaller)
     renamed = Topology.of({"a": ["x1"], "b": ["b1"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
@@ -92,8 +94,8 @@ def test_a_tree_that_was_reshaped_is_not_compared_with_the_file() -> None:
     start([*records, reshaped], smaller)
 
 
-def test_a_newer_version_of_the_tree_is_taken_and_written_down() -> None:
+def test_a_newer_version_of_the_tree_is_accepted_and_stored() -> None:
     records = start([])
     smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
-    (home,) = configurations(start(records, smaller, version=2))
-    assert (home.version, len(home.cells)) == (2, 2)
+    (configuration,) = configurations(start(records, smaller, version=2))
+    assert (configuration.version, len(configuration.cells)) == (2, 2)

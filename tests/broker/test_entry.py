@@ -1,4 +1,4 @@
-"""The broker's door: lives, what waits for them, requests of nobody, and which room gets what."""
+"""The entry point of a broker: incarnations, early events, unknown requests, and dispatch."""
 
 from __future__ import annotations
 
@@ -6,31 +6,23 @@ from collections.abc import Iterable
 
 from gapless.broker import Broker
 from gapless.broker.entry import next_incarnation
-from gapless.core.ids import MembershipId, PubendId, VirtualTime
-from gapless.core.machine import (
+from gapless.core.context import StepTime
+from gapless.core.effects import Effect, Notify, Send, Write
+from gapless.core.events import (
     ClientDrained,
     ClientFull,
     ClientRequest,
     ClientUp,
-    Effect,
     LinkDrained,
     LinkFull,
     LinkUp,
     MachineEvent,
-    Notify,
-    Send,
-    StepTime,
-    Write,
     Written,
 )
+from gapless.core.ids import MembershipId, PubendId, VirtualTime
 from gapless.core.parameters import Parameters, microseconds
-from gapless.messages.clients import (
-    BrokerRetired,
-    OpenPubend,
-    PubendOpened,
-    Refused,
-    Unsubscribe,
-)
+from gapless.messages.clients import OpenPubend, PubendOpened, Refused, Unsubscribe
+from gapless.messages.operating import BrokerRetired
 from gapless.messages.overlay import Announce, Hello, Packet, PubendProperties, Retire
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
@@ -58,7 +50,7 @@ STEP_TIME = StepTime(NOW, CLOCK)
 
 
 def broker(records: Iterable[Record] = ()) -> Broker:
-    """Return the broker p of a pair of cells, whose new life is not on disk."""
+    """Return the broker p of a pair of cells, whose new incarnation is not on disk."""
     topology = Topology.of({"p": ["p"], "n": ["n"]}, [("p", "n")])
     neighbourhood = topology.neighbourhood("p", 1)
     return Broker("p", "p", Parameters(delta=0), neighbourhood, records, STEP_TIME)
@@ -69,7 +61,7 @@ def kinds(effects: Iterable[Effect]) -> list[type]:
 
 
 def started(*early: MachineEvent) -> tuple[Broker, list[Effect]]:
-    """Return a broker whose life is on disk, and what it did then."""
+    """Return a broker whose incarnation is on disk, and its effects."""
     made = broker()
     (write,) = made.step(None, STEP_TIME)
     assert isinstance(write, Write)
@@ -78,24 +70,24 @@ def started(*early: MachineEvent) -> tuple[Broker, list[Effect]]:
     return made, made.step(Written(write.write_id), STEP_TIME)
 
 
-# --- lives (R1) -----------------------------------------------------------------------------------
+# --- incarnations (R1) ----------------------------------------------------------------------------
 
 
-def test_the_first_thing_a_broker_wants_done_is_to_write_its_new_incarnation() -> None:
+def test_the_first_effect_of_a_broker_is_the_write_of_its_new_incarnation() -> None:
     (write,) = broker().step(None, STEP_TIME)
     assert isinstance(write, Write)
     assert write.changes[0] == PutRecord(IncarnationRecord(CLOCK))
 
 
 def test_nothing_is_sent_before_the_new_incarnation_is_on_disk() -> None:
-    # R1: a peer that has heard a life which the disk forgets would hear it a second time
+    # R1: a peer would see an incarnation a second time if the disk lost it
     _, effects = started(LinkUp("n"))
     (hello,) = [each for each in effects if isinstance(each, Send)]
     assert isinstance(hello.packet, Hello)
     assert hello.packet.own.incarnation == CLOCK
 
 
-def test_what_clients_ask_before_the_new_incarnation_is_on_disk_is_done_after_it_in_order() -> None:
+def test_requests_before_the_new_incarnation_is_on_disk_are_handled_after_it_in_order() -> None:
     _, effects = started(
         ClientRequest("ann", OpenPubend(1, "#")),
         ClientUp("bob"),
@@ -105,8 +97,8 @@ def test_what_clients_ask_before_the_new_incarnation_is_on_disk_is_done_after_it
     assert Write in kinds(effects), "the answer to the second waits for the disk"
 
 
-def test_an_incarnation_is_greater_than_the_one_before_also_when_the_clock_was_set_back() -> None:
-    # A9: else old promises would seem to cover subscriptions that are new
+def test_an_incarnation_is_greater_than_the_former_one_although_the_clock_was_set_back() -> None:
+    # A9: otherwise old promises would seem to cover new subscriptions
     assert next_incarnation(StoredState.of([]), CLOCK) == CLOCK
     assert next_incarnation(StoredState.of([IncarnationRecord(CLOCK - 5)]), CLOCK) == CLOCK
     assert next_incarnation(StoredState.of([IncarnationRecord(CLOCK)]), CLOCK) == CLOCK + 1
@@ -126,7 +118,7 @@ def test_a_broker_without_its_new_incarnation_has_no_timer_and_with_it_has_one()
 # --- requests -------------------------------------------------------------------------------------
 
 
-def test_a_request_that_no_room_knows_is_refused_by_its_name() -> None:
+def test_an_unknown_request_is_refused_with_its_name() -> None:
     made, _ = started()
     effects = made.step(ClientRequest("ann", BrokerRetired(7)), STEP_TIME)
     assert effects == [Notify("ann", Refused(7, "BrokerRetired is no request"))]
@@ -139,7 +131,7 @@ def test_a_request_that_has_no_number_is_refused_as_number_0() -> None:
     ]
 
 
-def test_that_a_client_connects_changes_nothing() -> None:
+def test_the_connection_of_a_client_has_no_effect() -> None:
     made, _ = started()
     assert made.step(ClientUp("ann"), STEP_TIME) == []
 
@@ -147,7 +139,7 @@ def test_that_a_client_connects_changes_nothing() -> None:
 # --- slow receivers (R40) -------------------------------------------------------------------------
 
 
-def test_a_slow_peer_is_sent_nothing_of_the_streams_and_gets_it_all_when_it_asks() -> None:
+def test_a_congested_peer_is_sent_no_stream_data_and_gets_all_of_it_by_nacks() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -162,7 +154,7 @@ def test_a_slow_peer_is_sent_nothing_of_the_streams_and_gets_it_all_when_it_asks
     assert world["p"].coverage_marks["receiver was slow"] == 1
     world.happen("p", LinkDrained("n"))
     world.run(s=1)
-    assert world.sent_over(Nack, "n", "p", since), "it sees a gap and asks at its own pace"
+    assert world.sent_over(Nack, "n", "p", since), "n sees a gap and sends nacks at its own pace"
     again = world.sent_over(StreamData, "p", "n", since)
     assert again
     assert not any(frame.first for frame in again)
@@ -197,7 +189,7 @@ def test_a_link_that_is_new_has_an_empty_queue() -> None:
     assert x.events == ["e1"]
 
 
-def test_that_a_link_is_free_again_changes_nothing_for_who_never_was_slow() -> None:
+def test_a_drained_link_has_no_effect_on_a_peer_that_was_not_congested() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 1")
@@ -206,18 +198,20 @@ def test_that_a_link_is_free_again_changes_nothing_for_who_never_was_slow() -> N
     ann.publish("e1", kind=2)
     world.happen("p", LinkDrained("n"))
     world.run(ms=300)
-    told = [
+    silences = [
         knowledge
         for each in world.sent_over(StreamSilence, "p", "n", since)
         for knowledge in each.ranges
     ]
-    assert told[0][2].low <= ann.ticks["e1"] <= told[0][2].high, "the silence was not left out"
+    assert silences[0][2].low <= ann.ticks["e1"] <= silences[0][2].high, (
+        "the silence was not omitted"
+    )
 
 
-# --- which room gets what -------------------------------------------------------------------------
+# --- dispatch -------------------------------------------------------------------------------------
 
 
-def test_what_a_broker_has_for_itself_never_leaves_it() -> None:
+def test_messages_of_a_broker_to_itself_are_not_sent_over_links() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("p", "x", "TRUE")
@@ -233,19 +227,19 @@ def test_one_step_has_one_packet_for_a_peer() -> None:
     context = world["p"].context
     context.send("n", Retire("x", "x", 1))
     context.send("n", Retire("y", "y", 1))
-    moment = StepTime(context.now, context.clock)
-    (send,) = [each for each in world["p"].step(None, moment) if isinstance(each, Send)]
+    step_time = StepTime(context.now, context.clock)
+    (send,) = [each for each in world["p"].step(None, step_time) if isinstance(each, Send)]
     assert isinstance(send.packet, Packet)
     assert [each.broker for each in send.packet.messages] == ["x", "y"]
 
 
-def test_a_message_that_no_room_knows_is_noted_and_does_no_harm() -> None:
+def test_an_unknown_message_is_counted_and_ignored() -> None:
     world = BrokerHarness("p-n")
     world.receive("p", "n", BrokerRetired(1))
     assert world["p"].coverage_marks["message of no component"] == 1
 
 
-def test_a_feeder_that_nobody_needs_any_more_is_told_so() -> None:
+def test_an_unexpected_attached_message_is_answered_with_detach() -> None:
     # R8: an unexpected Attached is answered by Detach, for a leaf too
     world = BrokerHarness("p-n")
     context = world["n"].context
@@ -258,16 +252,16 @@ def test_a_feeder_that_nobody_needs_any_more_is_told_so() -> None:
     assert context.take_messages_to("p") == []
 
 
-def test_knowledge_of_a_pubend_that_nobody_needs_is_dropped() -> None:
+def test_knowledge_of_an_unneeded_pubend_is_dropped() -> None:
     world = BrokerHarness("p-n")
-    piece = KnowledgeRange(1, 9, 0, 0, ())
-    world.receive("n", "p", StreamData(P, 3, piece, first=True))
-    world.receive("n", "p", StreamSilence(((P, 3, piece, True), (P, 2, piece, True))))
+    silence = KnowledgeRange(1, 9, 0, 0, ())
+    world.receive("n", "p", StreamData(P, 3, silence, first=True))
+    world.receive("n", "p", StreamSilence(((P, 3, silence, True), (P, 2, silence, True))))
     assert world["n"].components.subends.guaranteed == {}
     assert world["n"].components.router.top(P) == 0
 
 
-def test_a_pubend_that_is_gone_is_known_no_more() -> None:
+def test_a_tombstone_removes_the_pubend() -> None:
     # R4: the tombstone of an announcement
     world = BrokerHarness("p-n")
     properties = PubendProperties("p", "p", "TRUE")
@@ -277,23 +271,25 @@ def test_a_pubend_that_is_gone_is_known_no_more() -> None:
     assert world["n"].components.announcements.get(P) is None
     world.run(ms=50)
     assert P not in world["n"].components.exchange.table_store.out["p"].sender.table.known
-    # another broker may have the name now
+    # another broker may use the name now
     answer = world.client("n").call(OpenPubend(1, "P"))
     assert answer == PubendOpened(1, PubendId("P"))
 
 
-def test_a_tombstone_is_forgotten_in_the_end() -> None:
+def test_a_tombstone_is_forgotten_after_its_ttl() -> None:
     # R4: tombstone_ttl_s
     world = BrokerHarness("p-n", tombstone_ttl_s=5)
-    gone = Announce(P, 9, PubendProperties("p", "p", "TRUE"), ("p",), tombstone=True)
-    world.receive("n", "p", gone)
+    tombstone = Announce(P, 9, PubendProperties("p", "p", "TRUE"), ("p",), tombstone=True)
+    world.receive("n", "p", tombstone)
     world.run(s=4)
-    assert not world["n"].components.announcements.received("p", gone), "it is remembered"
+    assert not world["n"].components.announcements.received("p", tombstone), (
+        "the tombstone is remembered"
+    )
     world.run(s=2)
-    assert world["n"].components.announcements.received("p", gone)
+    assert world["n"].components.announcements.received("p", tombstone)
 
 
-def test_a_set_that_is_forgotten_names_nobody() -> None:
+def test_a_report_with_a_forgotten_member_set_is_ignored() -> None:
     # R52: a report with an unknown set is ignored
     world = BrokerHarness("p-n")
     world.publisher("p")
@@ -304,20 +300,20 @@ def test_a_set_that_is_forgotten_names_nobody() -> None:
     assert world["p"].coverage_marks["report with an unknown set"] == 1
 
 
-def test_nobody_is_asked_to_advance_a_pubend_that_is_not_known() -> None:
+def test_an_advance_request_for_an_unknown_pubend_is_ignored() -> None:
     world = BrokerHarness("p-n")
     world.receive("n", "p", AdvanceRequest(P, 99))
     assert world["n"].context.take_messages() == []
 
 
-def test_an_announcement_from_nowhere_is_not_believed() -> None:
+def test_an_announcement_from_an_unknown_broker_is_ignored() -> None:
     world = BrokerHarness("p-n")
     properties = PubendProperties("z", "z", "TRUE")
     world.receive("n", "stranger", Announce(P, 1, properties, ("z",)))
     assert world["n"].components.announcements.get(P) is None
 
 
-def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:
+def test_the_shb_of_a_broker_is_a_member_of_its_own_pubend() -> None:
     world = BrokerHarness("p")
     world.publisher("p")
     world.subscriber("p", "x", "TRUE", durable=True)
@@ -327,7 +323,7 @@ def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:
     assert row.shb == shb("p")
 
 
-def test_a_client_whose_connection_is_full_is_sent_nothing_and_then_everything() -> None:
+def test_a_client_with_a_congested_connection_gets_everything_when_it_has_drained() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")

@@ -1,8 +1,8 @@
 """Every state of a session and of a feed, and every kind of message that a peer may send in it.
 
-Whatever comes, the broker goes on, sends nothing to somebody without a session, and delivers nothing
-twice. What belongs to no session that it has changes nothing at all (R1, I12). One error is meant to end
-it: two statements about one tick that cannot both be true (GD's state E).
+For every message the broker keeps running, sends nothing to a peer without a session, and delivers
+nothing twice. Messages of no current session have no effect at all (R1, I12). One error must stop the
+broker: two statements about one tick that cannot both be true (GD's state E).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.broker import Broker, stream_messages
+from gapless.core.context import StepTime
+from gapless.core.effects import Effect, Send
+from gapless.core.events import LinkUp, Received
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Effect, LinkUp, Received, Send, StepTime
 from gapless.core.ticks import Tick
 from gapless.messages.clients import OpenPubend
 from gapless.messages.overlay import (
@@ -50,7 +52,7 @@ from tests.broker.packets import KINDS, NUMBERS, Facts, absurd, hello, nth, plau
 from tests.scenarios.brokers import Node, Subscriber, of
 
 PAIRS: tuple[tuple[BrokerId, BrokerId], ...] = (("p", "n"), ("n", "p"), ("c", "n"))
-"""Who writes to whom: a feeder, one who is fed by the pubend's broker, one who is fed by a router."""
+"""Sender and receiver: a feeder, a receiver fed by the PHB, and one fed by a router."""
 
 
 def named(kind: type) -> str:
@@ -58,7 +60,7 @@ def named(kind: type) -> str:
 
 
 class Guarded(BrokerHarness):
-    """Whole brokers that are watched: what they send can be sent, and goes to whom they may talk to."""
+    """Whole brokers with a check that every packet can be sent, and to an allowed peer."""
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -67,12 +69,12 @@ class Guarded(BrokerHarness):
 
 
 def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
-    assert LINK_PACKETS.frames(send.packet), "it fits the wire"
+    assert LINK_PACKETS.frames(send.packet), "the packet can be encoded"
     if isinstance(send.packet, Packet):
         assert broker.components.sessions.is_open(send.peer), f"{send} has no session"
     else:
         assert isinstance(send.packet, Hello)
-        assert send.peer in broker.neighbourhood.all_brokers(), f"{send} goes to a stranger"
+        assert send.peer in broker.neighbourhood.all_brokers(), f"{send} goes to an unknown broker"
 
 
 def ends(world: BrokerHarness, me: BrokerId, peer: BrokerId) -> tuple[PeerSessionId, PeerSessionId]:
@@ -84,13 +86,13 @@ def ends(world: BrokerHarness, me: BrokerId, peer: BrokerId) -> tuple[PeerSessio
 
 
 def every_message(facts: Facts, kind: type) -> Iterator[Any]:
-    """Yield what a peer could say of a kind, and what it should not."""
+    """Yield valid and invalid messages of a kind."""
     for number in range(len(plausible(facts, kind))):
         yield nth(facts, kind, number)
         yield from absurd(partial(nth, facts, kind, number))
 
 
-def test_every_kind_that_a_packet_may_carry_is_made_here() -> None:
+def test_every_message_type_of_a_packet_has_a_maker() -> None:
     scene = Scene("attached")
     for kind in KINDS:
         made = plausible(scene.facts("n", "p"), kind)
@@ -98,11 +100,11 @@ def test_every_kind_that_a_packet_may_carry_is_made_here() -> None:
         assert len([*every_message(scene.facts("n", "p"), kind)]) > len(made)
 
 
-# --- sessions ---------------------------------------------------------------------------------------
+# --- sessions -------------------------------------------------------------------------------------
 
 
-class Meeting:
-    """Broker n, where x is subscribed, and p, which feeds it; then something becomes of their session."""
+class SessionScene:
+    """Broker n, where x is subscribed, and p, which feeds it; then their session changes."""
 
     def __init__(self, state: str) -> None:
         self.world = world = Guarded("p-n-c", delta=1)
@@ -118,18 +120,18 @@ class Meeting:
         self.peer = "p"
         self.facts = Facts(world, "n", "p", self.ann.ticks["e1"])
         self.ends = ends(world, "n", "p")
-        """What a packet of the peer names."""
+        """The session ids in packets of the peer."""
         SESSIONS[state](self)
 
     def step(self, packet: Any) -> list[Effect]:
-        """Let a packet come to n; return what follows at once."""
+        """Let a packet arrive at n; return the effects of that step."""
         context = self.world["n"].context
         return self.world["n"].step(
             Received(self.peer, packet), StepTime(context.now, context.clock)
         )
 
     def goes_on(self) -> bool:
-        """Let p and n meet again; say whether x gets what comes then, and nothing twice."""
+        """Connect p and n again; return whether x gets the next event, and nothing twice."""
         world = self.world
         if world.nodes["p"].broker is None:
             world.start("p")
@@ -143,65 +145,65 @@ class Meeting:
         return world.wait(lambda: self.x.events == ["e1", "e2", "e3"], s=20)
 
 
-def unknown_broker(meeting: Meeting) -> None:
-    """The peer is nobody that n knows of."""
-    meeting.peer = "z"
+def unknown_broker(scene: SessionScene) -> None:
+    """Let the peer be unknown to n."""
+    scene.peer = "z"
 
 
-def no_session(meeting: Meeting) -> None:
-    """In its new life n has met nobody, and p is down; what comes is of n's life before."""
-    meeting.world.crash("p")
-    meeting.world.restart("n")
-    meeting.world.run(ms=100)
+def no_session(scene: SessionScene) -> None:
+    """Restart n while p is down: n has no sessions; the packets are of its former incarnation."""
+    scene.world.crash("p")
+    scene.world.restart("n")
+    scene.world.run(ms=100)
 
 
-def opening(meeting: Meeting) -> None:
-    """Then p can be reached and is greeted; it has not answered, and what comes is of another life."""
-    no_session(meeting)
-    meeting.world.happen("n", LinkUp("p"))
-    meeting.ends = (meeting.ends[0], meeting.world["n"].components.sessions._peers["p"].direct.mine)
+def opening(scene: SessionScene) -> None:
+    """Then p is reachable and gets a Hello; no answer yet; packets are of another incarnation."""
+    no_session(scene)
+    scene.world.happen("n", LinkUp("p"))
+    scene.ends = (scene.ends[0], scene.world["n"].components.sessions._peers["p"].direct.mine)
 
 
-def greeted(meeting: Meeting) -> None:
-    """It has greeted too, and not yet heard n; what comes is of an older session of it."""
-    opening(meeting)
-    meeting.world.happen("n", Received("p", hello(meeting.facts)))
+def answered(scene: SessionScene) -> None:
+    """Then p has sent Hello too, without an echo of n; the packets are of its older session."""
+    opening(scene)
+    scene.world.happen("n", Received("p", hello(scene.facts)))
 
 
-def opened_again(meeting: Meeting) -> None:
-    """The two have another session now; what comes is of the one before."""
-    meeting.world.cut("p", "n")
-    meeting.world.heal("p", "n")
-    meeting.world.run(ms=100)
-    assert ends(meeting.world, "n", "p") != meeting.ends
+def opened_again(scene: SessionScene) -> None:
+    """The two have another session now; the packets are of the former one."""
+    scene.world.cut("p", "n")
+    scene.world.heal("p", "n")
+    scene.world.run(ms=100)
+    assert ends(scene.world, "n", "p") != scene.ends
 
 
-def closed_again(meeting: Meeting) -> None:
-    """The link is gone; what comes was under way."""
-    meeting.world.cut("p", "n")
+def closed_again(scene: SessionScene) -> None:
+    """The link is down; the packets were in transit."""
+    scene.world.cut("p", "n")
 
 
-def retired_by_the_peer(meeting: Meeting) -> None:
-    """The peer is in a new life; what comes is of the one before."""
-    meeting.world.restart("p")
-    meeting.world.run(ms=100)
-    assert ends(meeting.world, "n", "p")[0].incarnation > meeting.ends[0].incarnation
+def retired_by_the_peer(scene: SessionScene) -> None:
+    """The peer is in a new incarnation; the packets are of the former one."""
+    scene.world.restart("p")
+    scene.world.run(ms=100)
+    assert ends(scene.world, "n", "p")[0].incarnation > scene.ends[0].incarnation
 
 
-def retired_here(meeting: Meeting) -> None:
-    """Broker n is in a new life; what comes was for the one before."""
-    meeting.world.restart("n")
-    meeting.world.run(ms=100)
-    assert ends(meeting.world, "n", "p")[1].incarnation > meeting.ends[1].incarnation
+def retired_here(scene: SessionScene) -> None:
+    """Broker n is in a new incarnation; the packets were for the former one."""
+    scene.world.restart("n")
+    scene.world.run(ms=100)
+    assert ends(scene.world, "n", "p")[1].incarnation > scene.ends[1].incarnation
 
 
-SESSIONS: dict[str, Callable[[Meeting], None]] = {
+SESSIONS: dict[str, Callable[[SessionScene], None]] = {
     each.__name__: each
     for each in (
         unknown_broker,
         no_session,
         opening,
-        greeted,
+        answered,
         opened_again,
         closed_again,
         retired_by_the_peer,
@@ -211,64 +213,66 @@ SESSIONS: dict[str, Callable[[Meeting], None]] = {
 
 
 @pytest.fixture(scope="module", params=SESSIONS)
-def meeting(request: pytest.FixtureRequest) -> Meeting:
-    """Return a meeting for many messages: they must not change it."""
-    return Meeting(request.param)
+def scene(request: pytest.FixtureRequest) -> SessionScene:
+    """Return a scene for many messages, which must not change it."""
+    return SessionScene(request.param)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_what_belongs_to_no_session_changes_nothing(meeting: Meeting, kind: type) -> None:
-    broker = meeting.world["n"]
-    due, horizon = broker.next_timer(), meeting.world.horizon("n", P)
+def test_messages_of_no_current_session_have_no_effect(scene: SessionScene, kind: type) -> None:
+    broker = scene.world["n"]
+    due, horizon = broker.next_timer(), scene.world.horizon("n", P)
     ignored = sum(broker.coverage_marks.values())
     count = 0
-    for message in every_message(meeting.facts, kind):
-        assert meeting.step(Packet(*meeting.ends, 1, (message,))) == [], message
+    for message in every_message(scene.facts, kind):
+        assert scene.step(Packet(*scene.ends, 1, (message,))) == [], message
         count += 1
-    assert sum(broker.coverage_marks.values()) == ignored + count, "each is noted, and nothing else"
-    assert (broker.next_timer(), meeting.world.horizon("n", P)) == (due, horizon)
-    assert meeting.x.events == ["e1", "e2"]
+    assert sum(broker.coverage_marks.values()) == ignored + count, (
+        "each message is counted, and nothing else"
+    )
+    assert (broker.next_timer(), scene.world.horizon("n", P)) == (due, horizon)
+    assert scene.x.events == ["e1", "e2"]
 
 
-def test_without_the_fence_a_message_of_a_dead_session_is_taken() -> None:
+def test_without_the_fence_a_message_of_a_closed_session_is_accepted() -> None:
     def without_a_fence(session: PeerSession, packet: Packet) -> None:
         for message in packet.messages:
             session._owner.message_received(session, message)
 
-    meeting = Meeting("retired_by_the_peer")
+    scene = SessionScene("retired_by_the_peer")
     with patched(PeerSession, "_packet", without_a_fence):
         effects = [
-            meeting.step(Packet(*meeting.ends, 1, (message,)))
-            for message in plausible(meeting.facts, StreamEpochRequest)
+            scene.step(Packet(*scene.ends, 1, (message,)))
+            for message in plausible(scene.facts, StreamEpochRequest)
         ]
     assert any(effects)
 
 
 @pytest.mark.parametrize("state", SESSIONS)
-def test_after_what_belonged_to_no_session_all_goes_on(state: str) -> None:
-    meeting = Meeting(state)
+def test_after_messages_of_no_current_session_the_broker_continues(state: str) -> None:
+    scene = SessionScene(state)
     for kind in KINDS:
-        for message in plausible(meeting.facts, kind):
-            meeting.world.happen("n", Received(meeting.peer, Packet(*meeting.ends, 1, (message,))))
-    assert meeting.goes_on()
-    assert meeting.x.gaps == []
+        for message in plausible(scene.facts, kind):
+            scene.world.happen("n", Received(scene.peer, Packet(*scene.ends, 1, (message,))))
+    assert scene.goes_on()
+    assert scene.x.gaps == []
 
 
 @pytest.mark.parametrize("state", SESSIONS)
-def test_whoever_greets_however_is_answered_by_a_handshake_or_not_at_all(state: str) -> None:
-    meeting = Meeting(state)
-    known = meeting.world["n"].neighbourhood.all_brokers()
-    for heard in (None, meeting.ends[1], PeerSessionId(1, 1)):
-        greet = partial(hello, meeting.facts, heard)
-        for packet in (greet(), *absurd(greet)):
-            for effect in meeting.step(packet):
+def test_any_hello_is_answered_by_a_handshake_or_not_at_all(state: str) -> None:
+    scene = SessionScene(state)
+    known = scene.world["n"].neighbourhood.all_brokers()
+    for received in (None, scene.ends[1], PeerSessionId(1, 1)):
+        make_hello = partial(hello, scene.facts, received)
+        for packet in (make_hello(), *absurd(make_hello)):
+            for effect in scene.step(packet):
                 if isinstance(effect, Send):
-                    check_that_it_may_be_sent(meeting.world["n"], effect)
-                    assert meeting.peer in known
-    assert meeting.x.events == ["e1", "e2"]
+                    check_that_it_may_be_sent(scene.world["n"], effect)
+                    assert scene.peer in known
+    assert scene.x.events == ["e1", "e2"]
 
 
-# --- feeds ------------------------------------------------------------------------------------------
+# --- feeds ----------------------------------------------------------------------------------------
 
 FEEDS = ("not attached", "attaching", "attached", "detached")
 
@@ -276,18 +280,18 @@ POSITIONS = [
     *((peer, me, state) for peer, me in PAIRS for state in FEEDS),
     ("p", "n", "catching up"),
 ]
-"""Who writes to whom, and how far n is with P; in the last one it waits for answers of p."""
+"""Sender, receiver, and the state of the feed at n; in the last one n waits for replies of p."""
 
 
 class Scene:
-    """Hosts n and c, fed with P over n, or not yet, or no more; all sessions are open."""
+    """SHBs n and c, fed with P over n, or not yet, or no more; all sessions are open."""
 
     def __init__(self, state: str) -> None:
         self.world = world = Guarded("p-n-c", delta=1, interest_grace_s=1)
         self.ann = world.publisher("p")
         self.subscribers: list[Subscriber] = []
         self.expected: list[str] = []
-        """What each of them has, or will have when what is lost comes again."""
+        """The events that each of them has, or will have when lost ones come again."""
         if state == "attaching":
             world.lose(of(Attached))
         if state != "not attached":
@@ -317,7 +321,7 @@ class Scene:
         self.subscribers, self.before = [], []
 
     def _fall_behind(self) -> None:
-        """Let x come back to what it has missed, and a pubend be made; no answer of p comes."""
+        """Let x return to missed events, and create a pubend; replies of p are lost."""
         x, world = self.subscribers[0], self.world
         x.acknowledge(P, self.ann.ticks["e2"])
         x.leave()
@@ -332,24 +336,24 @@ class Scene:
         assert world.sent_over(NameQuery, "n", "p")
 
     def facts(self, me: BrokerId, peer: BrokerId) -> Facts:
-        """Return what a broker and its peer know."""
+        """Return the state that a broker and its peer know."""
         return Facts(self.world, me, peer, self.ann.ticks["e1"])
 
     def deliver(self, peer: BrokerId, me: BrokerId, message: Any) -> None:
-        """Let a message come from a peer in their session."""
+        """Let a message arrive from a peer in their session."""
         packet = Packet(*ends(self.world, me, peer), 1, (message,))
         self.world.happen(me, Received(peer, packet))
         self.world.run(ms=3)
 
     def check_what_was_delivered(self) -> None:
-        """Nobody was given anything twice or out of order, and what was given is as it was."""
+        """Check that no event was delivered twice or out of order, or changed."""
         for each, before in zip(self.subscribers, self.before, strict=True):
             assert each.publications[: len(before)] == before
             ticks = [event.tick for pubend, event in each.publications if pubend == P]
             assert ticks == sorted(set(ticks)), ticks
 
     def goes_on(self) -> bool:
-        """Let one more subscribe, and an event come; say whether all have what they are owed, once."""
+        """Add a subscriber and publish an event; return whether all received their events once."""
         self.world.faults.clear()
         newcomer = self.world.subscriber("n", "newcomer", "TRUE")
         present = [*self.subscribers, newcomer]
@@ -364,7 +368,7 @@ class Scene:
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 @pytest.mark.parametrize(("peer", "me", "state"), POSITIONS)
-def test_what_a_peer_could_say_harms_nobody(
+def test_plausible_messages_do_no_harm(
     peer: BrokerId, me: BrokerId, state: str, kind: type
 ) -> None:
     scene = Scene(state)
@@ -376,7 +380,7 @@ def test_what_a_peer_could_say_harms_nobody(
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 @pytest.mark.parametrize(("peer", "me", "state"), POSITIONS)
-def test_what_a_peer_should_never_say_breaks_nothing(
+def test_absurd_messages_do_not_stop_the_broker(
     peer: BrokerId, me: BrokerId, state: str, kind: type
 ) -> None:
     scene = Scene(state)
@@ -391,21 +395,21 @@ def test_what_a_peer_should_never_say_breaks_nothing(
     scene.check_what_was_delivered()
 
 
-# --- what makes no sense in itself --------------------------------------------------------------------
+# --- messages that are invalid by themselves ------------------------------------------------------
 
 REFUSED_RANGE = "invalid knowledge range"
 
 
 @pytest.mark.parametrize("text", ["n > ", "a@b", "x" * 70_000])
-def test_an_advertisement_that_cannot_be_read_is_borne(text: str) -> None:
+def test_an_invalid_advertisement_is_tolerated(text: str) -> None:
     scene = Scene("attached")
-    news = Announce(PubendId("Z"), 1, PubendProperties("p", "p", text), ("p",))
-    scene.deliver("p", "n", news)
+    announcement = Announce(PubendId("Z"), 1, PubendProperties("p", "p", text), ("p",))
+    scene.deliver("p", "n", announcement)
     assert scene.goes_on()
 
 
 @pytest.mark.parametrize("kind", [RelayBroken, RelayFull], ids=named)
-def test_a_relays_word_of_no_route_is_borne(kind: type) -> None:
+def test_a_relay_notice_without_a_route_is_tolerated(kind: type) -> None:
     scene = Scene("attached")
     word = Relayed(("c", "p", "n"), 2, kind(()))
     scene.deliver("p", "n", word)
@@ -413,7 +417,7 @@ def test_a_relays_word_of_no_route_is_borne(kind: type) -> None:
 
 
 def invalid_ranges(after: Tick, stream_epoch: int) -> dict[str, KnowledgeRange]:
-    """Return knowledge above a tick that contradicts itself."""
+    """Return knowledge ranges above a tick that contradict themselves."""
 
     def knowledge(*ticks: Tick) -> KnowledgeRange:
         events = [Publication(after + tick, "ann", 9, {}, b"e9") for tick in ticks]
@@ -431,14 +435,16 @@ def invalid_ranges(after: Tick, stream_epoch: int) -> dict[str, KnowledgeRange]:
 @pytest.mark.parametrize("what", invalid_ranges(0, 0))
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("is_silence", [False, True])
-def test_a_piece_that_is_none_is_not_taken(what: str, number: int, is_silence: bool) -> None:
+def test_an_invalid_knowledge_range_is_refused(what: str, number: int, is_silence: bool) -> None:
     scene = Scene("attached")
     facts = scene.facts("n", "p")
-    piece = invalid_ranges(facts.top, facts.stream_epoch)[what]
-    told = (
-        StreamSilence(((P, number, piece, True),)) if is_silence else StreamData(P, number, piece)
+    invalid = invalid_ranges(facts.top, facts.stream_epoch)[what]
+    message = (
+        StreamSilence(((P, number, invalid, True),))
+        if is_silence
+        else StreamData(P, number, invalid)
     )
-    scene.deliver("p", "n", told)
+    scene.deliver("p", "n", message)
     assert scene.world["n"].coverage_marks[REFUSED_RANGE] == 1
     scene.world.run(s=1)
     scene.check_what_was_delivered()
@@ -446,21 +452,21 @@ def test_a_piece_that_is_none_is_not_taken(what: str, number: int, is_silence: b
     assert scene.goes_on()
 
 
-def test_beside_a_piece_that_is_none_others_are_taken() -> None:
+def test_valid_ranges_beside_an_invalid_one_are_accepted() -> None:
     scene = Scene("attached")
     scene.world.lose(of(StreamData, StreamSilence))
     facts = scene.facts("n", "p")
-    pieces = invalid_ranges(facts.top, facts.stream_epoch)
+    invalid_by_name = invalid_ranges(facts.top, facts.stream_epoch)
     event = Publication(facts.top + 5, "ann", 9, {}, b"e9")
     sound = KnowledgeRange(facts.top + 1, facts.top + 9, facts.stream_epoch, 0, (event,))
-    told = [(P, NUMBERS[0], piece, True) for piece in (*pieces.values(), sound)]
-    scene.deliver("p", "n", StreamSilence(tuple(told)))
-    assert scene.world["n"].coverage_marks[REFUSED_RANGE] == len(pieces)
+    message = [(P, NUMBERS[0], invalid, True) for invalid in (*invalid_by_name.values(), sound)]
+    scene.deliver("p", "n", StreamSilence(tuple(message)))
+    assert scene.world["n"].coverage_marks[REFUSED_RANGE] == len(invalid_by_name)
     assert scene.subscribers[0].events == ["e1", "e2", "e9"]
 
 
 def spoilt(message: Any) -> Any:
-    """Return a frame that tells its last event twice, and silence that ends before it begins."""
+    """Return stream data that repeats its last event, and silence that ends before its start."""
     if isinstance(message, StreamData):
         knowledge = message.knowledge
         bad = replace(
@@ -475,8 +481,8 @@ def spoilt(message: Any) -> Any:
     return message
 
 
-class Misled(Guarded):
-    """Whole brokers, one of which may tell nothing of streams that makes sense."""
+class Misleading(Guarded):
+    """Whole brokers, one of which may send only invalid stream messages."""
 
     liar: BrokerId | None = None
 
@@ -486,7 +492,7 @@ class Misled(Guarded):
         super()._send(source, target, packet)
 
 
-def test_what_was_refused_is_asked_for_again() -> None:
+def test_refused_ranges_are_nacked() -> None:
     scene = Scene("attached")
     world = scene.world
     lost = world.lose(of(StreamData, source="p"))
@@ -505,8 +511,8 @@ def test_what_was_refused_is_asked_for_again() -> None:
     assert scene.goes_on()
 
 
-def test_a_feeder_that_tells_nothing_sound_is_left_for_another() -> None:
-    world = Misled("p-m-n", cells={"m": ["m1", "m2"]})
+def test_a_feeder_that_sends_only_invalid_ranges_is_replaced() -> None:
+    world = Misleading("p-m-n", cells={"m": ["m1", "m2"]})
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -518,35 +524,35 @@ def test_a_feeder_that_tells_nothing_sound_is_left_for_another() -> None:
     assert world["n"].components.router.feeder(P) not in {None, feeder}
 
 
-def test_a_piece_is_examined_once_by_each_broker_it_comes_to_and_not_where_it_is_made() -> None:
+def test_a_range_is_validated_once_by_each_receiving_broker_and_not_by_its_phb() -> None:
     seen: list[KnowledgeRange] = []
 
-    def noted(piece: KnowledgeRange) -> str | None:
-        seen.append(piece)
-        return invalid_reason(piece)
+    def validate(invalid: KnowledgeRange) -> str | None:
+        seen.append(invalid)
+        return invalid_reason(invalid)
 
     scene = Scene("attached")
     here = scene.world.subscriber("p", "z", "TRUE")
     scene.world.run(s=1)
-    with patched(stream_messages, "invalid_reason", noted):
+    with patched(stream_messages, "invalid_reason", validate):
         scene.ann.publish("e3")
         scene.world.run(ms=100)
     assert [each.events[-1] for each in (*scene.subscribers, here)] == ["e3"] * 3
-    assert len([piece for piece in seen if piece.publications]) == 2, "at n and at c"
+    assert len([invalid for invalid in seen if invalid.publications]) == 2, "at n and at c"
 
 
 def invalid_replies(true: ReadReply) -> dict[str, ReadReply]:
-    """Return answers to a read that contradict themselves, or the question, made of a true one."""
+    """Return read replies that contradict themselves or the request, made of a valid one."""
     (knowledge,) = true.ranges
     (event,) = knowledge.publications
     twice = replace(knowledge, publications=(event, event))
     rest = replace(knowledge, low=event.tick)
     return {
         "an event twice": replace(true, ranges=(twice,)),
-        "a piece twice": replace(true, ranges=(knowledge, knowledge)),
-        "an end below its pieces": replace(true, done=knowledge.low),
-        "a beginning above what was asked for": replace(true, ranges=(rest,)),
-        "a beginning below what was asked for": replace(
+        "a range twice": replace(true, ranges=(knowledge, knowledge)),
+        "an end below its ranges": replace(true, done=knowledge.low),
+        "a start above the requested tick": replace(true, ranges=(rest,)),
+        "a start below the requested tick": replace(
             true, ranges=(replace(knowledge, low=knowledge.low - 1),)
         ),
         "a hole": replace(
@@ -560,14 +566,14 @@ def invalid_replies(true: ReadReply) -> dict[str, ReadReply]:
     "what",
     [
         "an event twice",
-        "a piece twice",
-        "an end below its pieces",
-        "a beginning above what was asked for",
-        "a beginning below what was asked for",
+        "a range twice",
+        "an end below its ranges",
+        "a start above the requested tick",
+        "a start below the requested tick",
         "a hole",
     ],
 )
-def test_a_reply_that_contradicts_itself_is_not_taken(what: str) -> None:
+def test_an_invalid_reply_is_refused(what: str) -> None:
     scene = Scene("catching up")
     x, world = scene.subscribers[0], scene.world
     true = plausible(scene.facts("n", "p"), ReadReply)[2]
@@ -578,11 +584,11 @@ def test_a_reply_that_contradicts_itself_is_not_taken(what: str) -> None:
     world.faults.clear()
     world.run(s=2)
     scene.check_what_was_delivered()
-    assert world.sent_over(Read, "n", "p", since), "it is asked for again"
+    assert world.sent_over(Read, "n", "p", since), "the read is repeated"
     assert x.events == ["e1", "e2", "missed"]
 
 
-def test_the_reply_that_they_are_made_of_is_taken() -> None:
+def test_the_valid_reply_is_accepted() -> None:
     scene = Scene("catching up")
     scene.deliver("p", "n", plausible(scene.facts("n", "p"), ReadReply)[2])
     assert scene.subscribers[0].events == ["e1", "e2", "missed"]

@@ -1,7 +1,7 @@
-"""Real overlays for tests of the command line: ``gapless up`` in a process of its own.
+"""Real overlays for tests of the command line: ``gapless up`` in its own process.
 
-Nothing here waits for a time that was guessed: it waits for what was said, with a generous deadline
-after which the test fails.
+Nothing here sleeps for a guessed time. It waits for a condition, with a generous deadline after which the
+test fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 DEADLINE_S = 60.0
-"""How long anything may take; a slow computer with busy neighbours takes a few seconds."""
+"""The deadline of every wait; a loaded computer takes a few seconds."""
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTSIDE = ("GAPLESS_URL", "GAPLESS_TOKEN", "GAPLESS_TOKEN_FILE")
@@ -28,7 +28,7 @@ GAPLESS = (sys.executable, "-m", "gapless")
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which commands find the sources, and nothing of the outside."""
+    """Return an environment in which commands find the sources and no settings of the user."""
     found = {key: value for key, value in os.environ.items() if key not in OUTSIDE}
     found["PYTHONPATH"] = str(ROOT / "src")
     return found
@@ -48,7 +48,7 @@ def gapless(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str
 
 
 class Running:
-    """A command that runs, and the lines that it prints."""
+    """A running command and the lines that it prints."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -77,23 +77,23 @@ class Running:
             self._lines.put(None)
 
     def line(self) -> Any:
-        """Return the next line that it prints, read as JSON."""
+        """Return the next line that it prints, parsed as JSON."""
         line = self._lines.get(timeout=DEADLINE_S)
         assert line is not None, f"it ended: {''.join(self.errors)}"
         return json.loads(line)
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does."""
+        """Send the signal of Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
     def wait(self) -> int:
-        """Return its exit code when it ends by itself."""
+        """Return its exit code when it has ended."""
         code = self.process.wait(timeout=DEADLINE_S)
         self._join()
         return code
 
     def end(self) -> None:
-        """See that nothing is left of it."""
+        """End the command and its children."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -113,7 +113,7 @@ class Running:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Running]:
-    """Run a command while a test needs it."""
+    """Run a command for the duration of the block."""
     made = Running(*arguments)
     try:
         yield made
@@ -130,23 +130,23 @@ class Overlay:
         self.brokers: list[dict[str, Any]] = self.first["brokers"]
 
     def url(self, index: int = 0) -> str:
-        """Return the url of a broker."""
+        """Return the URL of a broker."""
         found = self.brokers[index]["url"]
         assert isinstance(found, str)
         return found
 
     def pid(self, index: int = 0) -> int:
-        """Return the process of a broker, as it was in the beginning."""
+        """Return the first process id of a broker."""
         found = self.brokers[index]["pid"]
         assert isinstance(found, int)
         return found
 
     def kill(self, index: int = 0) -> None:
-        """Kill a broker as nothing else would."""
+        """Kill a broker with SIGKILL."""
         os.kill(self.pid(index), signal.SIGKILL)
 
     def await_stage(self, stage: str) -> Any:
-        """Wait until a broker is said to be at a stage; return what was said."""
+        """Wait until a broker is reported at a stage; return the report."""
         while True:
             line = self.command.line()
             if line["stage"] == stage:
@@ -155,13 +155,13 @@ class Overlay:
 
 @contextmanager
 def overlay(*options: str, topology: str = "line:3") -> Iterator[Overlay]:
-    """Run an overlay on free ports while a test needs it."""
+    """Run an overlay on free ports for the duration of the block."""
     with running("up", "--json", "--port", "0", "--topology", topology, *options) as command:
         yield Overlay(command)
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether there is a process that has not ended."""
+    """Return whether a process has not ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -170,7 +170,7 @@ def is_alive(pid: int) -> bool:
 
 
 def until(happened: Callable[[], bool]) -> None:
-    """Wait until something has happened."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"

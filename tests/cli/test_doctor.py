@@ -14,7 +14,7 @@ from gapless.content import matching
 from gapless.packed.scan import ColumnScan, fallback
 
 
-def test_doctor_says_which_kernel_is_in_use_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_shows_the_kernel_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert matching.KERNEL in {"compiled", "fallback"}

@@ -31,7 +31,7 @@ def test_explain_shows_the_canonical_text_and_the_conjunctions(
     assert "matches" not in document
 
 
-def test_explain_says_which_condition_an_event_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_shows_which_condition_an_event_fails(capsys: pytest.CaptureFixture[str]) -> None:
     document = explained(capsys, SELECTOR, '{"price": 95, "symbol": "SUN"}')
     assert document["matches"] is False
     holds = {
@@ -48,7 +48,7 @@ def test_explain_agrees_with_the_filter(capsys: pytest.CaptureFixture[str]) -> N
         assert document["matches"] is Filter(SELECTOR).matches(json.loads(event))
 
 
-def test_explain_tries_arithmetic_over_several_attributes(
+def test_explain_evaluates_arithmetic_over_several_attributes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = explained(capsys, "price * volume > 1000", '{"price": 90, "volume": 10}')
@@ -57,7 +57,7 @@ def test_explain_tries_arithmetic_over_several_attributes(
     assert [part["value"] for part in failing] == [900]
 
 
-def test_explain_for_people_names_the_value_that_decides(
+def test_explain_as_text_names_the_deciding_value(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["explain", SELECTOR, '{"price": 95, "symbol": "it\'s"}']) == 0
@@ -80,9 +80,7 @@ def test_explain_shows_filters_that_match_everything_or_nothing(
     "event",
     ["", "[]", "{", '{"a": [1]}', '{"a": {"b": 1}}', '{"a": 99999999999999999999}'],
 )
-def test_an_event_that_is_not_one_is_an_error(
-    event: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_event_is_an_error(event: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "a = 1", event]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -1,4 +1,4 @@
-"""Subcommands of other packages: found by entry points, and what the product is without them."""
+"""Subcommands of other packages: found by entry points; the product works without them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAB = {"chaos", "demo", "lab", "sim"}
 
 
 def greet(name: str) -> None:
-    """Greet somebody."""
+    """Print a greeting."""
     typer.echo(f"hello {name}")
 
 
@@ -30,7 +30,7 @@ tools.command("greet")(greet)
 
 @tools.callback()
 def tools_callback() -> None:
-    """Have subcommands, though there is only one."""
+    """Make this a group, although it has one command."""
 
 
 def entry(name: str, value: str) -> EntryPoint:
@@ -49,11 +49,11 @@ def extended(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> typer.Typ
 
     @made.callback()
     def callback() -> None:
-        """Have subcommands, though there may be only one."""
+        """Make this a group, although it may have one command."""
 
     @spark.callback()
     def spark_callback() -> None:
-        """Have subcommands, though there may be none."""
+        """Make this a group, although it may have no command."""
 
     made.add_typer(spark, name="spark")
     add_commands(made, {"spark": spark})
@@ -149,13 +149,13 @@ def without_the_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_product_has_a_whole_command_line_without_the_lab() -> None:
+def test_the_product_has_a_working_command_line_without_the_lab() -> None:
     done = without_the_lab("explain", "price > 90")
     assert (done.returncode, done.stderr) == (0, "")
     assert "price" in done.stdout
 
 
-def test_a_command_of_the_lab_says_that_the_lab_is_missing() -> None:
+def test_a_command_of_the_lab_fails_with_the_name_of_the_missing_package() -> None:
     done = without_the_lab("sim", "run", "--seeds", "1")
     assert done.returncode == EXIT_WRONG_INPUT
     assert "gapless sim needs the package gapless_lab, which is not installed" in done.stderr

@@ -1,4 +1,4 @@
-"""``gapless log`` on data directories: sound, damaged, empty and missing."""
+"""``gapless log`` on data directories: valid, corrupt, empty and missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def corrupt(stored: Path, tmp_path: Path) -> Path:
-    """Return a copy of it with one bit flipped in the second row."""
+    """Return a copy of the directory with one bit flipped in the second row."""
     for path in stored.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     connection = sqlite3.connect(tmp_path / "broker.db")
@@ -39,7 +39,7 @@ def corrupt(stored: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ls_lists_what_each_log_holds(stored: Path, capsys: Captured) -> None:
+def test_ls_lists_the_contents_of_each_log(stored: Path, capsys: Captured) -> None:
     assert main(["log", "ls", str(stored), "--json"]) == 0
     (log,) = json.loads(capsys.readouterr().out)
     assert (log["pubend"], log["events"]) == ("quotes", 5)
@@ -56,7 +56,7 @@ def test_a_valid_log_is_verified(stored: Path, capsys: Captured) -> None:
     assert "valid" in capsys.readouterr().out
 
 
-def test_corruption_is_found_and_the_exit_code_says_so(corrupt: Path, capsys: Captured) -> None:
+def test_verify_reports_corruption_with_its_exit_code(corrupt: Path, capsys: Captured) -> None:
     assert main(["log", "verify", str(corrupt), "--json"]) == EXIT_FOUND
     report = json.loads(capsys.readouterr().out)
     assert len(report["corruptions"]) == 1
@@ -65,7 +65,7 @@ def test_corruption_is_found_and_the_exit_code_says_so(corrupt: Path, capsys: Ca
     assert "corrupt" in capsys.readouterr().out
 
 
-def test_export_prints_what_is_before_the_corruption_and_then_the_error(
+def test_export_prints_the_events_before_the_corruption_and_then_the_error(
     corrupt: Path, capsys: Captured
 ) -> None:
     assert main(["log", "export", str(corrupt), "quotes"]) == EXIT_FOUND
@@ -75,7 +75,7 @@ def test_export_prints_what_is_before_the_corruption_and_then_the_error(
     assert captured.err.startswith("error: ")
 
 
-def test_export_takes_a_range_and_a_file(stored: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_export_accepts_a_range_and_a_file(stored: Path, tmp_path: Path, capsys: Captured) -> None:
     assert main(["log", "export", str(stored), "quotes"]) == 0
     everything = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["attributes"]["n"] for each in everything] == [1, 2, 3, 4, 5]
@@ -86,9 +86,7 @@ def test_export_takes_a_range_and_a_file(stored: Path, tmp_path: Path, capsys: C
     assert [json.loads(line) for line in lines] == everything[1:4]
 
 
-def test_a_log_that_is_not_there_is_an_error(
-    stored: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_missing_log_is_an_error(stored: Path, tmp_path: Path, capsys: Captured) -> None:
     assert main(["log", "export", str(stored), "orders"]) == EXIT_WRONG_INPUT
     assert "has no log of orders; it has quotes" in capsys.readouterr().err
     assert main(["log", "ls", str(tmp_path)]) == EXIT_DISK
@@ -97,18 +95,18 @@ def test_a_log_that_is_not_there_is_an_error(
     assert "Traceback" not in captured.err
 
 
-def test_a_log_is_not_read_without_a_broker(capsys: Captured) -> None:
+def test_log_read_needs_a_broker(capsys: Captured) -> None:
     nowhere = ["--url", "gapless://127.0.0.1:1", "--deadline", "0.2"]
     assert main(["log", "read", "quotes", *nowhere]) == EXIT_NO_BROKER
-    assert "error: no broker greeted" in capsys.readouterr().err
+    assert "error: no handshake with a broker" in capsys.readouterr().err
 
 
-def test_doctor_looks_at_a_data_directory(stored: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_doctor_inspects_a_data_directory(stored: Path, tmp_path: Path, capsys: Captured) -> None:
     assert main(["doctor", "--data", str(stored), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)["data"]
     assert (data["logs"], data["problem"], data["writable"]) == (1, None, True)
     assert main(["doctor", "--data", str(tmp_path / "new")]) == 0
-    assert "holds nothing of a broker yet" in capsys.readouterr().out
+    assert "has no data of a broker yet" in capsys.readouterr().out
     (tmp_path / "broker.db").write_text("this is no database")
     assert main(["doctor", "--data", str(tmp_path)]) == 0
     assert "cannot be used" in capsys.readouterr().out

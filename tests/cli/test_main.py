@@ -39,7 +39,7 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield every command as it is typed."""
+    """Yield every command as users type it."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
@@ -60,7 +60,7 @@ def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_explains_itself_and_has_json(
+def test_every_command_has_help_and_json(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--help"]) == 0
@@ -88,9 +88,7 @@ def test_the_page_has_the_exit_codes() -> None:
         (errors.CorruptionError("damaged"), EXIT_FOUND),
     ],
 )
-def test_an_error_has_the_exit_code_of_who_has_to_act(
-    error: errors.GaplessError, code: int
-) -> None:
+def test_an_error_has_the_exit_code_of_its_class(error: errors.GaplessError, code: int) -> None:
     assert exit_code(error) == code
 
 
@@ -170,7 +168,7 @@ def test_a_filter_that_is_read_as_an_option_gets_a_hint(capsys: pytest.CaptureFi
     assert "hint" not in capsys.readouterr().err
 
 
-def test_what_is_wrong_with_the_environment_is_one_error(
+def test_an_invalid_environment_is_one_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Refusing(ModuleType):

@@ -1,4 +1,4 @@
-"""Operators' commands against real brokers: what they show, what they change, what they refuse."""
+"""Commands of operators against real brokers: output, changes and refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def brokers() -> Iterator[Overlay]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest, brokers: Overlay) -> str:
-    """Return a durable subscription at b3 of its own, which has acknowledged all three events."""
+    """Return a durable subscription at b3, unique to the test, that has acknowledged all three events."""
     made: str = request.node.name
     options = ("--durable", made, "--start", "earliest", "--count", "3", "--url", brokers.url(2))
     assert len(gapless("sub", "n >= 0", *options).stdout.splitlines()) == 3
@@ -41,7 +41,7 @@ def name(request: pytest.FixtureRequest, brokers: Overlay) -> str:
 
 
 def shown(capsys: Captured, *arguments: str) -> Any:
-    """Run a command that prints a JSON document."""
+    """Run a command and return its JSON document."""
     assert main([*arguments, "--json"]) == 0, capsys.readouterr().err
     return json.loads(capsys.readouterr().out)
 
@@ -68,7 +68,7 @@ def test_status_shows_the_broker_and_its_pubends(brokers: Overlay, capsys: Captu
     assert "quotes" in text
 
 
-def test_topo_show_draws_the_cells_around_a_broker(brokers: Overlay, capsys: Captured) -> None:
+def test_topo_show_draws_the_neighbourhood_of_a_broker(brokers: Overlay, capsys: Captured) -> None:
     document = shown(capsys, "topo", "show", "--url", brokers.url(1))
     assert [each["cell"] for each in document["cells"]] == ["c2", "c1", "c3"]
     assert main(["topo", "show", "--url", brokers.url(0)]) == 0
@@ -77,7 +77,9 @@ def test_topo_show_draws_the_cells_around_a_broker(brokers: Overlay, capsys: Cap
     assert [line.strip("└─ ") for line in lines[1:3]] == ["c2  b2", "c3  b3"]
 
 
-def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Captured) -> None:
+def test_subscriptions_lists_also_those_that_are_not_durable(
+    brokers: Overlay, capsys: Captured
+) -> None:
     with running("sub", "n = 77", "--url", brokers.url(2)):
         listed = ("subscriptions", "--url", brokers.url(2))
 
@@ -94,7 +96,7 @@ def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Ca
         assert all(each["durable"] for each in durable)
 
 
-def test_what_a_subscription_waits_for_is_told_also_if_it_has_many_streams(
+def test_a_pending_stream_is_shown_also_for_a_subscription_with_many_streams(
     capsys: Captured,
 ) -> None:
     with (
@@ -118,7 +120,7 @@ def test_what_a_subscription_waits_for_is_told_also_if_it_has_many_streams(
         assert main(["subscriptions", "--url", brokers.url("b2")]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert "17 (1 pending)" in text
-        assert "unknown" in text, "how far z has gone on without us nobody here can say"
+        assert "unknown" in text, "the head of z is not known here"
         assert "desk waits for z: there is no route to its broker b1" in text
         (listed,) = shown(capsys, "subscriptions", "--url", brokers.url("b2"))
         assert [each["pubend"] for each in listed["cursors"] if each["pending_reason"]] == ["z"]
@@ -133,14 +135,14 @@ def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
     assert "no partitions" in capsys.readouterr().out
 
 
-def test_a_session_over_relays_is_drawn_with_the_brokers_it_goes_over() -> None:
+def test_a_relayed_session_is_drawn_with_its_relays() -> None:
     cells = (
         CellState("c1", 0, ("b1a", "b1b"), ("b1a", "b1b"), ("c2",)),
         CellState("c2", 1, ("b2a", "b2b"), ("b2a",), ("c1",), (("b2a", ("b1b",)),)),
     )
     drawn = Console(width=100, file=io.StringIO(), record=True)
     drawn.print(_tree(TopologyReply(1, "b1a", "c1", 1, cells), [*cells]))
-    assert "c2  b2a (over b1b)  b2b (not heard)" in drawn.export_text()
+    assert "c2  b2a (over b1b)  b2b (no session)" in drawn.export_text()
 
 
 CELLS = """
@@ -153,31 +155,31 @@ tokyo = ["t1", "t2"]
 """
 
 
-def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partition(
+def test_cells_of_several_brokers_are_shown_and_a_dead_cell_is_a_partition(
     tmp_path: Path, capsys: Captured
 ) -> None:
     file = tmp_path / "cells.toml"
     file.write_text(CELLS)
     with overlay("--no-restart", topology=str(file)) as found:
         urls = {each["name"]: each["url"] for each in found.brokers}
-        place = {each["name"]: number for number, each in enumerate(found.brokers)}
+        index = {each["name"]: number for number, each in enumerate(found.brokers)}
         topology = ("topo", "show", "--url", urls["p1"])
 
         def reached() -> dict[str, list[str]]:
             cells = shown(capsys, *topology)["cells"]
             return {each["cell"]: each["reached"] for each in cells}
 
-        everybody = {"paris": ["p1", "p2"], "london": ["l1", "l2"], "tokyo": ["t1", "t2"]}
-        until(lambda: reached() == everybody)
+        all_brokers = {"paris": ["p1", "p2"], "london": ["l1", "l2"], "tokyo": ["t1", "t2"]}
+        until(lambda: reached() == all_brokers)
         gapless("pub", "-p", "quotes", "--url", urls["t1"], lines=events(1))
         sub = ("sub", "n >= 0", "--start", "earliest", "--url", urls["p1"])
         with running(*sub) as reader:
             assert reader.line()["attributes"]["n"] == 1
-            found.kill(place["l1"])
-            until(lambda: reached() == {**everybody, "london": ["l2"]})
+            found.kill(index["l1"])
+            until(lambda: reached() == {**all_brokers, "london": ["l2"]})
             assert shown(capsys, "partitions", "--url", urls["p1"]) == [], "one of two is left"
-            found.kill(place["l2"])
-            until(lambda: reached() == {**everybody, "london": []})
+            found.kill(index["l2"])
+            until(lambda: reached() == {**all_brokers, "london": []})
             partitions = {
                 each["pid"]: each for each in shown(capsys, "partitions", "--url", urls["p1"])
             }
@@ -185,7 +187,9 @@ def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partiti
             assert (own["detector"], own["counter"], own["cells"]) == ("p1", 1, ["london"])
             assert own["since"] > 0
             gapless("pub", "-p", "quotes", "--url", urls["t1"], lines=events(2))
-            assert reader.line()["attributes"]["n"] == 2, "it came past the cell that is gone"
+            assert reader.line()["attributes"]["n"] == 2, (
+                "the event came by a bypass of the dead cell"
+            )
             states = [shown(capsys, "status", "--url", urls[each]) for each in ("p1", "p2")]
             assert sum(each["feeds_bypassing"] for each in states) == 1, "one feeds the cell"
             assert main(["status", "--url", urls["p1"]]) == 0
@@ -193,21 +197,21 @@ def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partiti
         assert main(["partitions", "--url", urls["p1"]]) == 0
         assert "p1/1" in capsys.readouterr().out
         assert main([*topology]) == 0
-        assert "l1 (not heard)  l2 (not heard)" in capsys.readouterr().out
+        assert "l1 (no session)  l2 (no session)" in capsys.readouterr().out
 
 
-def test_a_broker_that_is_alive_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
+def test_a_running_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
     assert main(["retire", "b2", "--cell", "c2", "--url", brokers.url()]) == EXIT_REFUSED
     assert "the broker b2 is alive" in capsys.readouterr().err
 
 
-def test_a_broker_that_nobody_knows_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
+def test_an_unknown_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
     assert main(["retire", "b9", "--cell", "c9", "--url", brokers.url()]) == EXIT_REFUSED
     said = " ".join(capsys.readouterr().err.split())
     assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in said
 
 
-def test_a_broker_that_is_gone_is_retired(capsys: Captured) -> None:
+def test_a_dead_broker_is_retired(capsys: Captured) -> None:
     with SyncOverlay("line:2", on_disk=False) as brokers:
         brokers.kill("b2")
         retire = ["retire", "b2", "--cell", "c2", "--url", brokers.url("b1"), "--json"]
@@ -218,7 +222,7 @@ def test_a_broker_that_is_gone_is_retired(capsys: Captured) -> None:
 # --- durable subscriptions ------------------------------------------------------------------------
 
 
-def test_info_shows_how_far_a_subscription_is(
+def test_info_shows_the_progress_of_a_subscription(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     document = shown(capsys, "durable", "info", name, "--url", brokers.url(2))
@@ -231,7 +235,7 @@ def test_info_shows_how_far_a_subscription_is(
     assert "quotes" in text
 
 
-def test_after_a_seek_everything_from_there_comes_again(
+def test_after_a_seek_the_events_from_there_are_delivered_again(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     document = shown(capsys, "durable", "seek", name, "earliest", "--url", brokers.url(2))
@@ -239,12 +243,12 @@ def test_after_a_seek_everything_from_there_comes_again(
     assert document["pending"] == {}
     assert events_of(name, brokers, 3) == [1, 2, 3]
     (cursor,) = shown(capsys, "durable", "info", name, "--url", brokers.url(2))["cursors"]
-    place = f"quotes:{cursor['acked'] - 1}"
-    assert main(["durable", "seek", name, place, "--url", brokers.url(2)]) == 0
-    assert capsys.readouterr().out == f"{name} goes on after {place}\n"
+    before_last = f"quotes:{cursor['acked'] - 1}"
+    assert main(["durable", "seek", name, before_last, "--url", brokers.url(2)]) == 0
+    assert capsys.readouterr().out == f"{name} continues after {before_last}\n"
 
 
-def test_a_connected_subscription_is_moved_only_by_force(
+def test_a_connected_subscription_is_sought_only_by_force(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     sub = ("sub", "n >= 0", "--durable", name, "--url", brokers.url(2))
@@ -260,7 +264,7 @@ def test_a_connected_subscription_is_moved_only_by_force(
     assert events_of(name, brokers, 3) == [1, 2, 3]
 
 
-def test_a_filter_set_from_outside_reaches_the_live_stream(
+def test_a_filter_set_by_an_operator_applies_to_a_connected_subscription(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     info = ("durable", "info", name, "--url", brokers.url(2))
@@ -278,7 +282,9 @@ def test_a_filter_set_from_outside_reaches_the_live_stream(
         assert shown(capsys, *info)["filter"] == "n = 52"
 
 
-def test_a_removed_subscription_is_gone(brokers: Overlay, name: str, capsys: Captured) -> None:
+def test_a_removed_subscription_no_longer_exists(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
     remove = ("durable", "rm", name, "--url", brokers.url(2))
     assert shown(capsys, *remove) == {"removed": name}
     assert main([*remove]) == EXIT_REFUSED
@@ -286,12 +292,12 @@ def test_a_removed_subscription_is_gone(brokers: Overlay, name: str, capsys: Cap
     assert main(["durable", "info", name, "--url", brokers.url(2)]) == EXIT_REFUSED
 
 
-def test_wrong_places_and_filters_are_refused(
+def test_invalid_positions_and_filters_are_refused(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     to = ("--url", brokers.url(2))
     assert main(["durable", "seek", name, "nowhere", *to]) == EXIT_WRONG_INPUT
-    assert "'nowhere' is no position to start from" in capsys.readouterr().err
+    assert "'nowhere' is not a start position" in capsys.readouterr().err
     assert main(["durable", "seek", name, "2999-01-01", *to]) == EXIT_REFUSED
     assert "is in the future" in capsys.readouterr().err
     assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED

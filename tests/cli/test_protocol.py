@@ -1,4 +1,4 @@
-"""``docs/protocol.md`` says what the sources say."""
+"""``docs/protocol.md`` agrees with the sources."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ def test_fields_have_their_types_defaults_and_notes(capsys: pytest.CaptureFixtur
     assert fields["filter"] == {"name": "filter", "type": "str", "default": None, "about": ""}
     assert fields["start"]["default"] == "StartPoint()"
     assert fields["order"]["default"] == "PUBLISHER"
-    assert fields["credit"]["about"].startswith("How many events the client takes")
+    assert fields["credit"]["about"].startswith("How many events the client accepts")

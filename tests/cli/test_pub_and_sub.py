@@ -1,4 +1,4 @@
-"""``gapless pub`` and ``gapless sub`` against real brokers, and everything that can be wrong with them."""
+"""``gapless pub`` and ``gapless sub`` against real brokers, and their errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def lines_in(path: Path, text: str) -> Path:
 # --- publishing -----------------------------------------------------------------------------------
 
 
-def test_a_file_is_published_and_printed_with_everything_that_is_known(
+def test_a_file_is_published_and_printed_with_all_fields(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     source = tmp_path / "events"
@@ -98,7 +98,7 @@ def test_a_file_is_published_and_printed_with_everything_that_is_known(
     assert summary["position"] == {pubend: third["tick"]}
 
 
-def test_what_is_printed_can_be_published_again(
+def test_printed_lines_can_be_published_again(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     pub(brokers, pubend, lines_in(tmp_path / "in", event(7, "x")))
@@ -109,7 +109,7 @@ def test_what_is_printed_can_be_published_again(
     assert capsys.readouterr().out.startswith("1 event published, up to ")
 
 
-def test_the_lines_before_a_wrong_one_are_published_and_reported(
+def test_the_lines_before_an_invalid_one_are_published_and_reported(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     source = lines_in(tmp_path / "events", event(1) + "\n" + event(2) + '{"n": 3}\n' + event(4))
@@ -138,13 +138,13 @@ def test_the_lines_before_a_wrong_one_are_published_and_reported(
         (b'{"attributes": {"a": "\xff"}}', "UTF-8"),
     ],
 )
-def test_a_wrong_line_says_what_is_wrong_with_it(line: bytes, problem: str) -> None:
+def test_an_invalid_line_is_refused_with_the_problem(line: bytes, problem: str) -> None:
     with pytest.raises(UsageError, match="line 1,234 is no event") as raised:
         read_line(line, 1_234)
     assert problem.lower() in str(raised.value).lower()
 
 
-def test_lines_come_from_the_standard_input_as_they_are_written(
+def test_lines_of_the_standard_input_are_published_one_by_one(
     brokers: Overlay, pubend: str
 ) -> None:
     reader_options = ("sub", f"k = '{pubend}'", "--start", "earliest", "--url", brokers.url())
@@ -162,7 +162,7 @@ def test_lines_come_from_the_standard_input_as_they_are_written(
         assert writer.process.wait(timeout=DEADLINE_S) == 0
 
 
-def test_an_interrupted_publisher_says_how_far_it_came(brokers: Overlay, pubend: str) -> None:
+def test_an_interrupted_publisher_prints_its_progress(brokers: Overlay, pubend: str) -> None:
     with running("pub", "-p", pubend, "--url", brokers.url()) as writer:
         assert writer.process.stdin is not None
         writer.process.stdin.write(events(1, 2))
@@ -186,14 +186,14 @@ def test_events_that_are_not_advertised_are_refused_by_line(
     assert "line 3 does not match --advertise" in said
 
 
-def test_a_pubend_of_another_broker_is_refused_with_its_place(
+def test_a_pubend_of_another_broker_is_refused_with_its_phb(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     source = lines_in(tmp_path / "events", event(1))
     assert pub(brokers, pubend, source) == 0
     elsewhere = ["pub", str(source), "-p", pubend, "--url", brokers.url(1)]
     deadline = ["sub", f"n = 1 AND '{pubend}' <> ''", "--start", "earliest", "--count", "1"]
-    main([*deadline, "--url", brokers.url(1)])  # by now it has heard of the pubend
+    main([*deadline, "--url", brokers.url(1)])  # now the broker knows the pubend
     capsys.readouterr()
     assert main(elsewhere) == EXIT_REFUSED
     assert "is at the broker b1" in capsys.readouterr().err
@@ -207,9 +207,7 @@ def test_best_effort_and_a_rate_are_options(
     assert capsys.readouterr().out == "3 events published\n"
 
 
-def test_a_file_that_is_not_there_is_an_error(
-    brokers: Overlay, pubend: str, capsys: Captured
-) -> None:
+def test_a_missing_file_is_an_error(brokers: Overlay, pubend: str, capsys: Captured) -> None:
     assert pub(brokers, pubend, "/nonexistent/file") == EXIT_WRONG_INPUT
     assert "/nonexistent/file cannot be read" in capsys.readouterr().err
 
@@ -217,7 +215,7 @@ def test_a_file_that_is_not_there_is_an_error(
 # --- subscribing ----------------------------------------------------------------------------------
 
 
-def test_a_durable_subscription_goes_on_after_what_was_printed(
+def test_a_durable_subscription_continues_after_the_printed_events(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     lines = "".join(
@@ -236,7 +234,7 @@ def test_a_durable_subscription_goes_on_after_what_was_printed(
     assert notes == [f"{pubend} is a new subscription, at the broker b1\n", "", ""]
 
 
-def test_a_subscription_begins_at_a_position_or_a_time(
+def test_a_subscription_starts_at_a_position_or_a_time(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     pub(brokers, pubend, lines_in(tmp_path / "events", events(91, 92)))
@@ -252,7 +250,7 @@ def test_a_subscription_begins_at_a_position_or_a_time(
     assert [each["tick"] for each in read(capsys)] == [second["tick"]]
 
 
-def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
+def test_a_gap_is_printed_as_a_line(capsys: Captured) -> None:
     with SyncOverlay(parameters=Parameters(retention_s=0, ack_ms=50)) as overlay:
 
         def released() -> int:
@@ -269,14 +267,14 @@ def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
             gone = publisher.publish({"n": 1})["quotes"]
             until(lambda: released() >= gone)
             with session.subscribe("n = 2", durable="keeper"):
-                pass  # it keeps what comes now
+                pass  # it keeps the events from now on
             publisher.publish({"n": 2})
         options = ("--start", "2020-01-01", "--count", "1", "--url", overlay.url())
         assert main(["sub", "n > 0", *options]) == EXIT_FOUND
     captured = capsys.readouterr()
     gap, event = (json.loads(each) for each in captured.out.splitlines())
     assert gap["gap"]["pubend"] == "quotes"
-    assert gone <= gap["gap"]["high"] < event["tick"]  # silence behind it may be released too
+    assert gone <= gap["gap"]["high"] < event["tick"]  # silence after it may be released too
     assert event["attributes"] == {"n": 2}
     assert "the log of quotes no longer has the ticks from" in captured.err
 
@@ -285,13 +283,13 @@ def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
     ("options", "said"),
     [
         (["n >"], "column 4"),
-        (["TRUE", "--start", "yesterday"], "'yesterday' is no position to start from"),
+        (["TRUE", "--start", "yesterday"], "'yesterday' is not a start position"),
         (["TRUE", "--order", "random"], "random"),
         (["TRUE", "--count", "0"], "--count"),
         (["TRUE", "--durable", ""], "needs a name"),
     ],
 )
-def test_a_wrong_subscription_is_an_error(
+def test_an_invalid_subscription_is_an_error(
     brokers: Overlay, options: list[str], said: str, capsys: Captured
 ) -> None:
     assert sub(brokers, *options) == EXIT_WRONG_INPUT
@@ -306,7 +304,7 @@ def test_a_filter_that_is_read_as_an_option_gets_a_hint(capsys: Captured) -> Non
     assert "gapless sub -- '-n > 1'" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(brokers: Overlay, pubend: str) -> None:
+def test_a_closed_output_pipe_ends_sub_quietly(brokers: Overlay, pubend: str) -> None:
     gapless("pub", "-p", pubend, "--url", brokers.url(), lines=events(*range(100, 200)))
     command = f"{' '.join(GAPLESS)} sub 'n >= 100' --start earliest --url {brokers.url()} | head -2"
     ran = subprocess.run(
@@ -321,7 +319,9 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(brokers: Overlay, pubend:
     assert ran.stderr == ""
 
 
-def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) -> None:
+def test_events_that_could_not_be_written_are_delivered_again(
+    brokers: Overlay, pubend: str
+) -> None:
     line = json.dumps({"attributes": {"k": pubend}}) + "\n"
     options = [
         f"k = '{pubend}'",
@@ -333,12 +333,12 @@ def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) ->
         brokers.url(),
     ]
     read_end, write_end = os.pipe()
-    os.close(read_end)  # nobody will ever read
-    with os.fdopen(write_end, "wb") as nobody:
+    os.close(read_end)  # nothing reads the pipe
+    with os.fdopen(write_end, "wb") as unread:
         gapless("pub", "-p", pubend, "--url", brokers.url(), lines=line)
         ran = subprocess.run(
             [*GAPLESS, "sub", *options],
-            stdout=nobody,
+            stdout=unread,
             stderr=subprocess.PIPE,
             timeout=DEADLINE_S,
             check=False,
@@ -350,9 +350,9 @@ def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) ->
     assert json.loads(again.stdout)["attributes"] == {"k": pubend}
 
 
-def test_a_subscription_that_is_closed_ends_the_copying() -> None:
+def test_a_closed_subscription_ends_the_output() -> None:
     class Closed:
-        """Has nothing more to give; who asks again would ask for ever."""
+        """Has no more events; a caller that repeated the call would not end."""
 
         asked = 0
 
@@ -367,7 +367,7 @@ def test_a_subscription_that_is_closed_ends_the_copying() -> None:
     assert subscription.asked == 1
 
 
-def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
+def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(subscribing, "PENDING_INTERVAL_S", 0.0)
@@ -396,13 +396,13 @@ def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
         asyncio.run(_report_pending(subscription))
     assert capsys.readouterr().err.splitlines() == [
         "waiting for p: not begun",
-        "p goes on",
+        "p continues",
         "waiting for q: no way",
         "no broker answers: gone",
         "a broker answers again",
         "waiting for q: damaged",
         "waiting for r: no way",
-        "q goes on",
+        "q continues",
     ]
 
 
@@ -415,7 +415,7 @@ def test_without_a_broker_there_is_one_readable_error(command: list[str], capsys
     assert main([*command, *nowhere]) == EXIT_NO_BROKER
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "error: no broker greeted within 0.3 s: 127.0.0.1:1" in captured.err
+    assert "error: no handshake with a broker within 0.3 s: 127.0.0.1:1" in captured.err
     assert "Traceback" not in captured.err
 
 

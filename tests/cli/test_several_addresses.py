@@ -1,4 +1,4 @@
-"""``gapless sub`` with several addresses: its broker is killed for good, and no event is lost or doubled."""
+"""``gapless sub`` with several addresses: its broker is killed for good; no loss, no duplicate."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Captured = pytest.CaptureFixture[str]
 
 
 def index_of(brokers: Overlay, name: str) -> int:
-    """Return which of the brokers has a name."""
+    """Return the index of the broker with a name."""
     return [each["name"] for each in brokers.brokers].index(name)
 
 
 def take(reader: Running, count: int) -> list[int]:
-    """Return the numbers of so many events that are printed."""
+    """Return the numbers of the next printed events."""
     return [reader.line()["attributes"]["n"] for _ in range(count)]
 
 
 def write(writer: Running, *numbers: int) -> None:
-    """Let a command publish numbers, soon."""
+    """Let a command publish numbers."""
     assert writer.process.stdin is not None
     writer.process.stdin.write(events(*numbers))
     writer.process.stdin.flush()
 
 
 def subscriptions_at(url: str, captured: Captured) -> int:
-    """Return how many subscriptions a broker has."""
+    """Return the number of subscriptions of a broker."""
     assert main(["subscriptions", "--json", "--url", url]) == 0
     return len(json.loads(captured.readouterr().out))
 
@@ -40,7 +40,7 @@ def subscriptions_at(url: str, captured: Captured) -> int:
     [((), "gapless://{},{}"), (("--durable", "desk"), "gapless://{},gapless://{}")],
     ids=["passing", "durable"],
 )
-def test_a_reader_goes_on_at_its_second_address_when_the_first_broker_is_killed(
+def test_sub_continues_at_its_second_address_when_the_first_broker_is_killed(
     durable: tuple[str, ...], spelled: str, capsys: Captured
 ) -> None:
     with overlay("--no-restart", topology="line:2x2") as brokers:
@@ -60,13 +60,13 @@ def test_a_reader_goes_on_at_its_second_address_when_the_first_broker_is_killed(
             seen = take(reader, 20)
             brokers.kill(
                 index_of(brokers, "b2a")
-            )  # the rest is printed, under way, or not yet sent
+            )  # the rest is printed, in flight, or not yet sent
             write(writer, *range(300, 500))
             assert seen + take(reader, 380) == [*range(100, 500)]
             assert subscriptions_at(second, capsys) == 1
             write(writer, 500, 501, 502)
             assert take(reader, 1) == [500]
-            assert reader.wait() == 0, "a gap would be told by its exit code"
-            again = gapless(*reading, "--count", "2")  # the first address leads nowhere by now
+            assert reader.wait() == 0, "a gap would change the exit code"
+            again = gapless(*reading, "--count", "2")  # no broker is at the first address now
             numbers = [json.loads(line)["attributes"]["n"] for line in again.stdout.splitlines()]
             assert numbers == ([501, 502] if durable else [0, 1]), again.stderr

@@ -1,4 +1,4 @@
-"""``gapless token``, and overlays of real processes that let nobody in without one."""
+"""``gapless token``, and overlays of real processes that require tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_new_token_is_for_its_owner_alone_and_its_digest_for_brokers(
+def test_a_new_token_is_in_a_private_file_and_its_digest_in_the_token_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", "new", "alice"]) == 0
@@ -41,7 +41,7 @@ def test_a_new_token_is_for_its_owner_alone_and_its_digest_for_brokers(
     assert token not in said.out + said.err + (tmp_path / "tokens.toml").read_text()
 
 
-def test_the_secret_of_brokers_is_made_once_for_its_owner_alone(
+def test_the_secret_of_brokers_is_created_once_in_a_private_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", "broker", "--json"]) == 0
@@ -79,7 +79,7 @@ def test_tokens_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["token", "rm", "alice", *file]) == EXIT_WRONG_INPUT
 
 
-def test_a_time_without_a_zone_is_of_this_computer(tmp_path: Path) -> None:
+def test_a_time_without_a_zone_is_local_time(tmp_path: Path) -> None:
     assert main(["token", "new", "alice", "--expires", "2101-01-31"]) == 0
     (entry,) = load_tokens(tmp_path / "tokens.toml")
     assert entry.expires == dt.datetime(2101, 1, 31).astimezone()
@@ -88,12 +88,12 @@ def test_a_time_without_a_zone_is_of_this_computer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked", [["*"], ["two words"], ["a/b"], ["alice", "--expires", "soon"]], ids=" ".join
 )
-def test_what_cannot_be_made_leaves_nothing_behind(tmp_path: Path, asked: list[str]) -> None:
+def test_a_refused_token_leaves_no_file(tmp_path: Path, asked: list[str]) -> None:
     assert main(["token", "new", *asked]) == EXIT_WRONG_INPUT
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_secret_is_not_overwritten_and_not_left_where_its_digest_is_not(tmp_path: Path) -> None:
+def test_a_secret_is_not_overwritten_and_not_kept_without_its_digest(tmp_path: Path) -> None:
     assert main(["token", "new", "alice"]) == 0
     before = (tmp_path / "alice.token").read_text()
     assert main(["token", "new", "alice"]) == EXIT_WRONG_INPUT
@@ -104,7 +104,7 @@ def test_a_secret_is_not_overwritten_and_not_left_where_its_digest_is_not(tmp_pa
     assert not (tmp_path / "bob.token").exists()
 
 
-def test_every_command_that_dials_takes_a_token_file() -> None:
+def test_every_command_that_connects_has_a_token_file_option() -> None:
     found = {}
 
     def walk(command: Any, path: str) -> None:
@@ -119,7 +119,9 @@ def test_every_command_that_dials_takes_a_token_file() -> None:
     assert all(found.values()), found
 
 
-def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: Path) -> None:
+def test_an_overlay_with_tokens_refuses_clients_without_one_and_shows_no_secret(
+    tmp_path: Path,
+) -> None:
     for name in ("feed", "desk"):
         assert main(["token", "new", name]) == 0
     data = tmp_path / "data"
@@ -128,16 +130,16 @@ def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: 
         pub = ("pub", "-p", "quotes", "--url", brokers.url(0))
         refused = gapless(*pub, lines=events(1))
         assert refused.returncode == EXIT_REFUSED
-        assert "no token came" in refused.stderr
+        assert "requires a token" in refused.stderr
         sub = ("sub", "n >= 0", "--start", "earliest", "--url", brokers.url(1))
         with running(*sub, *desk) as reader:
-            # links are made with a secret that nobody was asked for
+            # links use a generated secret
             assert gapless(*pub, *feed, lines=events(1)).returncode == 0
             assert reader.line()["attributes"]["n"] == 1
             brokers.kill(1)
             brokers.await_stage("ready")
             assert gapless(*pub, *feed, lines=events(2)).returncode == 0
-            assert reader.line()["attributes"]["n"] == 2, "it has come back with its token"
+            assert reader.line()["attributes"]["n"] == 2, "it has reconnected with its token"
         for command in (
             ["status"],
             ["subscriptions"],
@@ -170,7 +172,7 @@ def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: 
         assert not [each for each in stored if token.encode() in each]
 
 
-def test_an_overlay_is_started_again_with_the_secret_that_it_has(tmp_path: Path) -> None:
+def test_a_restarted_overlay_keeps_its_secret(tmp_path: Path) -> None:
     assert main(["token", "new", "alice"]) == 0
     options = ("--data", str(tmp_path / "data"), "--tokens", "tokens.toml")
     kept = []
@@ -182,7 +184,7 @@ def test_an_overlay_is_started_again_with_the_secret_that_it_has(tmp_path: Path)
     assert kept[0] == kept[1]
 
 
-def test_up_says_what_is_wrong_with_a_file_of_tokens_before_it_starts_a_broker(
+def test_up_refuses_an_invalid_token_file_before_it_starts_a_broker(
     tmp_path: Path,
 ) -> None:
     ran = gapless("up", "--port", "0", "--tokens", str(tmp_path / "nowhere.toml"))

@@ -1,4 +1,4 @@
-"""``gapless up`` with real processes: events through it, a broker killed, and nothing left behind."""
+"""``gapless up`` with real processes: events are delivered, a broker is killed, nothing remains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(output: str) -> list[int]:
     return [json.loads(line)["attributes"]["n"] for line in output.splitlines()]
 
 
-def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path: Path) -> None:
+def test_events_are_delivered_and_a_killed_broker_restarts_with_its_data(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with overlay("--data", str(data)) as brokers:
         assert [each["name"] for each in brokers.brokers] == ["b1", "b2", "b3"]
@@ -42,7 +42,7 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
                 assert b"gapless_restarts 1" in page.read()
             ran = gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(3))
             assert ran.returncode == 0, ran.stderr
-            assert reader.line()["attributes"]["n"] == 3, "it goes on, and nothing comes twice"
+            assert reader.line()["attributes"]["n"] == 3, "it continues without a duplicate"
             reader.interrupt()
             assert reader.wait() == 130
         gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(4))
@@ -55,7 +55,7 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
     with overlay("--data", str(data)) as brokers:
         gapless("pub", "-p", "quotes", "--url", brokers.url(0), lines=events(5))
         ran = gapless("sub", "--durable", "desk", "--url", brokers.url(2), "--count", "1")
-        assert numbers(ran.stdout) == [5], "what was acknowledged outlives the whole overlay"
+        assert numbers(ran.stdout) == [5], "acknowledgements outlive the whole overlay"
 
 
 def test_an_interruption_leaves_no_process_and_no_data() -> None:
@@ -87,7 +87,7 @@ def test_without_restarts_a_killed_broker_stays_dead() -> None:
         assert ran.returncode == 4
 
 
-def test_a_table_for_people_names_every_broker() -> None:
+def test_the_printed_table_names_every_broker() -> None:
     with running("up", "--port", "0", "--topology", "line:1") as command:
         assert command.process.stdout is not None
         shown: list[str] = []
@@ -106,7 +106,7 @@ def test_a_table_for_people_names_every_broker() -> None:
         assert "all brokers have stopped" in "".join(command.errors)
 
 
-def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
+def test_an_invalid_topology_is_refused_before_anything_is_started() -> None:
     ran = gapless("up", "--topology", "ring:3")
     assert ran.returncode == EXIT_WRONG_INPUT
     assert ran.stderr.startswith("error: 'ring:3' is no overlay")
@@ -115,7 +115,7 @@ def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
     assert "missing.toml cannot be read" in ran.stderr
 
 
-def test_an_overlay_that_runs_is_not_touched_by_a_second_one(tmp_path: Path) -> None:
+def test_a_second_overlay_does_not_change_a_running_one(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with overlay("--data", str(data), topology="line:2") as brokers:
         before = {path: path.read_text() for path in data.rglob("*.toml")}
@@ -147,7 +147,7 @@ def test_the_data_of_a_broker_that_is_in_use_has_its_exit_code(tmp_path: Path) -
         assert "is in use by process" in ran.stderr
 
 
-def test_a_delta_and_a_name_that_cannot_be_are_said_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_delta_or_name_is_refused_in_one_line(tmp_path: Path) -> None:
     ran = gapless("up", "--delta", "99")
     assert ran.returncode == EXIT_WRONG_INPUT
     assert "'--delta'" in ran.stderr
@@ -155,7 +155,7 @@ def test_a_delta_and_a_name_that_cannot_be_are_said_in_one_line(tmp_path: Path) 
     tree = tmp_path / "tree.toml"
     data = tmp_path / "below" / "data"
     for text, problem in (
-        ('[cells]\na = ["../x"]\n', "'../x' is no name for a cell or a broker"),
+        ('[cells]\na = ["../x"]\n', "'../x' is no name of a cell or a broker"),
         ('[cells]\na = ["overlay.toml"]\n', "a broker cannot be named overlay.toml"),
         ('delta = -1\n[cells]\na = ["b"]\n', "delta is -1, and must be 0 to 16"),
     ):
@@ -167,7 +167,7 @@ def test_a_delta_and_a_name_that_cannot_be_are_said_in_one_line(tmp_path: Path) 
     assert not data.parent.exists()
 
 
-def test_a_broker_runs_by_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:
+def test_a_broker_runs_with_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('name = "alone"\ndata = "store"\nlisten = "127.0.0.1:0"\n')
     with running("broker", "--config", str(config)) as command:
@@ -182,7 +182,7 @@ def test_a_broker_runs_by_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:
     assert numbers(ran.stdout) == [1]
 
 
-def test_a_broker_without_a_usable_file_says_what_is_wrong(tmp_path: Path) -> None:
+def test_an_invalid_configuration_file_is_refused_with_the_problem(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('nmae = "b1"\ndata = "store"\n')
     ran = gapless("broker", "--config", str(config))

@@ -1,7 +1,7 @@
 """A real link over connections that a test makes and ends; nothing is dialled.
 
-Fault budget: connections break when a test says so. Requests arrive, are kept, and are answered by the
-test or not at all.
+Fault budget: connections break when a test breaks them. Requests are recorded; the test answers them or
+does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class FakeConnection:
-    """Keeps what is sent, and says when it is closed."""
+    """Records what is sent and whether it is closed."""
 
     has_timed_out = False
 
@@ -30,11 +30,11 @@ class FakeConnection:
         self.sent: list[Any] = []
 
     def send(self, request: Any) -> None:
-        """Keep a request."""
+        """Record a request."""
         self.sent.append(request)
 
     def close(self, code: DisconnectReason, reason: str) -> None:
-        """Be closed by the client."""
+        """Record that the client closed the connection."""
         del code
         self.link.closed(cast("BrokerConnection", self), reason, None)
 
@@ -56,21 +56,21 @@ class DrivenLink:
         return [each for each in self.sent if isinstance(each, kind)]
 
     def dial(self) -> BrokerConnection:
-        """Return the present connection; make one if there is none."""
+        """Return the current connection; make one if there is none."""
         if self.link._connection is None:
             self.connections.append(FakeConnection(self.link))
             self.link._connection = cast("BrokerConnection", self.connections[-1])
         return self.link._connection
 
     def accept(self, broker: str = "b1") -> None:
-        """Let a broker accept the connection."""
-        self.link.opened(self.dial(), Connected(1, broker, "c1", 1_048_576, 60_000))
+        """Accept the connection as a broker."""
+        self.link.opened(self.dial(), Connected(2, broker, "c1", 1_048_576, 60_000))
 
     def lose(self, code: DisconnectReason | None = None) -> None:
         """End the connection, with a disconnect reason if the broker gives one."""
         self.link.closed(self.dial(), "the test cuts it", code)
 
     def notify(self, *notices: Any) -> None:
-        """Let notices come on the present connection."""
+        """Deliver notices on the current connection."""
         for notice in notices:
             self.link.notice_received(self.dial(), notice)

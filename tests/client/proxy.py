@@ -1,8 +1,8 @@
 """A proxy between clients and a broker that sees every message and can fail at any of them.
 
 Fault budget. A connection may be cut before or after any message of either direction, one message may
-be swallowed, held back for ever or said twice, and new connections may be turned away. It never
-invents or changes a message: for a broker that does, see :mod:`tests.client.scripted`.
+be dropped or repeated, and new connections may be refused. The proxy never invents or changes a
+message: for a broker that does, see :mod:`tests.client.scripted`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.wire.feeding import feed
 __all__ = ["Proxy"]
 
 Rule = Callable[["Pair", bytes], bool]
-"""Handles the frame of a message and says whether it did all that is to be done with it."""
+"""Handles the frame of a message and returns whether nothing is left to do with it."""
 
 
 class Side(asyncio.Protocol):
@@ -116,7 +116,7 @@ class Pair:
 
 
 class Proxy:
-    """Stands before a broker; use it with ``async with``."""
+    """A proxy in front of a broker; use it with ``async with``."""
 
     def __init__(self, url: str) -> None:
         (self.upstream,) = parse_addresses(url)
@@ -125,7 +125,7 @@ class Proxy:
         self.rules: list[tuple[type[Any], Rule]] = []
         self.pairs: list[Pair] = []
         self.closed = False
-        """Whether new connections are turned away."""
+        """Whether new connections are refused."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -142,7 +142,7 @@ class Proxy:
     ) -> None:
         await close_server(self.server, self.cut)
 
-    # --- what can go wrong ---------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------
 
     def cut(self) -> None:
         """Cut all connections now."""
@@ -150,7 +150,7 @@ class Proxy:
             pair.cut()
 
     def cut_before(self, kind: type[Any]) -> None:
-        """Cut the connection instead of passing on the next message of a kind."""
+        """Cut the connection instead of forwarding the next message of a kind."""
 
         def rule(pair: Pair, frame: bytes) -> bool:
             del frame
@@ -160,13 +160,13 @@ class Proxy:
         self.rules.append((kind, rule))
 
     def cut_after(self, kind: type[Any]) -> None:
-        """Pass on the next request of a kind, and cut the client off before the answer."""
+        """Forward the next request of a kind, and cut the client off before the reply."""
 
         def rule(pair: Pair, frame: bytes) -> bool:
             pair.write(pair.broker, frame)
             assert pair.client.transport is not None
             pair.client.transport.abort()
-            # what is written to the broker still arrives there: its side closes in order
+            # what was written to the broker still arrives: that side closes in order
             pair.client.transport = None
             pair.over = True
             assert pair.broker.transport is not None
@@ -176,11 +176,11 @@ class Proxy:
         self.rules.append((kind, rule))
 
     def swallow(self, kind: type[Any]) -> None:
-        """Do not pass on the next message of a kind."""
+        """Do not forward the next message of a kind."""
         self.rules.append((kind, lambda pair, frame: True))  # noqa: ARG005
 
     def repeat(self, kind: type[Any]) -> None:
-        """Tell the client the next notice of a kind twice."""
+        """Send the next notice of a kind twice to the client."""
 
         def rule(pair: Pair, frame: bytes) -> bool:
             pair.write(pair.client, frame)
@@ -189,7 +189,7 @@ class Proxy:
 
         self.rules.append((kind, rule))
 
-    # --- what was said -------------------------------------------------------------------------
+    # --- messages seen -------------------------------------------------------------------------
 
     def requests_of(self, kind: type[Any]) -> list[Any]:
         """Return all requests of a kind."""

@@ -1,4 +1,4 @@
-"""Asynchronous tests: each in a loop of its own, bounded in time, leaving no task behind."""
+"""Asynchronous tests: each runs in its own event loop, has a time limit and leaves no task."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["async_test", "close_server", "soon"]
 P = ParamSpec("P")
 
 BOUND_S = 40.0
-"""No test needs nearly so long; one that does hangs."""
+"""Time limit of a test. No test needs nearly as long."""
 
 
 def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Let pytest run an asynchronous test."""
+    """Run an asynchronous test under pytest."""
 
     @functools.wraps(test)
     def run_test(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -32,13 +32,13 @@ def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
 
 
 async def soon(condition: Callable[[], bool]) -> None:
-    """Wait until something holds; the bound of the test is the bound of this."""
+    """Wait until a condition holds; the time limit of the test applies."""
     while not condition():
         await asyncio.sleep(0.002)
 
 
 async def close_server(server: asyncio.Server, cut: Callable[[], None]) -> None:
-    """Close a server and cut its connections, also those that it is just accepting.
+    """Close a server and cut its connections, including those that it is accepting.
 
     A server that is closed between accepting a connection and making its transport leaves it open.
     """

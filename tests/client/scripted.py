@@ -1,6 +1,6 @@
-"""A broker that says what a test tells it to, right or wrong; it knows no streams.
+"""A broker that sends what a test prescribes, right or wrong; it has no streams.
 
-Fault budget: everything. It answers as scripted, not at all, with nonsense, or with the bytes of
+Fault budget: everything. It replies as scripted, not at all, with invalid messages, or with the bytes of
 another protocol.
 """
 
@@ -70,12 +70,12 @@ class ScriptedConnection(asyncio.Protocol):
                     answer(self, request)
 
     def notify(self, *notices: Any) -> None:
-        """Say something to the client."""
+        """Send notices to the client."""
         for notice in notices:
             self.transport.write(CLIENT_NOTICES.encode(notice))
 
     def send_handshake(self, handshake: Any) -> None:
-        """Say a greeting."""
+        """Send a handshake message."""
         self.transport.write(encode_handshake(handshake))
 
 
@@ -107,7 +107,7 @@ class ScriptedBroker:
         }
 
     def _send_connected(self, connection: ScriptedConnection) -> None:
-        connection.send_handshake(Connected(1, self.name, "c1", 1_048_576, self.keepalive_ms))
+        connection.send_handshake(Connected(2, self.name, "c1", 1_048_576, self.keepalive_ms))
 
     def _open_publisher(self, connection: ScriptedConnection, call: OpenPublisher) -> None:
         self.session += 1
@@ -119,7 +119,7 @@ class ScriptedBroker:
         connection.notify(self.published(call))
 
     def published(self, call: Publish) -> Published:
-        """Return the answer to a batch that is now published."""
+        """Return the reply to a batch, which is now published."""
         ticks = tuple(range(self.tick + 1, self.tick + 1 + len(call.events)))
         self.tick += len(call.events)
         self.last_sequence = call.first + len(call.events) - 1
@@ -156,7 +156,7 @@ class ScriptedBroker:
 
     @property
     def credit(self) -> int:
-        """All the credit that was ever given."""
+        """The sum of all credit that the client gave."""
         first: int = sum(each.credit for each in self.requests_of(Subscribe))
         later: int = sum(each.events for each in self.requests_of(Credit))
         return first + later

@@ -1,4 +1,4 @@
-"""Calls that their callers give up: what others asked for goes on, and nothing is left behind."""
+"""Calls that their callers abandon: other calls continue, and no state remains."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.client.scripted import ScriptedBroker, ScriptedConnection
 
 
 def be_silent(connection: ScriptedConnection, call: Any) -> None:
-    """Answer nothing."""
+    """Do not reply."""
 
 
-async def under_way(publisher: gapless.client.Publisher, broker: ScriptedBroker) -> list[Any]:
-    """Have four batches under way, so that the next events wait for company."""
+async def fill_window(publisher: gapless.client.Publisher, broker: ScriptedBroker) -> list[Any]:
+    """Have four batches in flight, so that the next events are batched."""
     tasks = []
     for n in range(4):
         tasks.append(asyncio.create_task(publisher.publish({"n": n})))
@@ -48,19 +48,19 @@ def answer_all(broker: ScriptedBroker) -> None:
 
 
 @async_test
-async def test_an_abandoned_publish_many_takes_out_its_own_events_only() -> None:
+async def test_an_abandoned_publish_many_removes_only_its_own_events() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Publish] = be_silent
         async with session.publisher("quotes", in_flight_max=10) as publisher:
-            first = await under_way(publisher, broker)
+            first = await fill_window(publisher, broker)
 
             async def expire_and_publish() -> gapless.Position:
                 with pytest.raises(DeadlineError):
                     await publisher.publish({"short": 1}, deadline_s=0.05)
                 return await publisher.publish_many([{"n": 100}])
 
-            # there is room for four more: two of many, then two that leave and let another in,
-            # whose event is between two of the many
+            # four more events fit: two of the many, then two whose deadlines pass and admit another,
+            # whose event comes between two of the many
             other = asyncio.create_task(expire_and_publish())
             with_it = asyncio.create_task(publisher.publish({"short": 2}, deadline_s=0.05))
             await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def test_an_abandoned_publish_many_takes_out_its_own_events_only() -> None
         assert position == {"quotes": broker.tick}
 
 
-def test_what_is_answered_or_over_cannot_be_taken_out_any_more() -> None:
+def test_events_of_an_answered_or_failed_batch_cannot_be_removed() -> None:
     answered, failed = PublishBatch(), PublishBatch()
     for batch in (answered, failed):
         batch.add(b"...")
@@ -87,11 +87,11 @@ def test_what_is_answered_or_over_cannot_be_taken_out_any_more() -> None:
 
 
 @async_test
-async def test_a_cancelled_publish_makes_room_at_once() -> None:
+async def test_a_cancelled_publish_frees_its_place_in_flight_at_once() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Publish] = be_silent
         async with session.publisher("quotes", in_flight_max=5) as publisher:
-            first = await under_way(publisher, broker)
+            first = await fill_window(publisher, broker)
             waiting = asyncio.create_task(publisher.publish({"n": 5}))
             await asyncio.sleep(0)
             sending = asyncio.create_task(publisher.send({"n": 6}))
@@ -103,7 +103,7 @@ async def test_a_cancelled_publish_makes_room_at_once() -> None:
 
 
 @async_test
-async def test_a_receipt_that_is_awaited_twice_hides_no_error_of_another() -> None:
+async def test_awaiting_one_receipt_twice_does_not_hide_the_error_of_another() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Publish] = lambda connection, call: connection.notify(
             Refused(call.request, "no", RefusalCause.UNAVAILABLE)
@@ -119,7 +119,7 @@ async def test_a_receipt_that_is_awaited_twice_hides_no_error_of_another() -> No
 
 
 @async_test
-async def test_a_durable_subscription_whose_filter_is_not_answered_leaves_nothing_behind() -> None:
+async def test_a_durable_subscription_whose_set_filter_times_out_is_not_reopened() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[SetFilter] = be_silent
         failing = session.subscribe("n > 1", durable="desk", deadline_s=0.05)
@@ -134,7 +134,7 @@ async def test_a_durable_subscription_whose_filter_is_not_answered_leaves_nothin
 
 
 @async_test
-async def test_an_opening_that_is_given_up_is_taken_back_at_the_broker() -> None:
+async def test_an_abandoned_subscribe_is_unsubscribed_at_the_broker() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[Subscribe] = be_silent
         with pytest.raises(DeadlineError):
@@ -147,7 +147,7 @@ async def test_an_opening_that_is_given_up_is_taken_back_at_the_broker() -> None
 
 
 @async_test
-async def test_an_unsubscribe_without_an_answer_ends_the_subscription_with_that_error() -> None:
+async def test_an_unsubscribe_without_a_reply_ends_the_subscription_with_that_error() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("n > 1", durable="desk") as events:
             with pytest.raises(OutcomeUnknownError):
@@ -160,20 +160,20 @@ async def test_an_unsubscribe_without_an_answer_ends_the_subscription_with_that_
 async def test_a_filter_that_was_never_sent_is_not_the_filter_after_a_reconnect() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("n = 1") as events:
-            greet, broker.on_connect = broker.on_connect, lambda _: None
+            accept, broker.on_connect = broker.on_connect, lambda _: None
             broker.cut()
             await soon(lambda: session.broker is None)
             with pytest.raises(DeadlineError):
                 await events.set_filter("n = 2", deadline_s=0.05)
             assert str(events.filter) == "n = 1"
-            broker.on_connect = greet
+            broker.on_connect = accept
             broker.cut()
             await soon(lambda: len(broker.requests_of(Subscribe)) == 2)
             assert [each.filter for each in broker.requests_of(Subscribe)] == ["n = 1"] * 2
 
 
 @async_test
-async def test_the_older_of_two_durable_subscriptions_of_a_session_hears_that_it_is_over() -> None:
+async def test_opening_a_durable_name_twice_in_a_session_fences_the_older_subscription() -> None:
     async with (
         Overlay(on_disk=False) as overlay,
         gapless.connect(overlay.url()) as session,

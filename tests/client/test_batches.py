@@ -1,4 +1,4 @@
-"""Events on their way: checked and encoded many at once as one by one, and sent as they are."""
+"""Batches of events: they are checked and encoded together as one by one, and sent as they are."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ ODD: dict[str, Any] = {
 }
 
 
-def test_many_plain_events_are_encoded_as_each_by_itself() -> None:
+def test_plain_events_are_encoded_together_as_one_by_one() -> None:
     events: list[tuple[dict[str, Value], bytes]] = [PLAIN, ({}, b""), ({"price": 0.5}, b"x" * 300)]
     assert encoded_plain(events) == [encoded(*event) for event in events]
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_not_plain_is_looked_at_one_by_one(odd: str) -> None:
+def test_a_batch_with_an_event_that_is_not_plain_is_not_encoded_together(odd: str) -> None:
     assert encoded_plain([PLAIN, ODD[odd], PLAIN]) is None
 
 
 @pytest.mark.parametrize("odd", ["a large int", "a huge int", "half a surrogate pair"])
-def test_one_by_one_it_is_said_what_is_wrong(odd: str) -> None:
+def test_encoding_an_invalid_event_names_the_wrong_attribute(odd: str) -> None:
     attributes, payload = ODD[odd]
     with pytest.raises(GaplessError, match="attribute"):
         encoded(attributes, payload)

@@ -1,4 +1,4 @@
-"""A row of a log that cannot be read: clients are told, publishing is refused, the rest goes on."""
+"""A corrupt row of a log: subscriptions report it, publishing is refused, other streams continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST = 3
 
 
 def corrupt_second_row(directory: Path, pubend: str) -> None:
-    """Change a row of a log without its checksum."""
+    """Change a row of a log, but not its checksum."""
     with closing(sqlite3.connect(directory / "broker.db")) as database:
         rows = database.execute(
             "SELECT first FROM log WHERE pubend=? ORDER BY first", (f"{pubend}#1",)
@@ -33,7 +33,7 @@ def corrupt_second_row(directory: Path, pubend: str) -> None:
 
 
 async def corrupt(overlay: Overlay) -> None:
-    """Publish three events to quotes, a row each, and damage the second."""
+    """Publish three events to quotes, a row each, and corrupt the second row."""
     async with gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             for number in range(1, LAST + 1):
@@ -46,7 +46,7 @@ async def corrupt(overlay: Overlay) -> None:
 
 
 async def numbers_until_stalled(session: Session) -> tuple[list[object], dict[str, str]]:
-    """Read quotes from the earliest on, until it waits and something else has come."""
+    """Read quotes from the earliest until it stalls and another stream has delivered."""
     found: list[object] = []
     async with session.publisher("trades") as other:
         async with session.subscribe("n > 0", start="earliest") as events:
@@ -58,18 +58,18 @@ async def numbers_until_stalled(session: Session) -> tuple[list[object], dict[st
 
 
 @async_test
-async def test_a_subscription_says_which_stream_waits_and_why_and_the_others_go_on() -> None:
+async def test_a_subscription_names_its_stalled_stream_and_other_streams_continue() -> None:
     async with Overlay() as overlay:
         await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             found, waiting = await numbers_until_stalled(session)
             assert found == [1, 10]
             assert [*waiting] == ["quotes"]
-            assert "is damaged" in waiting["quotes"]
+            assert "is corrupt" in waiting["quotes"]
 
 
 @async_test
-async def test_a_stream_that_was_sought_past_the_corruption_waits_no_more() -> None:
+async def test_a_seek_past_the_corruption_ends_the_stall() -> None:
     async with Overlay() as overlay:
         await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
@@ -98,16 +98,16 @@ async def test_a_read_of_the_log_ends_with_the_reason() -> None:
         await corrupt(overlay)
         async with gapless.connect(overlay.url()) as session:
             found = []
-            with pytest.raises(RefusedError, match="is damaged"):
+            with pytest.raises(RefusedError, match="is corrupt"):
                 async for event in session.read("quotes"):
                     found.append(event.attributes["n"])  # noqa: PERF401 - it ends by raising
             assert found == [1]
 
 
-def test_the_broker_says_it_once_in_its_log_and_always_in_its_health_and_metrics(
+def test_a_corruption_is_logged_once_and_is_always_in_health_and_metrics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def said() -> list[str]:
+    def corruption_lines() -> list[str]:
         return [each.message for each in caplog.records if "log is corrupt" in each.message]
 
     @async_test
@@ -118,11 +118,11 @@ def test_the_broker_says_it_once_in_its_log_and_always_in_its_health_and_metrics
             assert node.health().corrupt == {}
             async with gapless.connect(overlay.url()) as session:
                 await numbers_until_stalled(session)
-            assert "is damaged" in node.health().corrupt["quotes"]
+            assert "is corrupt" in node.health().corrupt["quotes"]
             assert b"gapless_pubends_corrupt 1.0" in Metrics(node).text()
-            await soon(lambda: len(said()) > 0)
+            await soon(lambda: len(corruption_lines()) > 0)
             node._log_corruptions()
 
     with caplog.at_level(logging.INFO, logger="gapless"):
         scenario()
-    assert len(said()) == 1
+    assert len(corruption_lines()) == 1

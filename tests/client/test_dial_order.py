@@ -8,11 +8,11 @@ from gapless.core.address import Address
 B1, B2, B3 = (Address(name, 7_400) for name in ("b1", "b2", "b3"))
 
 
-def test_addresses_are_dialled_as_they_were_given() -> None:
+def test_addresses_are_dialled_in_the_given_order() -> None:
     assert DialOrder((B1, B2), None, 0.0).candidates(0.0) == [B1, B2]
 
 
-def test_the_address_that_answered_last_comes_first() -> None:
+def test_the_address_that_answered_last_is_dialled_first() -> None:
     order = DialOrder((B1, B2, B3), None, 0.0)
     order.answered(B3)
     assert order.candidates(1.0) == [B3, B1, B2]
@@ -25,7 +25,7 @@ def test_only_the_address_that_answered_last_is_dialled_until_the_failover() -> 
     assert order.candidates(15.0) == [B2, B1]
 
 
-def test_an_address_whose_broker_fell_silent_comes_last() -> None:
+def test_an_address_whose_broker_became_silent_is_dialled_last() -> None:
     order = DialOrder((B1, B2), B1, 0.0)
     order.failed(B1, silent=True)
     assert order.candidates(1.0) == [B2, B1]

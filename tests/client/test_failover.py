@@ -1,4 +1,4 @@
-"""A client whose broker dies: its durable subscriptions go on at another, from what was received."""
+"""Failover: durable subscriptions of a client continue at another broker from what was received."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 @async_test
-async def test_a_durable_subscription_goes_on_at_another_broker_when_its_own_is_dead() -> None:
+async def test_a_durable_subscription_continues_at_another_broker_when_its_own_is_dead() -> None:
     # MV-13: no loss, no duplicate
     async with (
         Overlay("line:3") as overlay,
@@ -57,7 +57,9 @@ async def test_a_filter_can_be_changed_after_a_failover() -> None:
 
 @pytest.mark.parametrize("failover_after_s", [None, 60.0])
 @async_test
-async def test_a_restart_is_waited_for(failover_after_s: float | None) -> None:
+async def test_a_client_waits_for_a_quick_restart_of_its_broker(
+    failover_after_s: float | None,
+) -> None:
     async with (
         Overlay("line:2") as overlay,
         gapless.connect(overlay.url("b2")) as there,
@@ -74,14 +76,14 @@ async def test_a_restart_is_waited_for(failover_after_s: float | None) -> None:
 
 
 @async_test
-async def test_a_time_to_fail_over_after_is_checked() -> None:
+async def test_an_invalid_failover_after_s_is_refused() -> None:
     with pytest.raises(gapless.errors.UsageError, match="above 0"):
         gapless.connect("gapless://b1", failover_after_s=-1)
 
 
 @async_test
-async def test_what_was_not_acknowledged_comes_again_after_a_failover() -> None:
-    # the program dies after it fled, and the next one knows nothing of what it has seen
+async def test_events_that_are_not_acknowledged_are_delivered_again_after_a_failover() -> None:
+    # the program ends after the failover; the next one does not know what the first received
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
@@ -110,7 +112,7 @@ async def test_what_was_not_acknowledged_comes_again_after_a_failover() -> None:
 
 
 @async_test
-async def test_a_filter_that_an_operator_has_set_is_taken_along() -> None:
+async def test_a_filter_set_by_an_operator_survives_a_failover() -> None:
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,
@@ -127,8 +129,8 @@ async def test_a_filter_that_an_operator_has_set_is_taken_along() -> None:
 
 
 @async_test
-async def test_filters_that_still_govern_are_taken_along() -> None:
-    # R47: what lies before the change is not read yet when the broker dies
+async def test_past_filters_that_still_apply_survive_a_failover() -> None:
+    # R47: the events before the change are not read yet when the broker dies
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b3")) as there,

@@ -1,4 +1,4 @@
-"""Real processes, kill -9: durable subscriptions flee, and new ones begin where few brokers are left."""
+"""Real processes, kill -9: durable subscriptions fail over, and new ones start with few brokers left."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FAIL_OVER_AFTER_S = 0.3
 
 
 def urls(supervisor: Supervisor, *names: str) -> list[str]:
-    """Return where some brokers are, in this order."""
+    """Return the URLs of some brokers, in this order."""
     return [supervisor[name].url for name in names]
 
 
 async def kill_for_good(supervisor: Supervisor, names: Iterable[str]) -> None:
-    """Kill brokers, which nobody starts again, and wait until they are dead."""
+    """Kill brokers without restart, and wait until they are dead."""
     for name in names:
         supervisor.prevent_restart(name)
         supervisor.kill(name)
@@ -32,21 +32,21 @@ async def kill_for_good(supervisor: Supervisor, names: Iterable[str]) -> None:
 
 
 async def durables_at(url: str) -> list[str]:
-    """Return which durable subscriptions a broker has."""
+    """Return the names of the durable subscriptions of a broker."""
     async with gapless.connect(url) as session:
         listed = await session.request(ListSubscriptions(0, durable=True), changes=False)
         return [each.name for each in listed.entries]
 
 
 async def publish(publisher: Publisher, numbers: Iterable[int]) -> None:
-    """Publish numbers one after the other, so that some are under way at any time."""
+    """Publish numbers one after the other, so that some are always in flight."""
     for number in numbers:
         await publisher.publish({"n": number})
         await asyncio.sleep(0.002)
 
 
 async def take(events: Subscription, count: int) -> list[Any]:
-    """Return so many numbers."""
+    """Return the numbers of the next events."""
     return [(await events.get()).attributes["n"] for _ in range(count)]
 
 
@@ -54,7 +54,7 @@ async def take(events: Subscription, count: int) -> list[Any]:
 async def test_a_durable_subscription_fails_over_to_another_broker_of_its_cell(
     tmp_path: Path,
 ) -> None:
-    # MV-13: the home is not started again until all has come at the other
+    # MV-13: the first hosting broker is restarted only after the other has delivered everything
     async with (
         Supervisor(overlay_of("line:2x2"), tmp_path, port=0) as supervisor,
         gapless.connect(urls(supervisor, "b1a")) as near,
@@ -74,13 +74,13 @@ async def test_a_durable_subscription_fails_over_to_another_broker_of_its_cell(
         supervisor.allow_restart("b2a")
         await supervisor["b2a"].settled.wait()
         while await durables_at(supervisor["b2a"].url):
-            await asyncio.sleep(0.01)  # the old home hears that it is none any more
+            await asyncio.sleep(0.01)  # the former hosting broker learns of the failover
         await publish(publisher, [300])
         assert await take(events, 1) == [300]
 
 
 @async_test
-async def test_new_subscriptions_begin_with_one_broker_of_each_cell_left(tmp_path: Path) -> None:
+async def test_new_subscriptions_start_with_one_broker_left_in_each_cell(tmp_path: Path) -> None:
     # VT 6.3.8: "even in the absence of a majority of brokers in a tree node"
     left = {"b1a", "b2b", "b3a"}
     async with (

@@ -1,4 +1,4 @@
-"""A subscription for which nothing matches is not told of gaps in which nothing was."""
+"""A subscription for which nothing matches gets no gap for ranges without events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def released(overlay: Overlay) -> int:
 
 
 @async_test
-async def test_an_idle_subscription_outlives_its_broker_without_a_gap() -> None:
-    # it is where it began; since then the clock has released silence, and silence alone
+async def test_an_idle_subscription_gets_no_gap_after_a_restart_of_its_broker() -> None:
+    # its position is still its start; since then only silence was released
     parameters = Parameters(retention_s=0, ack_ms=50, silence_ms=50, idle_silence_max_ms=100)
     async with Overlay(parameters=parameters) as overlay:
         async with gapless.connect(overlay.url(), backoff=QUICK) as session:

@@ -1,4 +1,4 @@
-"""Connections: how they begin, how they break, and how long anybody waits for them."""
+"""Connections of a client: handshakes, losses, reconnects and deadlines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ from gapless.errors import (
     OutcomeUnknownError,
     UsageError,
 )
-from gapless.messages.clients import (
-    ListPartitions,
-    OpenPubend,
-    PartitionTable,
-    ReadLog,
-    ReadPart,
-)
+from gapless.messages.clients import OpenPubend, ReadLog, ReadPart
+from gapless.messages.operating import ListPartitions, PartitionTable
 from gapless.testing import Overlay
 from gapless.wire import Connected, Disconnect, DisconnectReason, KeepAlive
 from tests.client.running import async_test, soon
@@ -36,16 +31,16 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 @async_test
-async def test_nobody_there_is_said_within_the_deadline() -> None:
+async def test_connecting_without_a_broker_fails_at_the_deadline() -> None:
     async with ScriptedBroker() as broker:
         url = broker.url
-    with pytest.raises(ConnectionLostError, match="no broker greeted"):
+    with pytest.raises(ConnectionLostError, match="no handshake with a broker"):
         async with gapless.connect(url, connect_deadline_s=0.3, backoff=QUICK):
             pass
 
 
 @async_test
-async def test_a_broker_of_another_version_is_said_at_once() -> None:
+async def test_connecting_to_a_broker_of_another_version_fails_at_once() -> None:
     async with ScriptedBroker() as broker:
         broker.on_connect = lambda connection: connection.send_handshake(
             Disconnect(DisconnectReason.NO_COMMON_VERSION, "this broker speaks 7")
@@ -61,27 +56,27 @@ async def test_a_broker_of_another_version_is_said_at_once() -> None:
     [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\1x", b"\0\0\0\0", b"\xff\xff\xff\xff"],
 )
 @async_test
-async def test_what_is_no_broker_is_not_believed(handshake: bytes) -> None:
+async def test_an_invalid_handshake_is_refused(handshake: bytes) -> None:
     async with ScriptedBroker() as broker:
         broker.on_connect = lambda connection: connection.transport.write(handshake)
-        with pytest.raises(ConnectionLostError, match="cannot be understood"):
+        with pytest.raises(ConnectionLostError, match="sent an invalid frame"):
             async with gapless.connect(broker.url, connect_deadline_s=0.3, backoff=QUICK):
                 pass
 
 
 @async_test
-async def test_a_welcome_of_a_version_nobody_asked_for_is_not_believed() -> None:
+async def test_a_handshake_with_a_version_that_was_not_offered_is_refused() -> None:
     async with ScriptedBroker() as broker:
         broker.on_connect = lambda connection: connection.send_handshake(
             Connected(9, "b1", "c1", 1, 1)
         )
-        with pytest.raises(ConnectionLostError, match="expected a welcome"):
+        with pytest.raises(ConnectionLostError, match="expected Connected"):
             async with gapless.connect(broker.url, connect_deadline_s=0.3, backoff=QUICK):
                 pass
 
 
 @async_test
-async def test_a_broker_that_stops_is_waited_for() -> None:
+async def test_a_client_reconnects_to_a_broker_that_stops() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         broker.connection.notify(Disconnect(DisconnectReason.STOPPING, "the broker stops"))
         await soon(lambda: len(broker.connections) == 2 and session.main.is_up)
@@ -89,7 +84,7 @@ async def test_a_broker_that_stops_is_waited_for() -> None:
 
 
 @async_test
-async def test_a_malformed_notice_ends_the_connection_and_the_next_one_is_good() -> None:
+async def test_a_malformed_notice_ends_the_connection_and_the_client_reconnects() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         broker.connection.transport.write(b"\0\0\0\1\xc1")
         await soon(lambda: len(broker.connections) == 2 and session.main.is_up)
@@ -100,16 +95,16 @@ async def test_a_malformed_notice_ends_the_connection_and_the_next_one_is_good()
 
 
 @async_test
-async def test_each_side_says_something_now_and_then_and_a_silent_broker_is_given_up() -> None:
+async def test_a_client_sends_keepalives_and_disconnects_from_a_silent_broker() -> None:
     async with ScriptedBroker(keepalive_ms=20) as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
             await soon(lambda: bool(broker.requests_of(KeepAlive)))
             await soon(lambda: len(broker.connections) > 1)
-            assert "nothing was heard" in session.main.trouble
+            assert "has sent nothing for too long" in session.main.trouble
 
 
 @async_test
-async def test_a_broker_that_keepalives_is_kept() -> None:
+async def test_the_connection_to_a_broker_that_sends_keepalives_is_kept() -> None:
     async with ScriptedBroker(keepalive_ms=20) as broker, gapless.connect(broker.url) as session:
         for _ in range(30):
             broker.connection.notify(KeepAlive())
@@ -118,7 +113,7 @@ async def test_a_broker_that_keepalives_is_kept() -> None:
 
 
 @async_test
-async def test_a_request_is_asked_again_under_its_number() -> None:
+async def test_a_request_is_repeated_under_its_number_after_a_reconnect() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         asked = asyncio.create_task(session.request(ListPartitions(0), changes=False))
         await soon(lambda: bool(broker.requests))
@@ -136,7 +131,7 @@ def broker_answer(broker: ScriptedBroker) -> PartitionTable:
 
 
 @async_test
-async def test_a_question_that_changes_nothing_has_a_plain_deadline() -> None:
+async def test_a_request_that_changes_nothing_fails_at_its_deadline() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, deadline_s=0.02) as session:
         with pytest.raises(DeadlineError):
             await session.partitions()
@@ -145,7 +140,7 @@ async def test_a_question_that_changes_nothing_has_a_plain_deadline() -> None:
 
 
 @async_test
-async def test_a_session_that_is_closed_says_so() -> None:
+async def test_calls_on_a_closed_session_fail() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url) as session:
             waiting = asyncio.create_task(session.partitions())
@@ -164,7 +159,7 @@ async def test_a_session_that_is_closed_says_so() -> None:
 
 
 @async_test
-async def test_the_first_broker_that_greets_is_taken_and_another_when_it_is_gone() -> None:
+async def test_a_session_uses_the_first_broker_that_accepts_and_another_after_its_crash() -> None:
     async with Overlay("line:2") as overlay:
         url = overlay.url("b1", "b2")
         async with gapless.connect(url, backoff=QUICK) as session:
@@ -174,7 +169,7 @@ async def test_the_first_broker_that_greets_is_taken_and_another_when_it_is_gone
 
 
 @async_test
-async def test_a_publisher_waits_for_the_broker_of_its_pubend() -> None:
+async def test_a_publisher_waits_for_its_phb() -> None:
     async with Overlay("line:2") as overlay:
         async with gapless.connect(overlay.url("b1", "b2"), backoff=QUICK) as session:
             async with session.publisher("quotes") as publisher:
@@ -191,7 +186,7 @@ async def test_a_publisher_waits_for_the_broker_of_its_pubend() -> None:
 
 
 @async_test
-async def test_a_pubend_is_found_at_whichever_address_it_is() -> None:
+async def test_a_session_finds_the_phb_of_a_pubend_among_its_addresses() -> None:
     async with Overlay("line:2", on_disk=False) as overlay:
         async with (
             gapless.connect(overlay.url("b2")) as there,
@@ -214,7 +209,7 @@ async def test_a_pubend_is_found_at_whichever_address_it_is() -> None:
 
 
 @async_test
-async def test_a_subscription_that_is_not_durable_goes_on_at_another_broker() -> None:
+async def test_a_subscription_that_is_not_durable_continues_at_another_broker() -> None:
     async with Overlay("line:2") as overlay:
         async with (
             gapless.connect(overlay.url("b2")) as there,
@@ -232,21 +227,21 @@ async def test_a_subscription_that_is_not_durable_goes_on_at_another_broker() ->
 
 
 @async_test
-async def test_reading_a_range_ends_and_reads_only_that() -> None:
+async def test_a_read_returns_the_events_of_its_range_and_ends() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
-            places = [await publisher.publish({"n": n}) for n in range(50)]
-        low, high = places[10]["quotes"], places[20]["quotes"]
+            positions = [await publisher.publish({"n": n}) for n in range(50)]
+        low, high = positions[10]["quotes"], positions[20]["quotes"]
         found = [event async for event in session.read("quotes", low, high, "n <> 15")]
         assert [event.attributes["n"] for event in found] == [n for n in range(10, 21) if n != 15]
-        assert found[0].position == places[10]
+        assert found[0].position == positions[10]
         with pytest.raises(gapless.errors.RefusedError):
             _ = [event async for event in session.read("nothing")]
         assert [event async for event in session.read("quotes", high + 1000, high + 10)] == []
 
 
 @async_test
-async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
+async def test_a_read_of_a_released_range_raises_a_gap() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.answers[ReadLog] = lambda connection, call: connection.notify(
             ReadPart(call.request, (), max(call.low, 20), 20, 10)
@@ -256,12 +251,12 @@ async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
         assert (found.value.low, found.value.high) == (5, 10)
         assert [event async for event in session.read("quotes")] == []
         del broker.answers[ReadLog]
-        with pytest.raises(DeadlineError, match="did not answer"):
+        with pytest.raises(DeadlineError, match="was not read"):
             _ = [event async for event in session.read("quotes", deadline_s=0.02)]
 
 
 class RecordedWaits(BackoffWaits):
-    """Waits that count how often they begin anew."""
+    """Waits that count how often they are reset."""
 
     resets = 0
 
@@ -271,7 +266,7 @@ class RecordedWaits(BackoffWaits):
 
 
 class RecordedBackoff(Backoff, frozen=True, kw_only=True):
-    """A back-off that keeps the waits it has given."""
+    """A back-off that records the waits it gave."""
 
     given: list[RecordedWaits]
 
@@ -281,7 +276,7 @@ class RecordedBackoff(Backoff, frozen=True, kw_only=True):
 
 
 @async_test
-async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_time() -> None:
+async def test_a_disconnect_after_the_handshake_does_not_reset_the_back_off() -> None:
     backoff = RecordedBackoff(first_s=0.001, longest_s=60.0, given=[])
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=backoff):
         for number in range(1, 4):
@@ -290,46 +285,46 @@ async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_tim
         assert [each.resets for each in backoff.given] == [0]
 
 
-def say_nothing(connection: ScriptedConnection) -> None:
-    """Hang: connections are accepted, and that is all."""
+def hang(connection: ScriptedConnection) -> None:
+    """Hang: accept the connection and send nothing."""
     del connection
 
 
 @async_test
-async def test_after_a_broker_fell_silent_others_are_asked_before_it() -> None:
+async def test_after_a_broker_became_silent_others_are_dialled_first() -> None:
     async with ScriptedBroker("b1", keepalive_ms=20) as first, ScriptedBroker("b2") as second:
         async with gapless.connect([first.url, second.url], backoff=QUICK) as session:
             assert session.broker == "b1"
-            first.on_connect = say_nothing
+            first.on_connect = hang
             await soon(lambda: session.broker == "b2")
-            assert len(first.connections) == 1, "it was not asked again"
+            assert len(first.connections) == 1, "it was not dialled again"
 
 
 @async_test
-async def test_after_a_broker_broke_off_it_is_asked_first() -> None:
+async def test_after_a_broker_closed_the_connection_it_is_dialled_first() -> None:
     async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
         async with gapless.connect([second.url, first.url], backoff=QUICK) as session:
             second.cut()
             await soon(lambda: session.main.connections == 2 and session.main.is_up)
-            assert session.broker == "b2", "it may be back, and has what lingers there"
+            assert session.broker == "b2", "it may be back, and the interest grace is there"
 
 
 @async_test
-async def test_a_broker_that_hangs_does_not_use_up_the_time_of_the_others() -> None:
+async def test_a_broker_that_hangs_does_not_use_up_the_connect_deadline() -> None:
     async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
-        first.on_connect = say_nothing
+        first.on_connect = hang
         async with gapless.connect([first.url, second.url], connect_deadline_s=10) as session:
             assert session.broker == "b2"
 
 
 def both(one: ScriptedBroker, other: ScriptedBroker) -> str:
-    """Return the addresses of two brokers as one url."""
+    """Return the addresses of two brokers as one URL."""
     return f"{one.url},{other.url.removeprefix('gapless://')}"
 
 
 @async_test
-async def test_who_waits_for_its_broker_waits_no_longer_than_it_said() -> None:
-    # the next try would come after half a minute
+async def test_a_long_back_off_does_not_delay_the_failover() -> None:
+    # the next attempt would come after half a minute
     slow = Backoff(first_s=60.0, longest_s=60.0)
     async with ScriptedBroker("b2") as other:
         async with ScriptedBroker("b1") as one:
@@ -346,7 +341,7 @@ async def test_who_waits_for_its_broker_waits_no_longer_than_it_said() -> None:
 
 
 @async_test
-async def test_among_several_brokers_too_it_is_unknown_what_became_of_what_was_sent() -> None:
+async def test_a_request_without_a_reply_has_an_unknown_outcome_also_with_several_brokers() -> None:
     async with ScriptedBroker("b1") as one, ScriptedBroker("b2") as other:
         one.answers.pop(OpenPubend)
         async with gapless.connect(both(one, other), deadline_s=0.1, backoff=QUICK) as session:

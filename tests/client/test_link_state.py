@@ -1,4 +1,4 @@
-"""The states of a link: the table is whole, and the link agrees with it."""
+"""The states of a link: the transition table is complete, and the link agrees with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gapless.client.link_state import NEXT_STATE, LinkInput, LinkState
 from gapless.core.errors import ClosedError, GaplessError
-from gapless.messages.clients import ListPartitions
+from gapless.messages.operating import ListPartitions
 from gapless.wire import DisconnectReason
 from tests.client.driven_link import DrivenLink
 
@@ -26,7 +26,7 @@ PAIRS = [(state, given_) for state in LinkState for given_ in LinkInput]
 
 
 class RecordingUser:
-    """A user that keeps what it hears of the link."""
+    """A user that records the notifications of the link."""
 
     def __init__(self) -> None:
         self.heard: list[LinkState] = []
@@ -44,7 +44,7 @@ class RecordingUser:
 
 
 class ObservedLink(DrivenLink):
-    """A driven link with a user that keeps what it hears."""
+    """A driven link with a user that records the notifications."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ObservedLink(DrivenLink):
         self.link.add(self.user)
 
     def take(self, given_: LinkInput) -> None:
-        """Let one input happen; a connection is dialled where there is none."""
+        """Apply one input; dial if there is no connection."""
         if given_ is LinkInput.CONNECTED:
             self.accept()
         elif given_ is LinkInput.LOST:
@@ -84,7 +84,7 @@ def test_over_is_final(given_: LinkInput) -> None:
 
 
 @pytest.mark.parametrize(("state", "given_"), PAIRS)
-def test_the_link_goes_where_the_table_says_and_asserts_elsewhere(
+def test_the_link_follows_the_table_and_asserts_on_inputs_outside_it(
     state: LinkState, given_: LinkInput
 ) -> None:
     def test(made: ObservedLink) -> None:
@@ -136,7 +136,7 @@ def test_requests_go_out_only_while_the_link_is_up() -> None:
     driven(test)
 
 
-def test_a_link_that_the_program_closes_ends_its_connection_and_tells_its_users() -> None:
+def test_closing_a_link_ends_its_connection_and_notifies_its_users() -> None:
     async def scenario() -> None:
         made = ObservedLink()
         made.take(LinkInput.CONNECTED)

@@ -1,4 +1,4 @@
-"""Programs that ask for what cannot be: they are told so, at once, and nothing else is disturbed."""
+"""Invalid calls of programs: they fail at once and disturb nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gapless.errors import (
     ConnectionLostError,
     UsageError,
 )
-from gapless.messages.clients import ListPartitions
+from gapless.messages.operating import ListPartitions
 from gapless.testing import Overlay
 from tests.client.running import async_test
 
@@ -24,21 +24,21 @@ NOWHERE = "gapless://127.0.0.1:1"
 
 
 class Money(float):
-    """As the floats of numerical libraries are."""
+    """Like the floats of numerical libraries."""
 
 
 class Count(int):
-    """An int that is more than an int."""
+    """A subclass of int."""
 
 
 class Side(str, Enum):  # noqa: UP042  # its text is not its value
-    """A text that is more than a text."""
+    """A subclass of str."""
 
     BUY = "buy"
 
 
 @async_test
-async def test_a_session_that_was_not_opened_says_so_at_once() -> None:
+async def test_calls_on_a_session_that_was_not_opened_fail_at_once() -> None:
     session = gapless.connect(NOWHERE)
     with pytest.raises(ClosedError, match="not open"):
         await session.publisher("quotes").__aenter__()
@@ -60,14 +60,14 @@ async def test_a_session_is_opened_once() -> None:
 
 
 @async_test
-async def test_a_host_that_can_be_no_name_is_trouble_like_any_other() -> None:
+async def test_an_invalid_host_name_is_an_ordinary_connection_error() -> None:
     session = gapless.connect("gapless://a..b", connect_deadline_s=0.2)
     with pytest.raises(ConnectionLostError, match=r"a\.\.b:7400"):
         await session.open()
 
 
 @async_test
-async def test_a_batch_of_no_events_cannot_be_asked_for() -> None:
+async def test_a_batch_size_below_one_is_refused() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             await publisher.publish({"n": 1})
@@ -96,7 +96,7 @@ async def test_a_batch_of_no_events_cannot_be_asked_for() -> None:
         {"deadline_s": "5"},
     ],
 )
-def test_an_option_that_no_broker_would_understand_is_refused_before_it_is_sent(
+def test_an_invalid_option_is_refused_before_it_is_sent(
     options: dict[str, Any],
 ) -> None:
     session = gapless.connect(NOWHERE)
@@ -105,7 +105,7 @@ def test_an_option_that_no_broker_would_understand_is_refused_before_it_is_sent(
 
 
 @async_test
-async def test_values_of_derived_types_are_published_as_what_they_are() -> None:
+async def test_values_of_derived_types_are_published_as_their_base_types() -> None:
     attributes: dict[str, Value] = {"price": Money(91.5), "n": Count(7), "side": Side.BUY}
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
@@ -129,9 +129,9 @@ async def test_publish_many_refuses_the_values_that_publish_refuses() -> None:
 
 
 @pytest.mark.parametrize("wrong", [({"n": 2}, b"", 3), ({"n": 2},), [{"n": 2}, b""], None])
-def test_what_is_no_pair_is_refused_and_what_is_before_it_is_published(wrong: Any) -> None:
+def test_an_invalid_pair_is_refused_and_the_events_before_it_are_published(wrong: Any) -> None:
     @async_test
-    async def told() -> None:
+    async def scenario() -> None:
         async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
             async with session.publisher("quotes") as publisher:
                 with pytest.raises(UsageError):
@@ -139,10 +139,10 @@ def test_what_is_no_pair_is_refused_and_what_is_before_it_is_published(wrong: An
             found = [event async for event in session.read("quotes")]
             assert [event.attributes for event in found] == [{"n": 1}]
 
-    told()
+    scenario()
 
 
-def test_the_synchronous_session_is_opened_once_and_stays_open() -> None:
+def test_opening_a_synchronous_session_twice_fails_and_keeps_it_open() -> None:
     from gapless.testing import SyncOverlay
 
     with SyncOverlay(on_disk=False) as overlay, gapless.connect_sync(overlay.url()) as session:

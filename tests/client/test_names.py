@@ -14,7 +14,7 @@ EVENTS = 20
 
 
 async def publish(session: Session, who: str) -> str:
-    """Publish some events to quotes; return where they are, or which broker has the name."""
+    """Publish some events to quotes; return the pubend, or the broker that has the name."""
     try:
         async with session.publisher("quotes") as publisher:
             for number in range(EVENTS):
@@ -25,7 +25,9 @@ async def publish(session: Session, who: str) -> str:
 
 
 @async_test
-async def test_of_two_that_open_a_name_at_once_one_publishes_and_the_other_is_told_where() -> None:
+async def test_of_two_concurrent_opens_of_a_name_one_succeeds_and_the_other_gets_the_broker() -> (
+    None
+):
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b2")) as listener,
@@ -41,7 +43,7 @@ async def test_of_two_that_open_a_name_at_once_one_publishes_and_the_other_is_to
 
 
 @async_test
-async def test_who_knows_all_addresses_publishes_wherever_the_name_is() -> None:
+async def test_a_session_with_all_addresses_publishes_at_the_broker_that_has_the_name() -> None:
     async with (
         Overlay("line:3") as overlay,
         gapless.connect(overlay.url("b2")) as listener,
@@ -60,7 +62,9 @@ async def test_who_knows_all_addresses_publishes_wherever_the_name_is() -> None:
 
 
 @async_test
-async def test_a_name_made_while_a_broker_is_down_has_a_number_and_is_heard_everywhere() -> None:
+async def test_a_name_created_while_a_broker_is_down_has_a_number_and_is_announced_everywhere() -> (
+    None
+):
     async with Overlay("line:3") as overlay:
         await overlay.kill("b3")
         async with gapless.connect(overlay.url("b1")) as session:

@@ -1,4 +1,4 @@
-"""The states of an outbox: the table is whole, and the outbox agrees with it."""
+"""The states of an outbox: the transition table is complete, and the outbox agrees with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAIRS = [(state, given_) for state in OutboxState for given_ in OutboxInput]
 
 
 class DrivenOutbox(DrivenLink):
-    """An outbox over a driven link; the test is its PHB."""
+    """An outbox over a driven link; the test acts as its PHB."""
 
     def __init__(self, *, guaranteed: bool = True) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class DrivenOutbox(DrivenLink):
         self.ends += 1
 
     def take(self, given_: OutboxInput) -> None:
-        """Let one input happen to the outbox."""
+        """Apply one input to the outbox."""
         outbox = self.outbox
         if given_ is OutboxInput.LINK_UP:
             if self.link.is_up:
@@ -79,7 +79,7 @@ class DrivenOutbox(DrivenLink):
         if outbox.state is not OutboxState.OVER and not (outbox.sent or outbox.queue):
             outbox.add(EVENT)
         batch = next(iter((*outbox.sent, *outbox.queue)), None)
-        if batch is None:  # of an outbox that is over: it has failed
+        if batch is None:  # the outbox is over, so the batch has failed
             return
         if given_ is OutboxInput.FENCED:
             notice: object = Refused(batch.request, "forgotten", RefusalCause.NOT_OPEN)
@@ -120,7 +120,7 @@ def test_every_state_is_reached_by_its_path(state: OutboxState) -> None:
 
 
 @pytest.mark.parametrize(("state", "given_"), PAIRS)
-def test_the_outbox_goes_where_the_table_says_and_asserts_elsewhere(
+def test_the_outbox_follows_the_table_and_asserts_on_inputs_outside_it(
     state: OutboxState, given_: OutboxInput
 ) -> None:
     def test(made: DrivenOutbox) -> None:
@@ -167,7 +167,7 @@ def test_the_outbox_agrees_with_the_table_over_any_inputs(inputs: list[OutboxInp
     driven(test)
 
 
-def test_a_reply_that_comes_after_the_end_is_passed_over() -> None:
+def test_a_reply_after_the_end_is_ignored() -> None:
     def test(made: DrivenOutbox) -> None:
         made.take(OutboxInput.LINK_UP)
         made.take(OutboxInput.OPENED)
@@ -181,7 +181,7 @@ def test_a_reply_that_comes_after_the_end_is_passed_over() -> None:
     driven(test)
 
 
-def test_a_reply_of_the_former_session_counts_while_the_publisher_is_opened_again() -> None:
+def test_a_reply_of_the_former_session_counts_while_the_publisher_is_reopened() -> None:
     def test(made: DrivenOutbox) -> None:
         made.take(OutboxInput.LINK_UP)
         made.take(OutboxInput.OPENED)
@@ -200,7 +200,7 @@ def test_a_reply_of_the_former_session_counts_while_the_publisher_is_opened_agai
     driven(test)
 
 
-def test_a_publisher_that_another_one_fences_ends_with_that_error() -> None:
+def test_a_fenced_publisher_ends_with_that_error() -> None:
     def test(made: DrivenOutbox) -> None:
         made.take(OutboxInput.LINK_UP)
         made.take(OutboxInput.OPENED)
@@ -212,7 +212,7 @@ def test_a_publisher_that_another_one_fences_ends_with_that_error() -> None:
     driven(test)
 
 
-def test_a_lost_opening_may_fence_the_publisher_that_made_it() -> None:
+def test_a_lost_open_request_may_fence_the_publisher_that_sent_it() -> None:
     def test(made: DrivenOutbox) -> None:
         for each in (OutboxInput.LINK_UP, OutboxInput.LINK_DOWN, OutboxInput.LINK_UP):
             made.take(each)

@@ -20,21 +20,21 @@ SMALL = st.builds(Position, st.dictionaries(st.sampled_from("abc"), st.integers(
 
 
 @given(POSITIONS)
-def test_a_position_comes_back_from_its_text(position: Position) -> None:
+def test_a_position_survives_its_text(position: Position) -> None:
     text = str(position)
     assert Position.parse(text) == position
     assert "\n" not in text
 
 
 @given(POSITIONS)
-def test_a_position_comes_back_from_json_and_from_pickle(position: Position) -> None:
+def test_a_position_survives_json_and_pickle(position: Position) -> None:
     assert Position(json.loads(json.dumps(dict(position)))) == position
     assert pickle.loads(pickle.dumps(position)) == position
     assert copy.deepcopy(position) == position
 
 
 @given(POSITIONS)
-def test_a_position_comes_back_from_the_wire(position: Position) -> None:
+def test_a_position_survives_the_wire(position: Position) -> None:
     assert Position.of(dict(position.as_tuple())) == position
 
 
@@ -60,12 +60,12 @@ def test_being_ahead_is_a_partial_order(a: Position, b: Position, c: Position) -
         assert hash(a) == hash(b)
 
 
-def test_a_pubend_that_is_missing_was_not_begun_which_is_before_its_first_tick() -> None:
+def test_a_position_without_a_pubend_is_before_its_first_tick() -> None:
     assert Position({"a": 0}) > Position()
     assert not Position() >= Position({"a": 0})
 
 
-def test_of_two_positions_neither_may_be_ahead() -> None:
+def test_two_positions_may_be_incomparable() -> None:
     a, b = Position({"a": 2, "b": 1}), Position({"a": 1, "b": 2})
     assert not a >= b
     assert not b >= a
@@ -79,20 +79,20 @@ def test_the_text_is_short_and_sorted() -> None:
     assert Position.parse("") == Position()
 
 
-def test_an_incarnation_stands_behind_a_number_sign() -> None:
+def test_an_incarnation_follows_a_number_sign() -> None:
     position = Position.of({PubendId("a", 2): 7})
     assert dict(position) == {"a#2": 7}
     assert position.as_tuple() == ((PubendId("a", 2), 7),)
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:-1", "a:1,", "a:1 ", "a#x:1", "a#:1"])
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_an_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(PositionError):
         Position.parse(text)
 
 
 @pytest.mark.parametrize("ticks", [{"": 1}, {"a": -1}, {"a": True}, {"a": 1.5}, {1: 1}])
-def test_what_is_no_mapping_of_ticks_is_refused(ticks: dict[str, int]) -> None:
+def test_an_invalid_mapping_is_refused(ticks: dict[str, int]) -> None:
     with pytest.raises(PositionError):
         Position(ticks)
 

@@ -1,4 +1,4 @@
-"""A subscription for which nothing comes moves on with its streams, and loses nothing by that."""
+"""A subscription for which nothing matches advances with its streams and loses nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def delivery(name: str, *ticks: int, pubend: PubendId = Q) -> Delivery:
 
 @pytest.mark.parametrize("durable", [None, "desk"])
 @async_test
-async def test_after_a_lost_connection_it_goes_on_from_what_it_was_told(
+async def test_after_a_lost_connection_a_subscription_resumes_at_its_progress(
     durable: str | None,
 ) -> None:
     async with (
@@ -54,7 +54,7 @@ async def test_after_a_lost_connection_it_goes_on_from_what_it_was_told(
 
 
 @async_test
-async def test_the_position_does_not_pass_what_was_not_handed_out() -> None:
+async def test_the_position_does_not_pass_events_that_were_not_handed_out() -> None:
     async with (
         ScriptedBroker() as broker,
         gapless.connect(broker.url, backoff=QUICK) as session,
@@ -92,7 +92,7 @@ async def test_the_position_after_an_event_has_the_progress_of_the_other_streams
 
 
 @async_test
-async def test_what_was_told_of_a_place_that_is_left_does_not_count() -> None:
+async def test_progress_of_the_position_before_a_seek_does_not_count() -> None:
     def answer_seek(connection: ScriptedConnection, call: Seek) -> None:
         connection.notify(
             Progress(call.subscription, ((Q, 70),)), Subscribed(call.request, ((Q, 5),))
@@ -110,7 +110,7 @@ async def test_what_was_told_of_a_place_that_is_left_does_not_count() -> None:
 
 @pytest.mark.parametrize("order", ["publisher", "total"])
 @async_test
-async def test_who_was_quiet_for_longer_than_the_log_is_kept_finds_no_gap(order: str) -> None:
+async def test_a_subscription_idle_for_longer_than_the_retention_gets_no_gap(order: str) -> None:
     parameters = Parameters(progress_ms=20, retention_s=0)
     async with (
         Overlay(parameters=parameters, on_disk=False) as overlay,
@@ -135,8 +135,8 @@ async def test_who_was_quiet_for_longer_than_the_log_is_kept_finds_no_gap(order:
 
 
 @async_test
-async def test_a_durable_subscription_acknowledges_that_nothing_came() -> None:
-    # MV-13: until then the log is kept, for no other broker knows that nothing was there
+async def test_a_durable_subscription_acknowledges_progress_without_events() -> None:
+    # MV-13: until then the log is kept, because no other broker knows that the range had no events
     async with (
         ScriptedBroker() as broker,
         gapless.connect(broker.url, backoff=QUICK) as session,

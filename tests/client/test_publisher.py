@@ -55,7 +55,7 @@ async def test_publish_many_returns_the_position_of_the_last() -> None:
 
 
 @async_test
-async def test_publish_many_lets_others_have_their_turns_between_batches() -> None:
+async def test_publish_many_yields_to_other_tasks_between_batches() -> None:
     given = 0
 
     def events() -> Iterator[dict[str, int]]:
@@ -88,7 +88,7 @@ async def test_receipts_can_be_awaited_in_any_order_or_not_at_all() -> None:
 
 
 @async_test
-async def test_a_lone_event_is_sent_at_once_and_what_waits_meanwhile_shares_a_frame() -> None:
+async def test_a_lone_event_is_sent_at_once_and_events_that_wait_share_a_frame() -> None:
     async with (
         Overlay(on_disk=False) as overlay,
         Proxy(overlay.url()) as proxy,
@@ -105,7 +105,7 @@ async def test_a_lone_event_is_sent_at_once_and_what_waits_meanwhile_shares_a_fr
 
 
 @async_test
-async def test_no_more_than_the_window_is_under_way() -> None:
+async def test_no_more_batches_than_the_window_are_in_flight() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         broker.window = 2
         held: list[Publish] = []
@@ -124,16 +124,16 @@ async def test_no_more_than_the_window_is_under_way() -> None:
 
 
 @async_test
-async def test_sends_wait_for_room() -> None:
+async def test_sends_wait_while_in_flight_max_events_are_unanswered() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         held: list[Publish] = []
         broker.answers[Publish] = lambda _, call: held.append(call)
         async with session.publisher("quotes", in_flight_max=3) as publisher:
             for n in range(3):
                 await publisher.send({"n": n})
-            with pytest.raises(DeadlineError, match="no room"):
+            with pytest.raises(DeadlineError, match="no further event was accepted"):
                 await publisher.send({"n": 3}, deadline_s=0.05)
-            with pytest.raises(DeadlineError, match="no room"):
+            with pytest.raises(DeadlineError, match="no further event was accepted"):
                 await publisher.publish({"n": 3}, deadline_s=0.05)
             waiting = asyncio.create_task(publisher.send({"n": 3}))
             broker.answers[Publish] = lambda connection, call: connection.notify(
@@ -147,7 +147,7 @@ async def test_sends_wait_for_room() -> None:
 
 
 @async_test
-async def test_a_publisher_with_a_name_goes_on_with_its_sequences() -> None:
+async def test_a_named_publisher_continues_its_sequence_numbers() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         for _ in range(2):
             async with session.publisher("quotes", name="ticker") as publisher:
@@ -159,7 +159,7 @@ async def test_a_publisher_with_a_name_goes_on_with_its_sequences() -> None:
 
 
 @async_test
-async def test_publishers_without_a_name_are_never_the_same() -> None:
+async def test_publishers_without_a_name_are_distinct() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("q") as one, session.publisher("q") as other:
             assert one.name != other.name
@@ -167,7 +167,7 @@ async def test_publishers_without_a_name_are_never_the_same() -> None:
 
 
 @async_test
-async def test_a_name_that_is_opened_again_is_taken_over_and_nothing_is_lost_in_silence() -> None:
+async def test_opening_a_publisher_name_again_fences_the_older_publisher() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         old = session.publisher("quotes", name="ticker")
         await old.__aenter__()
@@ -184,7 +184,7 @@ async def test_a_name_that_is_opened_again_is_taken_over_and_nothing_is_lost_in_
 
 
 @async_test
-async def test_a_publisher_that_the_broker_has_forgotten_is_opened_again() -> None:
+async def test_a_publisher_unknown_to_its_broker_is_reopened() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.publisher("quotes") as publisher:
             await publisher.publish({"n": 1})
@@ -204,7 +204,7 @@ async def test_a_publisher_that_the_broker_has_forgotten_is_opened_again() -> No
 
 
 @async_test
-async def test_an_event_outside_the_advertisement_is_refused_and_its_neighbours_are_not() -> None:
+async def test_only_the_event_outside_the_advertisement_is_refused() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes", advertisement=F.price > 0) as publisher:
             outcomes = await asyncio.gather(
@@ -221,7 +221,7 @@ async def test_an_event_outside_the_advertisement_is_refused_and_its_neighbours_
 
 
 @async_test
-async def test_an_advertisement_widens_a_pubend_that_is_there() -> None:
+async def test_an_advertisement_of_an_existing_pubend_only_widens() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes", advertisement="price > 0"):
             pass
@@ -237,25 +237,25 @@ async def test_an_advertisement_widens_a_pubend_that_is_there() -> None:
 async def test_a_best_effort_pubend_has_no_positions() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with (
-            session.publisher("loose", guaranteed=False) as publisher,
+            session.publisher("best effort", guaranteed=False) as publisher,
             session.subscribe("") as events,
         ):
             coming = asyncio.create_task(events.get())
-            while not coming.done():  # what goes out before somebody listens is heard by nobody
+            while not coming.done():  # events before the start of the subscription are lost
                 assert await publisher.publish({"n": 1}, b"x") == Position()
                 await asyncio.sleep(0.01)
             event = await coming
-            assert event.pubend == "loose"
+            assert event.pubend == "best effort"
             assert event.position == Position()
-        with pytest.raises(RefusedError, match="stays so"):
-            async with session.publisher("loose"):
+        with pytest.raises(RefusedError, match="cannot be changed"):
+            async with session.publisher("best effort"):
                 pass
         with pytest.raises(RefusedError, match="no log"):
-            _ = [event async for event in session.read("loose")]
+            _ = [event async for event in session.read("best effort")]
 
 
 @async_test
-async def test_what_cannot_be_an_event_is_an_error_of_the_caller() -> None:
+async def test_an_invalid_event_is_an_error_of_the_caller() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             wrong = [{"a": [1]}, {1: 2}, {"a": 2**63}, {"a": "\ud800"}, {"\ud800": 1}, 7]
@@ -272,7 +272,7 @@ async def test_what_cannot_be_an_event_is_an_error_of_the_caller() -> None:
 
 
 @async_test
-async def test_what_a_publisher_changes_later_does_not_change_the_event() -> None:
+async def test_changing_the_attributes_after_send_does_not_change_the_event() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         attributes = {"n": 1}
         async with session.publisher("quotes") as publisher:
@@ -292,7 +292,7 @@ async def test_large_events_are_sent_in_several_frames() -> None:
 
 
 @async_test
-async def test_a_publisher_is_used_inside_async_with_and_once() -> None:
+async def test_a_publisher_is_used_once_and_inside_async_with() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         publisher = session.publisher("quotes")
         with pytest.raises(ClosedError):
@@ -306,7 +306,7 @@ async def test_a_publisher_is_used_inside_async_with_and_once() -> None:
 
 
 @async_test
-async def test_names_that_cannot_be_are_refused_with_a_reason() -> None:
+async def test_invalid_names_are_refused_with_a_reason() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         with pytest.raises(RefusedError, match="name"):
             async with session.publisher("a#b"):
@@ -319,7 +319,7 @@ async def test_names_that_cannot_be_are_refused_with_a_reason() -> None:
 
 
 @async_test
-async def test_leaving_by_an_exception_does_not_wait_and_is_not_hidden() -> None:
+async def test_an_exception_in_the_block_does_not_wait_for_replies_and_is_not_hidden() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         del broker.answers[Publish]
         with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""Publishing while connections break: every event once, in order, or an honest error."""
+"""Publishing while connections break: every event once, in order, or an error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 async def numbers(session: gapless.client.Session) -> list[object]:
-    """Return what is in the log of quotes."""
+    """Return the numbers in the log of quotes."""
     return [event.attributes["n"] async for event in session.read("quotes")]
 
 
@@ -54,7 +54,7 @@ async def numbers(session: gapless.client.Session) -> list[object]:
     ],
 )
 @async_test
-async def test_every_event_is_published_once_whatever_message_the_connection_breaks_at(
+async def test_every_event_is_published_once_wherever_the_connection_breaks(
     fault: tuple[str, type],
 ) -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
@@ -114,10 +114,10 @@ async def test_every_event_is_published_once_across_a_crash_of_the_broker() -> N
 
 
 @async_test
-async def test_best_effort_is_not_repeated_when_the_answer_is_lost() -> None:
+async def test_a_best_effort_event_is_not_repeated_when_its_reply_is_lost() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
-            async with session.publisher("loose", guaranteed=False) as publisher:
+            async with session.publisher("best effort", guaranteed=False) as publisher:
                 await publisher.publish({"n": 1})
                 proxy.cut_before(Published)
                 with pytest.raises(OutcomeUnknownError, match="best effort"):
@@ -137,13 +137,13 @@ async def test_a_deadline_that_passes_after_sending_leaves_the_outcome_unknown()
                 proxy.swallow(Published)
                 with pytest.raises(OutcomeUnknownError, match="may be published"):
                     await publisher.publish({"n": 1}, deadline_s=0.05)
-                proxy.cut()  # then it is sent again, and answered
+                proxy.cut()  # then the batch is sent again and answered
                 await publisher.publish({"n": 2})
             assert await numbers(session) == [1, 2]
 
 
 @async_test
-async def test_a_deadline_that_passes_before_sending_takes_the_event_out() -> None:
+async def test_a_deadline_that_passes_before_sending_removes_the_event() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url, backoff=QUICK) as session:
             async with session.publisher("quotes") as publisher:
@@ -185,7 +185,7 @@ async def test_a_cancelled_publish_that_was_not_sent_is_not_published() -> None:
 
 
 @async_test
-async def test_a_cancelled_publish_that_was_sent_harms_nobody() -> None:
+async def test_a_cancelled_publish_that_was_sent_does_not_disturb_the_next() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         held: list[Publish] = []
         broker.answers[Publish] = lambda _, call: held.append(call)
@@ -202,7 +202,7 @@ async def test_a_cancelled_publish_that_was_sent_harms_nobody() -> None:
 
 
 @async_test
-async def test_closing_reports_what_was_not_answered() -> None:
+async def test_closing_reports_events_without_a_reply() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         del broker.answers[Publish]
         publisher = session.publisher("quotes", deadline_s=0.1)
@@ -215,7 +215,7 @@ async def test_closing_reports_what_was_not_answered() -> None:
 
 
 @async_test
-async def test_closing_the_session_tells_publishers_that_wait() -> None:
+async def test_closing_the_session_fails_publishers_that_wait() -> None:
     async with ScriptedBroker() as broker:
         del broker.answers[Publish]
         session = gapless.connect(broker.url)
@@ -244,11 +244,11 @@ async def test_opening_a_publisher_has_a_deadline() -> None:
                 pass
 
 
-# --- a name that somebody else has opened ---------------------------------------------------------
+# --- a name that another publisher has opened -----------------------------------------------------
 
 
 @async_test
-async def test_what_another_publisher_of_the_name_sent_is_not_taken_for_ours() -> None:
+async def test_a_batch_of_another_publisher_of_the_name_is_not_taken_for_ours() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
             held: list[Publish] = []
@@ -257,7 +257,7 @@ async def test_what_another_publisher_of_the_name_sent_is_not_taken_for_ours() -
             await publisher.__aenter__()
             task = asyncio.create_task(publisher.publish({"n": 1}))
             await soon(lambda: bool(held))
-            broker.session += 1  # somebody else opens the name, and publishes under our sequence
+            broker.session += 1  # another publisher opens the name and uses our sequence
             broker.last_sequence = 1
             broker.cut()
             with pytest.raises(OutcomeUnknownError, match="another publisher"):
@@ -267,7 +267,7 @@ async def test_what_another_publisher_of_the_name_sent_is_not_taken_for_ours() -
 
 
 @async_test
-async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> None:
+async def test_a_late_open_request_of_the_same_publisher_does_not_end_it() -> None:
     async with ScriptedBroker() as broker:
         async with gapless.connect(broker.url, backoff=QUICK) as session:
             publisher = session.publisher("quotes", name="ticker")
@@ -281,12 +281,12 @@ async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> N
             broker.answers[OpenPublisher] = opened
             broker.cut()
             await soon(lambda: len(broker.requests_of(OpenPublisher)) == 3)
-            broker.session += 1  # only now the lost one is looked at, and fences us off
+            broker.session += 1  # only now the lost request is handled and fences us
 
             def fence(connection: object, call: Publish) -> None:
                 del connection
                 broker.answers[Publish] = published
-                reason = "opened again elsewhere"
+                reason = "opened by a newer session"
                 broker.connection.notify(Refused(call.request, reason, RefusalCause.FENCED))
 
             broker.answers[Publish] = fence
@@ -295,7 +295,7 @@ async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> N
             assert [call.first for call in broker.requests_of(Publish)] == [1, 2, 2]
 
 
-# --- answers that cannot be -----------------------------------------------------------------------
+# --- invalid replies ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ async def test_an_old_opening_of_our_own_that_comes_late_does_not_stop_us() -> N
     ],
 )
 @async_test
-async def test_an_answer_that_does_not_fit_ends_the_connection_and_the_batch_is_sent_again(
+async def test_an_invalid_reply_ends_the_connection_and_the_batch_is_resent(
     answer: object,
 ) -> None:
     assert callable(answer)
@@ -327,8 +327,8 @@ async def test_an_answer_that_does_not_fit_ends_the_connection_and_the_batch_is_
 
 
 @async_test
-async def test_a_deadline_that_is_over_at_once_does_not_disturb_the_next_event() -> None:
-    # some loops return a handle that cannot say when it rings if that is now
+async def test_a_deadline_that_passes_at_once_does_not_disturb_the_next_event() -> None:
+    # some loops return a handle without a time if the deadline is now
     loop = asyncio.get_running_loop()
     at_once = loop.call_at
 

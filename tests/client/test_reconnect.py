@@ -1,7 +1,7 @@
-"""Clients that know several brokers, and go on when one of them dies: real processes, kill -9.
+"""Clients with several addresses continue when a broker dies: real processes, kill -9.
 
-A subscription that is not durable goes on at another broker from its position. A publisher stays with the
-broker of its pubend, whose memory of sequences makes a repeated batch no duplicate: it waits.
+A subscription that is not durable continues at another broker from its position. A publisher waits for its
+PHB, which recognizes a repeated batch by its sequence numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUICK = gapless.Backoff(first_s=0.01, longest_s=0.1)
 
 
 def addresses(brokers: Overlay, *names: str) -> list[str]:
-    """Return where some brokers are, in this order."""
+    """Return the addresses of some brokers, in this order."""
     urls = {each["name"]: each["url"] for each in brokers.brokers}
     return [urls[name] for name in names]
 
@@ -36,7 +36,7 @@ def kill(brokers: Overlay, name: str) -> None:
 
 @asynccontextmanager
 async def publishing(publisher: Publisher, *, count: int) -> AsyncIterator[None]:
-    """Publish numbers, one after the other, meanwhile."""
+    """Publish numbers one after the other inside the block."""
 
     async def publish() -> None:
         for number in range(count):
@@ -49,7 +49,7 @@ async def publishing(publisher: Publisher, *, count: int) -> AsyncIterator[None]
 
 
 @async_test
-async def test_a_subscription_goes_on_at_another_broker_without_loss_or_repetition() -> None:
+async def test_a_subscription_continues_at_another_broker_without_loss_or_repetition() -> None:
     with overlay(topology="line:2x2") as brokers:
         async with (
             gapless.connect(addresses(brokers, "b1a"), backoff=QUICK) as near,
@@ -70,7 +70,7 @@ async def test_a_subscription_goes_on_at_another_broker_without_loss_or_repetiti
 
 
 @async_test
-async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
+async def test_a_subscription_continues_through_the_loss_of_a_whole_cell() -> None:
     with overlay("--no-restart", topology="line:3x2") as brokers:
         async with (
             gapless.connect(addresses(brokers, "b1a"), backoff=QUICK) as near,
@@ -83,7 +83,7 @@ async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
             async for event in events:
                 seen.append(event.attributes["n"])
                 if len(seen) == 100:
-                    for name in ("b2a", "b2b", "b3a"):  # the cell between, and its own broker
+                    for name in ("b2a", "b2b", "b3a"):  # the cell between, and the hosting broker
                         kill(brokers, name)
                 if len(seen) == 300:
                     break
@@ -92,7 +92,7 @@ async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
 
 
 @async_test
-async def test_a_publisher_waits_for_the_broker_of_its_pubend_and_doubles_nothing() -> None:
+async def test_a_publisher_waits_for_its_phb_and_publishes_no_event_twice() -> None:
     with overlay(topology="line:2x2") as brokers:
         async with (
             gapless.connect(addresses(brokers, "b1a", "b1b"), backoff=QUICK) as near,
@@ -111,11 +111,11 @@ async def test_a_publisher_waits_for_the_broker_of_its_pubend_and_doubles_nothin
             shown = await far.request(ListPubends(0), changes=False)
             phbs = [(str(each.pubend), each.broker) for each in shown.entries]
         assert seen == [*range(300)]
-        assert phbs == [("quotes", "b1a")], "it was not made again elsewhere"
+        assert phbs == [("quotes", "b1a")], "it was not created at another broker"
 
 
 @async_test
-async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_waits_for_it() -> None:
+async def test_opening_a_publisher_while_its_phb_is_down_waits_for_the_phb() -> None:
     async with Brokers("line:1x2") as brokers:
         async with (
             gapless.connect(brokers.url("b1a")) as session,
@@ -125,7 +125,7 @@ async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_wai
             await soon(lambda: bool(brokers.node("b1b").broker.components.announcements.pubends()))
         await brokers.kill("b1a")
         async with gapless.connect(brokers.url("b1a", "b1b"), backoff=QUICK) as session:
-            with pytest.raises(DeadlineError, match="b1a has it, and cannot be reached"):
+            with pytest.raises(DeadlineError, match="b1a is responsible and cannot be reached"):
                 async with session.publisher("quotes", deadline_s=0.2):
                     pass
             opening = asyncio.create_task(session.publisher("quotes").__aenter__())
@@ -140,7 +140,7 @@ async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_wai
 
 
 @async_test
-async def test_a_subscriber_can_ask_which_streams_are_cut_off_and_why() -> None:
+async def test_fetch_pending_names_the_streams_without_a_route_and_the_reason() -> None:
     async with Brokers("line:2", on_disk=False) as brokers:
         async with (
             gapless.connect(brokers.url("b1")) as near,

@@ -1,4 +1,4 @@
-"""The filter that a subscription requests: the table is whole, and the class agrees with it."""
+"""The filter that a subscription requests: the table is complete, and the class agrees with it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_refused_change_restores_the_filter(durable: bool) -> None:
     assert made.text == "old"
 
 
-def test_a_change_to_the_same_filter_is_none() -> None:
+def test_a_change_to_the_same_filter_is_no_change() -> None:
     made = RequestedFilter("old", durable=True)
     made.request("old")
     assert not made.changed("old")

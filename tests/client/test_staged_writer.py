@@ -1,4 +1,4 @@
-"""Staging from a program: chunks survive what breaks, and a commit is done once."""
+"""The staged writer of a session: chunks survive faults, and a batch is committed once."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 async def numbers(session: Session) -> list[object]:
-    """Return what is in the log of quotes."""
+    """Return the numbers in the log of quotes."""
     return [event.attributes["n"] async for event in session.read("quotes")]
 
 
 async def staged(
     session: Session, events: Iterable[int], *, batch: int = 1, partition: int = 0
 ) -> StagedPart:
-    """Stage numbers."""
+    """Stage numbers and return the staged part."""
     writer = session.staged_writer("quotes", writer="w", batch=batch, partition=partition)
     async with writer:
         await writer.add({"n": n} for n in events)
@@ -44,7 +44,7 @@ async def staged(
 
 
 @async_test
-async def test_what_is_staged_shows_when_it_is_committed_and_only_what_is_named() -> None:
+async def test_only_the_committed_attempts_of_a_staged_batch_are_published() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         late = await staged(session, range(10, 20), partition=1)
         await staged(session, range(10), partition=0)
@@ -59,7 +59,7 @@ async def test_what_is_staged_shows_when_it_is_committed_and_only_what_is_named(
 
 
 @async_test
-async def test_many_events_go_in_chunks_and_come_out_in_order() -> None:
+async def test_many_events_are_staged_in_chunks_and_published_in_order() -> None:
     async with Overlay() as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, range(25_000))
         assert (part.chunks, part.events) == (25, 25_000)
@@ -82,7 +82,7 @@ async def test_many_events_go_in_chunks_and_come_out_in_order() -> None:
     ],
 )
 @async_test
-async def test_a_batch_is_there_once_whatever_message_the_connection_breaks_at(
+async def test_a_batch_is_published_once_wherever_the_connection_breaks(
     fault: tuple[str, type],
 ) -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
@@ -94,13 +94,13 @@ async def test_a_batch_is_there_once_whatever_message_the_connection_breaks_at(
 
 
 @async_test
-async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for() -> None:
+async def test_a_commit_waits_for_a_broker_that_was_killed_after_staging() -> None:
     async with Overlay("line:2") as overlay:
         url = overlay.url("b1", "b2")
         async with gapless.connect(url, backoff=QUICK) as session:
             part = await staged(session, range(100))
             await overlay.kill("b1")
-        # another process commits, and finds only the neighbour there
+        # another process commits and reaches only the neighbour
         async with gapless.connect(url, backoff=QUICK) as other:
             with pytest.raises(GaplessError):
                 await other.commit_staged([part], deadline_s=0.5)
@@ -111,7 +111,7 @@ async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for(
 
 
 @async_test
-async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -> None:
+async def test_every_batch_is_published_once_while_the_broker_is_killed_repeatedly() -> None:
     random = Random(4)
     async with Overlay() as overlay, gapless.connect(overlay.url(), backoff=QUICK) as session:
         for batch in range(4):
@@ -126,7 +126,7 @@ async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -
 
 
 @async_test
-async def test_what_is_dropped_has_to_be_staged_again() -> None:
+async def test_a_dropped_batch_has_to_be_staged_again() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, range(3))
         await session.drop_staged("quotes", "w", 1)
@@ -137,7 +137,7 @@ async def test_what_is_dropped_has_to_be_staged_again() -> None:
 
 
 @async_test
-async def test_too_much_at_once_is_refused_and_says_what_to_do() -> None:
+async def test_a_batch_above_the_limit_is_refused_with_a_remedy() -> None:
     parameters = Parameters(staged_bytes_max=20_000)
     async with (
         Overlay(on_disk=False, parameters=parameters) as overlay,
@@ -148,7 +148,7 @@ async def test_too_much_at_once_is_refused_and_says_what_to_do() -> None:
 
 
 @async_test
-async def test_what_is_not_advertised_is_refused_in_the_task() -> None:
+async def test_an_event_outside_the_advertisement_is_refused_before_the_commit() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         writer = session.staged_writer("quotes", writer="w", batch=1, advertisement="n > 10")
         async with writer:
@@ -158,7 +158,7 @@ async def test_what_is_not_advertised_is_refused_in_the_task() -> None:
 
 
 @async_test
-async def test_who_has_nothing_to_commit_commits_nothing() -> None:
+async def test_committing_an_empty_part_publishes_nothing() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         part = await staged(session, [])
         assert (part.chunks, part.events) == (0, 0)
@@ -166,7 +166,7 @@ async def test_who_has_nothing_to_commit_commits_nothing() -> None:
 
 
 @async_test
-async def test_misuse_is_told() -> None:
+async def test_invalid_calls_are_refused() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         writer = session.staged_writer("quotes", writer="w", batch=1)
         async with writer:
@@ -180,7 +180,7 @@ async def test_misuse_is_told() -> None:
 
 
 @async_test
-async def test_a_pubend_at_a_broker_that_nobody_named_is_refused_at_once() -> None:
+async def test_a_pubend_of_a_broker_outside_the_addresses_is_refused_at_once() -> None:
     async with Overlay("line:2", on_disk=False) as overlay:
         async with gapless.connect(overlay.url("b1")) as session:
             await staged(session, [1])

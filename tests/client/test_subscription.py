@@ -30,7 +30,7 @@ async def take(events: gapless.client.Subscription, count: int) -> list[object]:
 
 
 @async_test
-async def test_the_example_of_the_front_page_runs() -> None:
+async def test_the_example_of_the_readme_runs() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             async with session.subscribe("symbol = 'IBM'", durable="desk") as events:
@@ -52,7 +52,7 @@ async def test_the_example_of_the_front_page_runs() -> None:
 
 
 @async_test
-async def test_a_subscription_begins_where_it_is_told() -> None:
+async def test_a_subscription_starts_where_its_start_option_says() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             await publisher.publish({"n": 0})
@@ -77,7 +77,7 @@ async def test_a_subscription_begins_where_it_is_told() -> None:
 
 
 @async_test
-async def test_a_stored_event_position_loses_nothing_and_repeats_nothing() -> None:
+async def test_starting_at_a_stored_event_position_neither_loses_nor_repeats_events() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("a") as a, session.publisher("b") as b:
             for n in range(20):
@@ -115,7 +115,7 @@ async def test_in_total_order_all_subscribers_see_one_order() -> None:
 
 
 @async_test
-async def test_a_batch_is_all_that_is_there() -> None:
+async def test_a_batch_has_all_events_that_are_ready() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher, session.subscribe("") as events:
             await publisher.publish_many({"n": n} for n in range(500))
@@ -138,11 +138,11 @@ async def test_a_ready_event_is_handed_out_without_a_turn_of_the_loop() -> None:
             await soon(lambda: len(events._prefetch.queue) == 10)
             for _ in range(10):
                 with pytest.raises(StopIteration):
-                    events.__anext__().send(None)  # it ends at once: nothing was awaited
+                    events.__anext__().send(None)  # the coroutine ends at once: it awaited nothing
 
 
 @async_test
-async def test_no_more_than_the_prefetch_waits_in_the_client() -> None:
+async def test_no_more_than_the_prefetch_is_queued_in_the_client() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with (
             session.publisher("quotes") as publisher,
@@ -160,7 +160,7 @@ async def test_no_more_than_the_prefetch_waits_in_the_client() -> None:
 
 
 @async_test
-async def test_a_durable_subscription_goes_on_after_what_was_done() -> None:
+async def test_a_durable_subscription_continues_after_the_processed_events() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             async with session.subscribe("", durable="desk") as events:
@@ -174,7 +174,7 @@ async def test_a_durable_subscription_goes_on_after_what_was_done() -> None:
 
 
 @async_test
-async def test_after_an_exception_the_event_in_hand_comes_again() -> None:
+async def test_after_an_exception_the_current_event_is_delivered_again() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             with pytest.raises(KeyError):
@@ -187,7 +187,7 @@ async def test_after_an_exception_the_event_in_hand_comes_again() -> None:
 
 
 @async_test
-async def test_what_is_done_is_acknowledged_in_the_background() -> None:
+async def test_processed_events_are_acknowledged_in_the_background() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with gapless.connect(proxy.url) as session:
             async with session.publisher("quotes") as publisher:
@@ -200,7 +200,7 @@ async def test_what_is_done_is_acknowledged_in_the_background() -> None:
 
 
 @async_test
-async def test_acknowledging_by_hand_is_by_event_by_position_or_all() -> None:
+async def test_manual_acknowledgement_takes_an_event_a_position_or_nothing() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             await publisher.publish_many({"n": n} for n in range(9))
@@ -222,7 +222,7 @@ async def test_acknowledging_by_hand_is_by_event_by_position_or_all() -> None:
 
 
 @async_test
-async def test_a_durable_subscription_takes_over_the_filter_that_it_is_opened_with() -> None:
+async def test_reopening_a_durable_subscription_changes_its_filter() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher:
             async with session.subscribe("n < 5", durable="desk") as events:
@@ -236,7 +236,7 @@ async def test_a_durable_subscription_takes_over_the_filter_that_it_is_opened_wi
 
 
 @async_test
-async def test_the_newest_connection_has_a_durable_subscription_and_the_old_one_is_told() -> None:
+async def test_a_newer_connection_fences_the_older_one_of_a_durable_subscription() -> None:
     async with (
         Overlay(on_disk=False) as overlay,
         gapless.connect(overlay.url()) as one,
@@ -268,7 +268,7 @@ async def test_a_durable_subscription_can_be_ended() -> None:
             await session.unsubscribe("desk")
 
 
-# --- changing -------------------------------------------------------------------------------------
+# --- filter changes and seeks ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durable", [None, "desk"])
@@ -302,16 +302,16 @@ async def test_a_filter_change_has_one_position(durable: str | None) -> None:
 
 @pytest.mark.parametrize("durable", [None, "desk"])
 @async_test
-async def test_a_subscription_can_go_back_and_forth(durable: str | None) -> None:
+async def test_a_subscription_can_seek_back_and_forward(durable: str | None) -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with (
             session.publisher("quotes") as publisher,
             session.subscribe("", durable=durable) as events,
         ):
-            places = [await publisher.publish({"n": n}) for n in range(10)]
+            positions = [await publisher.publish({"n": n}) for n in range(10)]
             assert await take(events, 6) == [0, 1, 2, 3, 4, 5]
-            assert await events.seek(places[2]) == places[2]
-            assert events.position == places[2]
+            assert await events.seek(positions[2]) == positions[2]
+            assert events.position == positions[2]
             assert await take(events, 2) == [3, 4]
             await events.seek("earliest")
             assert await take(events, 2) == [0, 1]
@@ -347,13 +347,13 @@ async def test_many_subscriptions_share_one_session() -> None:
 
 
 @async_test
-async def test_what_cannot_be_asked_for_is_an_error_of_the_caller() -> None:
+async def test_an_invalid_subscription_is_an_error_of_the_caller() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         with pytest.raises(FilterSyntaxError):
             session.subscribe("price >")
         wrong: list[dict[str, object]] = [
             {"start": "yesterday"},
-            {"start": datetime(2030, 1, 1)},  # noqa: DTZ001  # that is what is wrong
+            {"start": datetime(2030, 1, 1)},  # noqa: DTZ001  # the missing time zone is the error
             {"order": "random"},
             {"ack": "never"},
             {"on_gap": "ignore"},
@@ -381,7 +381,7 @@ async def test_what_cannot_be_asked_for_is_an_error_of_the_caller() -> None:
 
 
 @async_test
-async def test_an_iteration_that_is_cancelled_loses_no_event() -> None:
+async def test_a_cancelled_iteration_loses_no_event() -> None:
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes") as publisher, session.subscribe("") as events:
             found: list[object] = []
@@ -390,7 +390,7 @@ async def test_an_iteration_that_is_cancelled_loses_no_event() -> None:
                 await asyncio.sleep(0)
                 waiting.cancel()
                 done = (await asyncio.gather(waiting, return_exceptions=True))[0]
-                if isinstance(done, gapless.Event):  # it was quicker
+                if isinstance(done, gapless.Event):  # the event came before the cancellation
                     found.append(done.attributes["n"])
                 await publisher.publish({"n": n})
             found += await take(events, 20 - len(found))

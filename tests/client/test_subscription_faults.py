@@ -1,4 +1,4 @@
-"""Subscribing while connections break and brokers say odd things: nothing lost, nothing twice."""
+"""Subscribing while connections break and brokers send unexpected messages: no loss, no duplicate."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def name_of(broker: ScriptedBroker) -> str:
     ],
 )
 @async_test
-async def test_every_event_comes_once_whatever_message_the_connection_breaks_at(
+async def test_every_event_is_delivered_once_wherever_the_connection_breaks(
     fault: tuple[str, type], durable: str | None, order: str
 ) -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
@@ -110,7 +110,9 @@ async def test_every_event_comes_once_whatever_message_the_connection_breaks_at(
 
 @pytest.mark.parametrize("durable", [None, "desk"])
 @async_test
-async def test_every_event_comes_once_across_crashes_of_the_broker(durable: str | None) -> None:
+async def test_every_event_is_delivered_once_across_crashes_of_the_broker(
+    durable: str | None,
+) -> None:
     async with Overlay() as overlay:
         async with gapless.connect(overlay.url(), backoff=QUICK) as session:
             async with (
@@ -127,7 +129,7 @@ async def test_every_event_comes_once_across_crashes_of_the_broker(durable: str 
 
 
 @async_test
-async def test_what_waits_in_the_client_is_kept_and_the_rest_is_asked_for() -> None:
+async def test_a_reconnect_keeps_the_queued_events_and_requests_the_rest() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         async with session.subscribe("", prefetch=10) as events:
             broker.connection.notify(Delivery(name_of(broker), (event(5), event(7))))
@@ -145,7 +147,9 @@ async def test_what_waits_in_the_client_is_kept_and_the_rest_is_asked_for() -> N
 
 
 @async_test
-async def test_a_subscription_that_has_begun_nowhere_begins_again_as_it_was_told() -> None:
+async def test_a_subscription_that_has_not_started_keeps_its_start_option_after_a_reconnect() -> (
+    None
+):
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         broker.answers[Subscribe] = lambda connection, call: connection.notify(
             Subscribed(call.request, ())
@@ -157,7 +161,7 @@ async def test_a_subscription_that_has_begun_nowhere_begins_again_as_it_was_told
 
 
 @async_test
-async def test_in_total_order_all_streams_go_on_where_the_last_event_was() -> None:
+async def test_in_total_order_all_streams_resume_at_the_tick_of_the_last_event() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         start = ((Q, 1), (R, 1), (PubendId("a"), 1))
         broker.answers[Subscribe] = lambda connection, call: connection.notify(
@@ -173,8 +177,8 @@ async def test_in_total_order_all_streams_go_on_where_the_last_event_was() -> No
 
 
 @async_test
-async def test_in_total_order_a_stream_that_was_passed_by_goes_on_where_it_stood() -> None:
-    # its broker was retired: should it be back, the broker of the subscription knows what was lost
+async def test_in_total_order_an_excluded_stream_resumes_where_it_was_excluded() -> None:
+    # its PHB was retired: if the PHB returns, the hosting broker knows the lost range
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         start = ((Q, 1), (R, 1))
         broker.answers[Subscribe] = lambda connection, call: connection.notify(
@@ -194,8 +198,8 @@ async def test_in_total_order_a_stream_that_was_passed_by_goes_on_where_it_stood
 
 
 @async_test
-async def test_a_stream_that_was_passed_by_is_where_it_stood_until_its_gap_is_told() -> None:
-    # the connection may be lost between the answer, or that it goes on, and the gap
+async def test_an_excluded_stream_keeps_its_position_until_its_gap_is_received() -> None:
+    # the connection may be lost between the end of the exclusion and the gap
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         start = ((Q, 1), (R, 1))
         broker.answers[Subscribe] = lambda connection, call: connection.notify(
@@ -226,8 +230,8 @@ async def test_a_stream_that_was_passed_by_is_where_it_stood_until_its_gap_is_to
 
 
 @async_test
-async def test_what_was_under_way_for_an_earlier_connection_is_not_of_the_next_one() -> None:
-    # P2, P3: the session closes a durable subscription and opens it again while events are under way
+async def test_events_in_flight_for_a_closed_subscription_do_not_reach_the_next_one() -> None:
+    # P2, P3: the session closes a durable subscription and reopens it while events are in flight
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("", durable="desk"):
             pass
@@ -242,7 +246,7 @@ async def test_what_was_under_way_for_an_earlier_connection_is_not_of_the_next_o
 
 
 @async_test
-async def test_an_acknowledgement_that_may_be_lost_is_said_again() -> None:
+async def test_an_acknowledgement_is_repeated_after_a_reconnect() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         async with session.subscribe("", durable="desk", ack="manual") as events:
             broker.connection.notify(Delivery("desk", (event(5),)))
@@ -255,7 +259,7 @@ async def test_an_acknowledgement_that_may_be_lost_is_said_again() -> None:
 
 
 @async_test
-async def test_credit_is_given_again_when_half_of_it_is_free() -> None:
+async def test_credit_is_renewed_when_half_of_it_is_free() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("", prefetch=8) as events:
             name = name_of(broker)
@@ -269,7 +273,7 @@ async def test_credit_is_given_again_when_half_of_it_is_free() -> None:
             assert len(await events.next_batch()) == 4
             await soon(lambda: broker.credit == 16)
             broker.connection.notify(Delivery(name, tuple(event(tick) for tick in range(1, 9))))
-            await soon(lambda: broker.credit == 24)  # what came twice took room that is free again
+            await soon(lambda: broker.credit == 24)  # the credit of duplicates is given back
             with pytest.raises(DeadlineError):
                 await events.get(deadline_s=0.01)
 
@@ -278,7 +282,7 @@ async def test_credit_is_given_again_when_half_of_it_is_free() -> None:
 
 
 @async_test
-async def test_a_gap_is_raised_in_its_place_and_the_iteration_goes_on() -> None:
+async def test_a_gap_is_raised_in_order_and_the_iteration_continues() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("") as events:
             name = name_of(broker)
@@ -294,7 +298,7 @@ async def test_a_gap_is_raised_in_its_place_and_the_iteration_goes_on() -> None:
 
 
 @async_test
-async def test_gaps_in_batches_stand_between_batches() -> None:
+async def test_a_gap_divides_two_batches() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("") as events:
             name = name_of(broker)
@@ -309,7 +313,7 @@ async def test_gaps_in_batches_stand_between_batches() -> None:
 
 
 @async_test
-async def test_gaps_can_be_reported_instead() -> None:
+async def test_gaps_can_be_reported_instead_of_raised() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("", on_gap="report") as events:
             name = name_of(broker)
@@ -329,11 +333,11 @@ async def test_a_gap_is_acknowledged_like_an_event() -> None:
         assert broker.requests_of(Ack)[-1].position == ((Q, 9),)
 
 
-# --- what the broker says of the subscription -----------------------------------------------------
+# --- notices about the subscription ---------------------------------------------------------------
 
 
 @async_test
-async def test_a_stream_that_starts_later_is_in_the_position_from_then_on() -> None:
+async def test_a_stream_that_starts_later_joins_the_position() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("") as events:
             name = name_of(broker)
@@ -349,7 +353,7 @@ async def test_a_stream_that_starts_later_is_in_the_position_from_then_on() -> N
 
 
 @async_test
-async def test_a_subscription_that_is_taken_over_ends_with_that_error() -> None:
+async def test_a_fenced_subscription_ends_with_that_error() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("", durable="desk") as events:
             broker.connection.notify(
@@ -374,13 +378,15 @@ async def test_a_subscription_that_is_refused_after_a_reconnect_ends_with_the_re
                 await events.get()
 
 
-# --- changing while connections break -------------------------------------------------------------
+# --- changes while connections break --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durable", [None, "desk"])
 @pytest.mark.parametrize("kind", [SetFilter, FilterSet])
 @async_test
-async def test_a_filter_change_is_asked_for_again(kind: type, durable: str | None) -> None:
+async def test_a_filter_change_is_repeated_after_a_reconnect(
+    kind: type, durable: str | None
+) -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with (
             gapless.connect(proxy.url, backoff=QUICK) as session,
@@ -414,18 +420,18 @@ async def test_a_refused_filter_change_changes_nothing() -> None:
 
 
 @async_test
-async def test_a_durable_subscription_that_was_sought_back_stays_back_after_a_reconnect() -> None:
+async def test_a_reconnect_does_not_undo_a_seek_back_of_a_durable_subscription() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with (
             gapless.connect(proxy.url, backoff=QUICK) as session,
             session.publisher("quotes") as publisher,
             session.subscribe("", durable="desk", prefetch=4) as events,
         ):
-            places = [await publisher.publish({"n": n}) for n in range(30)]
+            positions = [await publisher.publish({"n": n}) for n in range(30)]
             for n in range(20):
                 assert (await events.get()).attributes["n"] == n
             await events.ack()
-            await events.seek(places[4])
+            await events.seek(positions[4])
             for n in range(5, 9):
                 assert (await events.get()).attributes["n"] == n
             proxy.cut()
@@ -435,8 +441,8 @@ async def test_a_durable_subscription_that_was_sought_back_stays_back_after_a_re
 
 
 @async_test
-async def test_a_seek_while_the_connection_is_lost_overrides_the_seek_before() -> None:
-    # the client repeats the seek before when its Subscribe is answered; the broker must not end there
+async def test_a_seek_while_the_connection_is_lost_overrides_an_earlier_seek() -> None:
+    # the client repeats the earlier seek when its Subscribe is answered; the broker must not end there
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with (
             gapless.connect(proxy.url, backoff=QUICK) as session,
@@ -455,24 +461,24 @@ async def test_a_seek_while_the_connection_is_lost_overrides_the_seek_before() -
 
 
 @async_test
-async def test_a_seek_whose_answer_is_lost_is_asked_for_again() -> None:
+async def test_a_seek_is_repeated_when_its_reply_is_lost() -> None:
     async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
         async with (
             gapless.connect(proxy.url, backoff=QUICK) as session,
             session.publisher("quotes") as publisher,
             session.subscribe("") as events,
         ):
-            places = [await publisher.publish({"n": n}) for n in range(10)]
+            positions = [await publisher.publish({"n": n}) for n in range(10)]
             assert (await events.get()).attributes["n"] == 0
             proxy.cut_before(Seek)
-            assert await events.seek(places[5]) == places[5]
+            assert await events.seek(positions[5]) == positions[5]
             assert (await events.get()).attributes["n"] == 6
             with pytest.raises(TypeError):
                 await events.seek(Position(), wrong=1)  # type: ignore[call-arg]
 
 
 @async_test
-async def test_what_comes_for_a_subscription_that_is_gone_is_let_go() -> None:
+async def test_notices_of_a_closed_subscription_are_ignored() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("") as events:
             name = name_of(broker)

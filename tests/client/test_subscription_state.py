@@ -1,4 +1,4 @@
-"""The states of a client's subscription: the tables are whole, and the inbox agrees with them."""
+"""The states of a client's subscription: the tables are complete, and the inbox agrees with them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ NOTICES: dict[type[Any], Any] = {
 
 
 class DrivenInbox(DrivenLink):
-    """A durable subscription over a driven link; the test is its broker and its program."""
+    """A durable subscription over a driven link; the test acts as its broker and its program."""
 
     def __init__(self, *, durable: bool = True) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class DrivenInbox(DrivenLink):
         self.ends += 1
 
     def take(self, given_: Input) -> None:
-        """Let one input happen to the inbox, through its link where there is one."""
+        """Apply one input to the inbox, through its link if there is one."""
         actions: dict[Input, Callable[[], None]] = {
             Input.OPENED: lambda: self.inbox.open_over(self.link),
             Input.LINK_UP: self._link_up,
@@ -139,12 +139,12 @@ class DrivenInbox(DrivenLink):
         self.inbox._subscribed(self.answer())
 
     def _subscribed_behind(self) -> None:
-        """Let the reply come to a subscription that the program has sought back."""
+        """Send the reply to a subscription whose program has sought back."""
         self.inbox._resume._sought_back_from[P] = 50
         self.inbox._subscribed(self.answer())
 
     def _resought(self) -> None:
-        """Let the reply to the Seek come, as far as the link still waits for it."""
+        """Send the reply to the Seek if the link still waits for it."""
         assert self.inbox.state in {State.RESEEKING, State.OVER}, "nothing was sought again"
         self.inbox._sought_again(Subscribed(0, ((P, 20),)))
 
@@ -163,11 +163,11 @@ class DrivenInbox(DrivenLink):
         return self.sent_of(kind)[-1].request
 
     def is_in(self, state: State) -> bool:
-        """Say whether the inbox is in a state."""
+        """Return whether the inbox is in a state."""
         return self.inbox.state is state
 
     def arrive_at(self, state: State) -> None:
-        """Lead the inbox to a state."""
+        """Bring the inbox to a state."""
         for each in PATHS[state]:
             self.take(each)
         assert self.inbox.state is state
@@ -204,11 +204,11 @@ def test_every_state_can_end(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_events_are_taken_only_where_the_broker_has_replied(state: State) -> None:
+def test_events_are_accepted_only_after_the_reply_of_the_broker(state: State) -> None:
     assert (Delivery in TAKEN[state]) is (state in {State.RESEEKING, State.ACTIVE})
 
 
-def test_an_active_subscription_takes_every_notice() -> None:
+def test_an_active_subscription_accepts_every_notice() -> None:
     assert TAKEN[State.ACTIVE] == _OF_SUBSCRIPTIONS == NOTICES.keys()
 
 
@@ -216,7 +216,7 @@ def test_an_active_subscription_takes_every_notice() -> None:
 
 
 @pytest.mark.parametrize(("state", "given_"), PAIRS)
-def test_the_inbox_goes_where_the_table_says_and_asserts_elsewhere(
+def test_the_inbox_follows_the_table_and_asserts_on_inputs_outside_it(
     state: State, given_: Input
 ) -> None:
     def test(made: DrivenInbox) -> None:
@@ -233,7 +233,9 @@ def test_the_inbox_goes_where_the_table_says_and_asserts_elsewhere(
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("kind", NOTICES)
-def test_a_notice_is_taken_or_passed_over_as_the_table_says(state: State, kind: type[Any]) -> None:
+def test_a_notice_is_accepted_or_ignored_according_to_the_table(
+    state: State, kind: type[Any]
+) -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(state)
         inbox, notice = made.inbox, NOTICES[kind]
@@ -297,10 +299,10 @@ def test_the_inbox_agrees_with_the_tables_over_any_inputs(
     driven(test)
 
 
-# --- what goes with a transition ----------------------------------------------------------------
+# --- actions of a transition --------------------------------------------------------------------
 
 
-def test_a_subscription_that_was_sought_back_gets_no_credit_before_its_seek_is_answered() -> None:
+def test_a_subscription_that_was_sought_back_gives_no_credit_before_the_reply_to_its_seek() -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(State.ACTIVE)
         made.notify(Delivery("desk", ((P, tuple(map(event, range(21, 28)))),)))
@@ -320,7 +322,7 @@ def test_a_subscription_that_was_sought_back_gets_no_credit_before_its_seek_is_a
     driven(test)
 
 
-def test_a_seek_of_the_program_in_reseeking_is_repeated_behind_the_seek_of_the_client() -> None:
+def test_a_seek_during_reseeking_is_sent_after_the_seek_of_the_client() -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(State.ACTIVE)
         made.notify(Delivery("desk", ((P, tuple(map(event, range(21, 28)))),)))
@@ -353,7 +355,7 @@ def test_acknowledgements_are_sent_again_with_every_reply() -> None:
     driven(test)
 
 
-def test_a_seek_of_an_operator_while_the_client_was_away_ends_the_subscription() -> None:
+def test_an_operator_seek_while_the_client_was_disconnected_ends_the_subscription() -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(State.ACTIVE)
         made.lose()
@@ -382,7 +384,7 @@ def test_a_slow_consumer_ends_with_that_error() -> None:
     driven(test)
 
 
-def test_a_program_that_has_moved_the_subscription_does_not_follow_another_program() -> None:
+def test_a_client_that_failed_over_is_fenced_by_a_newer_hosting_epoch() -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(State.SUBSCRIBING)
         made.notify(Subscribed(made.last(Subscribe), (), hosting=HostingReference("key", 1, "b1")))
@@ -395,7 +397,7 @@ def test_a_program_that_has_moved_the_subscription_does_not_follow_another_progr
     driven(test)
 
 
-def test_a_reply_that_comes_after_the_end_is_passed_over() -> None:
+def test_a_reply_after_the_end_is_ignored() -> None:
     def test(made: DrivenInbox) -> None:
         made.arrive_at(State.SUBSCRIBING)
         made.take(Input.ENDED)
@@ -406,7 +408,7 @@ def test_a_reply_that_comes_after_the_end_is_passed_over() -> None:
     driven(test)
 
 
-def test_whoever_waits_is_woken_by_the_end() -> None:
+def test_the_end_wakes_a_task_that_waits() -> None:
     async def scenario() -> None:
         made = DrivenInbox()
         made.arrive_at(State.ACTIVE)

@@ -38,7 +38,7 @@ def until(happened: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_events_go_in_and_come_out(gapless_session: Session) -> None:
+def test_published_events_are_delivered_and_read(gapless_session: Session) -> None:
     with gapless_session.publisher("quotes") as publisher:
         position = publisher.publish({"n": 1}, b"x")
         receipts = [publisher.send({"n": n}) for n in range(2, 5)]
@@ -60,7 +60,9 @@ def test_events_go_in_and_come_out(gapless_session: Session) -> None:
     assert gapless_session.broker == "b1"
 
 
-def test_a_durable_subscription_goes_on_after_what_was_handed_out(gapless_session: Session) -> None:
+def test_a_durable_subscription_continues_after_the_events_handed_out(
+    gapless_session: Session,
+) -> None:
     with gapless_session.publisher("quotes") as publisher:
         publisher.publish_many({"n": n} for n in range(10))
         with gapless_session.subscribe("", durable="desk", start="earliest") as events:
@@ -83,22 +85,22 @@ def test_a_durable_subscription_goes_on_after_what_was_handed_out(gapless_sessio
         gapless_session.unsubscribe("desk")
 
 
-def test_filters_change_and_places_are_sought(gapless_session: Session) -> None:
+def test_a_subscription_can_change_its_filter_and_seek(gapless_session: Session) -> None:
     with gapless_session.publisher("quotes") as publisher:
-        places = [publisher.publish({"n": n}) for n in range(10)]
+        positions = [publisher.publish({"n": n}) for n in range(10)]
         with gapless_session.subscribe("", start="earliest") as events:
-            assert events.position < places[0]
+            assert events.position < positions[0]
             assert [next(events).attributes["n"] for _ in range(6)] == [*range(6)]
-            assert events.seek(places[1]) == places[1]
+            assert events.seek(positions[1]) == positions[1]
             assert next(events).attributes["n"] == 2
             events.seek("latest")
             switch = events.set_filter("n > 100")
-            assert switch >= places[1]
+            assert switch >= positions[1]
             publisher.publish_many([{"n": 50}, {"n": 150}])
             assert next(events).attributes["n"] == 150
 
 
-def test_a_thread_that_waits_for_an_event_gets_what_another_has_sought(
+def test_a_thread_that_waits_for_an_event_gets_the_events_of_a_seek_in_another_thread(
     gapless_session: Session,
 ) -> None:
     with gapless_session.publisher("quotes") as publisher:
@@ -116,7 +118,9 @@ def test_a_thread_that_waits_for_an_event_gets_what_another_has_sought(
             assert waiting.result() == [1, 2, 3]
 
 
-def test_a_thread_that_waits_loses_nothing_when_the_place_stays(gapless_session: Session) -> None:
+def test_a_thread_that_waits_loses_no_event_over_seeks_to_the_same_position(
+    gapless_session: Session,
+) -> None:
     with (
         gapless_session.publisher("quotes") as publisher,
         gapless_session.subscribe("") as events,
@@ -169,7 +173,9 @@ def test_an_interrupt_while_waiting_loses_no_event(gapless_session: Session) -> 
         assert [next(events).attributes["n"] for _ in range(5)] == [*range(5)]
 
 
-def test_errors_are_the_same_as_those_of_the_asynchronous_face(gapless_session: Session) -> None:
+def test_the_synchronous_client_raises_the_errors_of_the_asynchronous_one(
+    gapless_session: Session,
+) -> None:
     with pytest.raises(RefusedError), gapless_session.publisher("a#b"):
         pass
     with pytest.raises(ConnectionLostError):
@@ -178,7 +184,7 @@ def test_errors_are_the_same_as_those_of_the_asynchronous_face(gapless_session: 
         raise KeyError
 
 
-def test_a_session_that_is_not_open_says_so() -> None:
+def test_calls_on_a_session_that_is_not_open_fail() -> None:
     session = gapless.connect_sync("gapless://127.0.0.1:1")
     with pytest.raises(ClosedError):
         session.partitions()
@@ -203,17 +209,17 @@ def test_brokers_of_a_test_can_be_killed_and_started_again(gapless_overlay: Sync
         gapless_overlay.url("b9")
 
 
-def test_a_call_that_waits_in_another_thread_ends_when_the_session_is_closed() -> None:
+def test_closing_the_session_ends_a_call_in_another_thread() -> None:
     loop_thread = EventLoopThread()
-    begun = threading.Event()
+    started = threading.Event()
 
     async def wait() -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(lambda: loop_thread.run(wait()))
-        begun.wait()
+        started.wait()
         loop_thread.stop()
         assert isinstance(waiting.exception(), ClosedError)
 
@@ -227,7 +233,7 @@ def test_a_subscription_of_a_closed_session_may_be_closed_too(gapless_overlay: S
             events.get()
 
 
-def test_what_was_read_before_an_error_is_given_before_it(gapless_session: Session) -> None:
+def test_events_read_before_an_error_are_returned_before_it(gapless_session: Session) -> None:
     async def broken(*_: object, **__: object) -> AsyncIterator[int]:
         yield 1
         yield 2
@@ -238,11 +244,11 @@ def test_what_was_read_before_an_error_is_given_before_it(gapless_session: Sessi
         patch.setattr(gapless.client.Session, "read", broken)
         with pytest.raises(GapError):
             for each in gapless_session.read("quotes"):
-                found.append(each)  # noqa: PERF402  # what came before the error counts
+                found.append(each)  # noqa: PERF402  # the events before the error count
     assert found == [1, 2]
 
 
-def test_what_a_slow_program_is_done_with_is_acknowledged_before_the_next_part_comes(
+def test_processed_events_are_acknowledged_before_the_next_part_is_fetched(
     gapless_session: Session,
 ) -> None:
     with gapless_session.publisher("quotes") as publisher:
@@ -251,20 +257,20 @@ def test_what_a_slow_program_is_done_with_is_acknowledged_before_the_next_part_c
         assert [next(events).attributes["n"] for _ in range(5)] == [*range(5)]
         raise KeyError
     with gapless_session.subscribe("", **DESK) as events:
-        # how many counted depends on how fast this ran; the first was done when the second came
+        # the number of acknowledged events depends on timing; the first was processed when the second came
         assert next(events).attributes["n"] != 0
 
 
-def test_a_loop_whose_thread_is_slow_to_begin_can_be_used_and_ended(
+def test_an_event_loop_thread_that_starts_slowly_can_be_used_and_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begin = asyncio.set_event_loop
+    original = asyncio.set_event_loop
 
-    def begin_late(loop: asyncio.AbstractEventLoop | None) -> None:
+    def set_event_loop_late(loop: asyncio.AbstractEventLoop | None) -> None:
         time.sleep(0.05)
-        begin(loop)
+        original(loop)
 
-    monkeypatch.setattr(asyncio, "set_event_loop", begin_late)
+    monkeypatch.setattr(asyncio, "set_event_loop", set_event_loop_late)
     loop_thread = EventLoopThread()
     assert loop_thread.run(asyncio.sleep(0, "done")) == "done"
     loop_thread.stop()

@@ -1,4 +1,4 @@
-"""Clients of brokers that ask who they are."""
+"""Clients of brokers that require tokens."""
 
 from __future__ import annotations
 
@@ -37,46 +37,46 @@ def principals(tmp_path: Path) -> Principals:
     return Principals(tmp_path, "alice", "bob")
 
 
-async def knock(url: str, **options: str | Path) -> None:
+async def open_session(url: str, **options: str | Path) -> None:
     async with gapless.connect(url, backoff=QUICK, **options):  # type: ignore[arg-type]
         pass
 
 
 @async_test
-async def test_a_client_comes_in_with_a_token_its_file_or_the_environment(
+async def test_a_client_authenticates_with_a_token_a_file_or_the_environment(
     principals: Principals,
 ) -> None:
     token, path = principals["alice"], principals.file_of("alice")
     async with Overlay(on_disk=False, tokens=principals.path) as overlay:
-        await knock(overlay.url(), token=token)
-        await knock(overlay.url(), token_file=path)
-        await knock(overlay.url(), token_file=str(path))
+        await open_session(overlay.url(), token=token)
+        await open_session(overlay.url(), token_file=path)
+        await open_session(overlay.url(), token_file=str(path))
         for name, value in (("GAPLESS_TOKEN", token), ("GAPLESS_TOKEN_FILE", str(path))):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv(name, value)
-                await knock(overlay.url())
+                await open_session(overlay.url())
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("GAPLESS_TOKEN", new_token())
-            await knock(overlay.url(), token=token)
+            await open_session(overlay.url(), token=token)
             with pytest.raises(AuthenticationError):
-                await knock(overlay.url())
+                await open_session(overlay.url())
 
 
-def test_the_client_without_an_event_loop_does_too(principals: Principals) -> None:
+def test_the_synchronous_client_authenticates_too(principals: Principals) -> None:
     with SyncOverlay(on_disk=False, tokens=principals.path) as overlay:
         with gapless.connect_sync(overlay.url(), token=principals["alice"]) as session:
             assert session.broker == "b1"
         with gapless.connect_sync(overlay.url(), token_file=principals.file_of("bob")):
             pass
         with (
-            pytest.raises(AuthenticationError, match="no token came"),
+            pytest.raises(AuthenticationError, match="requires a token"),
             gapless.connect_sync(overlay.url()),
         ):
             pass
 
 
 @async_test
-async def test_who_is_not_let_in_is_told_so_at_once_and_does_not_try_in_vain(
+async def test_a_client_that_is_not_authenticated_fails_at_once_without_retries(
     principals: Principals,
 ) -> None:
     wrong = new_token()
@@ -84,7 +84,7 @@ async def test_who_is_not_let_in_is_told_so_at_once_and_does_not_try_in_vain(
         for token in (None, wrong):
             before = overlay.node("b1").acceptor.refused
             with pytest.raises(AuthenticationError) as caught:
-                # without a deadline: one that tried again would never end
+                # no deadline: a client that tried again would never end
                 async with gapless.connect(overlay.url(), connect_deadline_s=None, token=token):
                     pass
             assert overlay.node("b1").acceptor.refused == before + 1
@@ -92,9 +92,7 @@ async def test_who_is_not_let_in_is_told_so_at_once_and_does_not_try_in_vain(
 
 
 @async_test
-async def test_one_broker_that_does_not_know_a_token_yet_does_not_keep_a_client_from_another() -> (
-    None
-):
+async def test_a_client_refused_by_one_broker_connects_to_the_next() -> None:
     def deny(connection: ScriptedConnection) -> None:
         connection.send_handshake(Disconnect(DisconnectReason.NOT_AUTHENTICATED, "not known here"))
 
@@ -104,22 +102,22 @@ async def test_one_broker_that_does_not_know_a_token_yet_does_not_keep_a_client_
             assert session.broker == "b2"
         second.on_connect = deny
         with pytest.raises(AuthenticationError, match="not known here"):
-            await knock(f"{first.url},{second.url.removeprefix('gapless://')}", token=SESAME)
+            await open_session(f"{first.url},{second.url.removeprefix('gapless://')}", token=SESAME)
 
 
 @async_test
-async def test_while_a_broker_cannot_read_its_tokens_a_client_tries_again(
+async def test_a_client_retries_while_the_broker_cannot_read_its_token_file(
     principals: Principals,
 ) -> None:
     sound = principals.path.read_text()
     async with Overlay(on_disk=False, tokens=principals.path) as overlay:
         principals.path.write_text("[[tokens")
-        with pytest.raises(ConnectionLostError, match="cannot read its tokens"):
+        with pytest.raises(ConnectionLostError, match="cannot read its token file"):
             async with gapless.connect(
                 overlay.url(), token=principals["alice"], connect_deadline_s=0.2, backoff=QUICK
             ):
                 pass
-        opening = asyncio.create_task(knock(overlay.url(), token=principals["alice"]))
+        opening = asyncio.create_task(open_session(overlay.url(), token=principals["alice"]))
         refused = overlay.node("b1").acceptor.refused
         await soon(lambda: overlay.node("b1").acceptor.refused > refused + 1)
         principals.path.write_text(sound)
@@ -127,7 +125,7 @@ async def test_while_a_broker_cannot_read_its_tokens_a_client_tries_again(
 
 
 @async_test
-async def test_a_token_that_is_removed_ends_a_session_when_it_has_to_connect_again(
+async def test_removing_a_token_ends_the_session_at_its_next_reconnect(
     principals: Principals,
 ) -> None:
     async with Overlay(tokens=principals.path) as overlay:
@@ -142,14 +140,14 @@ async def test_a_token_that_is_removed_ends_a_session_when_it_has_to_connect_aga
             await publisher.publish({"n": 2})
             assert (await events.get()).attributes["n"] == 2
             await overlay.restart("b1")
-            with pytest.raises(AuthenticationError, match="does not know your token"):
+            with pytest.raises(AuthenticationError, match="does not know the token"):
                 await events.get()
-            with pytest.raises(AuthenticationError, match="does not know your token"):
+            with pytest.raises(AuthenticationError, match="does not know the token"):
                 await publisher.publish({"n": 3})
 
 
 @async_test
-async def test_a_token_file_is_read_anew_for_every_connection(principals: Principals) -> None:
+async def test_a_token_file_is_read_for_every_connection(principals: Principals) -> None:
     path = principals.file_of("alice")
     async with Overlay(tokens=principals.path) as overlay:
         async with (
@@ -164,7 +162,7 @@ async def test_a_token_file_is_read_anew_for_every_connection(principals: Princi
 
 
 @async_test
-async def test_an_overlay_with_tokens_carries_events_through_a_crash_and_a_fail_over(
+async def test_an_overlay_with_tokens_delivers_events_through_a_crash_and_a_failover(
     principals: Principals,
 ) -> None:
     async with Overlay("line:2x2", tokens=principals.path) as overlay:
@@ -189,11 +187,11 @@ async def test_an_overlay_with_tokens_carries_events_through_a_crash_and_a_fail_
             assert [(await events.get()).attributes["n"] for _ in range(30)] == [*range(30)]
 
 
-# --- what can be no token ------------------------------------------------------------------------------
+# --- invalid tokens ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("token", ["", "two words", "ü", "a\nb", "x" * (TOKEN_CHARACTERS_MAX + 1)])
-def test_what_can_be_no_token_is_refused_and_not_quoted(tmp_path: Path, token: str) -> None:
+def test_an_invalid_token_is_refused_and_not_quoted(tmp_path: Path, token: str) -> None:
     with pytest.raises(UsageError, match="token") as caught:
         gapless.connect("gapless://127.0.0.1", token=token)
     assert not token or token not in str(caught.value)
@@ -205,16 +203,16 @@ def test_what_can_be_no_token_is_refused_and_not_quoted(tmp_path: Path, token: s
     assert not token.strip() or token not in str(caught.value)
 
 
-def test_a_token_and_a_file_of_one_are_not_given_together(tmp_path: Path) -> None:
+def test_a_token_and_a_token_file_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not both"):
         gapless.connect("gapless://127.0.0.1", token=SESAME, token_file=tmp_path)
 
 
 @async_test
-async def test_a_file_that_is_not_there_is_said_before_anything_is_dialled(tmp_path: Path) -> None:
+async def test_a_missing_token_file_is_reported_before_dialling(tmp_path: Path) -> None:
     async with ScriptedBroker() as broker:
         with pytest.raises(UsageError, match="nowhere cannot be read"):
-            await knock(broker.url, token_file=tmp_path / "nowhere")
+            await open_session(broker.url, token_file=tmp_path / "nowhere")
         assert not broker.connections
 
 
@@ -222,7 +220,7 @@ async def test_a_file_that_is_not_there_is_said_before_anything_is_dialled(tmp_p
 
 
 @async_test
-async def test_no_token_is_in_what_a_session_shows_or_says(
+async def test_no_token_is_in_the_repr_or_the_logs_of_a_session(
     principals: Principals, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = principals["alice"]
@@ -239,7 +237,7 @@ async def test_no_token_is_in_what_a_session_shows_or_says(
     assert pickle.loads(pickle.dumps(Credentials(token=token))).token == token
 
 
-def test_a_token_that_leaves_this_computer_is_warned_of_once_an_address(
+def test_a_token_sent_to_another_computer_is_warned_of_once_per_address(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "gapless.client"):

@@ -1,4 +1,4 @@
-"""A program as users write it, checked by mypy and run by a test: the public types fit together."""
+"""A program as users write it, checked by mypy and run by a test of the public types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def use(url: str) -> tuple[Position, list[Event], Position]:
 
 
 def use_sync(url: str) -> list[str]:
-    """Read what is there, without an event loop."""
+    """Read the published events, without an event loop."""
     with gapless.connect_sync(url) as session:
         with session.subscribe("price > 0", start="earliest") as events:
             event: Event = events.get(deadline_s=20)

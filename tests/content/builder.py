@@ -1,4 +1,4 @@
-"""Building a condition with `gapless.F` instead of writing it as text."""
+"""Build a condition with `gapless.F` instead of text."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ OPERATORS: dict[str, Any] = {
 
 
 class NotExpressibleError(Exception):
-    """Python itself would calculate this part, before the builder sees it."""
+    """Python itself would calculate this part before the builder sees it."""
 
 
 def build(tree: Condition) -> Any:
-    """The filter that a user of the builder would get for this condition."""
+    """Return the filter that the builder makes of this condition."""
     match tree:
         case Not(part):
             return ~build(part)

@@ -3,13 +3,13 @@
 A domain gives each of a few attributes a list of values; its events are all the combinations. The
 truth of a condition over a whole domain is two big integers with one bit for each event: where it
 is true and where it is false. NOT, AND and OR of the three-valued logic are then a few bit
-operations, and only predicates are evaluated, by the reference, on the attributes they speak of.
+operations, and only predicates are evaluated, by the reference, on the attributes they use.
 
-A domain is *dense* around a set of literals if any two values that some comparison with these
-literals tells apart have representatives in it. Then a covering that holds on the domain holds
+A domain is *dense* around a set of literals if it has representatives of any two values that some
+comparison with these literals distinguishes. Then a covering that holds on the domain holds
 everywhere, as far as comparisons with these literals go. For LIKE the domain has all short words
-over the letters of the patterns, for arithmetic it has what it has: there a covering may hold on
-the domain by accident.
+over the letters of the patterns. For arithmetic it is not dense: there a covering may hold on the
+domain by accident.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Truths:
 
 
 class Domain:
-    """All combinations of the given values, each event known by its index."""
+    """All combinations of the given values; each event has an index."""
 
     def __init__(self, values: dict[str, tuple[Value | None, ...]]) -> None:
         self.values = values
@@ -59,7 +59,7 @@ class Domain:
             stride = period
 
     def event(self, index: int) -> Event:
-        """The event with this index; what is None is left out."""
+        """Return the event with this index, without the values that are None."""
         event: Event = {}
         for name, choices in self.values.items():
             value = choices[index // self._strides[name] % len(choices)]
@@ -68,12 +68,12 @@ class Domain:
         return event
 
     def first(self, mask: int) -> Event:
-        """The first event of a set that is not empty."""
+        """Return the first event of a set that is not empty."""
         assert mask, "no event in this set"
         return self.event((mask & -mask).bit_length() - 1)
 
     def truths(self, tree: Condition) -> Truths:
-        """The truth of a condition for every event."""
+        """Return the truth of a condition for every event."""
         match tree:
             case Not(part):
                 inner = self.truths(part)
@@ -105,7 +105,7 @@ class Domain:
 
 
 def dense(literals: Iterable[Value]) -> tuple[Value | None, ...]:
-    """Values that tell apart everything that comparisons with these literals tell apart."""
+    """Return values that represent all that comparisons with these literals distinguish."""
     numbers: list[int | float] = []
     strings: list[str] = []
     for literal in literals:
@@ -122,7 +122,7 @@ def dense(literals: Iterable[Value]) -> tuple[Value | None, ...]:
 
 
 def dense_numbers(literals: list[int | float]) -> list[int | float]:
-    """The literals, a number in every gap between two of them, and some on either side."""
+    """Return the literals, a number in every gap between two of them, and some on either side."""
     ascending = sorted(literals)
     inside = [middle for low, high in pairwise(ascending) for middle in between(low, high)]
     low, high = ascending[0], ascending[-1]
@@ -131,7 +131,7 @@ def dense_numbers(literals: list[int | float]) -> list[int | float]:
 
 
 def between(low: float, high: float) -> list[int | float]:
-    """One number strictly between two others, or none where there is no room for any.
+    """Return one number strictly between two others, or none if there is no such number.
 
     Where floats are further apart than ints, an int may fit where no float does.
     """
@@ -146,7 +146,7 @@ def between(low: float, high: float) -> list[int | float]:
 
 
 def dense_strings(literals: list[str]) -> list[str]:
-    """The literals, their next string, one after that, and short words for patterns.
+    """Return the literals, their next string, one after that, and short words for patterns.
 
     A string with a NUL at its end follows the one without immediately; nothing lies between.
     """
@@ -155,5 +155,5 @@ def dense_strings(literals: list[str]) -> list[str]:
 
 
 def unique(values: list[Value | None]) -> tuple[Value | None, ...]:
-    """The values without repetition; 1, 1.0 and TRUE are different here."""
+    """Return the values without repetition; 1, 1.0 and TRUE are different here."""
     return tuple({(type(value), repr(value)): value for value in values}.values())

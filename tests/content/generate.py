@@ -1,13 +1,13 @@
 """Random selectors and events over small, dense domains.
 
-A uniform generator finds nothing: its selectors hardly ever speak of the same values as its
-events. So each case draws a *palette* first: a few attributes, for each a theme (small numbers,
-numbers where floats have no room left, strings, booleans, a mixture) and a handful of literals in
-focus. Selectors use the literals in focus, events use them and their nearest neighbours, and so
-ends of ranges meet, selectors overlap, and covering and intersection are common.
+A uniform generator finds nothing: its selectors rarely use the values of its events. So each case
+draws a *palette* first: a few attributes, for each a theme (small numbers, numbers beyond the
+precision of floats, strings, booleans, a mixture) and a few literals in focus. Selectors use the
+literals in focus, events use them and their nearest neighbours. So ends of ranges meet, selectors
+overlap, and covering and intersection are common.
 
-Everything takes a `random.Random` and nothing else is random. The strategies at the end hand in a
-source of randomness that Hypothesis can shrink; that is why simple choices stand first.
+Everything takes a `random.Random`; nothing else is random. The strategies at the end pass a source
+of randomness that Hypothesis can shrink; for that, simple choices come first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Event = dict[str, "Value | None"]
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """What an attribute is about: the literals that selectors use for it."""
+    """The literals that selectors use for an attribute."""
 
     name: str
     literals: tuple[Value, ...]
@@ -119,7 +119,7 @@ def palette(rng: random.Random, most: int = 3) -> Palette:
 
 
 def condition(rng: random.Random, colours: Palette, depth: int = 3) -> Condition:
-    """Any condition at all, nested up to `depth`."""
+    """Return any condition, nested up to `depth`."""
     if depth == 0 or rng.random() < 0.3:
         return predicate(rng, colours)
     if rng.random() < 0.25:
@@ -139,7 +139,7 @@ def predicate(rng: random.Random, colours: Palette) -> Predicate:
     if kind < 0.85:
         return arithmetic_predicate(rng, colours)
     if kind < 0.93:
-        # Two attributes, or two literals, whatever their types.
+        # Two attributes or two literals of any types.
         if rng.random() < 0.7:
             other = rng.choice(colours.names)
             return Compare(rng.choice(COMPARISONS), Attribute(name), Attribute(other))
@@ -151,7 +151,7 @@ def predicate(rng: random.Random, colours: Palette) -> Predicate:
 
 
 def simple_predicate(rng: random.Random, colours: Palette) -> Predicate:
-    """A predicate that says which set of values one attribute may have."""
+    """Return a predicate on the set of values of one attribute."""
     name = rng.choice(colours.names)
     negated = rng.random() < 0.4
     kind = rng.random()
@@ -184,10 +184,10 @@ def arithmetic_predicate(rng: random.Random, colours: Palette) -> Predicate:
 
 
 def counterpart(rng: random.Random, colours: Palette, left: Operand) -> Operand:
-    """Something to compare a calculation with: best, a result that it has for some event.
+    """Return an operand to compare a calculation with, preferably a result of it for some event.
 
-    Any other number is rarely equal to the result, and a slip in the last place or in the sign
-    would go unseen.
+    Any other number is rarely equal to the result, and an error in the last digit or in the sign
+    would not be noticed.
     """
     kind = rng.random()
     if kind < 0.65:
@@ -200,7 +200,7 @@ def counterpart(rng: random.Random, colours: Palette, left: Operand) -> Operand:
 
 
 def calculation(rng: random.Random, colours: Palette, depth: int) -> Operand:
-    """An operand that has a number as its value, if any."""
+    """Return an operand whose value is a number, if it has one."""
     kind = rng.random()
     if depth == 0 or kind < 0.2:
         return Attribute(numeric_name(rng, colours))
@@ -210,7 +210,7 @@ def calculation(rng: random.Random, colours: Palette, depth: int) -> Operand:
 
 
 def compound(rng: random.Random, colours: Palette, depth: int) -> Operand:
-    """An operand with at least one step of arithmetic."""
+    """Return an operand with at least one step of arithmetic."""
     if rng.random() < 0.15:
         return Sign(rng.choice(("-", "+")), calculation(rng, colours, depth - 1))
     operator = rng.choice(("+", "-", "*", "/", "%"))
@@ -219,19 +219,19 @@ def compound(rng: random.Random, colours: Palette, depth: int) -> Operand:
 
 
 def number(rng: random.Random, colours: Palette) -> Literal:
-    """A number in focus, or any small one: arithmetic never goes with a string or a boolean."""
+    """Return a number in focus, or any small one: arithmetic never has strings or booleans."""
     constant = literal(rng, colours, rng.choice(colours.names))
     return constant if is_number(constant.value) else Literal(rng.choice((1, 2, 3, -2, 0, 0.5, 10)))
 
 
 def numeric_name(rng: random.Random, colours: Palette) -> str:
-    """Mostly an attribute that has numbers in focus; arithmetic on others has no result."""
+    """Return mostly an attribute with numbers in focus; arithmetic on others has no result."""
     numeric = having(colours, is_number)
     return rng.choice(numeric if numeric and rng.random() < 0.9 else colours.names)
 
 
 def having(colours: Palette, kind: Callable[[Value], bool]) -> tuple[str, ...]:
-    """The attributes that have a literal of some kind in focus."""
+    """Return the attributes that have a literal of some kind in focus."""
     return tuple(name for name, focus in colours.focus.items() if any(map(kind, focus)))
 
 
@@ -240,13 +240,13 @@ def is_number(value: Value | None) -> TypeGuard[int | float]:
 
 
 def comparison(rng: random.Random, *sides: Operand) -> str:
-    """An operator that is legal between these sides: TRUE and FALSE have no order."""
+    """Return an operator that is legal between these sides: TRUE and FALSE have no order."""
     boolean = any(isinstance(side, Literal) and isinstance(side.value, bool) for side in sides)
     return rng.choice(COMPARISONS[: -len(ORDERINGS)] if boolean else COMPARISONS)
 
 
 def literal(rng: random.Random, colours: Palette, name: str) -> Literal:
-    """A literal in focus for an attribute; now and then, one that fits any other."""
+    """Return a literal in focus for an attribute; sometimes one of another attribute."""
     if rng.random() < colours.stray:
         return Literal(rng.choice(MIXTURE.literals))
     return Literal(rng.choice(colours.focus[name]))
@@ -291,11 +291,11 @@ def conjunction(
 
 
 def neighbours(value: Value) -> tuple[Value, ...]:
-    """The value itself and those that an off-by-one would confuse with it."""
+    """Return the value itself and those that an off-by-one error would confuse with it."""
     if isinstance(value, bool):
         return (value, not value, int(value))
     if isinstance(value, str):
-        # A character of sixteen bits and one beyond: code points and code units differ in order.
+        # One character of sixteen bits and one beyond: code points and code units are ordered differently.
         wide = value[:-1] + ("\U0001f600" if "\uffff" in value else "\uffff")
         return (value, value + "\x00", value[:-1], value + "a", "a" + value, value + "b", wide)
     near: list[Value] = [value, float(value), *beside(float(value))]

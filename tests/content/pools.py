@@ -75,11 +75,11 @@ def pool_condition(rng: random.Random, colours: generate.Palette, kind: str) -> 
 
 
 def pool_palette(rng: random.Random, kind: str) -> generate.Palette:
-    """Few literals, none astray, so that the domain can be dense around all of them.
+    """Return a palette of few literals, all in focus, so that the domain can be dense around them.
 
-    Strings bring all the words that patterns need, so they stay with the first attribute, and
-    the second only where it shares the literals of the first: comparing the two then meets equal
-    values.
+    Strings need all the words of the patterns in the domain, so only the first attribute has them.
+    The second has strings only if it shares the literals of the first: comparing the two then meets
+    equal values.
     """
     themes = [rng.choice(SHORT_THEMES) for _ in range(rng.randint(2, 3))]
     if kind != SIMPLE or rng.random() < 0.5:

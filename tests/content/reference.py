@@ -1,13 +1,13 @@
-"""What a selector means, written down a second time and as directly as possible.
+"""The meaning of selectors, implemented a second time and as directly as possible.
 
 The library turns a selector into a normal form and evaluates that. Here the same language is a
 plain tree, and `evaluate` follows the definition sentence by sentence: no normal form, no
 rewriting, no sharing of code with the library. Tests compare the two.
 
-Truth has three values: `True`, `False` and `None` for *unknown*. An operand whose value is not
-known (the attribute is missing, the arithmetic has no result) is `None` as well.
+Truth has three values: `True`, `False` and `None` for *unknown*. An operand without a value (the
+attribute is missing, the arithmetic has no result) is `None` as well.
 
-The surface of the language (spelling, spacing, parentheses) lives in `surface.py`.
+The spelling of the language (keywords, spacing, parentheses) is in `surface.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ORDERINGS = ("<", "<=", ">", ">=")
 COMPARISONS = ("=", "<>", *ORDERINGS)
 
 
-# Operands: things that have a value.
+# Operands have a value.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Arithmetic:
 Operand = Attribute | Literal | Sign | Arithmetic
 
 
-# Conditions: things that are true, false or unknown.
+# Conditions are true, false or unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def evaluate(tree: Condition, attributes: Attributes) -> Truth:
 
 
 def positive(tree: Predicate, attributes: Attributes) -> Truth:
-    """The truth of a predicate as it would be without the NOT inside it."""
+    """Return the truth of a predicate without its NOT."""
     match tree:
         case Constant(value):
             return value
@@ -227,7 +227,7 @@ def positive(tree: Predicate, attributes: Attributes) -> Truth:
 
 
 def compare(operator: str, left: Value | None, right: Value | None) -> Truth:
-    """Numbers by exact value, strings by code point, booleans only for equality; else unknown."""
+    """Compare numbers by exact value, strings by code point, booleans for equality; else unknown."""
     if isinstance(left, bool) and isinstance(right, bool):
         return ordered(operator, int(left), int(right)) if operator in {"=", "<>"} else None
     if isinstance(left, bool) or isinstance(right, bool):
@@ -246,7 +246,7 @@ def compare(operator: str, left: Value | None, right: Value | None) -> Truth:
 
 
 def ordered(operator: str, left: float, right: float) -> bool:
-    """Python compares int with float by exact value, which is what the language wants."""
+    """Python compares int with float by exact value, as the language requires."""
     results = {
         "=": left == right,
         "<>": left != right,
@@ -392,7 +392,7 @@ def predicates(tree: Condition) -> Iterator[Predicate]:
 
 
 def names(tree: Condition) -> tuple[str, ...]:
-    """The attributes that a condition speaks of, sorted."""
+    """Return the attributes that a condition uses, sorted."""
     return tuple(sorted({part.name for part in operands(tree) if isinstance(part, Attribute)}))
 
 

@@ -1,4 +1,4 @@
-"""Cutting a failing condition down to one that a person can read."""
+"""Reduce a failing condition to a readable one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def smaller(tree: Condition, fails: Callable[[Condition], bool]) -> Condition:
-    """The least condition, found by cutting branches off, for which `fails` still holds."""
+    """Return the smallest condition, found by removing branches, for which `fails` still holds."""
     shrunk = True
     while shrunk:
         shrunk = False

@@ -1,8 +1,8 @@
-"""Writing a tree as selector text, with every legal freedom of the language taken at random.
+"""Write a tree as selector text, with random use of every freedom of the language.
 
-Keywords change case, parentheses come where they are not needed, numbers appear in all their
-forms, identifiers are sometimes quoted, and white space is anything. Two texts of one tree must
-therefore mean the same, and the library must agree that they are equal.
+Keywords change case, parentheses are added, numbers appear in all their forms, identifiers are
+sometimes quoted, and white space varies. Two texts of one tree must therefore be equivalent, and
+the library must treat them as equal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEYWORDS = frozenset(
 PLAIN_NAME = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*|\$[\w$]*")
 SPACES = (" ", " ", " ", "  ", "\n", "\t", "\r\n", " \f ")
 
-# How tightly a form binds; a part that binds less tightly than its place asks for needs
+# How tightly a form binds; a part that binds less tightly than its position requires needs
 # parentheses.
 OR, AND, NOT, PREDICATE = range(4)
 SUM, PRODUCT, UNARY = range(3)
@@ -48,12 +48,12 @@ LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT}
 
 
 def to_text(tree: Condition, rng: random.Random) -> str:
-    """One of the many texts of a condition."""
+    """Return one of the many texts of a condition."""
     return _joined(_condition(tree, OR, rng), rng)
 
 
 def plain_text(tree: Condition) -> str:
-    """The one text of a condition without any ornament, for messages."""
+    """Return the plain text of a condition, for messages."""
     return _joined(_condition(tree, OR, None), None)
 
 
@@ -147,7 +147,7 @@ def _operand(operand: Operand, place: int, rng: random.Random | None) -> list[st
             tokens = [operator, *_operand(inner, UNARY, rng)]
         case Arithmetic(operator, left, right):
             # All operators bind to the left, and none is associative once results are rounded
-            # or leave their range: the right part may not stand open on the same level.
+            # or overflow: the right part needs parentheses on the same level.
             level = LEVELS[operator]
             right_tokens = _operand(right, level + 1, rng)
             tokens = [*_operand(left, level, rng), operator, *right_tokens]
@@ -234,7 +234,7 @@ def _joined(tokens: list[str], rng: random.Random | None) -> str:
         if index > 0:
             before, after = tokens[index - 1][-1], token[0]
             # Two words would run together. Two signs would not, but many languages read `--`
-            # as the start of a comment, so nobody writes it.
+            # as the start of a comment.
             needed = (_in_word(before) and _in_word(after)) or (before in "+-" and after in "+-")
             if rng is None:
                 bracket = before == "(" or after in "),"

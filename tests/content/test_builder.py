@@ -32,7 +32,7 @@ class Level(enum.IntEnum):
         (F.price <= 90, "price <= 90"),
         (F.price == 90, "price = 90"),
         (F.price != 90, "price <> 90"),
-        (80 < F.price, "price > 80"),  # noqa: SIM300 - the value on the left is the point
+        (80 < F.price, "price > 80"),  # noqa: SIM300 - the test needs the value on the left
         (80 == F.price, "price = 80"),  # noqa: SIM300
         (F.symbol == "IBM", "symbol = 'IBM'"),
         (F.symbol < "J", "symbol < 'J'"),
@@ -89,20 +89,20 @@ class Level(enum.IntEnum):
         (F.a / 0 > 1, "1/0 > 1"),
     ],
 )
-def test_what_is_built_is_the_filter_of_its_text(built: Filter, text: str) -> None:
+def test_a_built_filter_equals_the_filter_of_its_text(built: Filter, text: str) -> None:
     assert type(built) is Filter
     assert built == Filter(text)
     assert ~built == Filter(f"NOT ({text})")
 
 
-def test_a_built_filter_and_a_written_one_join() -> None:
+def test_a_built_filter_and_a_parsed_one_can_be_combined() -> None:
     expected = Filter("price > 90 AND symbol = 'IBM'")
     assert (F.price > 90) & (F.symbol == "IBM") == expected
     assert (F.price > 90) & Filter("symbol = 'IBM'") == expected
     assert Filter("price > 90") & (F.symbol == "IBM") == expected
 
 
-def test_not_keeps_unknown_in_what_is_built() -> None:
+def test_not_keeps_unknown_in_a_built_filter() -> None:
     never = F.a.is_null() & (F.a > 5)
     assert never == Filter("FALSE")
     assert ~never == Filter("a IS NOT NULL")
@@ -146,9 +146,7 @@ def test_a_built_filter_can_be_pickled() -> None:
         (lambda: list(F.x), "cannot be iterated"),
     ],
 )
-def test_python_that_means_something_else_is_a_type_error(
-    use: Callable[[], object], problem: str
-) -> None:
+def test_invalid_python_operations_are_type_errors(use: Callable[[], object], problem: str) -> None:
     with pytest.raises(FilterTypeError) as caught:
         use()
     assert isinstance(caught.value, TypeError)
@@ -158,8 +156,8 @@ def test_python_that_means_something_else_is_a_type_error(
 @pytest.mark.parametrize(
     ("use", "problem"),
     [
-        (lambda: F.x.in_(float("nan")), "nan is not a number that a filter can hold"),
-        (lambda: F.x < float("inf"), "inf is not a number that a filter can hold"),
+        (lambda: F.x.in_(float("nan")), "nan is not a finite number, which a filter needs"),
+        (lambda: F.x < float("inf"), "inf is not a finite number, which a filter needs"),
         (lambda: F.x == 2**63, "about 2**63 does not fit into 64 bits; use a float"),
         (lambda: F.x.between(-(2**63) - 1, 0), "does not fit into 64 bits"),
         (lambda: F.x + 2**64 > 0, "does not fit into 64 bits"),
@@ -182,7 +180,7 @@ def test_python_that_means_something_else_is_a_type_error(
         (lambda: (F.x + 1) & F.y, "this is a value, not a condition"),
     ],
 )
-def test_what_the_language_refuses_the_builder_refuses(
+def test_the_builder_refuses_what_the_language_refuses(
     use: Callable[[], object], problem: str
 ) -> None:
     with pytest.raises(FilterError) as caught:
@@ -221,7 +219,7 @@ class Mixed(str, enum.Enum):  # noqa: UP042 - its members print as Mixed.UNIT
     UNIT = "unit"
 
 
-def test_a_member_of_an_enum_is_the_str_that_it_holds() -> None:
+def test_an_enum_member_counts_as_its_str() -> None:
     assert (F[Name.PRICE] > 1) == Filter("price > 1")
     assert (F.order[Mixed.UNIT] == Mixed.UNIT) == Filter("order.unit = 'unit'")
     assert F.x.like(Mixed.UNIT) == Filter("x LIKE 'unit'")
@@ -233,7 +231,7 @@ def test_a_member_of_an_enum_is_the_str_that_it_holds() -> None:
 # --- Python's own protocols ---------------------------------------------------------------------
 
 
-def test_tools_that_look_for_protocols_are_not_fooled() -> None:
+def test_the_builder_does_not_pretend_to_have_python_protocols() -> None:
     assert not hasattr(F, "__wrapped__")
     assert not hasattr(F.x, "__array__")
     assert copy.copy(F) is F

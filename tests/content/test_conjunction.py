@@ -1,4 +1,4 @@
-"""Conjunctions: putting conditions together, matching, covering, intersecting."""
+"""Conjunctions: building, matching, covering, intersecting."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def positive() -> ValueSet:
     return only("x > 0").constraints[0][1]
 
 
-def test_conditions_are_sorted_and_those_of_one_subject_meet() -> None:
+def test_conditions_are_sorted_and_those_of_one_subject_are_intersected() -> None:
     made = Conjunction.of([("b", one_of([1, 2])), ("a", PRESENT), ("b", one_of([2, 3]))])
     assert made is not None
     assert made.constraints == (("a", PRESENT), ("b", one_of([2])))
@@ -42,12 +42,12 @@ def test_conditions_are_sorted_and_those_of_one_subject_meet() -> None:
     assert many.constraints == (("a", one_of([4, 5, 6, 7, 8])),)
 
 
-def test_what_says_nothing_is_left_out() -> None:
+def test_conditions_that_allow_everything_are_omitted() -> None:
     assert Conjunction.of([("a", ANY)]) == EVERYTHING
     assert Conjunction.of([]) == EVERYTHING
 
 
-def test_what_cannot_be_met_is_no_conjunction() -> None:
+def test_unsatisfiable_conditions_give_no_conjunction() -> None:
     assert Conjunction.of([("a", NOTHING)]) is None
     assert Conjunction.of([("a", MISSING), ("a", PRESENT)]) is None
     assert Conjunction.of([], [(SUM, NOTHING)]) is None
@@ -55,7 +55,7 @@ def test_what_cannot_be_met_is_no_conjunction() -> None:
     assert Conjunction.of([("a", one_of(["x"]))], [(SUM, one_of([1]))]) is None
 
 
-def test_terms_bring_what_they_need() -> None:
+def test_terms_add_the_constraints_of_their_attributes() -> None:
     made = Conjunction.of([("a", positive())], [(SUM, one_of([5]))])
     assert made is not None
     assert made.constraints == (("a", positive()), ("b", ANY_NUMBER))
@@ -81,7 +81,7 @@ def test_fewer_and_wider_conditions_cover() -> None:
     assert only("a > 1").covers(only("a > 2 AND b = 1"))
     assert not only("a > 1 AND b = 1").covers(only("a > 2"))
     assert only("a + b > 1").covers(only("a + b > 2 AND c = 1"))
-    assert not only("a + b > 1").covers(only("a > 1 AND b > 1"))  # missed: it would need algebra
+    assert not only("a + b > 1").covers(only("a > 1 AND b > 1"))  # not found: it would need algebra
     assert only("a IS NOT NULL").covers(only("a + b > 1"))
 
 
@@ -93,7 +93,7 @@ def test_conditions_that_exclude_each_other_do_not_intersect() -> None:
     assert only("a + b > 1").intersects(only("a > 5"))
 
 
-def test_a_conjunction_prints_and_travels() -> None:
+def test_a_conjunction_can_be_printed_and_pickled() -> None:
     made = only("a > 1 AND b LIKE '%x' AND a < c")
     assert str(made) == "a > 1 AND b LIKE '%x' AND a < c"
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301

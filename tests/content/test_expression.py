@@ -84,7 +84,7 @@ def test_arithmetic_has_a_number_or_no_result(
     ("value", "expected"),
     [(5, -5), (-2.5, 2.5), (LEAST, None), (MOST, -MOST), (None, None), ("5", None), (True, None)],
 )
-def test_a_sign_is_changed_within_64_bits(value: Value | None, expected: Value | None) -> None:
+def test_negation_stays_within_64_bits(value: Value | None, expected: Value | None) -> None:
     assert Negative(A).value({"a": value}) == expected
 
 
@@ -96,9 +96,7 @@ def test_a_sign_is_changed_within_64_bits(value: Value | None, expected: Value |
         ([False, True], {ALIKE, UNEQUAL}),
     ],
 )
-def test_comparisons_have_an_outcome_within_a_family(
-    family: list[Value], outcomes: set[int]
-) -> None:
+def test_comparisons_of_like_values_have_a_result(family: list[Value], outcomes: set[int]) -> None:
     term = Comparison(A, B)
     found = set()
     for (first, left), (second, right) in itertools.product(enumerate(family), repeat=2):
@@ -113,7 +111,7 @@ def test_comparisons_have_an_outcome_within_a_family(
 @pytest.mark.parametrize(
     ("left", "right"), [(None, 1), (1, None), (None, None), (float("nan"), 1), (1, "1"), (True, 1)]
 )
-def test_comparisons_of_unlike_or_missing_values_have_none(
+def test_comparisons_of_unlike_or_missing_values_have_no_result(
     left: Value | None, right: Value | None
 ) -> None:
     assert Comparison(A, B).value({"a": left, "b": right}) is None
@@ -125,7 +123,7 @@ def test_big_ints_and_floats_are_compared_exactly() -> None:
     assert term.value({"a": 2**53, "b": float(2**53)}) == EQUAL
 
 
-def test_terms_say_what_they_need() -> None:
+def test_terms_state_the_requirements_of_their_attributes() -> None:
     assert A.requires() == {"a": PRESENT}
     assert Constant(1).requires() == {}
     assert Negative(A).requires() == {"a": ANY_NUMBER}
@@ -134,7 +132,7 @@ def test_terms_say_what_they_need() -> None:
     assert Comparison(A, Negative(B)).requires() == {"a": ANY_NUMBER, "b": ANY_NUMBER}
 
 
-def test_what_a_term_needs_is_needed() -> None:
+def test_a_term_has_a_value_only_if_its_requirements_are_met() -> None:
     terms: list[Term] = [
         Negative(A),
         Arithmetic("+", A, B),
@@ -180,7 +178,7 @@ def _terms(depth: int) -> list[Term]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_the_text_of_a_term_reads_back(depth: int) -> None:
+def test_the_text_of_a_term_parses_to_an_equal_term(depth: int) -> None:
     for term in _terms(depth):
         condition = parse(f"{term} > 7")
         assert isinstance(condition, AttributeCondition)
@@ -209,7 +207,7 @@ def test_literals_are_written_as_the_language_reads_them(value: Value, text: str
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "größe", "$a", "_", "a1", "in.x", "हिन्दी"])
-def test_plain_names_are_written_plainly(name: str) -> None:
+def test_plain_names_are_written_without_quotes(name: str) -> None:
     assert is_plain_name(name)
     assert attribute_text(name) == name
     assert parse(f"{name} = 1") == parse(f'"{name}" = 1')

@@ -1,4 +1,4 @@
-"""The filter itself: its faces, equality by meaning, operators, pickling, algebra."""
+"""Filters: construction, equality by meaning, operators, pickling, covering."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ EVENT: Attributes = {"symbol": "IBM", "price": 92.5, "size": 100, "urgent": True
         "symbol < 'J'",
     ],
 )
-def test_an_event_that_meets_the_condition_matches(text: str) -> None:
+def test_an_event_that_satisfies_the_condition_matches(text: str) -> None:
     made = Filter(text)
     assert made.matches(EVENT)
-    assert made.matches(EVENT)  # also when the function is there already
+    assert made.matches(EVENT)  # also with the compiled function
     assert not Filter(f"NOT ({text or 'TRUE'})").matches(EVENT)
 
 
@@ -76,11 +76,11 @@ def test_an_event_that_meets_the_condition_matches(text: str) -> None:
         "NOT urgent",
     ],
 )
-def test_an_event_that_does_not_meet_the_condition_does_not_match(text: str) -> None:
+def test_an_event_that_does_not_satisfy_the_condition_does_not_match(text: str) -> None:
     assert not Filter(text).matches(EVENT)
 
 
-def test_numbers_that_are_not_quite_python_numbers_are_compared_too() -> None:
+def test_subclasses_of_numbers_are_compared() -> None:
     class Price(float):
         pass
 
@@ -92,7 +92,7 @@ def test_numbers_that_are_not_quite_python_numbers_are_compared_too() -> None:
 
 
 @pytest.mark.parametrize("value", [[5], {"a": 1}, b"5", object(), 5j])
-def test_an_attribute_that_is_no_value_is_an_error(value: object) -> None:
+def test_an_invalid_attribute_value_is_an_error(value: object) -> None:
     with pytest.raises(AttributeValueError, match="use a bool, an int, a float or a str"):
         Filter("price > 5").matches({"price": value})  # type: ignore[dict-item]
 
@@ -131,13 +131,13 @@ def test_filters_with_different_normal_forms_differ() -> None:
     assert (Filter("a") != "a") is True
 
 
-# --- faces --------------------------------------------------------------------------------------
+# --- attributes and text ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "text", ["", "FALSE", "a = 'it''s' OR \"b\"\"c\" = 1", "a LIKE '%\\_' ESCAPE '\\'", "x + 1 > y"]
 )
-def test_str_and_repr_give_the_filter_back(text: str) -> None:
+def test_str_and_repr_evaluate_to_an_equal_filter(text: str) -> None:
     made = Filter(text)
     assert Filter(str(made)) == made
     assert eval(repr(made), {"Filter": Filter}) == made  # noqa: S307
@@ -161,7 +161,7 @@ def test_a_filter_cannot_be_changed() -> None:
         made.note = "x"  # type: ignore[attr-defined]
 
 
-def test_a_filter_is_made_of_conjunctions_too() -> None:
+def test_a_filter_can_be_made_of_conjunctions() -> None:
     made = Filter("a = 1 OR b = 2 AND c = 3")
     assert Filter.of(made.conjunctions) == made
     assert Filter.of(reversed(made.conjunctions)) == made
@@ -190,7 +190,7 @@ def test_errors_of_filters_are_value_errors_and_usage_errors() -> None:
 # --- operators ----------------------------------------------------------------------------------
 
 
-def test_filters_are_joined_by_and_or_and_not() -> None:
+def test_filters_are_combined_by_and_or_and_not() -> None:
     dear, ibm = Filter("price > 90"), Filter("symbol = 'IBM'")
     assert dear & ibm == Filter("price > 90 AND symbol = 'IBM'")
     assert dear | ibm == Filter("price > 90 OR symbol = 'IBM'")
@@ -202,7 +202,7 @@ def test_filters_are_joined_by_and_or_and_not() -> None:
     assert dear | Filter("FALSE") == dear
 
 
-def test_not_negates_what_was_written_and_not_the_normal_form() -> None:
+def test_not_negates_the_written_condition_and_not_the_normal_form() -> None:
     never = Filter("a IS NULL AND a > 5")
     assert never == Filter("FALSE")
     assert ~never == Filter("a IS NOT NULL OR a <= 5")  # for a = 3 the condition is false
@@ -210,7 +210,7 @@ def test_not_negates_what_was_written_and_not_the_normal_form() -> None:
     assert ~(never | Filter("b")) == Filter("a IS NOT NULL AND NOT b")
 
 
-def test_a_filter_of_conjunctions_is_negated_as_its_text_reads() -> None:
+def test_a_filter_of_conjunctions_is_negated_like_its_text() -> None:
     made = Filter.of(Filter("a = 1 AND b > 2").conjunctions)
     assert ~made == Filter("NOT (a = 1 AND b > 2)")
     assert ~Filter.of([]) == Filter("")
@@ -235,7 +235,7 @@ def test_a_filter_is_neither_true_nor_false(use: Callable[[Filter], object]) -> 
     assert isinstance(caught.value, TypeError)
 
 
-def test_a_filter_is_joined_only_with_filters() -> None:
+def test_a_filter_is_combined_only_with_filters() -> None:
     with pytest.raises(TypeError):
         Filter("a") & "b"  # type: ignore[operator]
     with pytest.raises(TypeError):
@@ -251,8 +251,8 @@ TAKEN = Filter.of(WRITTEN.conjunctions)
 
 @pytest.mark.parametrize("made", [WRITTEN, BUILT, TAKEN], ids=["text", "operators", "conjunctions"])
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickled_filter_comes_back_the_same_also_negated(made: Filter, protocol: int) -> None:
-    made.matches({})  # the function made for matching is not pickled
+def test_a_pickled_filter_and_its_negation_are_unchanged(made: Filter, protocol: int) -> None:
+    made.matches({})  # the compiled function is not pickled
     again = pickle.loads(pickle.dumps(made, protocol))  # noqa: S301
     assert again == made
     assert str(again) == str(made)
@@ -267,12 +267,12 @@ def test_the_deepest_tree_of_operators_can_be_pickled() -> None:
     assert (again, ~again) == (made, ~made)
 
 
-def test_a_copy_of_a_filter_is_the_filter() -> None:
+def test_copying_a_filter_returns_the_same_object() -> None:
     assert copy.copy(WRITTEN) is WRITTEN
     assert copy.deepcopy(WRITTEN) is WRITTEN
 
 
-# --- algebra ------------------------------------------------------------------------------------
+# --- covering and intersection ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_filters_that_exclude_each_other_do_not_intersect(left: str, right: str)
         ("a <= b", "a >= b"),
     ],
 )
-def test_filters_that_an_event_can_meet_together_intersect(left: str, right: str) -> None:
+def test_filters_that_an_event_can_satisfy_together_intersect(left: str, right: str) -> None:
     assert Filter(left).intersects(Filter(right))
     assert Filter(right).intersects(Filter(left))
 
@@ -354,7 +354,7 @@ def test_only_filters_are_compared_with_filters(other: object) -> None:
             getattr(Filter("a = 1"), method)(other)
 
 
-# --- values that are none -----------------------------------------------------------------------
+# --- invalid values -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**400, b"x", [1], {}, object()])
@@ -405,7 +405,7 @@ def test_a_filter_refuses_the_values_that_an_index_refuses(text: str, value: obj
         "a >= 'x\ud7ff' AND a NOT LIKE 'x\ud7ff%'",
     ],
 )
-def test_a_prefix_before_the_surrogates_matches_what_begins_with_it(
+def test_a_prefix_that_ends_before_the_surrogates_matches_exactly(
     text: str, kernel: str | None
 ) -> None:
     made = Filter(text)

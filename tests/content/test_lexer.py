@@ -1,4 +1,4 @@
-"""Tokens: what the text of a filter is cut into, and where it cannot be cut."""
+"""Tokens of the selector language, and texts that are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_keywords_are_read_in_any_case(text: str) -> None:
     assert kinds(text) == ["AND", END]
 
 
-def test_every_keyword_is_one() -> None:
+def test_every_keyword_is_a_keyword_token() -> None:
     words = sorted(word.lower() for word in KEYWORDS)
     assert kinds(" ".join(words))[:-1] == [word.upper() for word in words]
 
@@ -78,7 +78,7 @@ def test_a_plain_name_follows_the_java_rule_with_dots(name: str) -> None:
         ('"it\'s"', "it's"),
     ],
 )
-def test_any_name_may_stand_in_double_quotes(text: str, name: str) -> None:
+def test_any_name_may_be_in_double_quotes(text: str, name: str) -> None:
     assert tokenize(text) == [(NAME, name, 0), (END, "", len(text))]
 
 
@@ -95,7 +95,7 @@ def test_any_name_may_stand_in_double_quotes(text: str, name: str) -> None:
         ("'\\'", "\\"),
     ],
 )
-def test_a_string_stands_in_single_quotes(text: str, value: str) -> None:
+def test_a_string_is_in_single_quotes(text: str, value: str) -> None:
     assert tokenize(text) == [(STRING, value, 0), (END, "", len(text))]
 
 
@@ -168,7 +168,7 @@ def test_a_point_an_exponent_or_a_suffix_makes_a_float(text: str, value: float) 
         ("a\u00a0=\u30001", ["a", "=", 1]),
     ],
 )
-def test_tokens_need_no_space_where_they_are_clear(text: str, expected: list[object]) -> None:
+def test_unambiguous_tokens_need_no_space(text: str, expected: list[object]) -> None:
     assert values(text) == expected
 
 
@@ -208,7 +208,7 @@ def test_tokens_need_no_space_where_they_are_clear(text: str, expected: list[obj
         ("a = 1e999", 4, "this number is too large for a float"),
     ],
 )
-def test_what_is_no_token_is_refused_where_it_stands(
+def test_an_invalid_token_is_refused_with_its_position(
     text: str, position: int, problem: str
 ) -> None:
     with pytest.raises(FilterSyntaxError) as caught:
@@ -220,7 +220,7 @@ def test_what_is_no_token_is_refused_where_it_stands(
 @pytest.mark.parametrize("digits", ["9" * 60_000, "0x" + "f" * 60_000, "0" + "7" * 60_000])
 def test_a_number_of_many_digits_is_not_computed(digits: str) -> None:
     (value,) = values(digits)
-    assert value == 2**64  # some number that does not fit; its digits are not looked at
+    assert value == 2**64  # a number that does not fit; its digits are not read
 
 
 def test_tokens_are_described_for_messages() -> None:

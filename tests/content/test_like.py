@@ -1,4 +1,4 @@
-"""LIKE patterns: meaning, canonical form, linear cost, and comparing two of them."""
+"""LIKE patterns: meaning, canonical form, linear cost, comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FITTING = {one: frozenset(filter(one.matches, TEXTS)) for one in PATTERNS}
 
 
 def by_definition(pattern: str, text: str) -> bool:
-    """The definition, by trying everything: exponential, and obviously right."""
+    """Match by trying everything: exponential and obviously right."""
     if not pattern:
         return not text
     if pattern[0] == MANY:
@@ -37,11 +37,11 @@ def by_definition(pattern: str, text: str) -> bool:
 
 
 @given(st.text("ab_%", max_size=8), st.text("abc", max_size=8))
-def test_a_pattern_matches_what_it_says(pattern: str, text: str) -> None:
+def test_a_pattern_matches_by_definition(pattern: str, text: str) -> None:
     assert Pattern.parse(pattern).matches(text) == by_definition(pattern, text)
 
 
-def test_all_short_patterns_match_what_they_say() -> None:
+def test_all_short_patterns_agree_with_regular_expressions() -> None:
     for pattern in PATTERNS:
         expression = re.compile(str(pattern).replace("%", ".*").replace("_", "."), re.DOTALL)
         assert FITTING[pattern] == {text for text in TEXTS if expression.fullmatch(text)}
@@ -74,7 +74,7 @@ def test_escapes_and_special_characters(
     assert Pattern.parse(pattern, escape).matches(text) is expected
 
 
-def test_an_escape_may_not_stand_last() -> None:
+def test_an_escape_at_the_end_is_refused() -> None:
     with pytest.raises(ValueError, match="stands last"):
         Pattern.parse("abc!", "!")
     Pattern.parse("abc!!", "!")
@@ -92,14 +92,14 @@ def test_an_escape_may_not_stand_last() -> None:
         ("=a", ("==a",)),
     ],
 )
-def test_the_canonical_form_has_single_manies_after_ones(
+def test_the_canonical_form_has_one_percent_sign_after_underscores(
     text: str, tokens: tuple[str, ...]
 ) -> None:
     assert Pattern.parse(text).tokens == tokens
 
 
 @given(st.text("a_%\\=!", max_size=8), st.sampled_from([None, "!", "a", "\\", "%"]))
-def test_the_text_of_a_pattern_reads_back(text: str, escape: str | None) -> None:
+def test_the_text_of_a_pattern_parses_to_an_equal_pattern(text: str, escape: str | None) -> None:
     try:
         pattern = Pattern.parse(text, escape)
     except ValueError:
@@ -120,7 +120,7 @@ def test_the_text_of_a_pattern_reads_back(text: str, escape: str | None) -> None
         ("ab_%", None, "ab", False),
     ],
 )
-def test_a_pattern_knows_what_is_fixed_in_it(
+def test_a_pattern_has_its_literal_and_its_prefix(
     text: str, literal: str | None, prefix: str, is_prefix: bool
 ) -> None:
     pattern = Pattern.parse(text)
@@ -133,7 +133,7 @@ def test_a_pattern_knows_what_is_fixed_in_it(
 
 
 class Watched(str):
-    """A text that counts how often a character or a comparison is asked of it."""
+    """A text that counts the characters and comparisons that are requested."""
 
     __slots__ = ("asked",)
 
@@ -178,7 +178,7 @@ def test_matching_costs_time_linear_in_the_text(pattern: str) -> None:
         assert text.asked <= size + 2 * len(pattern)
 
 
-def test_the_memory_of_patterns_is_bounded_by_what_they_weigh(
+def test_the_cache_of_patterns_is_bounded_by_their_weight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(like, "PATTERN_MEMORY_MAX", 100_000)
@@ -193,7 +193,7 @@ def test_the_memory_of_patterns_is_bounded_by_what_they_weigh(
     assert Pattern.parse("%1_").matches("x1y")
 
 
-def test_a_pattern_too_heavy_for_the_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_too_heavy_for_the_cache_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(like, "PATTERN_MEMORY_MAX", 100_000)
     like._compiled.clear()
     heavy = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
@@ -201,12 +201,12 @@ def test_a_pattern_too_heavy_for_the_memory_is_not_kept(monkeypatch: pytest.Monk
     assert not like._compiled
 
 
-def test_thousands_of_patterns_of_the_usual_size_are_kept() -> None:
+def test_thousands_of_patterns_of_the_usual_size_are_cached() -> None:
     usual = like._weight(Pattern.parse("%customer-0001_z%").tokens)
     assert PATTERN_MEMORY_MAX // usual > 4_000
 
 
-def test_the_estimate_of_a_pattern_is_above_what_it_takes() -> None:
+def test_the_weight_of_a_pattern_is_at_least_its_memory() -> None:
     for text in ("%a_b%", "%x_" + "".join(map(chr, range(1_000, 3_000))) + "%", "a%" * 300):
         pattern = Pattern.parse(text)
         pattern.matches("x" * 3_000)
@@ -217,7 +217,7 @@ def test_the_estimate_of_a_pattern_is_above_what_it_takes() -> None:
         assert taken <= like._weight(pattern.tokens)
 
 
-def test_no_table_is_made_for_a_text_shorter_than_the_piece() -> None:
+def test_no_table_is_built_for_a_text_shorter_than_the_pattern() -> None:
     pattern = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
     like._compiled.clear()
     assert not pattern.matches("hello")
@@ -235,7 +235,7 @@ def test_implication_is_never_claimed_falsely_and_seldom_missed() -> None:
         assert truth or not claimed, (str(narrow), str(wide))
         held += truth
         missed += truth and not claimed
-    assert missed < held / 10  # some of these hold only because the texts here are short
+    assert missed < held / 10  # some of these hold only for short texts
 
 
 def test_disjointness_is_never_claimed_falsely_and_seldom_missed() -> None:
@@ -257,7 +257,7 @@ def test_common_implications_are_found(narrow: str, wide: str) -> None:
     assert Pattern.parse(narrow).implies(Pattern.parse(wide))
 
 
-def test_huge_patterns_are_compared_with_care_only() -> None:
+def test_huge_patterns_are_compared_at_limited_cost() -> None:
     huge = Pattern.parse("a%b_" * 2_000)
     other = Pattern.parse("a%b_" * 2_000 + "c")
     assert huge.implies(huge)

@@ -1,7 +1,7 @@
-"""The matching index against brute force, for the compiled kernel and for its twin.
+"""The matching index against brute force, for the compiled kernel and for its fallback.
 
-Brute force is asked twice: once with `Filter.matches`, once with the reference evaluator, so that
-an index and a filter that are wrong in the same way do not agree by accident.
+Brute force is run twice: once with `Filter.matches`, once with the reference evaluator, so that
+an index and a filter with the same error do not agree by accident.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 
 class Checked:
-    """An index together with what it ought to hold."""
+    """An index and its expected contents."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.index = MatchIndex(kernel=kernel)
@@ -80,7 +80,7 @@ class Checked:
                 self.index.remove(key)
 
     def check(self, events: Iterable[Event]) -> int:
-        """Match one by one and as a batch; returns how many matches there were."""
+        """Match one by one and as a batch; return the number of matches."""
         events = list(events)
         batch = self.index.match_batch(events)
         assert len(batch) == len(events)
@@ -144,7 +144,7 @@ class IndexMachine(RuleBasedStateMachine):
             self.checked.add(key, tree, parsed)
 
     @rule(key=strategies.sampled_from(KEYS), pick=strategies.integers(0, 100))
-    def add_one_that_was_there_before(self, key: Hashable, pick: int) -> None:
+    def add_a_former_filter_again(self, key: Hashable, pick: int) -> None:
         if self.former:
             self.checked.add(key, *self.former[pick % len(self.former)])
 
@@ -162,7 +162,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.checked.check(generate.event(rng, self.colours) for _ in range(count))
 
     @invariant()
-    def an_event_without_attributes_is_matched_rightly(self) -> None:
+    def an_event_without_attributes_is_matched_correctly(self) -> None:
         self.checked.check([{}])
 
 
@@ -203,7 +203,7 @@ def update(checked: Checked, rng: random.Random, filters: list[Any], keys: int) 
         checked.add(key, *rng.choice(filters))
 
 
-def test_tens_of_thousands_of_updates_between_matches_lose_nothing(kernel: Kernel) -> None:
+def test_the_index_is_correct_after_tens_of_thousands_of_updates(kernel: Kernel) -> None:
     rng = random.Random(17)
     colours, filters = stock(rng, 600)
     checked = Checked(kernel)
@@ -218,7 +218,7 @@ def test_tens_of_thousands_of_updates_between_matches_lose_nothing(kernel: Kerne
     assert checked.check(generate.event(rng, colours) for _ in range(20)) == 0
 
 
-def test_updates_and_matches_in_turn_lose_nothing(kernel: Kernel) -> None:
+def test_the_index_is_correct_when_updates_and_matches_alternate(kernel: Kernel) -> None:
     for seed in range(scaled(8)):
         rng = random.Random(f"in turn {seed}")
         colours, filters = stock(rng, 60)
@@ -243,7 +243,7 @@ def test_the_index_grows_and_shrinks_in_order_and_in_reverse(kernel: Kernel) -> 
         checked.check([{}])
 
 
-# Single facts.
+# Single properties.
 
 
 def test_an_empty_index_matches_nothing(kernel: Kernel) -> None:
@@ -257,13 +257,13 @@ def test_an_empty_index_matches_nothing(kernel: Kernel) -> None:
 def test_removing_an_absent_key_is_an_error_and_changes_nothing(kernel: Kernel) -> None:
     index = MatchIndex(kernel=kernel)
     with pytest.raises(KeyError):
-        index.remove("nobody")
-    index.add("somebody", Filter("a = 1"))
+        index.remove("absent")
+    index.add("present", Filter("a = 1"))
     with pytest.raises(KeyError):
-        index.remove("nobody")
-    index.remove("somebody")
+        index.remove("absent")
+    index.remove("present")
     with pytest.raises(KeyError):
-        index.remove("somebody")
+        index.remove("present")
     assert index.match({"a": 1}) == frozenset()
 
 
@@ -275,7 +275,7 @@ def test_adding_a_key_again_replaces_its_filter(kernel: Kernel) -> None:
     assert index.match({"a": 2}) == {"key"}
 
 
-def test_many_keys_may_share_one_filter_and_leave_one_by_one(kernel: Kernel) -> None:
+def test_many_keys_may_share_one_filter_and_be_removed_one_by_one(kernel: Kernel) -> None:
     index = MatchIndex(kernel=kernel)
     shared = Filter("a BETWEEN 1 AND 2 OR a LIKE 'x%'")
     for key in range(50):
@@ -328,7 +328,7 @@ def edge_conditions() -> list[Condition]:
     return conditions
 
 
-def test_every_predicate_on_every_edge_value_is_indexed_rightly(kernel: Kernel) -> None:
+def test_every_predicate_on_every_edge_value_is_indexed_correctly(kernel: Kernel) -> None:
     checked = Checked(kernel)
     conditions = edge_conditions()
     for key, tree in enumerate(conditions):

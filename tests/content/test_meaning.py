@@ -1,6 +1,6 @@
-"""The normal form means what the definition says.
+"""The normal form agrees with the definition.
 
-A case is one selector and one event. `GAPLESS_CASES` says how many cases to try.
+A case is one selector and one event. `GAPLESS_CASES` is the number of cases.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PARTS = 4
 EVENTS_A_SELECTOR = 40
 SELECTORS = max(25, CASES // EVENTS_A_SELECTOR)
-# Refused for their size: so few that the rest speaks for all.
+# Refused for their size: so few that the rest is representative.
 MOST_REFUSED = 0.05
 
 
@@ -52,7 +52,7 @@ def seeds(count: int, start: int) -> range:
 
 
 def selector(seed: int) -> tuple[random.Random, generate.Palette, Condition]:
-    """The palette and condition of a seed; the generator goes on with text and events."""
+    """Return the palette and condition of a seed; the generator continues with text and events."""
     rng = random.Random(seed)
     colours = generate.palette(rng)
     return rng, colours, generate.condition(rng, colours)
@@ -66,7 +66,7 @@ def disagrees(tree: Condition, event: Event) -> bool:
 
 
 def report(seed: int, text: str, tree: Condition, event: Event) -> str:
-    """All that is needed to try a failing case again, and the least part of it that fails."""
+    """Return all that is needed to repeat a failing case, and the least part of it that fails."""
     least = smaller(tree, lambda part: disagrees(part, event)) if disagrees(tree, event) else tree
     return (
         f"seed {seed}\n  selector: {text!r}\n  event: {event!r}\n"
@@ -76,7 +76,7 @@ def report(seed: int, text: str, tree: Condition, event: Event) -> str:
 
 
 def filters(count: int, start: int) -> Iterator[tuple[int, Condition, Filter, list[Event]]]:
-    """Selectors with their filter and events; fails if too many are refused for their size."""
+    """Yield selectors with their filter and events; fail if too many are refused for their size."""
     refused = 0
     for seed in seeds(count, start):
         rng, colours, tree = selector(seed)
@@ -105,7 +105,7 @@ def test_the_normal_form_matches_exactly_where_the_definition_is_true(part: int)
 
 
 @given(generate.cases())
-def test_a_shrinking_search_finds_no_selector_that_means_something_else(
+def test_a_shrinking_search_finds_no_difference_to_the_definition(
     case: tuple[Condition, list[Event]],
 ) -> None:
     tree, events = case
@@ -117,7 +117,7 @@ def test_a_shrinking_search_finds_no_selector_that_means_something_else(
         assert parsed.matches(event) is (evaluate(tree, event) is True)
 
 
-# What chance meets too rarely is tried in full.
+# Cases that are rarely drawn are tried exhaustively.
 
 EDGES = unique(
     [

@@ -1,4 +1,4 @@
-"""Merging: it covers, it keeps its budget, and it widens no more than it has to."""
+"""Merging: the result covers, keeps its budget, and widens no more than necessary."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ pools = st.lists(conditions, min_size=1, max_size=12).map(
 )
 
 
-# --- what it promises ---------------------------------------------------------------------------
+# --- guarantees ---------------------------------------------------------------------------------
 
 
 @given(pool=pools, budget=st.integers(1, 12))
@@ -103,7 +103,7 @@ def test_merging_again_with_the_same_budget_changes_nothing(
 
 
 @given(pool=pools)
-def test_within_the_budget_only_what_is_covered_is_left_out(pool: list[Conjunction]) -> None:
+def test_within_the_budget_only_covered_conjunctions_are_omitted(pool: list[Conjunction]) -> None:
     merged = merge(pool, len(pool) or 1)
     assert set(merged) <= set(pool)
     assert matching(pool) == matching(merged)
@@ -111,11 +111,11 @@ def test_within_the_budget_only_what_is_covered_is_left_out(pool: list[Conjuncti
         assert not left.covers(right)
 
 
-def test_no_conjunctions_merge_to_none() -> None:
+def test_an_empty_set_merges_to_an_empty_set() -> None:
     assert merge([], 1) == ()
 
 
-def test_a_budget_of_nothing_is_refused() -> None:
+def test_a_budget_below_one_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         merge([EVERYTHING], 0)
 
@@ -130,7 +130,7 @@ def test_both_engines_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> N
     assert results[0] == results[1]
 
 
-# --- unions that cost nothing -------------------------------------------------------------------
+# --- unions without widening --------------------------------------------------------------------
 
 
 def test_conjunctions_that_differ_in_one_subject_unite_without_widening() -> None:
@@ -153,7 +153,7 @@ def test_a_full_grid_unites_without_widening(values: set[int], words: set[str]) 
     assert matching(merged) == matching(pool)
 
 
-def test_united_sets_stay_small_enough_for_a_way_into_the_index() -> None:
+def test_united_sets_stay_small_enough_for_an_access_path() -> None:
     pool = conjunctions(*(f"a = {2 * n}" for n in range(10 * INTERVALS_MAX)))
     merged = merge(pool, 10)
     assert len(merged) == 10
@@ -164,7 +164,7 @@ def test_united_sets_stay_small_enough_for_a_way_into_the_index() -> None:
 # --- the cheapest widening ----------------------------------------------------------------------
 
 
-def test_near_ones_are_merged_before_distant_ones() -> None:
+def test_near_conjunctions_are_merged_before_distant_ones() -> None:
     pool = conjunctions(
         "a BETWEEN 1 AND 5 AND b BETWEEN 1 AND 5",
         "a BETWEEN 2 AND 6 AND b BETWEEN 2 AND 6",
@@ -178,7 +178,7 @@ def test_near_ones_are_merged_before_distant_ones() -> None:
     )
 
 
-def test_those_of_one_symbol_are_merged_before_those_of_two() -> None:
+def test_conjunctions_of_one_symbol_are_merged_before_those_of_two() -> None:
     pool = conjunctions(
         "symbol = 'IBM' AND price BETWEEN 10 AND 20 AND volume > 5",
         "symbol = 'IBM' AND price BETWEEN 30 AND 40 AND volume > 6",
@@ -189,28 +189,28 @@ def test_those_of_one_symbol_are_merged_before_those_of_two() -> None:
     assert "'SAP'" not in str(merged[0])
 
 
-def test_a_subject_that_only_one_has_is_dropped() -> None:
+def test_a_subject_of_only_one_conjunction_is_dropped() -> None:
     pool = conjunctions("a = 1 AND b > 5", "a = 1 AND c > 5")
     assert merge(pool, 1) == tuple(conjunctions("a = 1"))
 
 
-def test_what_a_merged_one_covers_by_the_way_is_left_out() -> None:
+def test_other_conjunctions_that_a_merged_one_covers_are_omitted() -> None:
     pool = conjunctions("a = 1 AND b > 5", "a = 1 AND c > 5", "a = 1 AND d > 5", "e = 7")
     assert merge(pool, 2) == tuple(conjunctions("a = 1", "e = 7"))
 
 
-def test_without_anything_in_common_everything_is_what_is_left() -> None:
+def test_conjunctions_without_a_common_subject_merge_to_everything() -> None:
     assert merge(conjunctions("a = 1", "b = 2", "c = 3"), 1) == (EVERYTHING,)
 
 
-def test_a_derived_term_that_all_have_is_kept() -> None:
+def test_a_common_derived_term_is_kept() -> None:
     pool = conjunctions("a + b > 3 AND a > 1", "a + b > 2 AND a > 2", "a + b < 1 AND b = 7")
     merged = merge(pool, 2)
     assert matching(pool) <= matching(merged)
     assert any("a + b" in str(part) for part in merged)
 
 
-# --- many ---------------------------------------------------------------------------------------
+# --- many conjunctions --------------------------------------------------------------------------
 
 
 def quotes(rng: random.Random, count: int) -> list[Conjunction]:
@@ -232,7 +232,7 @@ def test_many_conjunctions_keep_a_small_budget(budget: int) -> None:
     assert all(any(wide.covers(part) for wide in merged) for part in pool)
 
 
-def test_the_pairs_that_are_looked_at_grow_with_the_number_not_its_square() -> None:
+def test_the_number_of_compared_pairs_grows_linearly() -> None:
     for count in (200, 800):
         merger = Merger(quotes(random.Random(2), count))
         merger.run(5)
@@ -251,7 +251,7 @@ SETS = [
 
 
 @given(left=st.sampled_from(SETS), right=st.sampled_from(SETS))
-def test_a_hull_holds_both_sets(left: ValueSet, right: ValueSet) -> None:
+def test_a_hull_contains_both_sets(left: ValueSet, right: ValueSet) -> None:
     both = hull(left, right)
     assert left.is_subset(both)
     assert right.is_subset(both)

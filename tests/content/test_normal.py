@@ -28,7 +28,7 @@ def written(text: str) -> list[str]:
 
 
 def truth(text: str, **attributes: Value | None) -> bool | None:
-    """What a condition comes out as: true, false (its negation is true), or neither."""
+    """Return whether a condition is true, false (its negation is true), or neither."""
     if any(one.matches(attributes) for one in normal(text)):
         return True
     return False if any(one.matches(attributes) for one in normal(f"NOT ({text})")) else None
@@ -193,7 +193,7 @@ def test_conditions_multiply_out(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # equal ones and covered ones vanish
+        # equal and covered ones are removed
         ("a = 1 OR a = 1", ["a = 1"]),
         ("a > 1 OR a > 5", ["a > 1"]),
         ("a > 1 OR a > 1 AND b = 2", ["a > 1"]),
@@ -203,7 +203,7 @@ def test_conditions_multiply_out(text: str, expected: list[str]) -> None:
         ("a LIKE '%x%' OR a LIKE '%ax%'", ["a LIKE '%x%'"]),
         ("a LIKE '%x' OR a = 'ax'", ["a LIKE '%x'"]),
         ("a + b > 1 OR a + b > 1 AND c = 1", ["a + b > 1"]),
-        # what differs in one subject is united
+        # those that differ in one subject are united
         ("a = 1 OR a = 2", ["a IN (1, 2)"]),
         ("a < 5 OR a > 5", ["a <> 5"]),
         ("a < 5 OR a >= 5", ["(a <= 0 OR a > 0)"]),
@@ -218,7 +218,7 @@ def test_conditions_multiply_out(text: str, expected: list[str]) -> None:
         ("a + b > 1 AND c = 1 OR a + b > 1 AND c = 2", ["c IN (1, 2) AND a + b > 1"]),
         ("a + b > 1 AND a > 5 OR a + b > 1 AND a <= 5", ["a + b > 1"]),
         ("a > b OR NOT a > b", ["(a < b OR a >= b)"]),
-        # and that may uncover more
+        # and that may allow more
         (
             "a = 1 AND b = 1 OR a = 2 AND b = 1 OR a = 1 AND b = 2 OR a = 2 AND b = 2",
             ["a IN (1, 2) AND b IN (1, 2)"],
@@ -243,7 +243,7 @@ def test_the_same_condition_of_a_term_with_itself_is_a_condition_of_its_attribut
     assert written("a * b = a * b") == ["(a * b <= 0 OR a * b > 0)"]
 
 
-def test_what_a_term_needs_stands_among_the_constraints() -> None:
+def test_the_requirements_of_a_term_are_among_the_constraints() -> None:
     (one,) = normal("price * size > 1000")
     assert [name for name, _ in one.constraints] == ["price", "size"]
     assert not one.intersects(normal("price = 'high'")[0])
@@ -275,7 +275,7 @@ def test_the_order_in_which_a_filter_is_written_does_not_matter() -> None:
         assert normal(" OR ".join(parts)) == expected
 
 
-def test_conjunctions_from_elsewhere_are_brought_into_normal_form() -> None:
+def test_given_conjunctions_are_normalized() -> None:
     left, right = normal("a = 1 OR b = 2"), normal("a = 1 OR c = 3")
     assert disjoined([*left, *right]) == normal("a = 1 OR b = 2 OR c = 3")
     assert disjoined(left) == left
@@ -283,7 +283,7 @@ def test_conjunctions_from_elsewhere_are_brought_into_normal_form() -> None:
 
 
 @pytest.mark.parametrize("connective", ["OR", "AND"])
-def test_the_normal_form_does_not_depend_on_where_parentheses_stand(connective: str) -> None:
+def test_the_normal_form_does_not_depend_on_parentheses(connective: str) -> None:
     parts = ["c = ''", "c LIKE '_'", "c LIKE 'a'", "NOT (c LIKE '%x' AND d = 1)"]
     first, second, third, fourth = parts
     join = f" {connective} "
@@ -305,7 +305,7 @@ def limit_of(text: str) -> str:
     return error.limit
 
 
-def test_as_many_conjunctions_as_allowed_and_no_more() -> None:
+def test_the_number_of_conjunctions_is_limited() -> None:
     most = limits.FILTER_CONJUNCTIONS_MAX
     assert len(normal(" OR ".join(f"a{i} = 1" for i in range(most)))) == most
     assert limit_of(" OR ".join(f"a{i} = 1" for i in range(most + 1))) == "FILTER_CONJUNCTIONS_MAX"
@@ -322,12 +322,12 @@ def test_a_product_is_refused_before_it_is_built() -> None:
     assert limit_of(wide) == "FILTER_STEPS_MAX"
 
 
-def test_a_product_that_falls_together_is_no_explosion() -> None:
+def test_a_product_that_simplifies_is_accepted() -> None:
     assert written(" AND ".join(["(a OR b)"] * 1_000)) == ["a = TRUE", "b = TRUE"]
     assert len(normal(" OR ".join(f"a = {i} AND b = 1" for i in range(1_500)))) == 1
 
 
-def test_patterns_that_cost_too_much_to_compare_are_refused() -> None:
+def test_patterns_that_are_too_expensive_to_compare_are_refused() -> None:
     many = [f"'%{'ab' * 20}{i:02}_%'" for i in range(40)]
     assert len(normal(" OR ".join(f"a LIKE {one}" for one in many[:20]))) == 20
     assert limit_of(" OR ".join(f"a LIKE '%{i}_x'" for i in range(3_000))) == "FILTER_STEPS_MAX"
@@ -337,7 +337,7 @@ def test_patterns_that_cost_too_much_to_compare_are_refused() -> None:
 
 
 @pytest.mark.parametrize("separator", [" OR a = ", ", "])
-def test_as_many_cut_points_as_allowed_and_no_more(separator: str) -> None:
+def test_the_number_of_cut_points_is_limited(separator: str) -> None:
     values = [str(value) for value in range(limits.FILTER_CONSTRAINTS_MAX // 2 + 1)]
     opening, closing = ("a IN (", ")") if separator == ", " else ("a = ", "")
     (one,) = normal(opening + separator.join(values[:-1]) + closing)
@@ -346,7 +346,7 @@ def test_as_many_cut_points_as_allowed_and_no_more(separator: str) -> None:
     assert limit_of(opening + separator.join(values) + closing) == "FILTER_CONSTRAINTS_MAX"
 
 
-def test_texts_beside_patterns_are_charged_before_they_are_tried(
+def test_texts_beside_patterns_are_charged_before_they_are_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = 0
@@ -382,7 +382,7 @@ def test_texts_and_patterns_that_must_both_hold_are_charged(
     assert written(f"x IN ({listed}) AND x LIKE '%49_'")[0].startswith("x IN ('490', '491'")
 
 
-def test_points_at_the_ends_of_a_range_are_settled_in_one_step() -> None:
+def test_points_at_the_ends_of_a_range_are_joined_in_one_step() -> None:
     ends = " OR ".join(f"x > '{i:03}a' AND x < '{i:03}b'" for i in range(100))
     (plain, _) = normal(f"x LIKE '%_a' OR {ends}")
     (_, allowed) = plain.constraints[0]
@@ -390,7 +390,7 @@ def test_points_at_the_ends_of_a_range_are_settled_in_one_step() -> None:
     assert not allowed.contains("007b")
 
 
-def test_a_normal_form_whose_text_could_not_be_read_again_is_refused() -> None:
+def test_a_normal_form_whose_text_is_above_the_limit_is_refused() -> None:
     def product(length: int) -> str:
         sides = [
             "(" + " OR ".join(f"{side}{'n' * length}{i} = 1" for i in range(16)) + ")"

@@ -1,4 +1,4 @@
-"""The parser: what binds how tightly, what is refused, and where the caret stands."""
+"""The parser: precedence, refusals, and the position of the caret."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def subject_text(text: str) -> str:
 
 
 def shape(condition: Condition) -> str:
-    """Write a condition with all its parentheses, and tests by their subject."""
+    """Write a condition with all its parentheses, and leaf conditions by their subject."""
     if isinstance(condition, AllOf):
         return "(" + " & ".join(map(shape, condition.parts)) + ")"
     if isinstance(condition, AnyOf):
@@ -116,7 +116,7 @@ def test_arithmetic_is_a_tree_of_terms() -> None:
     assert condition.within == ANY_NUMBER
 
 
-# --- single tests -------------------------------------------------------------------------------
+# --- single conditions --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
@@ -125,7 +125,7 @@ def test_blank_text_is_always_true(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["flag", "(flag)", "flag = TRUE", "TRUE = flag", "flag <> false"])
-def test_a_bare_name_means_that_it_is_true(text: str) -> None:
+def test_a_bare_name_means_equals_true(text: str) -> None:
     assert parse(text) == AttributeCondition("flag", TRUE_ONLY, ALL_BOOLS)
 
 
@@ -153,7 +153,7 @@ def test_a_bare_name_means_that_it_is_true(text: str) -> None:
         ("a LIKE 'x!%' ESCAPE '!'", "a = 'x%'"),
     ],
 )
-def test_one_meaning_written_in_two_ways_is_one_test(text: str, same: str) -> None:
+def test_equivalent_conditions_are_parsed_to_the_same_one(text: str, same: str) -> None:
     assert parse(text) == parse(same)
 
 
@@ -166,7 +166,7 @@ def test_one_meaning_written_in_two_ways_is_one_test(text: str, same: str) -> No
         ("a IN (1, 'x', TRUE, 2.5)", [1, "x", True, 2.5]),
     ],
 )
-def test_in_takes_any_literals(text: str, values: list[Value]) -> None:
+def test_in_accepts_any_literals(text: str, values: list[Value]) -> None:
     condition = parse(text)
     assert isinstance(condition, AttributeCondition)
     assert condition.holds == one_of(values)
@@ -178,7 +178,7 @@ def test_null_tests_are_never_unknown() -> None:
     assert parse("(a) is not null") == AttributeCondition("a", PRESENT, ANY)
 
 
-def test_like_is_a_test_of_texts() -> None:
+def test_like_applies_to_texts() -> None:
     condition = parse("a LIKE '%x'")
     assert isinstance(condition, AttributeCondition)
     assert condition.within == ANY_TEXT
@@ -361,7 +361,9 @@ def test_a_constant_keeps_its_type_in_arithmetic() -> None:
         ("a IN (-9223372036854775809)", 7, "this number does not fit into 64 bits"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(text: str, position: int, problem: str) -> None:
+def test_an_invalid_text_is_refused_with_its_position(
+    text: str, position: int, problem: str
+) -> None:
     error = refusal(text)
     assert problem in error.problem
     assert error.position == position
@@ -400,7 +402,7 @@ def limit_of(text: str) -> str:
     return error.limit
 
 
-def test_a_text_as_long_as_allowed_parses_and_a_longer_one_does_not() -> None:
+def test_the_length_of_a_text_is_limited() -> None:
     text = "a = 1".ljust(limits.FILTER_TEXT_MAX)
     assert parse(text) == parse("a = 1")
     assert limit_of(text + " ") == "FILTER_TEXT_MAX"
@@ -415,7 +417,7 @@ def test_a_text_as_long_as_allowed_parses_and_a_longer_one_does_not() -> None:
         ("a = 1 OR b = 2 AND (", "c = 3", ")", 1),
     ],
 )
-def test_nesting_is_allowed_to_its_limit_and_never_ends_in_a_recursion_error(
+def test_nesting_is_limited_without_a_recursion_error(
     opening: str, inner: str, closing: str, levels: int
 ) -> None:
     most = limits.FILTER_NESTING_MAX // levels
@@ -436,7 +438,9 @@ def test_values_nest_to_the_limit() -> None:
 def test_signs_nest_to_the_limit(sign: str) -> None:
     parse("a = " + sign * limits.FILTER_NESTING_MAX + "b")
     assert limit_of("a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "b") == "FILTER_NESTING_MAX"
-    parse("a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "1")  # the last one is the literal's
+    parse(
+        "a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "1"
+    )  # the last sign belongs to the literal
     assert limit_of(sign * 60_000) == "FILTER_NESTING_MAX"
 
 
@@ -451,7 +455,7 @@ def test_a_chain_of_constants_is_folded_however_long() -> None:
     assert parse("a = " + "1+" * 20_000 + "1") == parse("a = 20001")
 
 
-def test_a_value_has_as_many_operators_as_allowed_and_no_more() -> None:
+def test_the_number_of_operators_of_a_value_is_limited() -> None:
     parse("a" + " + a" * limits.FILTER_OPERATORS_MAX + " > 0")
     assert limit_of("a" + " + a" * (limits.FILTER_OPERATORS_MAX + 1) + " > 0") == (
         "FILTER_OPERATORS_MAX"
@@ -466,7 +470,7 @@ def test_the_operators_of_one_value_do_not_count_for_another() -> None:
     parse(f"{value} > 0 AND {value} < 9 AND {value} <> {value.replace('a', 'b')}")
 
 
-def test_a_long_name_or_text_is_cut_in_the_message() -> None:
+def test_a_long_name_or_text_is_shortened_in_the_message() -> None:
     for text in (
         "a " + "b" * 60_000,
         "a + '" + "b" * 60_000 + "' > 1",
@@ -477,7 +481,7 @@ def test_a_long_name_or_text_is_cut_in_the_message() -> None:
         assert len(str(caught.value)) < 400
 
 
-def test_a_pattern_that_has_to_be_searched_is_bounded() -> None:
+def test_the_length_of_a_pattern_that_needs_a_search_is_limited() -> None:
     most = limits.FILTER_PATTERN_MAX
     parse(f"a LIKE '%{'x' * (most - 1)}'")
     assert limit_of(f"a LIKE '%{'x' * most}'") == "FILTER_PATTERN_MAX"

@@ -1,4 +1,4 @@
-"""Plain events: the compiled form and its twin tell them from all others."""
+"""Plain events: the compiled form and its fallback recognize them."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def test_dicts_of_plain_values_with_bytes_are_plain(are_plain: Form) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_one_that_is_not_plain_is_found_among_others(are_plain: Form, odd: object) -> None:
+def test_an_event_that_is_not_plain_is_found_among_others(are_plain: Form, odd: object) -> None:
     assert not are_plain([PLAIN, odd, PLAIN])
 
 
-def test_texts_are_not_looked_into(are_plain: Form) -> None:
+def test_the_characters_of_texts_are_not_checked(are_plain: Form) -> None:
     assert are_plain([({"symbol": "\ud800"}, b"")])
 
 
@@ -112,6 +112,6 @@ _EVENTS = st.one_of(
 
 @pytest.mark.skipif(plain.COMPILED is None, reason="the compiled form was not built")
 @given(st.lists(_EVENTS, max_size=3))
-def test_the_forms_say_the_same(events: list[object]) -> None:
+def test_both_forms_agree(events: list[object]) -> None:
     assert plain.COMPILED is not None
     assert plain.COMPILED(events) == fallback.are_plain(events)

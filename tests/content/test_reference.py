@@ -1,4 +1,4 @@
-"""The reference evaluator against truth tables that were worked out by hand."""
+"""The reference evaluator against truth tables that were written by hand."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_and_and_or_follow_the_three_valued_tables(
     assert evaluate(Or(left, right), {}) is either
 
 
-def test_not_turns_true_and_false_around_and_leaves_unknown_alone() -> None:
+def test_not_swaps_true_and_false_and_keeps_unknown() -> None:
     assert evaluate(Not(T), {}) is False
     assert evaluate(Not(F), {}) is True
     assert evaluate(Not(U), {}) is None
@@ -106,7 +106,7 @@ def test_numbers_are_ordered_by_exact_value_and_strings_by_code_point(
         assert truth is (operator in holds), operator
 
 
-def test_booleans_know_equality_and_no_order() -> None:
+def test_booleans_have_equality_and_no_order() -> None:
     event = {"a": True, "b": False}
     assert evaluate(Compare("=", A, B), event) is False
     assert evaluate(Compare("<>", A, B), event) is True
@@ -117,7 +117,7 @@ def test_booleans_know_equality_and_no_order() -> None:
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
-def test_comparing_unlike_types_or_nothing_or_nan_is_unknown(operator: str) -> None:
+def test_comparisons_of_unlike_types_missing_values_or_nan_are_unknown(operator: str) -> None:
     samples: tuple[Value | None, ...] = (None, math.nan, 1, "1", True)
     for (left_index, left), (right_index, right) in product(enumerate(samples), repeat=2):
         if left_index != right_index or left_index < 2:
@@ -130,7 +130,7 @@ def test_one_is_not_true_and_zero_is_not_false() -> None:
     assert evaluate(Flag("a"), {"a": 1}) is None
 
 
-def test_a_bare_identifier_asks_whether_it_is_true() -> None:
+def test_a_bare_identifier_means_equals_true() -> None:
     assert evaluate(Flag("a"), {"a": True}) is True
     assert evaluate(Flag("a"), {"a": False}) is False
     assert evaluate(Flag("a"), {"a": "TRUE"}) is None
@@ -235,7 +235,7 @@ def test_division_always_gives_a_float() -> None:
     assert isinstance(number("/", 4, 2), float)
 
 
-def test_signs_are_arithmetic_too() -> None:
+def test_signs_follow_the_rules_of_arithmetic() -> None:
     assert value_of(Sign("-", A), {"a": 5}) == -5
     assert value_of(Sign("+", A), {"a": 5}) == 5
     assert value_of(Sign("-", A), {"a": INT_MIN}) is None
@@ -312,7 +312,7 @@ def test_the_three_truths_are_exclusive_under_negation_for_random_conditions() -
     assert min(seen.values()) > 400, f"the generator leans too far to one side: {seen}"
 
 
-def test_every_form_of_a_number_stands_for_that_number() -> None:
+def test_every_written_form_of_a_number_has_its_value() -> None:
     rng = random.Random(2)
     for value in (0.0, 0.1, 0.5, 1.0, 1.5, 2.0**53, 2.0**63, 1e308, 5e-324, 123.456):
         for _ in range(50):
@@ -324,7 +324,7 @@ def test_every_form_of_a_number_stands_for_that_number() -> None:
             assert int(text, 8 if octal else 0) == size
 
 
-def test_a_text_is_decided_by_its_seed_and_has_many_siblings() -> None:
+def test_a_text_depends_on_its_seed_only_and_seeds_give_many_texts() -> None:
     rng = random.Random(3)
     colours = generate.palette(rng)
     tree = And(generate.condition(rng, colours), generate.condition(rng, colours))
@@ -346,7 +346,7 @@ def test_a_text_is_decided_by_its_seed_and_has_many_siblings() -> None:
         (Attribute("not"), '"not"'),
     ],
 )
-def test_parentheses_stand_where_the_tree_needs_them(operand: Operand, text: str) -> None:
+def test_parentheses_are_written_where_the_tree_needs_them(operand: Operand, text: str) -> None:
     assert plain_text(Compare("=", operand, Literal(0))) == f"{text} = 0"
 
 
@@ -360,7 +360,7 @@ def test_conditions_are_written_with_the_precedence_of_the_language() -> None:
     assert plain_text(In(negated=False, name="a", values=(1, "x", True))) == "a IN (1, 'x', TRUE)"
 
 
-def test_a_failing_condition_is_cut_down_to_the_part_that_fails() -> None:
+def test_a_failing_condition_is_reduced_to_the_part_that_fails() -> None:
     culprit = Like(negated=False, name="b", pattern="%")
     tree = Or(And(Flag("a"), Not(Or(culprit, Flag("c")))), IsNull(negated=False, name="a"))
     assert smaller(tree, lambda part: culprit in tuple(predicates(part))) == culprit

@@ -1,4 +1,4 @@
-"""Lines of cuts against sets of points, on a small dense domain."""
+"""Sets of intervals against sets of points, on a small dense domain."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_the_complement_holds_all_other_points(line: Spans) -> None:
 
 @given(lines, lines)
 def test_subset_and_intersects_are_those_of_the_points(left: Spans, right: Spans) -> None:
-    # The domain has a point in every piece that the cuts can make, so this is exact.
+    # The domain has a point in every interval that the cuts can make, so this is exact.
     assert spans.is_subset(left, right) == (members(left) <= members(right))
     assert spans.intersects(left, right) == bool(members(left) & members(right))
 
 
 @given(st.lists(lines, min_size=1, max_size=5))
-def test_many_sets_are_joined_as_two_at_a_time(sets: list[Spans]) -> None:
+def test_union_and_intersection_of_many_sets_equal_those_of_pairs(sets: list[Spans]) -> None:
     union, intersection = EMPTY, ALL_NUMBERS
     for one in sets:
         union = spans.union(union, one)
@@ -62,7 +62,7 @@ def test_equal_sets_have_equal_cuts(left: Spans, right: Spans) -> None:
     assert (left == right) == (members(left) == members(right))
 
 
-def test_touching_sets_join_and_leave_no_cut() -> None:
+def test_adjacent_sets_are_joined_without_a_cut() -> None:
     below, above = (NUMBER_MIN, (5, 0)), ((5, 0), NUMBER_MAX)
     assert spans.union(below, above) == ALL_NUMBERS
     assert spans.intersection(below, above) == EMPTY
@@ -71,7 +71,7 @@ def test_touching_sets_join_and_leave_no_cut() -> None:
     )
 
 
-def test_numbers_reach_from_infinity_to_infinity() -> None:
+def test_numbers_range_from_minus_to_plus_infinity() -> None:
     for value in (float("-inf"), -1e308, 0, 2**63 - 1, float("inf")):
         assert spans.contains(ALL_NUMBERS, value)
     assert spans.contains(((5, 1), NUMBER_MAX), float("inf"))
@@ -108,7 +108,7 @@ def test_a_prefix_is_one_interval(beginning: str) -> None:
         assert spans.contains(interval, word) == word.startswith(beginning)
 
 
-def test_the_texts_with_a_prefix_end_below_the_surrogates_where_it_does() -> None:
+def test_the_interval_of_a_prefix_that_ends_before_the_surrogates_excludes_them() -> None:
     assert spans.prefix("a\ud7ff") == (("a\ud7ff", 0), ("a\ud800", 0))
 
 
@@ -128,7 +128,7 @@ def test_the_stem_of_a_prefix_is_the_prefix() -> None:
     assert spans.stem((("abc", 1), spans.TEXT_MAX)) == ""
 
 
-def test_all_texts_lie_below_the_end_of_texts() -> None:
+def test_all_texts_are_below_the_end_of_texts() -> None:
     for word in [*WORDS, "", LAST * 9]:
         assert spans.contains(ALL_TEXTS, word)
     (top, _) = spans.TEXT_MAX

@@ -1,4 +1,4 @@
-"""Canonical texts: how value sets and conjunctions are written, and that they read back."""
+"""Canonical texts of value sets and conjunctions, and that they parse to equal ones."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ from gapless.content.valueset import NOTHING, ValueSet, one_of
         "a > 5 AND a < b",
     ],
 )
-def test_the_canonical_text_is_written_as_it_is_read(text: str) -> None:
+def test_a_canonical_text_is_its_own_canonical_text(text: str) -> None:
     assert str(Filter(text)) == text
 
 
@@ -137,7 +137,7 @@ def test_the_canonical_text_is_written_as_it_is_read(text: str) -> None:
         ("a LIKE 'ab%x' AND a > 'abc'", "a > 'abc' AND a < 'ac' AND a LIKE 'ab%x'"),
     ],
 )
-def test_other_ways_to_write_it_become_the_canonical_one(text: str, canonical: str) -> None:
+def test_other_texts_of_a_filter_become_the_canonical_one(text: str, canonical: str) -> None:
     assert str(Filter(text)) == canonical
     assert Filter(canonical) == Filter(text)
 
@@ -147,7 +147,9 @@ OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 
 @pytest.mark.parametrize("joint", [" OR ", " AND "])
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(OPERATORS, 2)))
-def test_every_mixture_of_comparisons_reads_back(first: str, second: str, joint: str) -> None:
+def test_every_mixture_of_comparisons_parses_to_an_equal_filter(
+    first: str, second: str, joint: str
+) -> None:
     for third in OPERATORS:
         made = Filter(f"(a {first} b{joint}a {second} b) OR a {third} b AND a <= b")
         assert Filter(str(made)) == made
@@ -157,12 +159,12 @@ def test_the_empty_set_is_written_as_false() -> None:
     assert set_text("a", NOTHING) == "FALSE"
 
 
-def test_numbers_are_written_in_one_form_however_they_came() -> None:
+def test_equal_numbers_are_written_alike() -> None:
     assert set_text("a", one_of([2.0, 1])) == "a IN (1, 2)"
     assert set_text("a", ValueSet(numbers=((5.0, 0), (5.0, 1)))) == "a = 5"
 
 
-def test_constraints_that_a_term_implies_are_left_out() -> None:
+def test_constraints_that_a_term_implies_are_omitted() -> None:
     made = Filter("a IS NOT NULL AND a < b AND b IS NOT NULL")
     assert str(made) == "a < b"
     assert made == Filter("a < b")
@@ -188,7 +190,7 @@ def test_the_sign_of_a_zero_is_not_written() -> None:
         "-(" + "a - (" * 96 + "b" + ")" * 97 + " BETWEEN 1 AND 2",
     ],
 )
-def test_the_most_deeply_nested_values_read_back(text: str) -> None:
+def test_the_most_deeply_nested_values_parse_to_equal_filters(text: str) -> None:
     made = Filter(text)
     assert Filter(str(made)) == made
     either = made | ~made  # in parentheses
@@ -216,7 +218,7 @@ BEFORE = "\ud7ff"
         f"a LIKE '{BEFORE}{BEFORE}\U0010ffff%'",
     ],
 )
-def test_what_ends_below_the_surrogates_can_be_sent_and_reads_back(text: str) -> None:
+def test_a_filter_with_a_text_before_the_surrogates_can_be_encoded_and_parsed(text: str) -> None:
     made = Filter(text)
     str(made).encode()
     assert Filter(str(made)) == made

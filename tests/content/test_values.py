@@ -1,4 +1,4 @@
-"""Values of attributes: what may stand in an event."""
+"""Valid values of attributes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_values_are_bools_64_bit_ints_floats_texts_or_missing(value: Value | Non
         ("x\ud800", "attribute 'a' has half of a surrogate pair at index 1, which is not a text"),
     ],
 )
-def test_anything_else_is_refused_with_its_name(value: object, problem: str) -> None:
+def test_other_values_are_refused_with_the_name_of_the_attribute(
+    value: object, problem: str
+) -> None:
     with pytest.raises(AttributeValueError) as caught:
         check_value("a", value)
     assert problem in str(caught.value)
@@ -46,7 +48,7 @@ def test_names_are_texts() -> None:
         check_attributes({"\udfff": 1})
 
 
-def test_a_long_name_is_cut_in_the_message() -> None:
+def test_a_long_name_is_shortened_in_the_message() -> None:
     with pytest.raises(AttributeValueError) as caught:
         check_value("n" * 60_000, [])
     assert len(str(caught.value)) < 300

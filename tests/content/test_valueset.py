@@ -1,4 +1,4 @@
-"""Value sets against the values they hold, over every kind of value."""
+"""Value sets against their members, over every kind of value."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_without_patterns_subset_and_intersects_are_exact() -> None:
         assert left.intersects(right) == (not left.intersection(right).is_empty)
 
 
-def test_several_sets_are_joined_as_two_at_a_time() -> None:
+def test_union_and_intersection_of_several_sets_equal_those_of_pairs() -> None:
     for three in itertools.combinations(SETS, 3):
         first, second, third = three
         joined = intersection_of(three)
@@ -140,12 +140,12 @@ def test_a_value_belongs_to_its_family(one: ValueSet, value: Value | None, expec
     assert one.contains(value) is expected
 
 
-def test_what_is_no_value_is_in_no_set() -> None:
+def test_an_invalid_value_is_refused() -> None:
     with pytest.raises(AttributeValueError):
         ANY_NUMBER.contains([])  # type: ignore[arg-type]
 
 
-def test_everything_and_nothing_know_themselves() -> None:
+def test_only_any_is_everything_and_only_nothing_is_empty() -> None:
     assert [one for one in SETS if one.is_everything] == [ANY]
     assert [one for one in SETS if one.is_empty] == [NOTHING]
     assert MISSING.union(PRESENT) == ANY
@@ -168,7 +168,7 @@ def test_patterns_over_single_points_are_applied() -> None:
     assert liking("%b", wanted=False).intersection(one_of(["ab", "ba"])) == one_of(["ba"])
 
 
-def test_a_pattern_with_a_literal_beginning_bounds_the_texts() -> None:
+def test_a_pattern_with_a_literal_prefix_bounds_the_texts() -> None:
     assert liking("ab%c").texts == spans.prefix("ab")
     assert not liking("ab%c").intersects(texts(spans.prefix("b")))
 
@@ -213,7 +213,7 @@ def test_disjoint_patterns_are_found(left: ValueSet, right: ValueSet) -> None:
     assert not right.intersects(left)
 
 
-def test_very_many_patterns_are_only_asked_for_equality() -> None:
+def test_very_many_patterns_are_only_compared_for_equality() -> None:
     many = intersection_of([liking(f"%{number}%") for number in range(40)])
     fewer = intersection_of([liking(f"%{number}%") for number in range(0, 40, 2)])
     other = intersection_of([liking(f"%x{number}%", wanted=False) for number in range(40)])
@@ -234,7 +234,7 @@ def test_a_union_with_patterns_is_exact_or_none() -> None:
     assert len(union_of([liking("%b"), one_of([1]), liking("%a"), one_of([2])])) == 3
 
 
-def test_sets_can_be_told_apart_and_hashed() -> None:
+def test_sets_can_be_compared_and_hashed() -> None:
     assert len(set(SETS)) == len(SETS)
     assert one_of([1, 2]) == one_of([2.0, 1.0])
     assert hash(one_of([1, 2])) == hash(one_of([2.0, 1.0]))

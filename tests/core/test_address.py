@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Addresses in the form that operators write."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def test_a_url_names_hosts_and_ports() -> None:
     )
 
 
-def test_a_port_that_is_left_out_is_7400() -> None:
+def test_the_default_port_is_7400() -> None:
     assert parse_addresses("gapless://h1") == (Address("h1", 7400),)
 
 
-def test_several_urls_are_as_good_as_one_and_repetitions_count_once() -> None:
+def test_several_urls_are_equal_to_one_and_repetitions_count_once() -> None:
     found = parse_addresses(["gapless://h1:1,h2:2", "gapless://h2:2"])
     assert found == parse_addresses("gapless://h1:1,h2:2")
 
 
-def test_an_address_of_ipv6_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     assert parse_addresses("gapless://[::1]:9") == (Address("::1", 9),)
     assert str(Address("::1", 9)) == "[::1]:9"
 
@@ -51,6 +51,6 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
         [""],
     ],
 )
-def test_what_is_no_address_is_refused(wrong: str | list[str]) -> None:
+def test_an_invalid_address_is_refused(wrong: str | list[str]) -> None:
     with pytest.raises(AddressError):
         parse_addresses(wrong)

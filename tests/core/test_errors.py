@@ -1,4 +1,4 @@
-"""The tree of errors, and the place where users find it."""
+"""The hierarchy of errors, and the public module that exports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gapless import errors
 from gapless.core import errors as tree
 
 
-def test_every_error_of_the_tree_can_be_imported_from_the_public_module() -> None:
+def test_every_error_can_be_imported_from_the_public_module() -> None:
     every = {
         name
         for name, each in inspect.getmembers(tree, inspect.isclass)

@@ -1,4 +1,4 @@
-"""The context of a broker: effects as values, timers, and what hangs on a write."""
+"""The context of a broker: effects as values, timers, and actions that wait for a write."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from random import Random
 
 import pytest
 
+from gapless.core.context import Context, Identity, Timer
+from gapless.core.effects import Fetch, Notify, Write
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import ShbId
-from gapless.core.machine import (
-    Context,
-    Fetch,
-    Fetched,
-    Identity,
-    Notify,
-    Timer,
-    Write,
-    Written,
-)
 from gapless.core.parameters import DEFAULTS
 
 
@@ -24,7 +17,7 @@ def new_context() -> Context:
     return Context(Identity("b1", "west", 7), DEFAULTS)
 
 
-def test_a_broker_is_also_a_host_of_subscribers() -> None:
+def test_a_broker_is_also_an_shb() -> None:
     shb = new_context().identity.shb
     assert shb == ShbId("b1", "west")
     assert str(shb) == "b1@west"
@@ -33,29 +26,29 @@ def test_a_broker_is_also_a_host_of_subscribers() -> None:
 # --- writes -------------------------------------------------------------------------------------
 
 
-def test_what_hangs_on_a_write_happens_when_it_is_on_disk_and_never_before() -> None:
+def test_an_action_that_waits_for_a_write_runs_when_it_is_on_disk_and_not_before() -> None:
     """I13."""
     context = new_context()
-    told: list[str] = []
-    context.write(("row",), lambda: told.append("acknowledged"))
+    done: list[str] = []
+    context.write(("row",), lambda: done.append("acknowledged"))
     context.now = 10**9
     context.run_timers()
-    assert told == []
+    assert done == []
     (write,) = context.effects
     assert write == Write(1, ("row",))
     context.resume(Written(1))
-    assert told == ["acknowledged"]
+    assert done == ["acknowledged"]
 
 
-def test_writes_are_numbered_in_the_order_of_asking() -> None:
+def test_writes_are_numbered_in_the_order_of_their_requests() -> None:
     context = new_context()
-    told: list[str] = []
+    done: list[str] = []
     for row in "abc":
-        context.write((row,), lambda row=row: told.append(row))  # type: ignore[misc]
+        context.write((row,), lambda row=row: done.append(row))  # type: ignore[misc]
     assert context.effects == [Write(1, ("a",)), Write(2, ("b",)), Write(3, ("c",))]
     for write_id in (1, 2, 3):
         context.resume(Written(write_id))
-    assert told == ["a", "b", "c"]
+    assert done == ["a", "b", "c"]
 
 
 def test_a_write_is_resumed_once() -> None:
@@ -66,17 +59,17 @@ def test_a_write_is_resumed_once() -> None:
         context.resume(Written(1))
 
 
-def test_a_write_may_ask_for_the_next_one() -> None:
+def test_the_action_of_a_write_may_start_the_next_write() -> None:
     context = new_context()
-    told: list[str] = []
-    context.write(("a",), lambda: context.write(("b",), lambda: told.append("both")))
+    done: list[str] = []
+    context.write(("a",), lambda: context.write(("b",), lambda: done.append("both")))
     context.resume(Written(1))
-    assert told == []
+    assert done == []
     context.resume(Written(2))
-    assert told == ["both"]
+    assert done == ["both"]
 
 
-def test_a_fetch_goes_on_with_the_rows_and_with_the_corruption() -> None:
+def test_the_action_of_a_fetch_gets_the_rows_and_the_corruption() -> None:
     context = new_context()
     got: list[Fetched] = []
     context.write((), lambda: None)
@@ -90,7 +83,7 @@ def test_a_fetch_goes_on_with_the_rows_and_with_the_corruption() -> None:
 # --- messages -----------------------------------------------------------------------------------
 
 
-def test_what_is_posted_is_gathered_by_peer_in_order_and_taken_once() -> None:
+def test_messages_are_collected_by_peer_in_order_and_taken_once() -> None:
     context = new_context()
     for peer, message in [("b2", 1), ("b3", 2), ("b2", 3)]:
         context.send(peer, message)
@@ -98,7 +91,7 @@ def test_what_is_posted_is_gathered_by_peer_in_order_and_taken_once() -> None:
     assert context.take_messages() == []
 
 
-def test_clients_are_told_by_effects_and_rare_branches_are_counted() -> None:
+def test_notices_to_clients_are_effects_and_coverage_marks_are_counted() -> None:
     context = new_context()
     context.notify("ann", "hello")
     assert context.effects == [Notify("ann", "hello")]
@@ -134,7 +127,7 @@ def test_timers_of_one_time_run_in_the_order_they_were_set() -> None:
     assert calls == list(range(20))
 
 
-def test_a_cancelled_timer_does_not_run_and_is_not_waited_for() -> None:
+def test_a_cancelled_timer_does_not_run_and_is_not_the_next_timer() -> None:
     context = new_context()
     calls: list[str] = []
     first = context.call_later(5, lambda: calls.append("first"))
@@ -163,7 +156,7 @@ def test_a_timer_may_cancel_one_that_is_due_at_the_same_time() -> None:
 
 
 def nothing() -> None:
-    """Stands for an action that does not matter."""
+    """Do nothing."""
 
 
 def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
@@ -180,12 +173,12 @@ def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
     assert context.next_timer() == 6
 
 
-def test_a_timer_without_delay_is_refused_as_it_could_come_back_for_ever() -> None:
+def test_a_timer_without_delay_is_refused_as_it_could_repeat_for_ever() -> None:
     with pytest.raises(AssertionError, match="without delay"):
         new_context().call_later(0, nothing)
 
 
-def test_timers_cancelled_again_and_again_do_not_pile_up() -> None:
+def test_cancelled_timers_do_not_accumulate() -> None:
     context = new_context()
     kept = context.call_later(7, nothing)
     for _ in range(10_000):

@@ -1,4 +1,4 @@
-"""Parameters keep the relations without which the protocols would work against each other."""
+"""Parameters must satisfy the relations that the protocols need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gapless.core.errors import UsageError
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 
 
-def test_the_defaults_are_allowed() -> None:
+def test_the_defaults_are_valid() -> None:
     assert Parameters() == DEFAULTS
 
 
@@ -30,12 +30,12 @@ def test_a_broken_relation_is_refused_with_both_names(change: dict[str, int], pr
         Parameters(**change)  # type: ignore[arg-type]  # all of these are numbers
 
 
-def test_the_refusal_shows_the_values_in_one_unit_and_says_why() -> None:
+def test_the_refusal_shows_the_values_in_one_unit_and_the_reason() -> None:
     with pytest.raises(UsageError) as caught:
         Parameters(ended_membership_ttl_s=2)
     assert str(caught.value) == (
         "ack_report_ttl_ms (2000 ms) must be less than ended_membership_ttl_s (2000 ms): "
-        "an old report must not bring back a host that left"
+        "an old report must not restore a membership that has ended"
     )
 
 
@@ -46,7 +46,7 @@ def test_the_number_of_cells_that_may_fail_is_not_negative() -> None:
         Parameters(delta=-1)
 
 
-def test_times_become_microseconds() -> None:
+def test_times_are_converted_to_microseconds() -> None:
     assert microseconds(ms=0.5) == 500
     assert microseconds(ms=1, s=2) == 2_001_000
 

@@ -1,4 +1,4 @@
-"""Sets of ticks, beside Python's own sets."""
+"""Sets of ticks, compared with Python's sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def flat(ranges: RangeSet) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_after_many_changes_a_range_set_holds_what_a_set_does(seed: int) -> None:
+def test_with_random_changes_a_range_set_equals_a_set(seed: int) -> None:
     chance = Random(seed)
     ranges, model = RangeSet(), set[int]()
     for _ in range(500):
@@ -35,7 +35,7 @@ def test_after_many_changes_a_range_set_holds_what_a_set_does(seed: int) -> None
 
 
 def check(ranges: RangeSet, model: set[int]) -> None:
-    """The ranges hold the ticks of the model, neither overlap nor touch, and are in order."""
+    """Check that the ranges are ordered, not adjacent, and have the ticks of the model."""
     assert flat(ranges) == model
     assert all(tick in model or tick not in ranges for tick in range(-1, 32))
     assert all(tick in ranges for tick in sorted(model))
@@ -46,11 +46,11 @@ def check(ranges: RangeSet, model: set[int]) -> None:
     assert all(left.high + 1 < right.low for left, right in itertools.pairwise(parts))
 
 
-def test_ranges_that_touch_become_one() -> None:
+def test_adjacent_ranges_are_joined() -> None:
     assert list(RangeSet([(5, 6), (1, 2), (3, 4)])) == [TickRange(1, 6)]
 
 
-def test_equal_ticks_make_equal_sets_however_they_were_put_in() -> None:
+def test_sets_with_equal_ticks_are_equal() -> None:
     assert RangeSet([(1, 2), (3, 4)]) == RangeSet([(1, 4)])
     assert RangeSet([(1, 2)]) != RangeSet([(1, 3)])
     assert RangeSet() != "no set"
@@ -63,6 +63,6 @@ def test_a_range_set_is_readable_and_has_no_hash() -> None:
         hash(ranges)
 
 
-def test_a_range_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(AssertionError, match="no range"):
+def test_a_range_that_ends_before_its_start_is_refused() -> None:
+    with pytest.raises(AssertionError, match="is not a range"):
         RangeSet().add(2, 1)

@@ -1,4 +1,4 @@
-"""Announcements: every broker learns each pubend once, and the way to it (R4, R5)."""
+"""Announcements: every broker learns each pubend once, with its path (R4, R5)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(world: SmallWorld, broker: str) -> tuple[str, ...] | None:
     return None if known is None else known.path
 
 
-def test_every_broker_learns_the_next_cells_on_the_way() -> None:
+def test_every_broker_learns_the_next_cells_of_the_path() -> None:
     world = SmallWorld(line("a", "b", "c", "d", "e"), Parameters(delta=1))
     world.run(ms=50)
     announced(world, "a")
@@ -37,7 +37,7 @@ def test_every_broker_learns_the_next_cells_on_the_way() -> None:
     assert path(world, "e") == ("d", "c", "b")
 
 
-def test_a_broker_that_comes_later_learns_what_there_is() -> None:
+def test_a_broker_that_starts_later_learns_the_existing_pubends() -> None:
     world = SmallWorld(line("a", "b", "c"))
     world.run(ms=50)
     announced(world, "a")
@@ -46,7 +46,7 @@ def test_a_broker_that_comes_later_learns_what_there_is() -> None:
     assert path(world, "c") == ("b", "a")
 
 
-def test_news_crosses_a_cell_that_is_dead() -> None:
+def test_an_announcement_crosses_a_cell_that_is_down() -> None:
     # R4 and its amendment: announce on every session of the neighbourhood
     world = SmallWorld(line("a", "b", "c"), Parameters(delta=1))
     world.run(ms=50)
@@ -60,7 +60,7 @@ def test_a_restarted_broker_does_not_learn_a_pubend_backwards() -> None:
     world.run(ms=50)
     announced(world, "a")
     world.cut("a", "b")
-    world.start("b", "b", incarnation=2)  # hears of it first from c, beyond it
+    world.start("b", "b", incarnation=2)  # receives the announcement first from c, beyond it
     world.run(ms=400)
     assert path(world, "b") in (None, ("a",))
     world.heal("a", "b")
@@ -79,7 +79,7 @@ def test_a_greater_version_replaces_and_a_smaller_one_is_ignored() -> None:
     assert not world.nodes["b"].announcements.received("a", late)
 
 
-def test_a_tombstone_takes_the_pubend_away_everywhere() -> None:
+def test_a_tombstone_removes_the_pubend_at_all_brokers() -> None:
     world = SmallWorld(line("a", "b", "c"))
     world.run(ms=50)
     announced(world, "a")
@@ -89,7 +89,7 @@ def test_a_tombstone_takes_the_pubend_away_everywhere() -> None:
         assert node.announcements.pubends() == []
 
 
-def test_brokers_of_one_cell_tell_each_other_the_same_way() -> None:
+def test_brokers_of_one_cell_have_the_same_path() -> None:
     topology = Topology.of({"a": ["a1"], "b": ["b1", "b2"]}, [("a", "b")])
     world = SmallWorld(topology)
     world.run(ms=50)

@@ -1,4 +1,4 @@
-"""No two pubends have one identity, whoever makes them, and whoever cannot be asked (R4)."""
+"""No two pubends have one identity, whichever brokers create them and cannot be queried (R4)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gapless.core.machine import Identity
+from gapless.core.context import Identity
 from gapless.directory import name_query
 from gapless.directory.name_query import numbered
-from gapless.messages.clients import OpenPubend, PubendOpened, RefusalCause, Refused, RetireBroker
+from gapless.messages.clients import OpenPubend, PubendOpened, RefusalCause, Refused
+from gapless.messages.operating import RetireBroker
 from gapless.messages.overlay import Announce, NameQuery, NameReply, NameStatus, PubendProperties
 from tests.broker.harness import BrokerHarness, P, Requester
 from tests.scenarios.brokers import Client, of
@@ -21,7 +22,7 @@ def opened(desk: BrokerHarness, broker: str, name: str = "P", *, s: int = 5) -> 
 
 
 def broker_of(answer: Any) -> str:
-    """Return to which broker a client was sent."""
+    """Return the broker to which a client was redirected."""
     assert isinstance(answer, Refused)
     assert answer.cause is RefusalCause.WRONG_BROKER
     return answer.broker
@@ -37,27 +38,27 @@ def both_open(desk: BrokerHarness, one: str, other: str, *, s: int = 3) -> tuple
     return first, second
 
 
-def test_a_name_that_all_say_is_free_is_given_as_it_is() -> None:
+def test_a_name_that_is_free_at_all_brokers_is_used_unchanged() -> None:
     desk = BrokerHarness("p-a-n", "a-m", delta=0)
     desk.run(s=1)
-    began = desk.now
+    since = desk.now
     assert opened(desk, "p") == PubendOpened(1, P)
-    assert desk.now - began < 100_000, "nobody was waited for"
+    assert desk.now - since < 100_000, "no timeout was needed"
     for source, target in (("p", "a"), ("a", "n"), ("a", "m")):
-        assert len(desk.sent_over(NameQuery, source, target, began)) == 1
-        assert len(desk.sent_over(NameReply, target, source, began)) == 1
+        assert len(desk.sent_over(NameQuery, source, target, since)) == 1
+        assert len(desk.sent_over(NameReply, target, source, since)) == 1
 
 
-def test_of_two_that_ask_at_once_one_makes_the_pubend_and_the_other_says_where_it_is() -> None:
+def test_of_two_simultaneous_queries_one_creates_the_pubend_and_the_other_is_redirected() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     at_p, at_n = both_open(desk, "p", "n")
-    assert at_n == PubendOpened(1, P), "n comes before p"
+    assert at_n == PubendOpened(1, P), "the name n is less than p"
     assert broker_of(at_p) == "n"
     assert broker_of(opened(desk, "p")) == "n"
 
 
-def test_of_two_peers_of_a_cell_that_ask_at_once_one_wins() -> None:
+def test_of_two_simultaneous_queries_in_one_cell_one_wins() -> None:
     desk = BrokerHarness("c-d", cells={"c": ["c1", "c2", "c3"], "d": ["d1", "d2"]}, delta=0)
     desk.run(s=1)
     at_c3, at_c2 = both_open(desk, "c3", "c2")
@@ -65,20 +66,20 @@ def test_of_two_peers_of_a_cell_that_ask_at_once_one_wins() -> None:
     assert broker_of(at_c3) == "c2"
 
 
-def test_every_broker_of_every_cell_is_asked_once() -> None:
+def test_every_broker_of_every_cell_is_queried_once() -> None:
     desk = BrokerHarness(
         "c-d-e", cells={"c": ["c1", "c2"], "d": ["d1", "d2"], "e": ["e1"]}, delta=0
     )
     desk.run(s=1)
-    began = desk.now
+    since = desk.now
     assert opened(desk, "c1") == PubendOpened(1, P)
-    asked = sorted(
-        target for at, _, target, each in desk.sent if at >= began and isinstance(each, NameQuery)
+    queried = sorted(
+        target for at, _, target, each in desk.sent if at >= since and isinstance(each, NameQuery)
     )
-    assert asked == ["c2", "d1", "d2", "e1"]
+    assert queried == ["c2", "d1", "d2", "e1"]
 
 
-def test_a_name_that_another_has_is_taken_also_where_nobody_has_heard_of_it() -> None:
+def test_a_name_in_use_is_refused_at_a_broker_without_its_announcement() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.lose(of(Announce))
@@ -86,7 +87,7 @@ def test_a_name_that_another_has_is_taken_also_where_nobody_has_heard_of_it() ->
     assert broker_of(opened(desk, "n")) == "p"
 
 
-def test_where_somebody_does_not_answer_a_name_gets_a_number() -> None:
+def test_a_name_gets_a_number_if_a_broker_does_not_answer() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.crash("n")
@@ -95,13 +96,13 @@ def test_where_somebody_does_not_answer_a_name_gets_a_number() -> None:
     assert isinstance(answer, PubendOpened)
     assert answer.pubend.name == "P"
     assert answer.pubend != P
-    assert opened(desk, "p") == answer, "it is found by its name"
+    assert opened(desk, "p") == answer, "the pubend is found by its name"
     desk.start("n")
     desk.run(s=2)
     assert broker_of(opened(desk, "n")) == "p"
 
 
-def test_two_islands_make_pubends_of_one_name_that_both_are_heard_in_the_end() -> None:
+def test_pubends_of_one_name_created_in_two_partitions_are_both_announced_after_healing() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     listener = desk.subscriber("a", "s", "TRUE")
     desk.run(s=2)
@@ -120,7 +121,7 @@ def test_two_islands_make_pubends_of_one_name_that_both_are_heard_in_the_end() -
     assert sorted(listener.events) == ["of n", "of p"]
 
 
-def test_who_dies_while_it_is_asked_does_not_answer() -> None:
+def test_a_name_gets_a_number_if_a_queried_broker_crashes() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.lose(of(NameQuery, target="n"))
@@ -133,7 +134,7 @@ def test_who_dies_while_it_is_asked_does_not_answer() -> None:
     assert client.answer(1).pubend == numbered("P", desk["p"].context.identity)
 
 
-def test_who_goes_and_comes_back_in_time_is_asked_again() -> None:
+def test_a_broker_that_restarts_in_time_is_queried_again() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     lost = desk.lose(of(NameQuery, target="n"))
@@ -147,7 +148,7 @@ def test_who_goes_and_comes_back_in_time_is_asked_again() -> None:
     assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
 
 
-def test_if_who_was_asked_for_a_cell_goes_its_peer_is_asked() -> None:
+def test_if_the_queried_broker_of_a_cell_crashes_its_peer_is_queried() -> None:
     desk = BrokerHarness("c-d-e", cells={"c": ["c1"], "d": ["d1", "d2"], "e": ["e1"]}, delta=0)
     desk.run(s=1)
     lost = desk.lose(of(NameReply, source="d1"))
@@ -163,7 +164,7 @@ def test_if_who_was_asked_for_a_cell_goes_its_peer_is_asked() -> None:
     assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
 
 
-def test_who_comes_in_time_is_asked() -> None:
+def test_a_broker_that_starts_in_time_is_queried() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.crash("n")
@@ -176,7 +177,7 @@ def test_who_comes_in_time_is_asked() -> None:
     assert desk.wait(lambda: client.answer(1) == PubendOpened(1, P), s=3)
 
 
-def test_a_name_that_is_heard_of_while_it_is_asked_for_is_not_given() -> None:
+def test_a_name_that_is_announced_during_its_query_is_not_used() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.lose(of(NameQuery, target="n"))
@@ -189,7 +190,7 @@ def test_a_name_that_is_heard_of_while_it_is_asked_for_is_not_given() -> None:
     assert broker_of(client.answer(1)) == "n"
 
 
-def test_a_pubend_is_opened_by_its_number_where_it_is_and_nowhere_made() -> None:
+def test_a_numbered_pubend_is_opened_at_its_broker_and_never_created_at_another() -> None:
     desk = BrokerHarness("p-n", delta=0)
     desk.run(s=1)
     desk.crash("n")
@@ -200,10 +201,10 @@ def test_a_pubend_is_opened_by_its_number_where_it_is_and_nowhere_made() -> None
     assert opened(desk, "p", str(made)) == PubendOpened(1, made)
     assert broker_of(opened(desk, "n", str(made))) == "p"
     unknown = opened(desk, "p", "P#2")
-    assert unknown.reason == "no pubend P#2 is known here, and only brokers give numbers"
+    assert unknown.reason == "no pubend P#2 is known here, and only brokers assign numbers"
 
 
-def test_a_broker_that_has_lost_its_disk_does_not_give_its_old_names_again() -> None:
+def test_a_broker_that_has_lost_its_disk_does_not_reuse_its_former_names() -> None:
     desk = BrokerHarness("p-n", delta=0)
     desk.run(s=1)
     assert opened(desk, "p") == PubendOpened(1, P)
@@ -220,19 +221,19 @@ def test_a_broker_that_has_lost_its_disk_does_not_give_its_old_names_again() -> 
     assert answer.pubend != P
 
 
-def test_a_broker_that_never_returns_is_not_asked() -> None:
+def test_a_retired_broker_is_not_queried() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.crash("n")
     desk.run(s=2)
     Requester(desk, "a", "operator").call(RetireBroker(1, "n", "n"))
     desk.run(s=1)
-    began = desk.now
+    since = desk.now
     assert opened(desk, "p") == PubendOpened(1, P)
-    assert desk.now - began < 100_000
+    assert desk.now - since < 100_000
 
 
-def test_what_lies_behind_a_cell_that_never_returns_is_not_forgotten() -> None:
+def test_a_name_gets_a_number_if_brokers_behind_a_retired_cell_cannot_be_queried() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     desk.crash("a")
@@ -244,7 +245,7 @@ def test_what_lies_behind_a_cell_that_never_returns_is_not_forgotten() -> None:
     assert len({first.pubend, second.pubend, P}) == 3
 
 
-def test_a_broker_that_has_lost_its_disk_is_not_sent_to_itself_by_its_peers() -> None:
+def test_a_broker_that_has_lost_its_disk_is_not_redirected_to_itself() -> None:
     desk = BrokerHarness("c-d", cells={"c": ["c1", "c2"], "d": ["d1"]}, delta=0)
     desk.run(s=1)
     assert opened(desk, "c1") == PubendOpened(1, P)
@@ -260,7 +261,7 @@ def test_a_broker_that_has_lost_its_disk_is_not_sent_to_itself_by_its_peers() ->
     assert broker_of(opened(desk, "d1")) == "c1"
 
 
-def test_a_name_of_a_broker_that_never_returns_gets_a_number_while_it_is_remembered() -> None:
+def test_a_name_of_a_retired_broker_gets_a_number_while_its_location_is_remembered() -> None:
     desk = BrokerHarness("p-a-n", delta=0)
     desk.run(s=1)
     assert opened(desk, "n") == PubendOpened(1, P)
@@ -275,7 +276,7 @@ def test_a_name_of_a_broker_that_never_returns_gets_a_number_while_it_is_remembe
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_winner_that_dies_before_it_could_answer_has_made_its_pubend_or_not(
+def test_a_name_gets_a_number_if_the_winner_crashes_before_it_answers(
     durable: bool,
 ) -> None:
     desk = BrokerHarness("n-a-p", delta=0)
@@ -284,7 +285,7 @@ def test_a_winner_that_dies_before_it_could_answer_has_made_its_pubend_or_not(
     at_n = Client(desk, "n", "ann")
     at_n.request(OpenPubend(1, "P"))
     desk.run(ms=100)
-    assert broker_of(opened(desk, "p")) == "n", "it is about to have it"
+    assert broker_of(opened(desk, "p")) == "n", "n is creating it"
     if durable:
         desk.lose(of(Announce))
         desk.resume_disk("n")
@@ -292,7 +293,7 @@ def test_a_winner_that_dies_before_it_could_answer_has_made_its_pubend_or_not(
     desk.run(s=2)
     answer = opened(desk, "p")
     assert isinstance(answer, PubendOpened)
-    assert answer.pubend != P, "n may have made it"
+    assert answer.pubend != P, "n may have created it"
     desk.nodes["n"].disk.stopped = False
     desk.start("n")
     desk.run(s=2)
@@ -300,7 +301,7 @@ def test_a_winner_that_dies_before_it_could_answer_has_made_its_pubend_or_not(
     assert hosted == ({P} if durable else set())
 
 
-def test_more_names_at_once_than_can_be_asked_for_are_refused_for_now(
+def test_more_simultaneous_name_queries_than_the_limit_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(name_query, "NAME_QUERIES_MAX", 1)
@@ -331,7 +332,7 @@ def test_numbers_differ_by_broker_by_incarnation_and_by_name() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(NameStatus))
-def test_an_answer_that_nobody_waits_for_changes_nothing(verdict: NameStatus) -> None:
+def test_an_unexpected_name_reply_is_ignored(verdict: NameStatus) -> None:
     desk = BrokerHarness("p-n", delta=0)
     desk.run(s=1)
     desk.receive("p", "n", NameReply(("p", 1, 1), verdict, "n"))

@@ -1,4 +1,4 @@
-"""The states of a name query: every state with every input, and the class that follows the table."""
+"""The states of a name query: every state with every input, and the class."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import BrokerId, CellId, ShbId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.directory.name_query import NameQueries
 from gapless.directory.name_query_state import (
@@ -130,21 +130,21 @@ class NoNames:
 
 
 class QueryModel:
-    """A query that follows the table: the groups that owe a reply, and the state."""
+    """A query that follows the table: the groups without a reply, and the state."""
 
     def __init__(self, *groups: tuple[BrokerId, ...]) -> None:
         self.state = ASKING
         self.open = [*groups]
         """The groups of which no broker has replied."""
-        self.asked: dict[BrokerId, tuple[BrokerId, ...]] = {}
-        """The brokers that owe a reply, each with its group."""
+        self.queried: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        """The brokers from which a reply is outstanding, each with its group."""
 
     def take(self, happened: NameQueryInput) -> None:
         self.state = next_state(self.state, happened)
 
     def replied(self, peer: BrokerId, status: NameStatus) -> None:
         """Take a reply of a peer, unless none is outstanding."""
-        group = self.asked.pop(peer, None)
+        group = self.queried.pop(peer, None)
         if group is None or self.state in FINAL:
             return
         self.open.remove(group)
@@ -154,7 +154,7 @@ class QueryModel:
 
 
 class NameQueryMachine(RuleBasedStateMachine):
-    """A query of this broker and a query of another, with replies, sessions, rivals and time at random."""
+    """A query of this broker and one of another, with random replies, sessions and rivals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class NameQueryMachine(RuleBasedStateMachine):
     # --- inputs ----------------------------------------------------------------------------------
 
     @initialize(opened=st.sets(st.sampled_from(PEERS)))
-    def ask(self, opened: set[BrokerId]) -> None:
+    def query(self, opened: set[BrokerId]) -> None:
         """This broker queries one name; a broker behind x queries another."""
         self.reach.open = opened | {"x1"}
         self.models[self.own] = QueryModel(("o",), ("x1", "x2"), ("y1",))
@@ -192,7 +192,7 @@ class NameQueryMachine(RuleBasedStateMachine):
         status=st.sampled_from(NameStatus),
     )
     def reply(self, key: tuple[BrokerId, int, int], peer: BrokerId, status: NameStatus) -> None:
-        """A peer replies, asked or not."""
+        """A peer replies, queried or not."""
         self.models[key].replied(peer, status)
         self.queries.reply_received(peer, NameReply(key, status, peer))
         self.collect()
@@ -209,13 +209,13 @@ class NameQueryMachine(RuleBasedStateMachine):
         if peer in self.reach.open:
             self.reach.open.remove(peer)
             for model in self.models.values():
-                model.asked.pop(peer, None)
+                model.queried.pop(peer, None)
             self.queries.session_closed(peer)
             self.collect()
 
     @rule(requester=st.sampled_from(["a", "z"]))
     def query_the_same_name(self, requester: BrokerId) -> None:
-        """Another broker queries the name that this one queries; it has a lesser or a greater name."""
+        """Another broker with a lesser or a greater name queries the same name."""
         model = self.models[self.own]
         was_asking = model.state not in FINAL
         if was_asking and requester < ME:
@@ -224,12 +224,12 @@ class NameQueryMachine(RuleBasedStateMachine):
         self.queries.query_received("y1", query)
         sent = self.collect()
         if was_asking and requester > ME:
-            told = NameReply(query.key, NameStatus.TAKEN, ME)
-            assert ("y1", told) in sent or "y1" not in self.reach.open
+            refusal = NameReply(query.key, NameStatus.TAKEN, ME)
+            assert ("y1", refusal) in sent or "y1" not in self.reach.open
 
     @rule(part=st.sampled_from([1, 3]))
     def wait(self, part: int) -> None:
-        """A part of the timeout passes; after the whole of it no query waits any longer."""
+        """A part of the timeout passes; after the whole timeout no query is pending."""
         self.context.now += TIMEOUT_US // part
         if self.context.now >= TIMEOUT_US:
             for model in self.models.values():
@@ -239,15 +239,15 @@ class NameQueryMachine(RuleBasedStateMachine):
         self.collect()
 
     def collect(self) -> list[tuple[BrokerId, Any]]:
-        """Note which brokers are asked; return what was sent to which peer."""
+        """Note which brokers are queried; return the messages by peer."""
         sent = [(peer, each) for peer, box in self.context.take_messages() for each in box]
         for peer, message in sent:
             assert self.reach.is_open(peer)
             model = self.models.get(message.key)
             if model is not None and isinstance(message, NameQuery):
                 (group,) = [each for each in model.open if peer in each]
-                assert group not in model.asked.values(), "one broker of a group is asked"
-                model.asked[peer] = group
+                assert group not in model.queried.values(), "one broker of a group is queried"
+                model.queried[peer] = group
         return sent
 
     # --- agreement -------------------------------------------------------------------------------
@@ -267,11 +267,11 @@ class NameQueryMachine(RuleBasedStateMachine):
         assert [status for status, _ in self.reported] == expected
 
     @invariant()
-    def one_broker_of_every_group_that_can_be_reached_is_asked(self) -> None:
+    def one_broker_of_every_group_that_can_be_reached_is_queried(self) -> None:
         for model in self.models.values():
             if model.state not in FINAL:
                 reached = [group for group in model.open if self.reach.open_in(group)]
-                assert sorted(model.asked.values()) == sorted(reached)
+                assert sorted(model.queried.values()) == sorted(reached)
 
 
 def test_name_queries_agree_with_the_table() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters
 from gapless.directory.announcements import UNCONFIRMED, Announcements
 from gapless.directory.locations import PubendLocations
@@ -16,8 +16,8 @@ from tests.overlay.small_world import neighbourhood_of
 P = PubendId("P")
 
 
-class Alone(PeerSessions):
-    """The sessions of a broker that reaches the brokers that a test names."""
+class FakeSessions(PeerSessions):
+    """Sessions with the brokers that a test names."""
 
     def __init__(self) -> None:
         """Reach no broker."""
@@ -27,13 +27,13 @@ class Alone(PeerSessions):
         return self.reached
 
 
-class Room:
-    """Announcements and their tree; keeps what the listener is told."""
+class Directory:
+    """Announcements and their tree; records the calls of the listener."""
 
     def __init__(self, near: Neighbourhood) -> None:
         self.context = Context(Identity(near.own, near.own, 1), Parameters(delta=0))
         self.tree = Tree(near)
-        self.sessions = Alone()
+        self.sessions = FakeSessions()
         self.announced: list[PubendId] = []
         locations = PubendLocations(self.context, ())
         self.announcements = Announcements(self.context, self.tree, self.sessions, locations, self)
@@ -59,109 +59,111 @@ def announcement(path: str, version: int = 1, shape_version: int = 1) -> Announc
     return Announce(P, version, properties, tuple(path), shape_version=shape_version)
 
 
-def path(room: Room) -> str | None:
-    known = room.get(P)
+def path(directory: Directory) -> str | None:
+    known = directory.get(P)
     return None if known is None else "".join(known.path)
 
 
-def test_a_cell_that_moves_reaches_what_it_left_through_its_new_neighbour() -> None:
+def test_a_moved_cell_reaches_pubends_behind_its_old_neighbour_through_the_new_one() -> None:
     # i leaves j for k; the pubend is at m, behind j
-    room = Room(neighbourhood_of("i", "ij", "jk", "jm"))
-    room.received("j", announcement("jm"))
-    assert room.reshape(neighbourhood_of("i", "ik", "kj", "jm", version=2)) == [P]
-    assert path(room) == "kj", "Δ + 1 cells are kept"
+    directory = Directory(neighbourhood_of("i", "ij", "jk", "jm"))
+    directory.received("j", announcement("jm"))
+    assert directory.reshape(neighbourhood_of("i", "ik", "kj", "jm", version=2)) == [P]
+    assert path(directory) == "kj", "Δ + 1 cells are stored"
 
 
-def test_a_cell_that_moves_next_to_a_pubend_is_nearer_to_it() -> None:
-    room = Room(neighbourhood_of("i", "ij", "jk"))
-    room.received("j", announcement("jk"))
-    room.reshape(neighbourhood_of("i", "ik", "kj", version=2))
-    assert path(room) == "k"
+def test_a_cell_that_moves_next_to_a_pubend_has_a_shorter_path() -> None:
+    directory = Directory(neighbourhood_of("i", "ij", "jk"))
+    directory.received("j", announcement("jk"))
+    directory.reshape(neighbourhood_of("i", "ik", "kj", version=2))
+    assert path(directory) == "k"
 
 
-def test_the_new_neighbour_finds_what_moved_where_it_is_now() -> None:
-    room = Room(neighbourhood_of("k", "ij", "jk", "ix"))
-    room.received("j", announcement("ji"))
-    room.reshape(neighbourhood_of("k", "ik", "jk", "ix", version=2))
-    assert path(room) == "i"
+def test_the_new_neighbour_has_a_path_to_the_moved_pubend() -> None:
+    directory = Directory(neighbourhood_of("k", "ij", "jk", "ix"))
+    directory.received("j", announcement("ji"))
+    directory.reshape(neighbourhood_of("k", "ik", "jk", "ix", version=2))
+    assert path(directory) == "i"
 
 
-def test_a_way_that_has_not_changed_is_not_told_again() -> None:
-    room = Room(neighbourhood_of("k", "ij", "jk"))
-    room.received("j", announcement("j"))
-    assert room.reshape(neighbourhood_of("k", "ik", "jk", version=2)) == []
+def test_an_unchanged_path_is_not_announced_again() -> None:
+    directory = Directory(neighbourhood_of("k", "ij", "jk"))
+    directory.received("j", announcement("j"))
+    assert directory.reshape(neighbourhood_of("k", "ik", "jk", version=2)) == []
 
 
-def test_what_lay_behind_an_edge_that_is_gone_is_forgotten_until_it_is_announced_again() -> None:
-    room = Room(neighbourhood_of("j", "ij", "jk"))
-    room.received("i", announcement("ix"))
-    assert room.reshape(neighbourhood_of("j", "jk", version=2)) == [P]
-    assert room.get(P) is None
-    assert room.received("k", announcement("ki"))
+def test_a_pubend_behind_a_removed_edge_is_forgotten_until_it_is_announced_again() -> None:
+    directory = Directory(neighbourhood_of("j", "ij", "jk"))
+    directory.received("i", announcement("ix"))
+    assert directory.reshape(neighbourhood_of("j", "jk", version=2)) == [P]
+    assert directory.get(P) is None
+    assert directory.received("k", announcement("ki"))
 
 
-def test_how_the_way_goes_on_is_heard_from_the_direction_it_has() -> None:
-    room = Room(neighbourhood_of("m", "mj", "ji"))
-    room.received("j", announcement("ji"))
-    assert room.received("j", announcement("jk"))
-    assert path(room) == "jk"
-    assert not room.received("j", announcement("jk")), "once"
+def test_a_longer_path_is_accepted_from_the_direction_of_the_pubend() -> None:
+    directory = Directory(neighbourhood_of("m", "mj", "ji"))
+    directory.received("j", announcement("ji"))
+    assert directory.received("j", announcement("jk"))
+    assert path(directory) == "jk"
+    assert not directory.received("j", announcement("jk")), "only once"
 
 
-def test_another_direction_is_not_believed_of_one_who_may_not_have_heard() -> None:
-    room = Room(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    room.received("i", announcement("i", shape_version=2))
-    assert not room.received("j", announcement("jm", shape_version=1))
-    assert not room.received("j", announcement("jm", shape_version=2)), (
-        "the way that is known is confirmed"
+def test_another_direction_is_refused_from_a_sender_with_an_older_shape() -> None:
+    directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
+    directory.received("i", announcement("i", shape_version=2))
+    assert not directory.received("j", announcement("jm", shape_version=1))
+    assert not directory.received("j", announcement("jm", shape_version=2)), (
+        "the known path is confirmed"
     )
-    assert path(room) == "i"
+    assert path(directory) == "i"
 
 
-def test_a_way_from_before_a_change_gives_way_to_one_that_is_told_after_it() -> None:
-    room = Room(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    room.received("j", announcement("jm", shape_version=1))
-    assert room.received("i", announcement("i", shape_version=2))
-    assert path(room) == "i"
+def test_a_path_from_before_a_reshape_is_replaced_by_one_announced_after_it() -> None:
+    directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
+    directory.received("j", announcement("jm", shape_version=1))
+    assert directory.received("i", announcement("i", shape_version=2))
+    assert path(directory) == "i"
 
 
-def test_a_way_from_before_a_change_is_confirmed_by_being_told_again() -> None:
-    room = Room(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    room.received("j", announcement("jm", shape_version=1))
-    assert not room.received("j", announcement("jm", shape_version=2)), "it is no news"
-    assert not room.received("i", announcement("i", shape_version=2))
-    assert path(room) == "jm"
+def test_a_path_from_before_a_reshape_is_confirmed_when_it_is_announced_again() -> None:
+    directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
+    directory.received("j", announcement("jm", shape_version=1))
+    assert not directory.received("j", announcement("jm", shape_version=2)), (
+        "the announcement is not new"
+    )
+    assert not directory.received("i", announcement("i", shape_version=2))
+    assert path(directory) == "jm"
 
 
-def test_a_way_is_confirmed_only_by_one_whose_own_way_is() -> None:
-    room = Room(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    room.received("j", announcement("jm", shape_version=1))
-    assert not room.received("i", announcement("i", shape_version=UNCONFIRMED))
-    assert path(room) == "jm"
+def test_an_unconfirmed_announcement_does_not_replace_a_path() -> None:
+    directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
+    directory.received("j", announcement("jm", shape_version=1))
+    assert not directory.received("i", announcement("i", shape_version=UNCONFIRMED))
+    assert path(directory) == "jm"
 
 
-def test_a_way_that_was_told_by_a_cell_that_is_gone_is_not_confirmed() -> None:
-    room = Room(neighbourhood_of("k", "jk", "jm"))
-    room.received("j", announcement("jm"))
-    room.reshape(neighbourhood_of("k", "ik", "im", version=2, i=2))
-    assert path(room) == "im"
-    assert room.received("i", announcement("ij", shape_version=2))
+def test_a_path_announced_by_a_removed_cell_is_not_confirmed() -> None:
+    directory = Directory(neighbourhood_of("k", "jk", "jm"))
+    directory.received("j", announcement("jm"))
+    directory.reshape(neighbourhood_of("k", "ik", "im", version=2, i=2))
+    assert path(directory) == "im"
+    assert directory.received("i", announcement("ij", shape_version=2))
 
 
-def test_who_is_confirmed_says_so_and_who_is_not_does_not() -> None:
-    room = Room(neighbourhood_of("k", "kj", "kn", j=2))
-    room.sessions.reached = ["n"]
-    room.received("j", announcement("jm", shape_version=1))
-    room.received("j", announcement("jm", shape_version=2))
-    room.received("j", announcement("jm", shape_version=2))
-    ((_, messages),) = room.context.take_messages()
-    assert [each.shape_version for each in messages] == [UNCONFIRMED, 1], "once each"
+def test_announcements_state_whether_their_path_is_confirmed() -> None:
+    directory = Directory(neighbourhood_of("k", "kj", "kn", j=2))
+    directory.sessions.reached = ["n"]
+    directory.received("j", announcement("jm", shape_version=1))
+    directory.received("j", announcement("jm", shape_version=2))
+    directory.received("j", announcement("jm", shape_version=2))
+    ((_, messages),) = directory.context.take_messages()
+    assert [each.shape_version for each in messages] == [UNCONFIRMED, 1], "each sent once"
 
 
-def test_what_is_told_in_a_shape_to_come_is_confirmed_when_it_is_there() -> None:
-    room = Room(neighbourhood_of("k", "jk"))
-    room.received("j", announcement("jm", shape_version=1))
-    room.received("j", announcement("jm", shape_version=2))
-    room.reshape(neighbourhood_of("k", "ik", "jk", version=2, j=2))
-    assert not room.received("i", announcement("ij")), "j was ahead of this broker"
-    assert path(room) == "jm"
+def test_a_path_announced_in_a_future_shape_is_confirmed_when_the_shape_is_applied() -> None:
+    directory = Directory(neighbourhood_of("k", "jk"))
+    directory.received("j", announcement("jm", shape_version=1))
+    directory.received("j", announcement("jm", shape_version=2))
+    directory.reshape(neighbourhood_of("k", "ik", "jk", version=2, j=2))
+    assert not directory.received("i", announcement("ij")), "j was ahead of this broker"
+    assert path(directory) == "jm"

@@ -1,14 +1,9 @@
-"""The status of a pubend: the reason why a subscription waits names the broker and the partitions."""
+"""The status of a pubend: the reason of a pending start names the broker and the partitions."""
 
 from __future__ import annotations
 
-from gapless.messages.clients import (
-    ListPartitions,
-    PendingStart,
-    RetireBroker,
-    Subscribed,
-    SubscriptionStarted,
-)
+from gapless.messages.clients import PendingStart, Subscribed, SubscriptionStarted
+from gapless.messages.operating import ListPartitions, RetireBroker
 from gapless.messages.overlay import Partition, PartitionInfo
 from tests.broker.harness import BrokerHarness, P, Requester
 
@@ -24,7 +19,7 @@ def late_subscriber(desk: BrokerHarness) -> Requester:
     return Requester(desk, "b4", "late")
 
 
-def test_a_late_subscriber_is_told_the_pid_of_the_cut() -> None:
+def test_the_reply_to_a_late_subscriber_contains_the_pid_of_the_cut() -> None:
     # 14.2 (1), R11: the call reports P as pending, with the pid of the cut
     desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
     client = late_subscriber(desk)
@@ -36,13 +31,13 @@ def test_a_late_subscriber_is_told_the_pid_of_the_cut() -> None:
     assert "b2/1: cells b1" in waiting.reason
 
 
-def test_where_partitions_are_not_told_around_the_cut_has_no_name() -> None:
-    # with delta 0 only b2 has lost a session, and it tells nobody outside of its cell
+def test_without_forwarded_partitions_the_reason_does_not_name_the_cut() -> None:
+    # with delta 0 only b2 has lost a session, and it informs only its own cell
     client = late_subscriber(BrokerHarness("b1-b2-b3", "b2-b4"))
     assert client.subscribe(s=20).pending == (PendingStart(P, CUT),)
 
 
-def test_where_only_the_broker_of_a_pubend_is_dead_it_is_named_and_its_cell_is_not() -> None:
+def test_if_only_the_phb_is_down_the_reason_names_the_broker_and_not_its_cell() -> None:
     desk = BrokerHarness("p-n", cells={"p": ["p1", "p2"]}, delta=1)
     desk.publisher("p1")
     desk.crash("p1")
@@ -52,7 +47,7 @@ def test_where_only_the_broker_of_a_pubend_is_dead_it_is_named_and_its_cell_is_n
     )
 
 
-def test_of_a_broker_that_was_retired_nobody_says_that_there_is_no_way_now() -> None:
+def test_the_reason_for_a_retired_broker_does_not_name_a_missing_route() -> None:
     desk = BrokerHarness("p-n", delta=1)
     desk.publisher("p")
     desk.crash("p")
@@ -65,7 +60,7 @@ def test_of_a_broker_that_was_retired_nobody_says_that_there_is_no_way_now() -> 
     )
 
 
-def test_of_a_broker_that_came_back_without_its_disk_it_is_said_that_it_is_in_reach() -> None:
+def test_the_reason_for_a_broker_that_returned_without_its_disk_says_that_it_is_reachable() -> None:
     desk = BrokerHarness("p-a-n", delta=1)
     desk.publisher("p")
     desk.crash("p")
@@ -74,11 +69,11 @@ def test_of_a_broker_that_came_back_without_its_disk_it_is_said_that_it_is_in_re
     desk.run(s=5)
     (waiting,) = Requester(desk, "n", "late").subscribe(s=20).pending
     assert waiting == PendingStart(
-        P, "its broker p in cell p can be reached, and does not have it, or not yet"
+        P, "its broker p in cell p can be reached, but does not have it yet"
     )
 
 
-def test_a_reason_names_a_few_partitions_and_the_table_all() -> None:
+def test_a_reason_names_a_few_partitions_and_the_table_contains_all() -> None:
     brokers = [f"m{number}" for number in range(5)]
     desk = BrokerHarness("p-m-n", cells={"m": brokers}, delta=1)
     desk.publisher("p")
@@ -92,7 +87,7 @@ def test_a_reason_names_a_few_partitions_and_the_table_all() -> None:
 
 
 def test_no_rule_reads_the_table() -> None:
-    # R12: with a table full of lies the late subscriber starts all the same when the cut heals
+    # R12: with wrong contents of the table the late subscriber still starts when the cut heals
     desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
     client = late_subscriber(desk)
     client.subscribe(s=20)

@@ -1,11 +1,11 @@
-"""A feed and its candidates: who is asked, who is taken, and when a better one is gone back to (R8, R9)."""
+"""A feed and its candidates: which one is tried, and when a better one replaces it (R8, R9)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.feeds.feed import RELAYED, Candidate, Feed
 from gapless.messages.streams import (
@@ -23,7 +23,7 @@ STABLE_MS = DEFAULTS.feed_switch_delay_ms
 
 
 class Table:
-    """One feed, the candidates that a test gives it, and what it says to them."""
+    """One feed, the candidates that a test gives it, and the messages that it sends to them."""
 
     def __init__(self, *candidates: Candidate) -> None:
         self.found = list(candidates)
@@ -57,12 +57,12 @@ class Table:
         self.losses += 1
 
     # what a test does
-    def asked(self) -> str:
-        """Return who was asked last."""
+    def last_attached(self) -> str:
+        """Return the broker that received the last Attach."""
         return [peer for peer, message in self.sent if isinstance(message, Attach)][-1]
 
     def answer(self, peer: str, *, at: int = 0, relayed: bool = False) -> None:
-        """Let a broker answer the last question to it."""
+        """Let a broker answer the last Attach to it."""
         number = [each.number for to, each in self.sent if to == peer and isinstance(each, Attach)][
             -1
         ]
@@ -70,7 +70,7 @@ class Table:
         self._collect()
 
     def refuse(self, peer: str) -> None:
-        """Let a broker say that it has no feed."""
+        """Let a broker reply that it has no feed."""
         number = [each.number for to, each in self.sent if to == peer and isinstance(each, Attach)][
             -1
         ]
@@ -78,7 +78,7 @@ class Table:
         self._collect()
 
     def run(self, ms: int, *, relayed: bool = False) -> None:
-        """Let time pass; the feeder has news and answers every refresh."""
+        """Let time pass; the feeder sends data and answers every refresh."""
         for _ in range(ms // 10):
             self.context.now += microseconds(ms=10)
             self.feed.note_progress()
@@ -91,46 +91,46 @@ class Table:
             ):
                 self.answer(feeder, relayed=relayed)
 
-    def wait_for_question(self, peer: str, ms: int, *, relayed: bool = False) -> None:
-        """Let time pass until a broker is asked, at most so long."""
+    def wait_for_attach(self, peer: str, ms: int, *, relayed: bool = False) -> None:
+        """Let time pass until a broker receives an Attach, at most so long."""
         for _ in range(ms // 10):
-            if self.asked() == peer:
+            if self.last_attached() == peer:
                 return
             self.run(10, relayed=relayed)
         raise AssertionError(f"{peer} was not asked within {ms} ms")
 
     def detached(self) -> list[str]:
-        """Return who was told that it feeds no more."""
+        """Return the brokers that received a Detach."""
         return [peer for peer, message in self.sent if isinstance(message, Detach)]
 
     def _collect(self) -> None:
         self.sent += [(peer, each) for peer, sent in self.context.take_messages() for each in sent]
 
 
-def test_the_best_candidate_is_asked_first_and_the_next_when_it_has_no_feed() -> None:
+def test_the_best_candidate_is_tried_first_and_the_next_when_it_has_no_feed() -> None:
     table = Table(Candidate("a", 0), Candidate("b", 1))
-    assert table.asked() == "a"
+    assert table.last_attached() == "a"
     table.refuse("a")
-    assert table.asked() == "b"
+    assert table.last_attached() == "b"
     table.answer("b", at=7)
     assert (table.feed.feeder, table.fed_at) == ("b", [7])
 
 
-def test_a_better_candidate_is_asked_after_it_has_been_there_for_a_while() -> None:
+def test_a_better_candidate_is_tried_after_the_feed_switch_delay() -> None:
     table = Table(Candidate("b", 1))
     table.answer("b")
     table.found.insert(0, Candidate("a", 0))
     table.run(STABLE_MS)
     assert table.feed.feeder == "b"
-    table.wait_for_question("a", 2 * REFRESH_MS)
-    assert table.detached() == [], "until the new one has answered the old one feeds"
+    table.wait_for_attach("a", 2 * REFRESH_MS)
+    assert table.detached() == [], "the old feeder stays until the new one has answered"
     table.answer("a")
     assert table.feed.feeder == "a"
     assert table.detached() == ["b"]
     assert table.losses == 0
 
 
-def test_a_better_candidate_that_comes_and_goes_is_not_asked() -> None:
+def test_a_better_candidate_that_disappears_within_the_delay_is_not_tried() -> None:
     table = Table(Candidate("b", 1))
     table.answer("b")
     for _ in range(5):
@@ -139,43 +139,45 @@ def test_a_better_candidate_that_comes_and_goes_is_not_asked() -> None:
         table.feed.session_closed("a")
         table.found.pop(0)
         table.run(REFRESH_MS)
-    assert table.asked() == "b"
+    assert table.last_attached() == "b"
 
 
-def test_who_is_fed_over_relays_is_a_worse_feeder_than_one_that_is_not() -> None:
-    # R7: classes (a) to (c) need a feed that did not say `relayed`
+def test_a_feeder_fed_over_relays_is_worse_than_one_that_is_not() -> None:
+    # R7: classes (a) to (c) need a feed without `relayed`
     table = Table(Candidate("a", 0), Candidate("b", 1))
     table.answer("a", relayed=True)
     assert table.feed.relayed
-    table.wait_for_question("b", STABLE_MS + 2 * REFRESH_MS, relayed=True)
+    table.wait_for_attach("b", STABLE_MS + 2 * REFRESH_MS, relayed=True)
     table.answer("b")
     assert table.feed.feeder == "b"
     assert not table.feed.relayed
 
 
-def test_a_feeder_that_turns_out_to_be_no_better_is_left_and_the_old_one_stays() -> None:
-    # R9: on Attached what was told is compared with the present feeder
+def test_a_candidate_that_turns_out_to_be_no_better_does_not_replace_the_feeder() -> None:
+    # R9: the values of Attached are compared with the current feeder
     table = Table(Candidate("b", 1))
     table.answer("b")
     table.found.insert(0, Candidate("a", 0))
-    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    table.wait_for_attach("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a", relayed=True)
     assert table.feed.feeder == "b"
     assert table.detached() == ["a"]
     assert table.context.coverage_marks["feeder is no better"] == 1
 
 
-def test_that_a_broker_is_fed_over_relays_is_believed_for_a_while_only() -> None:
-    # section 17: 4 x feed_switch_delay_ms; who is not fed by it hears no more of it
+def test_the_relayed_flag_of_a_broker_expires() -> None:
+    # section 17: 4 x feed_switch_delay_ms; a broker that is not fed by it gets no updates
     table = Table(Candidate("b", 1))
     table.answer("b")
     table.found.insert(0, Candidate("a", 0))
-    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    table.wait_for_attach("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a", relayed=True)
-    asked = [peer for peer, each in table.sent if isinstance(each, Attach)].count("a")
+    last_attached = [peer for peer, each in table.sent if isinstance(each, Attach)].count("a")
     table.run(4 * STABLE_MS)
-    assert [peer for peer, each in table.sent if isinstance(each, Attach)].count("a") == asked
-    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    assert [peer for peer, each in table.sent if isinstance(each, Attach)].count(
+        "a"
+    ) == last_attached
+    table.wait_for_attach("a", STABLE_MS + 2 * REFRESH_MS)
     table.answer("a")
     assert table.feed.feeder == "a"
 
@@ -185,38 +187,38 @@ def test_over_relays_a_nearer_feeder_is_still_the_better_one() -> None:
     table.answer("far")
     assert table.feed.relayed
     table.found.insert(0, Candidate("near", RELAYED, relayed=True))
-    table.wait_for_question("near", STABLE_MS + 2 * REFRESH_MS)
+    table.wait_for_attach("near", STABLE_MS + 2 * REFRESH_MS)
     table.answer("near")
     assert table.feed.feeder == "near"
 
 
-def test_a_silent_feeder_is_left_for_any_other() -> None:
-    # R9: dct_ms without news
+def test_a_silent_feeder_is_replaced_by_any_other() -> None:
+    # R9: dct_ms without data
     table = Table(Candidate("a", 0), Candidate("b", RELAYED, relayed=True))
     table.answer("a")
     table.context.now += microseconds(ms=DEFAULTS.dct_ms + REFRESH_MS)
     table.context.run_timers()
     table._collect()
-    assert table.asked() == "b"
+    assert table.last_attached() == "b"
     table.answer("b")
     assert table.feed.feeder == "b"
     assert table.context.coverage_marks["feeder was silent"] == 1
 
 
-def test_who_answers_after_another_was_taken_is_told_so() -> None:
+def test_a_late_attached_reply_is_answered_with_detach_if_there_is_a_feeder() -> None:
     # R8: an unexpected Attached is accepted if there is no feeder, else answered by Detach
     table = Table(Candidate("a", 0), Candidate("b", 1))
     table.context.now += microseconds(ms=DEFAULTS.attach_timeout_ms)
     table.context.run_timers()
     table._collect()
-    assert table.asked() == "b"
+    assert table.last_attached() == "b"
     table.answer("b")
     table.answer("a")
     assert table.feed.feeder == "b"
     assert table.detached() == ["a"]
 
 
-def test_who_answers_late_is_taken_if_nobody_else_feeds() -> None:
+def test_a_late_attached_reply_is_accepted_if_there_is_no_feeder() -> None:
     table = Table(Candidate("a", 0))
     table.context.now += microseconds(ms=DEFAULTS.attach_timeout_ms)
     table.context.run_timers()

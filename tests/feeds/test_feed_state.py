@@ -1,4 +1,4 @@
-"""The table of a feed: every state with every input, and the class beside the table (R7 to R9)."""
+"""The states of a feed: every state with every input, and the class (R7 to R9)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRANGER = "z"
 
 
 def trial_of(feed: Feed) -> tuple[str, int] | None:
-    """Return the broker that is asked, and with which number."""
+    """Return the broker that is tried, and the number of its Attach."""
     return None if feed._trial is None else (feed._trial.candidate.broker, feed._trial.number)
 
 
@@ -31,7 +31,7 @@ def refuse(table: Table, peer: str, number: int) -> None:
     table.feed.feed_unavailable(peer, FeedUnavailable(P, number, FeedUnavailableReason.NO_FEED))
 
 
-# --- one feed in each state --------------------------------------------------------------------------
+# --- one feed in each state -----------------------------------------------------------------------
 
 
 def retrying() -> Table:
@@ -80,7 +80,7 @@ MADE: dict[FeedState, Callable[[], Table]] = {
 }
 
 
-# --- inputs --------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 def stale_attached(table: Table) -> None:
@@ -140,7 +140,7 @@ INPUTS: dict[FeedInput, list[Callable[[Table], None]]] = {
 
 
 def check(feed: Feed) -> None:
-    """The state says the same as the fields."""
+    """Check that the state agrees with the fields."""
     state, is_asking = feed.state, feed._trial is not None
     assert (feed.feeder is not None) == (state in FED_STATES)
     if state is not FeedState.FED_LEAVING:
@@ -152,7 +152,7 @@ def check(feed: Feed) -> None:
 
 
 def possible(table: Table, cause: FeedInput) -> bool:
-    """Say whether an input can happen to a feed, as far as its fields tell."""
+    """Return whether an input is possible by the fields of a feed."""
     if cause in {FeedInput.TRIAL_ATTACHED, FeedInput.TRIAL_FAILED}:
         return table.feed._trial is not None
     if cause in {FeedInput.FEEDER_ATTACHED, FeedInput.FEEDER_LOST}:
@@ -171,7 +171,7 @@ def test_a_feed_can_be_brought_into_every_state(state: FeedState) -> None:
 
 @pytest.mark.parametrize("cause", [each for each in FeedInput if each is not FeedInput.START])
 @pytest.mark.parametrize("state", FeedState)
-def test_every_input_in_every_state_leads_where_the_table_says(
+def test_every_input_in_every_state_leads_to_the_state_of_the_table(
     state: FeedState, cause: FeedInput
 ) -> None:
     for act in INPUTS[cause]:
@@ -208,7 +208,7 @@ def test_a_feed_with_a_feeder_loses_it_only_by_refusal_a_closed_session_or_a_new
     assert losing == {FeedInput.FEEDER_LOST, FeedInput.RENEW, FeedInput.CLOSE}
 
 
-# --- any inputs in any order -----------------------------------------------------------------------
+# --- any inputs in any order ----------------------------------------------------------------------
 
 
 STEPS = st.one_of(
@@ -224,11 +224,11 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=40))
-def test_the_class_and_the_table_agree_whatever_happens(steps: list[tuple[str, object]]) -> None:
+def test_with_random_inputs_the_class_follows_the_table(steps: list[tuple[str, object]]) -> None:
     table = Table(*(Candidate(name, rank) for rank, name in enumerate(BROKERS)))
-    feed, asked = table.feed, dict[str, int]()
+    feed, attached = table.feed, dict[str, int]()
     for kind, value in steps:
-        asked.update(feed._numbers)
+        attached.update(feed._numbers)
         match kind, value:
             case "time", int():
                 table.context.now += microseconds(ms=value)
@@ -238,9 +238,9 @@ def test_the_class_and_the_table_agree_whatever_happens(steps: list[tuple[str, o
                 INPUTS[value][0](table)
                 if value is not FeedInput.FEEDER_LOST:
                     assert feed.state in NEXT_STATES[before, value]
-            case "answer" | "late", str() if value in asked:
+            case "answer" | "late", str() if value in attached:
                 relayed = kind == "late"
-                feed.attached(value, Attached(P, asked[value], 0, relayed))
+                feed.attached(value, Attached(P, attached[value], 0, relayed))
             case "closed", str():
                 feed.session_closed(value)
             case "candidates", list():

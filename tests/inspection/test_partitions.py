@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gapless.messages.clients import ListPartitions, PartitionTable
+from gapless.messages.operating import ListPartitions, PartitionTable
 from gapless.messages.overlay import Partition
 from tests.broker.harness import BrokerHarness
 from tests.directory.test_status import late_subscriber
 
 
-def test_clients_can_ask_for_the_partitions_that_a_broker_knows() -> None:
+def test_clients_can_list_the_partitions_that_a_broker_knows() -> None:
     desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
     client = late_subscriber(desk)
     answer = client.call(ListPartitions(7))
@@ -19,14 +19,14 @@ def test_clients_can_ask_for_the_partitions_that_a_broker_knows() -> None:
         "b3/1: cells b1",
         "b4/1: cells b1",
     }
-    assert answer.entries[0] == Partition("b4", 1, ("b1",)), "its own come first"
+    assert answer.entries[0] == Partition("b4", 1, ("b1",)), "its own partitions come first"
     for peer in ("b2", "b3", "b4"):
         desk.heal("b1", peer)
     desk.run(s=1)
     assert client.call(ListPartitions(8)) == PartitionTable(8, ())
 
 
-def test_the_table_says_since_when_by_the_clock_of_the_broker() -> None:
+def test_the_age_of_a_partition_is_given_by_the_clock_of_the_broker() -> None:
     desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
     before = desk["b4"].context.clock
     client = late_subscriber(desk)

@@ -1,10 +1,10 @@
-"""What operators see of a broker: facts as they are, in pages."""
+"""The state of a broker that operators see, in pages."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.machine import LinkFull
+from gapless.core.events import LinkFull
 from gapless.inspection import show
 from gapless.messages.clients import Order
 from gapless.messages.operating import (
@@ -34,7 +34,7 @@ def stage() -> tuple[BrokerHarness, Requester]:
     return world, Requester(world, "n", "operator")
 
 
-def test_a_broker_says_who_it_is_and_whom_it_hears() -> None:
+def test_a_broker_is_shown_with_its_identity_and_its_sessions() -> None:
     world, operator = stage()
     answer = operator.call(GetBroker(1))
     assert isinstance(answer, BrokerReply)
@@ -50,7 +50,7 @@ def test_a_broker_says_who_it_is_and_whom_it_hears() -> None:
     assert peers["a"].incarnation == world["a"].context.identity.incarnation
 
 
-def test_sessions_over_relays_are_shown_with_the_brokers_they_go_over() -> None:
+def test_relayed_sessions_are_shown_with_their_relays() -> None:
     world = BrokerHarness("p-a-n", delta=1)
     world.publisher("p")
     world.subscriber("n", "x", "TRUE")
@@ -66,7 +66,7 @@ def test_sessions_over_relays_are_shown_with_the_brokers_they_go_over() -> None:
     assert operator.call(GetBroker(3)).sessions_relayed == 1
 
 
-def test_streams_that_pass_a_cell_by_are_counted_and_their_feeder_is_named() -> None:
+def test_feeds_that_bypass_a_cell_are_counted_and_their_feeder_is_named() -> None:
     world = BrokerHarness("p-a-n", delta=1)
     world.publisher("p")
     world.subscriber("n", "x", "TRUE")
@@ -80,7 +80,7 @@ def test_streams_that_pass_a_cell_by_are_counted_and_their_feeder_is_named() -> 
     assert operator.call(ListPubends(4)).entries[0].feeder == "p"
 
 
-def test_a_stream_that_had_begun_and_is_cut_off_waits_and_says_why() -> None:
+def test_a_started_stream_that_is_cut_off_is_shown_with_the_reason() -> None:
     world, operator = stage()
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -96,7 +96,7 @@ def test_a_stream_that_had_begun_and_is_cut_off_waits_and_says_why() -> None:
     assert "n/1: cells a" in cursor.pending_reason
 
 
-def test_a_broker_counts_its_subscriptions_and_names_peers_that_are_slow() -> None:
+def test_a_broker_is_shown_with_its_subscriptions_and_congested_peers() -> None:
     world, operator = stage()
     world.subscriber("n", "x", "TRUE", durable=True).leave()
     world.subscriber("n", "y", "TRUE", durable=True)
@@ -110,7 +110,7 @@ def test_a_broker_counts_its_subscriptions_and_names_peers_that_are_slow() -> No
     assert dict(answer.coverage_marks)["receiver was slow"] == 1
 
 
-def test_the_topology_is_the_neighbourhood_with_what_is_reached_of_it() -> None:
+def test_the_topology_shows_the_neighbourhood_and_its_reachable_brokers() -> None:
     world, operator = stage()
     answer = operator.call(GetTopology(1))
     assert isinstance(answer, TopologyReply)
@@ -124,7 +124,7 @@ def test_the_topology_is_the_neighbourhood_with_what_is_reached_of_it() -> None:
     assert [each.cell for each in operator.call(GetTopology(3, skip=2)).cells] == ["p"]
 
 
-def test_pubends_are_shown_with_what_their_broker_knows_of_them() -> None:
+def test_pubends_are_shown_with_the_state_of_their_phb() -> None:
     world, operator = stage()
     ann = world.publisher("n", "Q")
     world.publisher("n", "R", quality=Quality.BEST_EFFORT)
@@ -176,7 +176,7 @@ def test_a_subscription_is_shown_with_its_streams() -> None:
     assert "no subscription 'y'" in reason(operator.call(GetSubscription(3, "y")))
 
 
-def test_a_stream_that_has_not_begun_says_why() -> None:
+def test_a_pending_stream_is_shown_with_the_reason() -> None:
     world, operator = stage()
     world.cut("p", "a")
     world.cut("p", "n")
@@ -205,7 +205,7 @@ def test_subscriptions_are_listed_by_name_and_in_pages(monkeypatch: pytest.Monke
     assert ([each.name for each in rest.entries], rest.more) == (["c"], False)
 
 
-def test_what_an_answer_leaves_out_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_counts_the_omitted_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     world, operator = stage()
     world.publisher("p", "Q")
     world.run(s=1)
@@ -223,7 +223,7 @@ def test_what_an_answer_leaves_out_it_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert operator.call(ListPubends(5)).more
 
 
-def test_every_answer_has_bytes() -> None:
+def test_every_answer_can_be_encoded() -> None:
     world, operator = stage()
     world.subscriber("n", "x", "TRUE", durable=True)
     calls = (GetBroker, GetTopology, ListPubends, ListSubscriptions)

@@ -1,9 +1,9 @@
 """The inbox of the library as a client in a world that a test drives by hand.
 
-The other clients of these worlds say what a test tells them to. A :class:`Program` has what a real program
-has: an inbox that chooses by itself what it shows at the next broker, and what it makes of the answers. It
-takes the place of the link, so a connection is made and lost when a test says so. The faults are those of
-:mod:`tests.broker.harness`; beyond them a program may be deaf, which loses what its broker tells it.
+The other clients of these worlds send exactly the requests of the test. A :class:`Program` has the
+inbox of the library, which decides what to present at the next broker and how to use the answers. It
+replaces the link, so the test opens and loses connections. The faults are those of
+:mod:`tests.broker.harness`; in addition, a program may be deaf: it loses its broker's messages.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ OLDEST = StartPoint(StartKind.EARLIEST)
 
 
 def after(position: dict[PubendId, Tick]) -> StartPoint:
-    """Return a beginning behind places."""
+    """Return a start at a position."""
     return StartPoint(StartKind.POSITION, tuple(position.items()))
 
 
 def uninformed(*chains: str, retention_s: int) -> BrokerHarness:
-    """Return a world in which the broker a never hears that a subscription has moved."""
+    """Return a world in which the broker a never learns that a subscription has moved."""
     world = BrokerHarness(*chains, retention_s=retention_s)
     world.lose(of(Superseded, target="a"))
     return world
@@ -58,7 +58,7 @@ def publish(publisher: Publisher, *labels: str, **values: Value) -> Tick:
 
 
 class Program(Client):
-    """A process with the subscription "desk", whose acknowledgements are its own business."""
+    """A process with the subscription "desk"; it acknowledges explicitly."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Program(Client):
         self.numbers = RequestNumbers()
         self.handshake = SimpleNamespace(broker=broker)
         self.is_deaf = False
-        """Whether what it is told gets lost."""
+        """Whether messages to it are lost."""
         self.subscribes: list[Subscribe] = []
-        """What it has shown to brokers, over all its connections."""
+        """All requests that it sent, over all its connections."""
         self._pending: dict[int, Any] = {}
         self._listener: SubscriptionListener | None = None
         super().__init__(world, broker, process)
@@ -94,32 +94,32 @@ class Program(Client):
         self.inbox = Inbox("desk", wanted, settings, on_end=lambda: None)
         self.inbox.open_over(cast("ReconnectingLink", self))
 
-    # --- what an inbox wants of a link ---------------------------------------------------------
+    # --- the interface of a link ---------------------------------------------------------------
 
     def listen(self, name: str, listener: SubscriptionListener) -> None:
-        """Let the inbox hear what answers no request."""
+        """Let the inbox receive notices that answer no request."""
         assert name == "desk"
         self._listener = listener
 
     def stop_listening(self, name: str, listener: SubscriptionListener) -> None:
-        """Let it hear no more."""
+        """Stop passing notices to the inbox."""
         assert name == "desk"
         assert listener is self._listener
         self._listener = None
 
     def add(self, user: LinkUser) -> None:
-        """Tell the inbox that there is a connection."""
+        """Notify the inbox of the connection."""
         user.link_up()
 
     def remove(self, user: LinkUser) -> None:
-        """Have nothing to take back: the connection is the test's."""
+        """Do nothing: the test owns the connection."""
 
     def send(self, request: Any) -> None:
-        """Send what is not answered."""
+        """Send a message that has no answer."""
         super().request(request)
 
     def request(self, request: Any, then: Any = None) -> None:
-        """Send a request; what answers it goes where that is wanted."""
+        """Send a request; its answer goes to the callback."""
         if isinstance(request, Subscribe):
             self.subscribes.append(request)
         if then is not None:
@@ -127,14 +127,14 @@ class Program(Client):
         super().request(request)
 
     def forget(self, number: int) -> None:
-        """Wait no more for the answer to a request."""
+        """Ignore the answer to a request."""
         self._pending.pop(number, None)
 
-    def hear(self, notice: Any) -> None:
-        """Give the inbox what is for it."""
+    def take_notice(self, notice: Any) -> None:
+        """Pass to the inbox the notices for it."""
         if self.is_deaf:
             return
-        super().hear(notice)
+        super().take_notice(notice)
         if type(notice) not in _OF_SUBSCRIPTIONS:
             then = self._pending.pop(notice.request, None)
             if then is not None:
@@ -152,7 +152,7 @@ class Program(Client):
         self._disconnect()
 
     def request_at(self, broker: BrokerId) -> None:
-        """Be connected again, perhaps elsewhere; nobody has answered yet."""
+        """Connect again, possibly to another broker, without waiting for an answer."""
         self._disconnect()
         self.connect(broker)
         self.handshake = SimpleNamespace(broker=broker)
@@ -164,27 +164,27 @@ class Program(Client):
             self.inbox.link_down()
 
     def go(self, broker: BrokerId) -> None:
-        """Be connected again, perhaps elsewhere, and wait for what comes of it."""
+        """Connect again, possibly to another broker, and wait for the answer."""
         self.request_at(broker)
         self.world.wait(self.knows, s=5)
 
     def request_in_vain_elsewhere(self) -> None:
-        """Have asked another broker, which died with the question."""
+        """Send a request to another broker, which crashes before it answers."""
         assert self.inbox.hosting is not None
         self.inbox._hosting.confirmed(self.inbox.hosting.next_epoch())
 
     # --- the program ---------------------------------------------------------------------------
 
     def is_answered(self) -> bool:
-        """Say whether it is answered within five seconds."""
+        """Return whether it is answered within five seconds."""
         return self.world.wait(lambda: self.inbox.is_answered, s=5)
 
     def knows(self) -> bool:
-        """Say whether it was told what became of its subscription: it has it, or it is over."""
+        """Return whether it knows the state of its subscription: it has it, or it has ended."""
         return self.inbox.is_answered or self.inbox.is_over
 
     def take(self) -> list[str]:
-        """Hand out what has come: the labels of events, and gaps."""
+        """Return what was received: the labels of events, and gaps."""
         taken = []
         while self.inbox.prefetch.queue:
             item = self.inbox.prefetch.pop()
@@ -196,14 +196,14 @@ class Program(Client):
         return taken
 
     def acknowledge(self, *, s: int = 1) -> None:
-        """Need no more what was handed out; the broker hears of it."""
+        """Acknowledge all events handed out, and let the broker receive that."""
         self.inbox.acknowledge(self.inbox.prefetch.handed())
         self.world.run(s=s)
 
     def set_filter(self, text: str, *, s: int = 5) -> Any:
-        """Change the filter as the library does; return the answer, None if there is none in time."""
+        """Change the filter as the library does; return the answer, or None after a timeout."""
         inbox = self.inbox
-        if inbox.filter.is_changing:  # nobody waits any more for the reply to the change before
+        if inbox.filter.is_changing:  # the reply to the former change has no receiver any more
             inbox.filter.unknown()
         inbox.filter.request(text)
         answer = self._call(SetFilter(self.numbers.next(), "desk", text), s)
@@ -219,12 +219,12 @@ class Program(Client):
             start = after({**self.inbox.prefetch.handed(), **dict(start.position)})
         answers: list[Any] = []
 
-        def sought(notice: Any) -> None:
+        def seek_answered(notice: Any) -> None:
             answers.append(notice)
             if isinstance(notice, Subscribed):
                 self.inbox.repositioned(notice.position, start.kind)
 
-        self.request(Seek(self.numbers.next(), "desk", start), sought)
+        self.request(Seek(self.numbers.next(), "desk", start), seek_answered)
         self.world.wait(lambda: bool(answers), s=5)
         return answers[0] if answers else None
 

@@ -1,4 +1,4 @@
-"""What goes along in a flight of what an earlier life of a home had heard of, and what does not hold it up (R46, MV-13)."""
+"""Failover after restarts: memberships and guarantees of an earlier incarnation (R46, MV-13)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scenarios.fork import retire
 
 @pytest.mark.parametrize("retired", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
+def test_a_former_hosting_broker_releases_a_moved_subscription_whatever_else_it_has_joined(
     retired: bool, restarted: bool
 ) -> None:
     world = BrokerHarness("a-p-b", "p-q", retention_s=0)
@@ -27,7 +27,7 @@ def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
     publish(ann, "a1", kind="p")
     assert program.take() == ["a1"]
     program.acknowledge()
-    # Q concerns another subscription alone
+    # only the other subscription matches Q
     world.crash("q")
     world.run(s=3)
     if retired:
@@ -60,7 +60,7 @@ def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_had_heard_of(
+def test_a_replaced_subscription_keeps_guarantees_for_pubends_of_an_earlier_incarnation(
     crashes: bool,
 ) -> None:
     world = uninformed("a-p-b", retention_s=3600)
@@ -73,9 +73,9 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_ha
     world.run(ms=5)
     bob.publish("q1", number=2)
     program.lose()
-    news = world.lose(of(Announce, source="p", target="a"))
+    announcements = world.lose(of(Announce, source="p", target="a"))
     if crashes:
-        # the join was on disk and the subscription's record was not, as in seed 5797
+        # the membership was on disk and the subscription's record was not, as in seed 5797
         world.restart("a")
         world.run(s=5)
         assert not world.subscription("a", "desk").guarantees.by_pubend
@@ -86,7 +86,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_incarnation_ha
     program.go("a")
     world.run(s=3)
     lost.end()
-    news.end()
+    announcements.end()
     world.cut("a", "p")
     world.run(s=3)
     world.heal("a", "p")

@@ -1,12 +1,12 @@
-"""Ends and forced moves: who has a subscription no more hears of it, and what is ended is ended everywhere."""
+"""Ends and forced moves: the former client is notified, and an end takes effect at every broker."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import BrokerRetired, RetireBroker, Subscribe, Unsubscribe
+from gapless.messages.clients import Subscribe, Unsubscribe
 from gapless.messages.mobility import Superseded
-from gapless.messages.operating import RemoveDurable, SeekDurable
+from gapless.messages.operating import BrokerRetired, RemoveDurable, RetireBroker, SeekDurable
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import Attach
 from tests.broker.harness import BrokerHarness, P
@@ -16,14 +16,14 @@ from tests.scenarios.brokers import of
 
 
 def open_a_silent_pubend(world: BrokerHarness) -> None:
-    """Let there be a pubend that a knows and that does not answer it: an answer of a has to wait."""
+    """Create a pubend that a knows and that does not answer a, so that answers of a wait."""
     world.lose(of(Attach, Read, source="a"))
     world.publisher("p", "Q")
     world.run(s=1)
 
 
-def test_who_waits_for_an_answer_hears_that_the_subscription_has_moved() -> None:
-    # MV-14: it was told Ended, which says nothing to who has no answer yet, and waited for ever
+def test_a_client_without_an_answer_is_notified_that_the_subscription_has_moved() -> None:
+    # MV-14: a client without an answer ignored SubscriptionEnded and waited for ever
     world = BrokerHarness("a-p-b", retention_s=0)
     late = world.hold(of(Superseded, target="a"))
     ann = world.publisher("p")
@@ -43,8 +43,8 @@ def test_who_waits_for_an_answer_hears_that_the_subscription_has_moved() -> None
     assert successor.knows()
 
 
-def test_who_waits_for_an_answer_hears_that_the_subscription_was_taken_over() -> None:
-    # MV-16, R46: the same at one broker; the first process waited for an answer that was never to come
+def test_a_client_without_an_answer_is_notified_that_it_was_fenced() -> None:
+    # MV-16, R46: the same at one broker; the first process was never answered
     world = BrokerHarness("p-a", retention_s=0)
     world.publisher("p")
     world.run(s=1)
@@ -57,8 +57,8 @@ def test_who_waits_for_an_answer_hears_that_the_subscription_was_taken_over() ->
     assert program.inbox.is_over
 
 
-def test_who_waits_for_an_answer_hears_that_an_operator_has_moved_it() -> None:
-    # R46: the operator's seek let it go by Ended, and its call was never answered
+def test_a_client_without_an_answer_is_notified_of_an_operator_seek() -> None:
+    # R46: the operator's seek ended the client session, and its call was never answered
     world = BrokerHarness("p-a", retention_s=0)
     world.publisher("p")
     program = opened(world, "a", "one")
@@ -74,7 +74,7 @@ def test_who_waits_for_an_answer_hears_that_an_operator_has_moved_it() -> None:
 
 
 def test_two_processes_do_not_take_a_subscription_from_each_other_for_ever() -> None:
-    # MV-14: each followed the other's move with a greater epoch, two moves a second
+    # MV-14: each process followed the other's move with a greater epoch, two moves a second
     world = BrokerHarness("a-p-b", retention_s=3600)
     late = world.hold(of(Superseded, target="a"))
     ann = world.publisher("p")
@@ -89,14 +89,15 @@ def test_two_processes_do_not_take_a_subscription_from_each_other_for_ever() -> 
     successor = opened(world, "a", "two")
     late.release()
     world.run(s=60)
-    assert program.inbox.is_over, "the one that came last has it"
+    assert program.inbox.is_over, "the last process has the subscription"
     assert successor.inbox.is_answered
     moves = [world[name].coverage_marks["subscription moved here"] for name in ("a", "b")]
     assert sum(moves) <= 3
 
 
-def test_what_an_operator_removes_where_it_moved_is_removed_where_it_was() -> None:
-    # MV-14: only the end by a client was told to the overlay; the old home kept it, and the logs
+def test_a_subscription_that_an_operator_removes_at_the_target_is_removed_at_the_source() -> None:
+    # MV-14: only the end by a client was sent to the overlay; the source kept the subscription and
+    # logs
     world, ann, client, answer = stage()
     seen = publish(ann, "e1")
     world.crash("a")
@@ -111,8 +112,8 @@ def test_what_an_operator_removes_where_it_moved_is_removed_where_it_was() -> No
     assert hosting_brokers(world, "a", "b") == []
 
 
-def test_a_subscription_that_is_ended_in_a_failover_is_ended_at_its_home() -> None:
-    # MV-14: the library asks for the end on whatever connection it has
+def test_a_subscription_that_is_ended_during_a_failover_is_ended_at_its_hosting_broker() -> None:
+    # MV-14: the library sends the end on whatever connection it has
     world, _, client, answer = stage()
     world.crash("a")
     client.connect("b")
@@ -122,8 +123,8 @@ def test_a_subscription_that_is_ended_in_a_failover_is_ended_at_its_home() -> No
     assert hosting_brokers(world, "a", "b") == []
 
 
-def test_an_end_by_an_older_form_of_a_subscription_ends_the_living_one_too() -> None:
-    # MV-14: a has not heard that it moved; its client comes back to end it there
+def test_an_end_at_the_former_hosting_broker_ends_the_subscription_at_the_current_one() -> None:
+    # MV-14: a has not learned of the move; the client returns to a to end the subscription
     world = uninformed("p-a-b", retention_s=3600)
     ann = world.publisher("p")
     world.run(s=1)
@@ -142,7 +143,7 @@ def test_an_end_by_an_older_form_of_a_subscription_ends_the_living_one_too() -> 
 
 
 def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
-    # MV-14: the births differ
+    # MV-14: the incarnation keys differ
     world, _, client, answer = stage()
     other = opened(world, "b", "two")
     world.crash("a")
@@ -154,17 +155,20 @@ def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
     assert not other.inbox.is_over
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(begun: bool) -> None:
-    # R26: it kept all other logs until the subscription expired; if that was a mistake, nothing is lost
+@pytest.mark.parametrize("started", [False, True])
+def test_the_source_releases_a_subscription_that_waits_at_the_target_only_for_a_retired_broker(
+    started: bool,
+) -> None:
+    # R26: it retained all other logs until the subscription expired; if the retirement was a
+    # mistake, nothing is lost
     world = BrokerHarness("a-p-b", "p-q", retention_s=0)
     program = opened(world, "a", "one")
     world.run(s=1)
-    if not begun:
+    if not started:
         world.lose(of(ReadReply, target="a"))
     bob = world.publisher("q", "Q")
     publish(bob, "q1")
-    assert program.take() == ["q1"] * begun
+    assert program.take() == ["q1"] * started
     program.acknowledge()
     world.cut("a", "p")
     publish(bob, "q2")
@@ -181,4 +185,4 @@ def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(beg
     assert "desk" not in world["a"].components.registry.subscriptions
     world.start("q")
     world.run(s=30)
-    assert program.take() == ["q1", "q2"][begun:]
+    assert program.take() == ["q1", "q2"][started:]

@@ -1,4 +1,4 @@
-"""Filters and forced moves: the filter that a client was told of last governs, wherever it goes on."""
+"""Filters and forced moves: the last confirmed filter applies, wherever the client continues."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from tests.mobility.test_hosting import fail_over, failover_request, payloads, s
 from tests.scenarios.brokers import of
 
 
-def test_a_filter_change_between_the_record_of_a_new_home_and_its_cursors_keeps_the_places() -> (
-    None
-):
-    # MV-13, R47: after the crash the places were in the record's begin alone; the change lost them, and e2
+def test_a_filter_change_before_the_target_has_cursors_keeps_the_position() -> None:
+    # MV-13, R47: after the crash only the start point of the record had the position; the change
+    # lost it, and e2
     world, ann, client, answer = stage()
     seen = publish(ann, "e1", kind=2)
     world.crash("a")
@@ -38,8 +37,9 @@ def test_a_filter_change_between_the_record_of_a_new_home_and_its_cursors_keeps_
     assert payloads(client) == ["e2"]
 
 
-def test_a_filter_change_keeps_that_the_oldest_was_asked_for_over_a_crash() -> None:
-    # R46, R47: nothing had begun, so the record forgot the oldest and it began with the latest
+def test_a_pending_start_at_the_earliest_survives_a_filter_change_and_a_crash() -> None:
+    # R46, R47: nothing had started, so the record lost EARLIEST and the subscription started at the
+    # latest
     world = BrokerHarness("p-a", retention_s=3600)
     ann = world.publisher("p")
     publish(ann, "e1", kind=1)
@@ -55,15 +55,16 @@ def test_a_filter_change_keeps_that_the_oldest_was_asked_for_over_a_crash() -> N
     assert program.take() == ["e1"]
 
 
-def test_a_filter_governs_up_to_where_its_client_was_told() -> None:
-    # R47, MV-13: a had an end of its own from a change whose answer was lost; it gave x2 instead of e2
+def test_a_filter_applies_up_to_the_position_confirmed_to_its_client() -> None:
+    # R47, MV-13: a had ended the segment by a change whose answer was lost; it delivered x2 instead
+    # of e2
     world = uninformed("a-p-b", retention_s=3600)
     ann = world.publisher("p")
     client = Requester(world, "a", "desk")
     answer = client.subscribe("kind = 1", durable=True)
     seen = publish(ann, "e1", kind=1)
     place = ((P, seen),)
-    client.request(SetFilter(99, "desk", "kind = 2"))  # unanswered, as far as it knows
+    client.request(SetFilter(99, "desk", "kind = 2"))  # the answer is lost
     world.run(s=1)
     client.leave()
     world.cut("a", "p")
@@ -96,8 +97,9 @@ def test_a_filter_governs_up_to_where_its_client_was_told() -> None:
     assert payloads(client) == ["e2"]
 
 
-def test_an_attempt_to_fail_over_does_not_undo_the_filter_of_an_operator() -> None:
-    # MV-13: the home took the attempt for a stay elsewhere, and the client's old filter for a newer one
+def test_a_failed_failover_does_not_undo_a_filter_set_by_an_operator() -> None:
+    # MV-13: the hosting broker took the attempt for a move, and the client's old filter for a newer
+    # one
     world = BrokerHarness("a-p-b", retention_s=0)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
@@ -115,8 +117,8 @@ def test_an_attempt_to_fail_over_does_not_undo_the_filter_of_an_operator() -> No
     assert program.inbox.text == "kind = 2"
 
 
-def test_a_client_without_places_keeps_its_filter_when_it_comes_home() -> None:
-    # MV-13: the old home looked at filters only where there were places, and went on with its own
+def test_a_client_without_a_position_keeps_its_filter_when_it_returns() -> None:
+    # MV-13: the source compared filters only where there were positions, and continued with its own
     world = uninformed("a-p-b", retention_s=0)
     program = opened(world, "a", "one", "kind = 1")
     world.cut("a", "p")
@@ -135,13 +137,13 @@ def test_a_client_without_places_keeps_its_filter_when_it_comes_home() -> None:
     assert program.take() == ["e2"]
 
 
-def test_a_crash_while_an_outdated_form_is_made_anew_loses_nothing() -> None:
-    # MV-13, I13: the old form was erased by one write and the new one stored by the next; e1 was lost
+def test_a_crash_while_an_outdated_subscription_is_replaced_loses_no_event() -> None:
+    # MV-13, I13: one write deleted the old record and the next stored the new one; e1 was lost
     world = uninformed("a-p-b", retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
     publish(ann, "e1", kind=1)
-    assert program.take() == ["e1"], "and it is not acknowledged"
+    assert program.take() == ["e1"], "e1 is not acknowledged"
     world.cut("a", "p")
     program.lose()
     program.go("b")
@@ -152,7 +154,7 @@ def test_a_crash_while_an_outdated_form_is_made_anew_loses_nothing() -> None:
     program.request_at("a")
     disk = world.nodes["a"].disk
     assert disk.unsynced
-    del disk.unsynced[1:]  # the first of its writes is on disk, and the others are not
+    del disk.unsynced[1:]  # only the first of its writes is on disk
     disk.sync()
     world.crash("a")
     world.start("a")
@@ -163,8 +165,9 @@ def test_a_crash_while_an_outdated_form_is_made_anew_loses_nothing() -> None:
     assert successor.take() == ["e1"]
 
 
-def test_a_filter_change_that_is_asked_for_again_is_answered() -> None:
-    # R47: only the first request had the timer of filter_change_timeout_s; the second waited for ever
+def test_a_repeated_filter_change_is_answered() -> None:
+    # R47: only the first request had the timer of filter_change_timeout_s; the second waited for
+    # ever
     world = BrokerHarness("p-m-a", retention_s=3600, delta=1, filter_change_timeout_s=5)
     ann = world.publisher("p", advertisement="kind = 1")
     program = opened(world, "a", "one", "kind = 1")
@@ -186,8 +189,8 @@ def test_a_filter_change_that_is_asked_for_again_is_answered() -> None:
     assert isinstance(program.set_filter("kind = 1", s=60), FilterSet)
 
 
-def test_a_return_that_was_not_answered_counts_as_a_move() -> None:
-    # MV-14, MV-16: a and c had the same epoch, so a went on with its filter from before c
+def test_an_unanswered_return_counts_as_a_move() -> None:
+    # MV-14, MV-16: a and c had the same epoch, so a continued with its filter from before c
     world = uninformed("a-p-c", "p-b", retention_s=0)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
@@ -223,10 +226,9 @@ def test_a_return_that_was_not_answered_counts_as_a_move() -> None:
     assert program.take() == ["e3"]
 
 
-def test_a_client_that_fails_over_while_the_end_of_a_filter_waits_for_a_slow_disk_loses_nothing() -> (
-    None
-):
-    # R46, P2: events came of a stream whose start was not told, so it fled without a place, and e3 was lost
+def test_a_failover_while_a_filter_change_waits_for_the_disk_loses_no_event() -> None:
+    # R46, P2: events came before the start was confirmed, so the client failed over without a
+    # position and lost e3
     world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", "kind = 1")
@@ -250,8 +252,8 @@ def test_a_client_that_fails_over_while_the_end_of_a_filter_waits_for_a_slow_dis
     assert taken + successor.take() == ["e2", "e3", "e4"]
 
 
-def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_forget_its_start() -> None:
-    # MV-16, R46: what only the old form has begun on it keeps, though its client was never told of its change
+def test_a_filter_change_at_the_target_does_not_lose_a_start_at_the_source() -> None:
+    # MV-16, R46: the replaced subscription keeps a start that only the source knows
     world = uninformed("p-a-b", retention_s=3600)
     world.hold(of(Announce, source="a", target="b"))
     program = opened(world, "a", "one", "number < 3")
@@ -271,10 +273,10 @@ def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_forget_i
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_what_an_old_form_owes_of_a_younger_pubend_it_owes_when_it_is_made_anew(
+def test_a_replaced_subscription_keeps_its_start_guarantee_for_a_pubend_created_later(
     changes: bool,
 ) -> None:
-    # MV-16, R46: elsewhere its client was told nothing of the pubend
+    # MV-16, R46: the client learned nothing of the pubend at the other broker
     world = uninformed("p-a-b", retention_s=3600)
     world.hold(of(Announce, source="a", target="b"))
     program = opened(world, "a", "one", "number > 0")

@@ -1,4 +1,4 @@
-"""What a client that flees is owed of pubends that are younger than its subscription (R46, MV-13)."""
+"""Start guarantees after a failover for pubends created after the subscription (R46, MV-13)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from tests.scenarios.brokers import of
 
 
 def star(*, retention_s: int = 3600) -> BrokerHarness:
-    """Return a world with three homes around the broker of the pubends."""
+    """Return a world with three SHBs around the PHB."""
     return BrokerHarness("a-p-b", "p-c", retention_s=retention_s)
 
 
 def confirmed_guarantees(program: Program) -> StartGuarantees:
-    """Return what a program was last told that it is owed."""
+    """Return the start guarantees that a program received last."""
     guarantees = program.inbox._resume._start_guarantees
     assert guarantees is not None
     return guarantees
 
 
-def test_a_pubend_is_seen_from_its_beginning_after_several_failovers() -> None:
-    # b never hears of Q; only what it was told of a says that q1 is owed
+def test_a_pubend_created_later_is_delivered_from_its_first_event_after_several_failovers() -> None:
+    # b never learns of Q; only the guarantees from a show that q1 must be delivered
     world = star()
     ann = world.publisher("p")
     program = opened(world, "a", "one")
@@ -67,8 +67,10 @@ def test_a_pubend_is_seen_from_its_beginning_after_several_failovers() -> None:
     assert program.take() == ["q1", "q2"]
 
 
-def test_a_pubend_is_seen_from_its_beginning_where_others_have_followed_it_for_long() -> None:
-    # the new home keeps its log only from where it is
+def test_a_pubend_created_later_is_delivered_from_its_first_event_if_the_target_had_joined() -> (
+    None
+):
+    # the target retains its log only from its horizon on
     world = star()
     other = world.subscriber("b", "other", "TRUE")
     program = opened(world, "a", "one")
@@ -84,8 +86,8 @@ def test_a_pubend_is_seen_from_its_beginning_where_others_have_followed_it_for_l
     assert program.take() == ["q1", "q2", "q3"]
 
 
-def test_a_client_without_moments_begins_with_what_comes() -> None:
-    # one of an older version, or whose home was of one
+def test_a_client_without_host_times_starts_at_the_latest() -> None:
+    # a client of an older version, or of a hosting broker of one
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
@@ -100,8 +102,11 @@ def test_a_client_without_moments_begins_with_what_comes() -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_who_comes_home_is_owed_what_was_known_of_it_elsewhere(crashes: bool) -> None:
-    # the news of a was not at p when q1 came, that of b was; if a crashes, before that is on its disk
+def test_a_returning_client_has_the_start_guarantees_of_its_other_hosting_broker(
+    crashes: bool,
+) -> None:
+    # p did not know the filter of a when q1 was published, but that of b; a may crash before its
+    # write is durable
     world = uninformed("a-p-b", retention_s=3600)
     slow = world.hold(of(TableDelta, TableFull, source="a", target="p"))
     program = opened(world, "a", "one")
@@ -126,17 +131,17 @@ def test_who_comes_home_is_owed_what_was_known_of_it_elsewhere(crashes: bool) ->
     assert program.take() == ["q1"]
 
 
-def test_a_pubend_that_is_heard_of_while_the_new_home_writes_is_seen_from_its_beginning() -> None:
+def test_a_pubend_announced_while_the_target_writes_is_delivered_from_its_first_event() -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
     world.crash("a")
-    news = world.hold(of(Announce, source="p", target="b"))
+    announcements = world.hold(of(Announce, source="p", target="b"))
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     world.stop_disk("b")
     program.request_at("b")
-    news.release()
+    announcements.release()
     world.run(ms=10)
     world.resume_disk("b")
     world.run(s=5)
@@ -144,8 +149,8 @@ def test_a_pubend_that_is_heard_of_while_the_new_home_writes_is_seen_from_its_be
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_an_old_form_that_is_made_anew_hands_over_what_it_was_owed(crashes: bool) -> None:
-    # it has heard of Q when its client knew an older filter; a crash leaves the first record only
+def test_a_replaced_subscription_keeps_its_start_guarantees(crashes: bool) -> None:
+    # a learned of Q under an older confirmed filter; the crash leaves only the first record
     world = uninformed("a-p-b", retention_s=3600)
     program = opened(world, "a", "one", "number > 0")
     world.run(s=1)
@@ -174,7 +179,7 @@ def test_an_old_form_that_is_made_anew_hands_over_what_it_was_owed(crashes: bool
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_a_crash_of_the_new_home_forgets_nothing_that_is_owed(first: bool) -> None:
+def test_start_guarantees_survive_a_crash_of_the_target(first: bool) -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
@@ -182,7 +187,7 @@ def test_a_crash_of_the_new_home_forgets_nothing_that_is_owed(first: bool) -> No
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     cut = world.lose(of(ReadReply, source="p", target="b"))
-    if first:  # only the first record of the new home is on its disk
+    if first:  # only the first record of the target is on its disk
         world.stop_disk("b")
         program.request_at("b")
         disk = world.nodes["b"].disk
@@ -199,14 +204,14 @@ def test_a_crash_of_the_new_home_forgets_nothing_that_is_owed(first: bool) -> No
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_a_crash_of_the_new_home_forgets_nothing_of_pubends_that_it_has_not_heard_of(
+def test_start_guarantees_for_unknown_pubends_survive_a_crash_of_the_target(
     changes: bool,
 ) -> None:
-    # if an operator has changed the filter meanwhile: by the one that the client knew of
+    # with an operator's filter change: the last confirmed filter applies
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
-    news = world.hold(of(Announce, source="p", target="b"))
+    announcements = world.hold(of(Announce, source="p", target="b"))
     world.lose(of(TableDelta, TableFull, source="b", target="p"))
     world.crash("a")
     bob = world.publisher("p", "Q")
@@ -217,14 +222,14 @@ def test_a_crash_of_the_new_home_forgets_nothing_of_pubends_that_it_has_not_hear
         operator = world.client("b", "operator")
         operator.call(SetDurableFilter(operator.number(), "desk", "number > 0"), s=5)
     world.restart("b")
-    news.end()
+    announcements.end()
     world.run(s=5)
     successor = opened(world, "b", "two")
     world.run(s=5)
     assert successor.take() == ["q1"]
 
 
-def test_what_is_owed_is_owed_by_the_filter_that_the_client_was_told_of_last() -> None:
+def test_a_start_guarantee_uses_the_last_confirmed_filter() -> None:
     world = star()
     world.lose(of(Announce, source="p", target="a"))
     program = opened(world, "a", "one", "number < 3")
@@ -240,8 +245,8 @@ def test_what_is_owed_is_owed_by_the_filter_that_the_client_was_told_of_last() -
     assert program.take() == ["q2"]
 
 
-def test_a_filter_governs_from_the_beginning_that_is_set_before_a_known_pubend_has_begun() -> None:
-    # as at one home: the one before counts for where it begins
+def test_a_filter_set_before_the_start_on_a_known_pubend_applies_from_the_start() -> None:
+    # as without a failover: the former filter decides where the subscription starts
     world = star()
     program = opened(world, "a", "one", "number < 3")
     world.run(s=1)
@@ -257,7 +262,7 @@ def test_a_filter_governs_from_the_beginning_that_is_set_before_a_known_pubend_h
     assert program.take() == ["q1", "q2"]
 
 
-def test_in_total_order_a_younger_pubend_begins_above_what_was_merged_before_the_failover() -> None:
+def test_in_total_order_a_pubend_created_later_starts_above_the_merged_ticks() -> None:
     world = star()
     world.lose(of(Announce, source="p", target="a"))
     ann = world.publisher("p", "P")
@@ -278,8 +283,9 @@ def test_in_total_order_a_younger_pubend_begins_above_what_was_merged_before_the
     assert program.take() == ["q2", "e2"]
 
 
-def test_a_pubend_that_was_there_before_the_subscription_begins_with_what_comes() -> None:
-    # its filter is covered by one that is older than the pubend, so its virtual time says nothing
+def test_a_pubend_older_than_the_subscription_starts_at_the_latest() -> None:
+    # an older filter that covers it is known since before the pubend, so its virtual time proves
+    # nothing
     world = star()
     world.subscriber("a", "older", "TRUE")
     world.run(s=1)
@@ -298,7 +304,9 @@ def test_a_pubend_that_was_there_before_the_subscription_begins_with_what_comes(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_pubend_that_was_there_before_stays_so_over_several_failovers(restarts: bool) -> None:
+def test_a_pubend_older_than_the_subscription_gets_no_start_guarantee_over_several_failovers(
+    restarts: bool,
+) -> None:
     world = star()
     world.subscriber("a", "older", "TRUE")
     world.run(s=1)
@@ -326,9 +334,7 @@ def test_a_pubend_that_was_there_before_stays_so_over_several_failovers(restarts
     assert program.take() == ["new"]
 
 
-def test_if_the_old_home_is_unknown_at_the_pubend_it_begins_where_it_would_have_without_asking() -> (
-    None
-):
+def test_if_the_pubend_does_not_know_the_source_the_cursor_starts_as_without_verification() -> None:
     world = star()
     world.lose(of(TableDelta, TableFull, source="a", target="p"))
     world.subscriber("b", "older", "TRUE")
@@ -346,7 +352,7 @@ def test_if_the_old_home_is_unknown_at_the_pubend_it_begins_where_it_would_have_
     assert program.take() == ["q2", "q3"]
 
 
-def test_a_beginning_that_was_not_on_disk_when_its_client_was_answered_is_owed_elsewhere() -> None:
+def test_a_start_that_was_not_on_disk_with_the_answer_is_guaranteed_at_another_broker() -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
@@ -367,8 +373,8 @@ def test_a_beginning_that_was_not_on_disk_when_its_client_was_answered_is_owed_e
     assert program.take() == ["q1"]
 
 
-def test_the_old_home_keeps_a_log_until_the_new_one_has_begun_on_what_is_owed() -> None:
-    # its client was not told that it has begun there; P2, R56
+def test_the_source_retains_the_log_until_the_target_has_started() -> None:
+    # the client did not learn of the start at a; P2, R56
     world = BrokerHarness("a-p-b", retention_s=0, member_grace_s=1)
     program = opened(world, "a", "one")
     world.run(s=1)
@@ -377,64 +383,72 @@ def test_the_old_home_keeps_a_log_until_the_new_one_has_begun_on_what_is_owed() 
     publish(bob, "q1")
     program.lose()
     program.is_deaf = False
-    asks = world.lose(of(Attach, Read, AckReport, source="b", target="p"))
+    requests = world.lose(of(Attach, Read, AckReport, source="b", target="p"))
     program.go("b")
     world.run(s=60)
-    asks.end()
+    requests.end()
     world.run(s=10)
     assert program.take() == ["q1"]
 
 
-def test_more_moments_than_a_broker_tells_are_refused() -> None:
+def test_more_host_times_than_the_limit_are_refused() -> None:
     world = BrokerHarness("p-b")
     client = world.client("b", "c")
-    moments = tuple(
+    host_times = tuple(
         HostTime(ShbId(f"a{number}", "a"), VirtualTime(1, 1))
         for number in range(START_GUARANTEE_TIMES_MAX + 1)
     )
-    for owed in (StartGuarantees(moments), StartGuarantees((), ((P, moments),))):
-        call = Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed)
+    for guarantees in (StartGuarantees(host_times), StartGuarantees((), ((P, host_times),))):
+        call = Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=guarantees)
         answer = client.call(call)
         assert isinstance(answer, Refused)
         assert "too many" in answer.reason
 
 
 def many_pubends() -> dict[PubendId, tuple[HostTime, ...]]:
-    """Return one pubend more than a broker names; every second one was there before."""
+    """Return one pubend more than the limit; every second one is older than the subscription."""
     host_times = (HostTime(ShbId("a", "a"), VirtualTime(1, 1)),)
     count = START_GUARANTEE_PUBENDS_MAX + 1
     return {PubendId(f"P{each}"): host_times if each % 2 else () for each in range(count)}
 
 
-def test_more_pubends_than_a_broker_names_are_refused() -> None:
+def test_start_guarantees_for_more_pubends_than_the_limit_are_refused() -> None:
     world = BrokerHarness("p-b")
     client = world.client("b", "c")
-    owed = StartGuarantees((), tuple(many_pubends().items()))
-    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed))
+    guarantees = StartGuarantees((), tuple(many_pubends().items()))
+    answer = client.call(
+        Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=guarantees)
+    )
     assert isinstance(answer, Refused)
     assert "START_GUARANTEE_PUBENDS_MAX" in answer.reason
-    owed = StartGuarantees((), owed.by_pubend[:-1])
-    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=owed))
+    guarantees = StartGuarantees((), guarantees.by_pubend[:-1])
+    answer = client.call(
+        Subscribe(client.number(), "desk", "TRUE", True, start_guarantees=guarantees)
+    )
     assert not isinstance(answer, Refused)
 
 
-def test_of_too_many_pubends_those_with_moments_are_named_and_all_others_have_none() -> None:
+def test_of_too_many_pubends_those_with_host_times_are_named_and_there_is_no_default() -> None:
     others = many_pubends()
     since = (HostTime(ShbId("b", "b"), VirtualTime(2, 2)),)
-    owed = guarantees_message(since, others)
-    assert owed.default == ()
-    assert dict(owed.by_pubend) == {pubend: each for pubend, each in others.items() if each}
-    assert invalid_reason(owed) is None
-    all_owed = guarantees_message(since, dict.fromkeys(others, since))
-    assert (all_owed.default, len(all_owed.by_pubend)) == ((), START_GUARANTEE_PUBENDS_MAX)
+    guarantees = guarantees_message(since, others)
+    assert guarantees.default == ()
+    assert dict(guarantees.by_pubend) == {pubend: each for pubend, each in others.items() if each}
+    assert invalid_reason(guarantees) is None
+    all_guarantees = guarantees_message(since, dict.fromkeys(others, since))
+    assert (all_guarantees.default, len(all_guarantees.by_pubend)) == (
+        (),
+        START_GUARANTEE_PUBENDS_MAX,
+    )
     del others[PubendId("P0")]
     assert guarantees_message(since, others) == StartGuarantees(since, tuple(others.items()))
 
 
-def test_a_pubend_that_too_many_were_named_for_begins_with_what_comes(
+def test_a_pubend_beyond_the_limit_of_named_pubends_starts_at_the_latest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # one that was there before would else begin by the moment of all: the filter is covered by an older one
+    # otherwise a pubend older than the subscription would start by the default: a covering filter
+    # is older
     monkeypatch.setattr(start_guarantee, "START_GUARANTEE_PUBENDS_MAX", 0)
     world = star()
     world.subscriber("a", "other", "TRUE")
@@ -451,22 +465,25 @@ def test_a_pubend_that_too_many_were_named_for_begins_with_what_comes(
     assert program.take() == ["q2"]
 
 
-def test_a_pubend_is_asked_about_many_former_homes_in_several_questions() -> None:
+def test_many_former_hosts_are_split_over_several_reads() -> None:
     world = star()
     program = opened(world, "a", "one")
     world.run(s=1)
-    (moment,) = confirmed_guarantees(program).default
+    (host_time,) = confirmed_guarantees(program).default
     world.crash("a")
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     clients = []
     for name in range(1 + FORMER_HOSTS_PER_READ_MAX // START_GUARANTEE_TIMES_MAX):
         hosts = [ShbId(f"x{name}.{each}", "x") for each in range(START_GUARANTEE_TIMES_MAX)]
-        moments = [HostTime(host, moment.time) for host in hosts]
+        host_times = [HostTime(host, host_time.time) for host in hosts]
         if len(hosts) * (name + 1) > FORMER_HOSTS_PER_READ_MAX:
-            moments[0] = moment  # only the last one has a home that anybody knows
+            host_times[0] = host_time  # only the last one has a host known to the pubend
         client = world.client("b", f"c{name}")
-        home, owed = HostingReference(f"a/1/{name + 2}", 0, "a"), StartGuarantees(tuple(moments))
+        hosting, guarantees = (
+            HostingReference(f"a/1/{name + 2}", 0, "a"),
+            StartGuarantees(tuple(host_times)),
+        )
         call = Subscribe(
             client.number(),
             f"d{name}",
@@ -474,25 +491,25 @@ def test_a_pubend_is_asked_about_many_former_homes_in_several_questions() -> Non
             True,
             StartPoint(),
             credit=9,
-            hosting=home,
-            start_guarantees=owed,
+            hosting=hosting,
+            start_guarantees=guarantees,
         )
         client.request(call)
         clients.append(client)
     world.run(s=5)
-    asked = [each for each in world.sent_over(Read, "b", "p") if each.joining_member is not None]
-    assert max(len(each.former_hosts) for each in asked) == FORMER_HOSTS_PER_READ_MAX
+    reads = [each for each in world.sent_over(Read, "b", "p") if each.joining_member is not None]
+    assert max(len(each.former_hosts) for each in reads) == FORMER_HOSTS_PER_READ_MAX
     came = [sum(each.count for each in client.of_kind(Delivery)) for client in clients]
     assert came == [0] * (len(clients) - 1) + [1]
 
 
-def test_of_many_homes_the_first_and_the_last_are_remembered() -> None:
+def test_of_many_hosts_the_first_and_the_last_are_kept() -> None:
     time = VirtualTime(1, 1)
-    moments = [
+    host_times = [
         HostTime(ShbId(f"b{each}", "b"), time) for each in range(START_GUARANTEE_TIMES_MAX + 3)
     ]
-    found = [each.host.broker for each in earliest_times(*moments)]
+    found = [each.host.broker for each in earliest_times(*host_times)]
     assert len(found) == START_GUARANTEE_TIMES_MAX
     assert (found[0], found[1], found[-1]) == ("b0", "b4", f"b{START_GUARANTEE_TIMES_MAX + 2}")
     later = HostTime(ShbId("b0", "b"), VirtualTime(2, 1))
-    assert earliest_times(moments[0], later) == (moments[0],)
+    assert earliest_times(host_times[0], later) == (host_times[0],)

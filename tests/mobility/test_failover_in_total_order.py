@@ -1,4 +1,4 @@
-"""Flights in total order, where a pubend's broker was retired: nobody waits for it, nothing comes too late (R26, R51)."""
+"""Failover in total order: the merge does not wait for a retired PHB, nothing is late (R26, R51)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.scenarios.brokers import of
 from tests.scenarios.fork import retire
 
 
-def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retirement() -> None:
+def test_skipped_events_are_a_gap_at_a_broker_that_does_not_know_the_retirement() -> None:
     world = BrokerHarness("p-a-n", "a-q-b", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     program = opened(world, "n", "one", order=Order.TOTAL)
@@ -39,7 +39,7 @@ def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retireme
     world.run(s=3)
     assert program.take() == ["a2"]
     assert b2 < a2
-    # its client comes to the other side
+    # the client fails over to the other side of the partition
     program.lose()
     world.crash("n")
     program.go("b")
@@ -54,17 +54,18 @@ def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retireme
     publish(bob, "b3")
     world.run(s=5)
     found = early + program.take()
-    assert "b2" not in found, "it is below a2, which was given before"
+    assert "b2" not in found, "b2 is below a2, which was delivered before"
     assert [each for each in found if not each.startswith("gap")] == ["a3", "b3"]
     assert any(each.pubend == Q for each in program.of_kind(Gap))
 
 
-def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
+def test_the_merge_does_not_wait_for_a_presented_position_on_an_abandoned_pubend() -> None:
     world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
     world.run(s=3)
     assert world["m"].components.locations.broker_of(Q) == "q"
-    # m begins anew, cut off, and a subscription begins there; then m is down and its client flees to n
+    # m restarts, cut off, and a subscription starts there; then m crashes and its client fails over
+    # to n
     for peer in "apnq":
         world.cut("m", peer)
     world.restart("m")
@@ -79,7 +80,7 @@ def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
     publish(bob, "b1")
     world.run(s=3)
     assert program.take() == ["a1", "b1"]
-    # q is lost and retired; the lights go out everywhere, n does not come back
+    # q crashes and is retired; all brokers crash, n does not return
     world.crash("q")
     world.run(s=3)
     retire(world, "q")
@@ -105,7 +106,7 @@ def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
     assert program.take() == ["a2"]
 
 
-def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
+def test_a_hosting_broker_that_has_sent_one_gap_sends_the_next_one_too() -> None:
     world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     world.lose(of(Superseded, target="n"))
     ann, bob = world.publisher("p"), world.publisher("q", "Q")
@@ -116,7 +117,7 @@ def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
     world.run(s=2)
     taken = program.take()
 
-    def pass_by(label: str) -> None:
+    def retire_and_continue(label: str) -> None:
         for here in "pam":
             world.cut(here, "q")
         if label == "2":
@@ -128,18 +129,18 @@ def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
         publish(ann, "a" + label)
         world.run(s=3)
 
-    def back() -> None:
+    def heal_links() -> None:
         for here in "pam":
             world.heal(here, "q")
         if "b3" not in taken:
             world.heal("n", "q")
         world.run(s=20)
 
-    pass_by("2")
-    back()
+    retire_and_continue("2")
+    heal_links()
     taken += program.take()
     program.acknowledge()
-    # elsewhere the same again; its old home is cut off then, and does not hear of it
+    # the same again at m; the former hosting broker n is cut off and does not learn of it
     program.lose()
     program.go("m")
     world.run(s=3)
@@ -150,10 +151,10 @@ def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
     for other in "pamq":
         world.cut("n", other)
     world.run(s=3)
-    pass_by("4")
+    retire_and_continue("4")
     taken += program.take()
     program.lose()
-    back()
+    heal_links()
     for other in "pamq":
         world.heal("n", other)
     world.run(s=10)
@@ -168,7 +169,7 @@ def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_nobody_waits_for_one_that_asks_for_an_earlier_beginning_when_its_broker_is_retired(
+def test_the_merge_does_not_wait_for_a_start_verification_when_the_phb_is_retired(
     reads: bool,
 ) -> None:
     world = uninformed("a-p-b", "p-q", retention_s=3600)

@@ -1,4 +1,4 @@
-"""What a client is owed at its old home of pubends on which that has begun without it (R46, MV-13)."""
+"""Start guarantees for pubends that the hosting broker started without its client (R46, MV-13)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.scenarios.brokers import Publisher, of
 
 
 class Return:
-    """A client of a that is at b, of which p knew when q1 came; a has begun on Q at q2, without it."""
+    """A client is at b, which p knew when q1 was published; a started Q at q2 without the client."""
 
     def __init__(self, *, order: Order = Order.PUBLISHER, retention_s: int = 3600) -> None:
         world = self.world = uninformed("a-p-b", "p-c", retention_s=retention_s)
@@ -42,13 +42,13 @@ class Return:
         assert cursor.start_unconfirmed
 
     def go_back(self) -> None:
-        """Let the client leave b and go on at a."""
+        """Move the client from b to a."""
         self.program.lose()
         self.program.go("a")
         self.world.run(s=5)
 
 
-def test_a_home_begins_where_another_one_was_known_also_if_it_has_begun_later() -> None:
+def test_a_start_moves_back_to_where_another_hosting_broker_was_known() -> None:
     back = Return()
     back.go_back()
     publish(back.bob, "q3")
@@ -59,8 +59,8 @@ def test_a_home_begins_where_another_one_was_known_also_if_it_has_begun_later() 
     assert record.former_host_guarantees == ()
 
 
-def test_that_is_kept_for_it_should_its_client_forget_what_it_has_seen() -> None:
-    # the hold and the earlier beginning are on disk
+def test_an_earlier_start_is_durable_for_a_client_that_lost_its_position() -> None:
+    # the log hold and the earlier start are on disk
     back = Return()
     back.go_back()
     assert back.program.take() == ["q1", "q2"]
@@ -71,7 +71,7 @@ def test_that_is_kept_for_it_should_its_client_forget_what_it_has_seen() -> None
     assert successor.take() == ["q1", "q2"]
 
 
-def test_nothing_of_it_comes_before_the_pubend_has_said_where_it_begins() -> None:
+def test_no_event_is_delivered_before_the_start_is_verified() -> None:
     back = Return()
     answers = back.world.hold(of(ReadReply, source="p", target="a"))
     back.program.lose()
@@ -86,7 +86,7 @@ def test_nothing_of_it_comes_before_the_pubend_has_said_where_it_begins() -> Non
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_crash_of_the_home_before_the_pubend_has_answered_changes_nothing(answered: bool) -> None:
+def test_a_crash_during_the_start_verification_does_not_lose_the_guarantee(answered: bool) -> None:
     back = Return()
     world, program = back.world, back.program
     answers = world.lose(of(ReadReply, source="p", target="a"))
@@ -105,7 +105,7 @@ def test_a_crash_of_the_home_before_the_pubend_has_answered_changes_nothing(answ
     assert program.take() == ["q1", "q2"]
 
 
-def test_who_fails_over_again_before_the_pubend_has_answered_is_owed_it_elsewhere() -> None:
+def test_a_failover_during_the_start_verification_keeps_the_guarantee() -> None:
     back = Return()
     world, program = back.world, back.program
     world.lose(of(ReadReply, source="p", target="a"))
@@ -120,7 +120,7 @@ def test_who_fails_over_again_before_the_pubend_has_answered_is_owed_it_elsewher
     assert program.take() == ["q1", "q2"]
 
 
-def test_what_the_log_has_lost_of_it_is_a_gap() -> None:
+def test_released_events_of_a_start_guarantee_are_a_gap() -> None:
     back = Return(retention_s=0)
     world = back.world
     world.run(s=4_000)
@@ -133,7 +133,7 @@ def test_what_the_log_has_lost_of_it_is_a_gap() -> None:
     assert back.program.take() == [f"gap {gap.low}-{gap.high}", "q2", "q3"]
 
 
-def test_in_total_order_it_begins_above_what_was_merged_elsewhere() -> None:
+def test_in_total_order_a_guaranteed_start_is_above_the_ticks_merged_at_another_broker() -> None:
     back = Return(order=Order.TOTAL)
     publish(back.ann, "e1")
     assert back.program.take() == ["e1"]
@@ -148,8 +148,8 @@ def test_in_total_order_it_begins_above_what_was_merged_elsewhere() -> None:
     assert q3 > back.q2
 
 
-def test_a_place_that_its_client_has_there_is_not_taken_back() -> None:
-    # b has heard of Q, and its client has q1 from there
+def test_a_position_of_the_client_is_not_moved_back_by_a_start_guarantee() -> None:
+    # b knows Q, and its client received q1 there
     back = Return()
     back.deaf.end()
     back.world.cut("p", "b")
@@ -162,7 +162,7 @@ def test_a_place_that_its_client_has_there_is_not_taken_back() -> None:
     assert back.program.take() == ["q3"]
 
 
-def test_where_the_home_was_known_first_it_goes_on_as_it_was() -> None:
+def test_the_start_does_not_change_if_this_hosting_broker_was_known_first() -> None:
     world = uninformed("a-p-b", retention_s=3600)
     program = opened(world, "a", "one")
     world.run(s=1)
@@ -180,7 +180,7 @@ def test_where_the_home_was_known_first_it_goes_on_as_it_was() -> None:
     assert world.started_after("a", "desk", Q) == base
 
 
-def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
+def test_an_operator_seek_overrides_a_pending_start_verification() -> None:
     back = Return()
     world, program = back.world, back.program
     answers = world.hold(of(ReadReply, source="p", target="a"))
@@ -197,8 +197,8 @@ def test_an_operator_who_moves_it_meanwhile_has_the_last_word() -> None:
     assert program.take() == []
 
 
-def test_an_old_form_that_is_made_anew_hands_over_where_it_had_begun_without_its_client() -> None:
-    # the filter is another one since, and of b nothing was known when q1 came
+def test_a_replaced_subscription_keeps_a_start_that_its_client_does_not_know() -> None:
+    # the filter has changed since, and p knew nothing of b when q1 was published
     world = uninformed("a-p-b", retention_s=3600)
     program = opened(world, "a", "one", "number > 0")
     world.run(s=1)

@@ -1,7 +1,7 @@
-"""A few brokers that have an overlay room only, and links between them that a test controls.
+"""A few brokers that have only the overlay components, and links between them that a test controls.
 
 Time moves in steps of a millisecond. A link carries packets in order after a delay; a test cuts it
-in one direction or both, drops packets in the middle, or restarts a broker with a new life.
+in one direction or both, drops packets in the middle, or restarts a broker with a new incarnation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from gapless.core.context import Context, Identity
+from gapless.core.effects import Send
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Context, Identity, Send
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.directory.announcements import Announcements
 from gapless.directory.locations import PubendLocations
@@ -25,7 +26,7 @@ DELAY_US = microseconds(ms=2)
 
 
 class Node:
-    """A broker with sessions, announcements and partitions; notes what it hears."""
+    """A broker with sessions, announcements and partitions; records what it receives."""
 
     def __init__(
         self, topology: Topology, identity: Identity, parameters: Parameters, now: int
@@ -41,7 +42,7 @@ class Node:
         self.opened: list[BrokerId] = []
         self.closed: list[BrokerId] = []
         self.congested: set[BrokerId] = set()
-        """To whom the way is full."""
+        """The peers to which the route is congested."""
         self.received_messages: list[tuple[BrokerId, Any]] = []
         self.sessions.start()
         self.announcements.start()
@@ -52,7 +53,7 @@ class Node:
         return self.tree.neighbourhood
 
     def change_tree(self, neighbourhood: Neighbourhood) -> TreeChange:
-        """Make another neighbourhood the current one; return what the components are told."""
+        """Make another neighbourhood the current one; return the change for the components."""
         change = TreeChange(self.neighbourhood, neighbourhood, wider=False)
         self.tree.replace(neighbourhood)
         return change
@@ -85,10 +86,10 @@ class Node:
             self.received_messages.append((peer, message))
 
     def pubend_announced(self, pubend: PubendId) -> None:
-        """Nobody else is told."""
+        """Ignore it: there are no other components."""
 
     def pubend_redirected(self, pubend: PubendId) -> None:
-        """Nobody else is told."""
+        """Ignore it: there are no other components."""
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:  # noqa: ARG002
         return ()
@@ -102,7 +103,7 @@ class Node:
 
 
 class SmallWorld:
-    """The nodes, what is under way between them, and the time."""
+    """The nodes, the packets in transit between them, and the time."""
 
     def __init__(self, topology: Topology, parameters: Parameters = DEFAULTS) -> None:
         self.topology = topology
@@ -117,7 +118,7 @@ class SmallWorld:
                 self.start(broker, cell.name, incarnation=1)
 
     def start(self, broker: BrokerId, cell: CellId, incarnation: int) -> Node:
-        """Start a broker, or start it again with nothing but a new life."""
+        """Start a broker, or restart it with a new incarnation and no other state."""
         node = Node(self.topology, Identity(broker, cell, incarnation), self.parameters, self.now)
         self.nodes[broker] = node
         for peer in node.neighbourhood.all_brokers():
@@ -127,11 +128,11 @@ class SmallWorld:
         return node
 
     def cut(self, source: BrokerId, target: BrokerId) -> None:
-        """Let nothing through from source to target any more."""
+        """Drop all packets from source to target from now on."""
         self.cuts.add((source, target))
 
     def heal(self, source: BrokerId, target: BrokerId) -> None:
-        """Let packets through again."""
+        """Let packets pass again."""
         self.cuts.discard((source, target))
 
     def part(self, one: BrokerId, other: BrokerId) -> None:
@@ -142,7 +143,7 @@ class SmallWorld:
             self._collect(self.nodes[source])
 
     def mend(self, one: BrokerId, other: BrokerId) -> None:
-        """Mend a link; both ends notice."""
+        """Restore a link; both ends notice."""
         for source, target in ((one, other), (other, one)):
             self.heal(source, target)
         for source, target in ((one, other), (other, one)):
@@ -150,13 +151,13 @@ class SmallWorld:
             self._collect(self.nodes[source])
 
     def crowd(self, source: BrokerId, target: BrokerId, *, full: bool = True) -> None:
-        """Let too much wait on a link, or no more; its sender notices."""
+        """Congest a link, or drain it; its sender notices."""
         sessions = self._at_now(source).sessions
         (sessions.link_full if full else sessions.link_free)(target)
         self._collect(self.nodes[source])
 
     def lose_packets(self) -> None:
-        """Lose everything that is under way."""
+        """Lose all packets in transit."""
         self.flying.clear()
 
     def run(self, ms: int) -> None:
@@ -176,7 +177,7 @@ class SmallWorld:
                 self._collect(node)
 
     def wait(self, happened: Callable[[], bool], *, ms: int = 5_000) -> None:
-        """Let time pass until something has happened; complain if that takes too long."""
+        """Let time pass until a condition holds; fail if that takes too long."""
         for _ in range(ms):
             if happened():
                 return
@@ -204,7 +205,7 @@ def line(*cells: CellId) -> Topology:
 
 
 def neighbourhood_of(own: str, *edges: str, version: int = 1, **shapes: int) -> Neighbourhood:
-    """Return what a broker of a cell knows within one edge; cells are their only brokers."""
+    """Return the neighbourhood of a cell within one edge; cells are their only brokers."""
     pairs = [(edge[0], edge[1]) for edge in edges]
     cells = {cell: [cell] for pair in pairs for cell in pair}
     made = Topology.of(cells, pairs)

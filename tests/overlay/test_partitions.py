@@ -1,4 +1,4 @@
-"""The partition table: who cannot reach whom, for people (R12)."""
+"""The partition table: which cells cannot be reached, for operators (R12)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gapless.overlay.neighbourhood import Topology
 from tests.overlay.small_world import SmallWorld, line
 
 DEAD_MS = 2_000
-"""After so long both ends know that a session is dead."""
+"""After this time both ends know that a session is dead."""
 OPEN_MS = 500
-"""After so long there is a session where there can be one."""
+"""After this time every possible session is open."""
 
 
 def settled(topology: Topology, **parameters: Any) -> SmallWorld:
@@ -45,7 +45,7 @@ def own_pids(world: SmallWorld, broker: BrokerId) -> list[str]:
 
 
 def infos(world: SmallWorld, source: BrokerId, target: BrokerId) -> list[PartitionInfo]:
-    """Return the news of partitions that went over a link."""
+    """Return the partition messages that were sent over a link."""
     return [
         message
         for one, other, packet in world.sent
@@ -67,10 +67,10 @@ def healed(
     return PartitionInfo(Partition(detector, counter, cells), incarnation, False, hops)
 
 
-# --- finding them -----------------------------------------------------------------------------
+# --- detection --------------------------------------------------------------------------------
 
 
-def test_a_cell_whose_last_session_dies_is_a_partition() -> None:
+def test_a_cell_whose_last_session_closes_is_a_partition() -> None:
     world = settled(line("a", "b"), delta=0)
     assert pids(world, "a") == []
     part(world, "a", "b")
@@ -78,7 +78,7 @@ def test_a_cell_whose_last_session_dies_is_a_partition() -> None:
     assert pids(world, "b") == ["b/1: cells a"]
 
 
-def test_a_cell_that_is_reached_by_another_broker_of_it_is_none() -> None:
+def test_a_cell_with_another_reachable_broker_is_no_partition() -> None:
     world = settled(Topology.of({"a": ["a"], "n": ["m", "n"]}, [("a", "n")]), delta=0)
     part(world, "a", "m")
     assert pids(world, "a") == []
@@ -86,7 +86,7 @@ def test_a_cell_that_is_reached_by_another_broker_of_it_is_none() -> None:
     assert pids(world, "a") == ["a/1: cells n"]
 
 
-def test_the_own_cell_is_always_reached() -> None:
+def test_the_own_cell_is_never_a_partition() -> None:
     world = settled(Topology.of({"n": ["m", "n"], "x": ["x"]}, [("n", "x")]), delta=0)
     part(world, "m", "n")
     assert pids(world, "m") == []
@@ -94,18 +94,18 @@ def test_the_own_cell_is_always_reached() -> None:
     assert pids(world, "m") == ["m/1: cells x"]
 
 
-def test_a_cell_that_was_never_reached_in_this_incarnation_is_a_partition_after_a_while() -> None:
+def test_a_cell_never_reached_in_this_incarnation_is_a_partition_after_a_delay() -> None:
     world = SmallWorld(line("a", "b"), Parameters(delta=0))
     part(world, "a", "b")
-    assert pids(world, "a") == [], "who has just started does not know yet whom it reaches"
+    assert pids(world, "a") == [], "a broker that has just started has no partitions yet"
     world.run(DEAD_MS)
     assert pids(world, "a") == ["a/1: cells b"]
     part(world, "a", "b", heal=True)
     assert pids(world, "a") == []
 
 
-def test_a_partition_goes_up_to_the_cells_that_are_still_reached() -> None:
-    # a - b - {c - d, e}: d is gone first, then b, while c and e answer, then c
+def test_a_partition_ends_before_the_cells_that_are_still_reachable() -> None:
+    # a - b - {c - d, e}: d is unreachable first, then b, while c and e answer, then c
     topology = Topology.of(
         {name: [name] for name in "abcde"}, [("a", "b"), ("b", "c"), ("c", "d"), ("b", "e")]
     )
@@ -113,12 +113,14 @@ def test_a_partition_goes_up_to_the_cells_that_are_still_reached() -> None:
     part(world, "a", "d")
     assert "a/1: cells d" in pids(world, "a")
     part(world, "a", "b")
-    assert "a/2: cells b" in pids(world, "a"), "it ends before c and e, which are reached"
+    assert "a/2: cells b" in pids(world, "a"), (
+        "the partition ends before c and e, which are reachable"
+    )
     part(world, "a", "c")
-    assert "a/3: cells c, d" in pids(world, "a"), "d is beyond c and not reached either"
+    assert "a/3: cells c, d" in pids(world, "a"), "d is beyond c and unreachable too"
 
 
-def test_a_partition_reaches_to_the_edge_of_the_neighbourhood() -> None:
+def test_a_partition_extends_to_the_border_of_the_neighbourhood() -> None:
     world = settled(line("a", "b", "c", "d"), delta=1)
     part(world, "a", "c")
     part(world, "a", "b")
@@ -137,14 +139,14 @@ def test_counters_grow() -> None:
 # --- healing ----------------------------------------------------------------------------------
 
 
-def test_a_partition_heals_when_one_of_its_cells_is_back() -> None:
+def test_a_partition_heals_when_one_of_its_cells_is_reachable() -> None:
     world = settled(line("a", "b"), delta=0)
     part(world, "a", "b")
     part(world, "a", "b", heal=True)
     assert pids(world, "a") == pids(world, "b") == []
 
 
-def test_what_is_still_away_when_a_partition_heals_gets_a_new_name() -> None:
+def test_cells_still_unreachable_when_a_partition_heals_form_a_new_partition() -> None:
     world = settled(line("a", "b", "c"), delta=1)
     part(world, "a", "c")
     part(world, "a", "b")
@@ -155,30 +157,32 @@ def test_what_is_still_away_when_a_partition_heals_gets_a_new_name() -> None:
     assert pids(world, "a") == []
 
 
-# --- spreading --------------------------------------------------------------------------------
+# --- forwarding -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("delta", "told"), [(0, ""), (1, "bc"), (2, "bcde")])
-def test_a_partition_is_told_two_delta_cells_far(delta: int, told: str) -> None:
+@pytest.mark.parametrize(("delta", "informed"), [(0, ""), (1, "bc"), (2, "bcde")])
+def test_a_partition_is_known_up_to_a_distance_of_two_delta_cells(
+    delta: int, informed: str
+) -> None:
     # PT VII: the tables of 2δ cells around the detector name it; x is beyond the cut
     world = settled(line("x", "a", "b", "c", "d", "e", "f"), delta=delta)
     part(world, "x", "abcdef")
     assert "a/1: cells x" in pids(world, "a")
     for broker in "bcdef":
-        assert ("a/1: cells x" in pids(world, broker)) == (broker in told), broker
+        assert ("a/1: cells x" in pids(world, broker)) == (broker in informed), broker
     part(world, "x", "abcdef", heal=True)
     for broker in "abcdef":
         assert "a/1: cells x" not in pids(world, broker), broker
 
 
-def test_brokers_of_the_detectors_cell_are_told_whatever_delta_is() -> None:
+def test_brokers_of_the_detectors_cell_know_a_partition_for_every_delta() -> None:
     world = settled(Topology.of({"x": ["x"], "n": ["m", "n"]}, [("x", "n")]), delta=0)
     part(world, "x", "m")
     part(world, "x", "n")
     assert pids(world, "m") == ["m/1: cells x", "n/1: cells x"]
 
 
-def test_news_is_passed_on_once_and_not_back_with_fewer_hops() -> None:
+def test_a_partition_is_forwarded_once_and_not_back_with_fewer_hops() -> None:
     world = settled(line("a", "b", "c"), delta=0)
     node = world.nodes["b"]
     info = formed("z", 1, "y", hops=2)
@@ -190,7 +194,7 @@ def test_news_is_passed_on_once_and_not_back_with_fewer_hops() -> None:
     assert infos(world, "b", "a") == infos(world, "c", "b") == []
 
 
-def test_news_without_hops_left_is_kept_and_not_passed_on() -> None:
+def test_a_partition_without_hops_left_is_stored_and_not_forwarded() -> None:
     world = settled(line("a", "b", "c"), delta=0)
     assert world.nodes["b"].partitions.received("a", formed("z", 1, "y"))
     world.run(10)
@@ -198,8 +202,8 @@ def test_news_without_hops_left_is_kept_and_not_passed_on() -> None:
     assert infos(world, "b", "c") == []
 
 
-def test_news_of_a_peer_of_the_cell_goes_to_other_cells_only() -> None:
-    # else it could circle in the cell, where hops do not get fewer
+def test_a_partition_from_a_peer_of_the_cell_is_forwarded_to_other_cells_only() -> None:
+    # otherwise it could circle in the cell, where the hop count does not decrease
     world = settled(Topology.of({"n": ["k", "m", "n"], "a": ["a"]}, [("a", "n")]), delta=0)
     assert world.nodes["n"].partitions.received("m", formed("z", 1, "y", hops=1))
     world.run(10)
@@ -207,7 +211,7 @@ def test_news_of_a_peer_of_the_cell_goes_to_other_cells_only() -> None:
     assert infos(world, "n", "a") == [formed("z", 1, "y", hops=0)]
 
 
-def test_news_that_comes_late_does_not_bring_back_what_has_healed() -> None:
+def test_a_late_message_does_not_restore_a_healed_partition() -> None:
     world = settled(line("a", "b", "c"), delta=0)
     partitions = world.nodes["b"].partitions
     assert partitions.received("a", healed("z", 1, "y"))
@@ -215,8 +219,8 @@ def test_news_that_comes_late_does_not_bring_back_what_has_healed() -> None:
     assert partitions.table() == []
 
 
-def test_news_by_a_shorter_way_goes_on_to_those_whom_the_first_copy_did_not_reach() -> None:
-    # b first hears by a detour over h that x is back, with too few hops left for f and g
+def test_a_copy_over_a_shorter_route_is_forwarded_to_brokers_that_the_first_did_not_reach() -> None:
+    # b first learns over h that x is healed, with too few hops left for f and g
     tree = Topology.of({name: [name] for name in "xabcdefgh"}, [*pairwise("xabcdefg"), ("b", "h")])
     world = SmallWorld(tree, Parameters(delta=3))
     world.run(OPEN_MS)
@@ -229,7 +233,7 @@ def test_news_by_a_shorter_way_goes_on_to_those_whom_the_first_copy_did_not_reac
     assert {broker: pids(world, broker) for broker in world.nodes if pids(world, broker)} == {}
 
 
-def test_a_shorter_way_does_not_make_news_younger() -> None:
+def test_a_copy_over_a_shorter_route_does_not_change_the_age_of_a_partition() -> None:
     world = settled(line("a", "b", "c"), delta=0)
     partitions = world.nodes["b"].partitions
     assert partitions.received("a", formed("z", 1, "y", hops=1))
@@ -239,7 +243,7 @@ def test_a_shorter_way_does_not_make_news_younger() -> None:
     assert partitions.dated() == [before]
 
 
-def test_who_was_away_is_told_at_the_start_of_a_session() -> None:
+def test_known_partitions_are_sent_when_a_session_opens() -> None:
     world = settled(line("a", "b"), delta=0)
     part(world, "a", "b")
     partitions = world.nodes["b"].partitions
@@ -247,10 +251,10 @@ def test_who_was_away_is_told_at_the_start_of_a_session() -> None:
     partitions.received("a", formed("z", 1, "y", hops=1))
     partitions.received("a", healed("z", 2, "y", hops=1))
     part(world, "a", "b", heal=True)
-    assert pids(world, "a") == ["z/1: cells y"], "also that something has healed"
+    assert pids(world, "a") == ["z/1: cells y"], "healed partitions are sent too"
 
 
-def test_a_broker_is_not_told_of_its_own_partitions() -> None:
+def test_a_broker_is_not_sent_its_own_partitions() -> None:
     world = settled(line("a", "b"), delta=0)
     assert not world.nodes["a"].partitions.received("b", formed("a", 9, "b", hops=2))
     assert world.nodes["b"].partitions.received("a", formed("a", 9, "b", hops=2))
@@ -259,15 +263,15 @@ def test_a_broker_is_not_told_of_its_own_partitions() -> None:
     assert infos(world, "b", "a") == []
 
 
-def test_a_partition_that_an_unknown_broker_names_is_not_taken() -> None:
+def test_a_partition_from_an_unknown_broker_is_ignored() -> None:
     partitions = settled(line("a", "b"), delta=0).nodes["a"].partitions
     assert not partitions.received("stranger", formed("z", 1, "y"))
 
 
-# --- forgetting -------------------------------------------------------------------------------
+# --- expiry -----------------------------------------------------------------------------------
 
 
-def test_what_a_dead_detector_has_told_is_forgotten_after_a_while() -> None:
+def test_partitions_of_a_dead_detector_expire() -> None:
     world = settled(line("a", "b"), delta=0, tombstone_ttl_s=3)
     part(world, "a", "b")
     node = world.nodes["a"]
@@ -275,11 +279,11 @@ def test_what_a_dead_detector_has_told_is_forgotten_after_a_while() -> None:
     world.run(2_900)
     assert pids(world, "a") == ["a/1: cells b", "z/1: cells y"]
     world.run(200)
-    assert pids(world, "a") == ["a/1: cells b"], "its own stay until they heal"
+    assert pids(world, "a") == ["a/1: cells b"], "its own partitions stay until they heal"
 
 
-def test_partitions_of_a_detector_that_begins_anew_are_over() -> None:
-    # its counters begin anew too, so its next 1 is another partition
+def test_partitions_of_a_restarted_detector_end() -> None:
+    # its counters start again too, so its next 1 is another partition
     world = settled(line("x", "a", "b", "c"), delta=1)
     part(world, "x", "abc")
     assert "a/1: cells x" in pids(world, "c")
@@ -290,7 +294,7 @@ def test_partitions_of_a_detector_that_begins_anew_are_over() -> None:
     assert own_pids(world, "a") == ["a/1: cells x", "a/2: cells b", "a/3: cells c"]
 
 
-def test_partitions_of_a_detector_that_lives_on_are_kept_when_its_session_begins_anew() -> None:
+def test_partitions_of_a_live_detector_stay_when_its_session_opens_again() -> None:
     world = settled(line("x", "a", "b"), delta=1)
     part(world, "x", "ab")
     part(world, "a", "b")
@@ -298,8 +302,8 @@ def test_partitions_of_a_detector_that_lives_on_are_kept_when_its_session_begins
     assert "a/1: cells x" in pids(world, "b")
 
 
-def test_partitions_of_a_detector_that_dies_are_over_when_nobody_renews_them() -> None:
-    # x - a - b - c: a sees that x is gone, tells b and c, and is gone itself when x comes back
+def test_partitions_of_a_crashed_detector_end_without_renewal() -> None:
+    # x - a - b - c: a detects that x is down, informs b and c, and is down itself when x restarts
     world = settled(line("x", "a", "b", "c"), delta=1, partition_renew_ms=1_000)
     part(world, "x", "abc")
     assert "a/1: cells x" in pids(world, "c")
@@ -308,19 +312,19 @@ def test_partitions_of_a_detector_that_dies_are_over_when_nobody_renews_them() -
     world.run(4_000)
     for broker in "bcx":
         assert not [each for each in pids(world, broker) if each.startswith("a/")]
-    assert "b/3: cells a" in pids(world, "c"), "what a living one sees stays"
+    assert "b/3: cells a" in pids(world, "c"), "partitions of a live detector stay"
 
 
-def test_a_partition_that_lasts_is_renewed_as_long_as_its_detector_lives() -> None:
+def test_a_lasting_partition_is_renewed_while_its_detector_is_up() -> None:
     world = settled(line("x", "a", "b", "c"), delta=1, partition_renew_ms=1_000)
     part(world, "x", "abc")
     world.run(10_000)
     assert "a/1: cells x" in pids(world, "c")
     since = world.nodes["c"].partitions.dated()[0][1]
-    assert since < world.now - 9_000_000, "it is as old as it is, however often it was renewed"
+    assert since < world.now - 9_000_000, "a renewal does not change its age"
 
 
-def test_what_is_over_is_not_brought_back_by_somebody_who_still_believes_it() -> None:
+def test_an_expired_partition_is_restored_only_by_a_renewal() -> None:
     world = settled(line("a", "b"), delta=0, partition_renew_ms=1_000)
     partitions = world.nodes["a"].partitions
     assert partitions.received("b", formed("z", 1, "y"))
@@ -328,11 +332,11 @@ def test_what_is_over_is_not_brought_back_by_somebody_who_still_believes_it() ->
     assert partitions.table() == []
     assert not partitions.received("b", formed("z", 1, "y", hops=9))
     renewed = msgspec.structs.replace(formed("z", 1, "y"), renewal=1)
-    assert partitions.received("b", renewed), "its detector was only cut off, and sees it still"
+    assert partitions.received("b", renewed), "its detector was only cut off, and has renewed it"
     assert [str(each) for each in partitions.table()] == ["z/1: cells y"]
 
 
-def test_news_that_something_has_healed_is_as_old_as_it_is_itself() -> None:
+def test_the_age_of_a_healed_partition_starts_with_its_healing() -> None:
     world = settled(line("a", "b"), delta=0, tombstone_ttl_s=3)
     partitions = world.nodes["a"].partitions
     partitions.received("b", formed("z", 1, "y"))
@@ -340,16 +344,16 @@ def test_news_that_something_has_healed_is_as_old_as_it_is_itself() -> None:
     partitions.received("b", healed("z", 1, "y"))
     world.run(2_000)
     assert partitions.table() == []
-    assert not partitions.received("b", formed("z", 1, "y")), "it is not brought back"
+    assert not partitions.received("b", formed("z", 1, "y")), "a healed partition is not restored"
     for counter in range(2, PARTITIONS_MAX + 1):
         partitions.received("b", formed("z", counter, "y"))
     partitions.received("b", healed("z", 2, "y"))
     partitions.received("b", formed("z", PARTITIONS_MAX + 1, "y"))
     partitions.received("b", formed("z", PARTITIONS_MAX + 2, "y"))
-    assert not partitions.received("b", formed("z", 2, "y")), "others are older and went first"
+    assert not partitions.received("b", formed("z", 2, "y")), "older ones were forgotten first"
 
 
-def test_the_oldest_news_makes_room_for_the_newest() -> None:
+def test_above_the_limit_the_oldest_partition_is_forgotten() -> None:
     world = settled(line("a", "b"), delta=0)
     part(world, "a", "b")
     node = world.nodes["a"]
@@ -362,10 +366,10 @@ def test_the_oldest_news_makes_room_for_the_newest() -> None:
     assert node.context.coverage_marks["partition forgotten"] == 1
 
 
-# --- asking -----------------------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------
 
 
-def test_a_way_is_cut_by_partitions_that_name_a_cell_on_it() -> None:
+def test_a_path_is_cut_by_partitions_that_contain_one_of_its_cells() -> None:
     world = settled(line("a", "b", "c", "d"), delta=1)
     partitions = world.nodes["a"].partitions
     assert partitions.partitions_before("c") == []
@@ -373,7 +377,7 @@ def test_a_way_is_cut_by_partitions_that_name_a_cell_on_it() -> None:
     assert [str(each) for each in partitions.partitions_before("c")] == ["a/1: cells b"]
     assert partitions.partitions_before("a") == []
     assert partitions.partitions_before("d") == [], (
-        "how far cells beyond the neighbourhood are is not known"
+        "the distance of cells beyond the neighbourhood is not known"
     )
     partitions.received("b", formed("c", 1, "d"))
     assert [str(each) for each in partitions.partitions_before("d")] == ["c/1: cells d"]
@@ -386,7 +390,7 @@ def test_the_own_partitions_come_first_in_the_table() -> None:
     assert pids(world, "a") == ["a/1: cells b", "z/1: cells y"]
 
 
-def test_time_passes_for_the_table_without_any_timer() -> None:
+def test_partitions_expire_without_timers() -> None:
     # a link that flaps for a day must not leave a day of timers
     world = settled(line("a", "b"), delta=0, tombstone_ttl_s=10_000)
     context = world.nodes["a"].context

@@ -1,4 +1,4 @@
-"""Relays: who looks for a way around a cut link, what a relay does and what it never does (R3; PT)."""
+"""Relays: probes for a route around a cut link, and what relays forward (R3; PT)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DEAD_MS = DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms
 
 
 def triangle() -> SmallWorld:
-    """a, b and c have links with each other, and a session each."""
+    """Return a, b and c with links and open sessions between each other."""
     world = SmallWorld(line("a", "b", "c"))
     world.run(ms=20)
     return world
 
 
 def square() -> SmallWorld:
-    """One cell of a, b, c and d, all with links: between two of them there are two relays."""
+    """Return one cell of a, b, c and d with all links: two relays are possible between any two."""
     world = SmallWorld(Topology.of({"cell": ["a", "b", "c", "d"]}, ()))
     world.run(ms=20)
     return world
@@ -52,7 +52,7 @@ def neighbourhood_of() -> SmallWorld:
 
 
 def route(world: SmallWorld, source: str, target: str) -> tuple[str, ...] | None:
-    """Return the relays between two brokers, None if they do not talk."""
+    """Return the relays between two brokers, None if they have no session."""
     sessions = world.nodes[source].sessions
     return sessions.route(target) if sessions.is_open(target) else None
 
@@ -62,7 +62,7 @@ def send_packet(world: SmallWorld, source: str, target: str, note: Any = NOTE) -
 
 
 def messages(world: SmallWorld, kind: type, source: str | None = None) -> list[Any]:
-    """Return what was sent of a kind inside of sessions, by anybody or by one."""
+    """Return the messages of a kind sent inside sessions, by all brokers or by one."""
     return [
         message
         for sender, _, packet in world.sent
@@ -72,7 +72,7 @@ def messages(world: SmallWorld, kind: type, source: str | None = None) -> list[A
     ]
 
 
-# --- finding a way --------------------------------------------------------------------------------
+# --- finding a route ------------------------------------------------------------------------------
 
 
 def test_two_brokers_without_a_link_talk_over_a_third() -> None:
@@ -85,19 +85,19 @@ def test_two_brokers_without_a_link_talk_over_a_third() -> None:
     assert not world.nodes["a"].sessions.is_direct("c")
 
 
-def test_while_all_links_are_good_nobody_looks_for_another_way() -> None:
+def test_no_probes_are_sent_while_all_links_are_up() -> None:
     world = triangle()
     world.run(ms=10_000)
     assert messages(world, RelayProbe) == []
 
 
-def test_of_two_ends_only_the_one_with_the_smaller_name_looks_for_a_way() -> None:
-    # else two equally good ways would replace each other for ever
+def test_only_the_end_with_the_smaller_name_sends_probes() -> None:
+    # otherwise two equally good routes would replace each other for ever
     world = neighbourhood_of()
     assert {probe.route[0] for probe in messages(world, RelayProbe)} == {"a"}
 
 
-def test_of_two_equally_good_ways_one_is_taken_and_stays() -> None:
+def test_of_two_equally_good_routes_one_is_chosen_and_stays() -> None:
     world = square()
     world.part("a", "d")
     world.run(ms=2_000)
@@ -111,7 +111,7 @@ def test_of_two_equally_good_ways_one_is_taken_and_stays() -> None:
     assert world.nodes["a"].opened == world.nodes["d"].opened == []
 
 
-def test_a_way_may_go_over_several_brokers() -> None:
+def test_a_route_may_have_several_relays() -> None:
     world = square()
     world.part("a", "d")
     world.part("a", "c")
@@ -125,7 +125,7 @@ def test_a_way_may_go_over_several_brokers() -> None:
 
 
 @pytest.mark.parametrize(("hops", "found"), [(0, None), (1, None), (2, ("b", "c"))])
-def test_a_way_has_so_many_relays_at_most(hops: int, found: tuple[str, ...] | None) -> None:
+def test_the_relays_of_a_route_are_limited(hops: int, found: tuple[str, ...] | None) -> None:
     world = SmallWorld(
         Topology.of({"cell": ["a", "b", "c", "d"]}, ()), Parameters(relay_hops_max=hops)
     )
@@ -136,7 +136,7 @@ def test_a_way_has_so_many_relays_at_most(hops: int, found: tuple[str, ...] | No
     assert route(world, "a", "d") == found
 
 
-def test_without_relays_nobody_asks_for_one() -> None:
+def test_no_probes_are_sent_if_relays_are_disabled() -> None:
     world = SmallWorld(line("a", "b", "c"), Parameters(relay_hops_max=0))
     world.run(ms=20)
     world.part("a", "c")
@@ -145,16 +145,16 @@ def test_without_relays_nobody_asks_for_one() -> None:
     assert route(world, "a", "c") is None
 
 
-def test_who_finds_no_way_asks_less_and_less_often() -> None:
+def test_probes_without_success_are_sent_less_and_less_often() -> None:
     world = triangle()
     for pair in (("a", "c"), ("b", "c")):
         world.part(*pair)
     world.run(ms=60_000)
-    asked = len(messages(world, RelayProbe, "a"))
-    assert 60_000 // DEFAULTS.retry_max_ms <= asked < 30
+    probes = len(messages(world, RelayProbe, "a"))
+    assert 60_000 // DEFAULTS.retry_max_ms <= probes < 30
 
 
-def test_a_session_that_begins_anywhere_lets_everybody_look_at_once() -> None:
+def test_a_session_that_opens_anywhere_makes_all_brokers_probe_at_once() -> None:
     world = triangle()
     world.part("a", "c")
     world.part("b", "c")
@@ -168,37 +168,37 @@ def test_a_session_that_begins_anywhere_lets_everybody_look_at_once() -> None:
     assert route(world, "a", "c") == ("b",)
 
 
-# --- probes -----------------------------------------------------------------------------------------
+# --- probes ---------------------------------------------------------------------------------------
 
 
 def probe(world: SmallWorld, at: str, *path: str, number: int = 1, target: str = "d") -> list[Any]:
-    """Let a probe come to a broker over the last of its path; return what that passes on."""
+    """Let a probe arrive at a broker from the last of its path; return what the broker forwards."""
     node = world.nodes[at]
     node.sessions._relays.probed(path[-1], RelayProbe(target, PeerSessionId(1, number), path))
     posted = node.context.take_messages()
     return [(peer, each) for peer, sent in posted for each in sent if isinstance(each, RelayProbe)]
 
 
-def test_a_probe_goes_straight_to_its_target_where_that_is_reached() -> None:
+def test_a_probe_is_forwarded_directly_to_a_reachable_target() -> None:
     world = square()
     assert probe(world, "b", "a") == [("d", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
-def test_a_probe_goes_to_everybody_else_where_its_target_is_not_reached() -> None:
+def test_a_probe_is_forwarded_to_all_others_if_its_target_is_unreachable() -> None:
     world = square()
     world.part("b", "d")
     assert probe(world, "b", "a") == [("c", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
-def test_a_probe_is_passed_on_once() -> None:
+def test_a_probe_is_forwarded_once() -> None:
     world = square()
     assert probe(world, "b", "a")
     assert probe(world, "b", "a") == []
     assert probe(world, "b", "a", number=2)
-    assert probe(world, "b", "a", number=1) == [], "it is an older one"
+    assert probe(world, "b", "a", number=1) == [], "the number is older"
 
 
-def test_a_probe_of_a_new_incarnation_is_news_whatever_its_number() -> None:
+def test_a_probe_of_a_new_incarnation_is_forwarded_for_every_number() -> None:
     world = square()
     assert probe(world, "b", "a", number=9)
     node = world.nodes["b"]
@@ -206,15 +206,15 @@ def test_a_probe_of_a_new_incarnation_is_news_whatever_its_number() -> None:
     assert node.context.take_messages()
 
 
-def test_a_shorter_copy_of_a_probe_that_comes_later_is_passed_on_too() -> None:
-    # the longer one may end for want of hops
+def test_a_later_copy_of_a_probe_with_a_shorter_path_is_forwarded() -> None:
+    # the longer one may end for lack of hops
     world = square()
     world.part("b", "d")
     assert probe(world, "b", "a", "c") == []
     assert probe(world, "b", "a") == [("c", RelayProbe("d", PeerSessionId(1, 1), ("a", "b")))]
 
 
-def test_a_target_takes_the_first_copy_of_a_probe_only() -> None:
+def test_a_target_accepts_only_the_first_copy_of_a_probe() -> None:
     world = square()
     world.part("a", "d")
     assert probe(world, "d", "a", "b", "c") == []
@@ -226,7 +226,7 @@ def test_a_target_takes_the_first_copy_of_a_probe_only() -> None:
 
 
 @pytest.mark.parametrize("path", [("a", "b", "c"), ("b", "c"), ()])
-def test_a_probe_that_went_in_a_circle_or_names_another_way_ends(path: tuple[str, ...]) -> None:
+def test_a_probe_with_a_loop_or_a_wrong_path_is_dropped(path: tuple[str, ...]) -> None:
     world = square()
     node = world.nodes["b"]
     node.sessions._relays.probed("a", RelayProbe("d", PeerSessionId(1, 1), path))
@@ -234,7 +234,7 @@ def test_a_probe_that_went_in_a_circle_or_names_another_way_ends(path: tuple[str
     assert node.context.coverage_marks["probe went in a circle"] == 1
 
 
-def test_so_many_probes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remembered_probes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays, "RELAY_PROBES_MAX", 2)
     world = square()
     for target in ("x", "y", "z"):
@@ -243,7 +243,7 @@ def test_so_many_probes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe(world, "b", "a", target="z") == [], "the newest is remembered"
 
 
-# --- being a relay ----------------------------------------------------------------------------------
+# --- being a relay --------------------------------------------------------------------------------
 
 
 def relayed(inner: Any, *path: str, index: int) -> Relayed:
@@ -251,21 +251,21 @@ def relayed(inner: Any, *path: str, index: int) -> Relayed:
 
 
 def pass_on(node: Node, peer: str, message: Relayed) -> list[tuple[str, Any]]:
-    """Let a relayed packet come; return what is sent then."""
+    """Let a relayed packet arrive; return what is sent then."""
     node.context.take_messages()
     node.sessions._relays.received(peer, message)
     return [(to, each) for to, sent in node.context.take_messages() for each in sent]
 
 
-def test_a_relay_passes_on_what_it_cannot_read() -> None:
+def test_a_relay_forwards_packets_that_it_cannot_decode() -> None:
     world = triangle()
     message = relayed(b"anything", "a", "b", "c", index=1)
     passed = pass_on(world.nodes["b"], "a", message)
     assert passed == [("c", relayed(b"anything", "a", "b", "c", index=2))]
 
 
-def test_a_relay_keeps_nothing_of_the_sessions_that_go_over_it() -> None:
-    # A2: so it has nothing to answer from
+def test_a_relay_has_no_state_of_relayed_sessions() -> None:
+    # A2: so it cannot answer from it
     world = neighbourhood_of()
     relay = world.nodes["b"]
     before = (relay.opened[:], relay.closed[:])
@@ -282,14 +282,14 @@ def test_a_relay_keeps_nothing_of_the_sessions_that_go_over_it() -> None:
     ("path", "index"),
     [(("a", "b", "c"), 0), (("a", "b", "c"), 3), (("a", "c"), 1), (("c", "b", "a"), 1)],
 )
-def test_what_is_not_relayed_to_here_goes_nowhere(path: tuple[str, ...], index: int) -> None:
+def test_a_relayed_packet_with_a_wrong_path_is_dropped(path: tuple[str, ...], index: int) -> None:
     world = triangle()
     node = world.nodes["b"]
     assert pass_on(node, "a", Relayed(path, index, b"")) == []
     assert node.context.coverage_marks["relayed to nowhere"] == 1
 
 
-def test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once() -> None:
+def test_a_relay_that_has_lost_its_next_hop_notifies_the_sender_and_the_session_ends() -> None:
     world = neighbourhood_of()
     world.cut("b", "c")
     world.cut("c", "b")
@@ -302,8 +302,8 @@ def test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once
     assert route(world, "a", "c") is None
 
 
-def test_a_relay_whose_next_hop_is_full_passes_on_and_says_so() -> None:
-    # else what waits there would grow without an end: the ends of a session know how to wait
+def test_a_relay_whose_next_hop_is_congested_forwards_and_notifies_the_sender() -> None:
+    # otherwise its queue would grow without limit; the ends of a session can pause
     world = neighbourhood_of()
     b, passed_on = world.nodes["b"], ("c", relayed(b"", "a", "b", "c", index=2))
     world.crowd("b", "c")
@@ -316,16 +316,16 @@ def test_a_relay_whose_next_hop_is_full_passes_on_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("kind", [RelayBroken, RelayFull])
-def test_nobody_is_told_how_the_news_of_a_way_fared(kind: type) -> None:
+def test_a_route_notice_that_cannot_be_delivered_causes_no_further_notice(kind: type) -> None:
     world = neighbourhood_of()
-    b, news = world.nodes["b"], relayed(kind(("a",)), "c", "b", "a", index=1)
+    b, notice = world.nodes["b"], relayed(kind(("a",)), "c", "b", "a", index=1)
     world.crowd("b", "a")
-    assert [to for to, _ in pass_on(b, "c", news)] == ["a"]
+    assert [to for to, _ in pass_on(b, "c", notice)] == ["a"]
     b.sessions.link_down("a")
-    assert pass_on(b, "c", news) == []
+    assert pass_on(b, "c", notice) == []
 
 
-def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
+def test_no_notice_is_sent_when_the_route_back_is_lost_too() -> None:
     world = neighbourhood_of()
     relay = world.nodes["b"]
     relay.sessions.link_down("c")
@@ -333,11 +333,12 @@ def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
     assert pass_on(relay, "a", relayed(b"", "a", "b", "c", index=1)) == []
 
 
-# --- ways with too much on them -----------------------------------------------------------------------
+# --- congested routes -----------------------------------------------------------------------------
 
 
-def test_an_end_whose_first_hop_is_full_holds_back_and_its_session_goes_on() -> None:
-    # R40: a packet left out would be a gap, which ends the session; and the next, as long as it is full
+def test_an_end_whose_first_hop_is_congested_pauses_and_its_session_stays_open() -> None:
+    # R40: an omitted packet would be a gap, which ends the session, and the next while it is
+    # congested
     world = neighbourhood_of()
     a = world.nodes["a"]
     a.closed.clear()
@@ -351,18 +352,16 @@ def test_an_end_whose_first_hop_is_full_holds_back_and_its_session_goes_on() -> 
     assert a.congested == set()
 
 
-def test_an_end_holds_back_while_a_relay_is_full_and_its_session_goes_on() -> None:
+def test_an_end_pauses_while_a_relay_is_congested_and_its_session_stays_open() -> None:
     world = neighbourhood_of()
     a, c = world.nodes["a"], world.nodes["c"]
     a.closed.clear()
     world.crowd("b", "c")
     send_packet(world, "a", "c")
     world.run(ms=10)
-    assert (a.congested, c.congested) == ({"c"}, set()), (
-        "by that way only, and only who sends that way"
-    )
+    assert (a.congested, c.congested) == ({"c"}, set()), "only on that route, and only its sender"
     world.run(ms=10 * DEAD_MS)
-    assert a.congested == {"c"}, "its heartbeats find it still full"
+    assert a.congested == {"c"}, "its heartbeats show that it is still congested"
     assert c.received_messages == [("a", NOTE)]
     assert a.closed == []
     world.crowd("b", "c", full=False)
@@ -370,8 +369,8 @@ def test_an_end_holds_back_while_a_relay_is_full_and_its_session_goes_on() -> No
     assert a.congested == set()
 
 
-def test_a_full_link_does_not_hold_back_what_goes_around_it() -> None:
-    # it may be full because it is cut, and then nobody ever says that it is free
+def test_a_congested_link_does_not_pause_a_session_over_relays() -> None:
+    # a link may be congested because it is cut, and then it never reports that it has drained
     world = triangle()
     world.cut("a", "c")
     world.cut("c", "a")
@@ -382,7 +381,7 @@ def test_a_full_link_does_not_hold_back_what_goes_around_it() -> None:
     assert world.nodes["a"].congested == set()
 
 
-def test_that_another_way_is_full_changes_nothing() -> None:
+def test_congestion_of_another_route_has_no_effect() -> None:
     world = neighbourhood_of()
     a = world.nodes["a"]
     a.sessions.arrived(("a", "x"), RelayFull(("a", "x", "c")))
@@ -390,24 +389,24 @@ def test_that_another_way_is_full_changes_nothing() -> None:
     assert a.context.coverage_marks["relayed by an unknown route"] == 1
 
 
-def test_a_way_that_ends_is_full_no_more() -> None:
+def test_congestion_ends_with_its_route() -> None:
     world = neighbourhood_of()
     world.crowd("a", "b")
     world.part("a", "b")
     assert world.nodes["a"].congested == set()
 
 
-# --- the ends -----------------------------------------------------------------------------------------
+# --- the ends -------------------------------------------------------------------------------------
 
 
-def test_a_way_whose_first_hop_is_gone_ends_with_it() -> None:
+def test_a_route_ends_when_its_first_hop_is_lost() -> None:
     world = neighbourhood_of()
     world.part("a", "b")
     assert route(world, "a", "c") is None
     assert world.nodes["a"].closed[-2:] == ["b", "c"]
 
 
-def test_when_a_way_breaks_another_is_found() -> None:
+def test_when_a_route_breaks_another_is_found() -> None:
     world = square()
     world.part("a", "d")
     world.run(ms=2_000)
@@ -422,10 +421,10 @@ def test_when_a_way_breaks_another_is_found() -> None:
 
 
 def test_a_gap_ends_a_session_over_relays_too() -> None:
-    # R3: nothing is skipped in the middle
+    # R3: no packet is skipped in the middle
     world = neighbourhood_of()
     relay = world.nodes["b"].sessions._relays
-    with patched(relay, "_forward", lambda _: None):  # what comes is lost
+    with patched(relay, "_forward", lambda _: None):  # arriving packets are lost
         send_packet(world, "a", "c")
         world.run(ms=10)
     send_packet(world, "a", "c")
@@ -434,10 +433,10 @@ def test_a_gap_ends_a_session_over_relays_too() -> None:
     assert world.nodes["c"].context.coverage_marks["gap in a session"] == 1
     assert route(world, "c", "a") is None
     world.run(ms=3_000)
-    assert route(world, "c", "a") == ("b",), "a new one is found"
+    assert route(world, "c", "a") == ("b",), "a new session opens"
 
 
-def test_what_still_comes_over_a_session_that_has_ended_changes_nothing() -> None:
+def test_late_packets_of_an_ended_session_are_ignored() -> None:
     world = neighbourhood_of()
     c = world.nodes["c"]
     session = c.sessions._peers["a"].relayed
@@ -449,7 +448,7 @@ def test_what_still_comes_over_a_session_that_has_ended_changes_nothing() -> Non
     assert c.context.coverage_marks["packet of another session"] == 1
 
 
-def test_an_end_that_was_restarted_is_greeted_anew_over_the_relay() -> None:
+def test_a_restarted_end_gets_a_new_session_over_the_relay() -> None:
     world = neighbourhood_of()
     world.cut("a", "c")
     world.cut("c", "a")
@@ -462,7 +461,7 @@ def test_an_end_that_was_restarted_is_greeted_anew_over_the_relay() -> None:
     assert world.nodes["c"].received_messages == [("a", NOTE)]
 
 
-def test_packets_of_an_older_session_over_the_same_way_change_nothing() -> None:
+def test_packets_of_an_older_session_over_the_same_route_are_ignored() -> None:
     # I12 holds over relays as well
     world = neighbourhood_of()
     relayed_once = world.nodes["a"].sessions._peers["c"].relayed
@@ -477,7 +476,7 @@ def test_packets_of_an_older_session_over_the_same_way_change_nothing() -> None:
     assert c.context.coverage_marks["packet of another session"] == 1
 
 
-def test_packets_by_a_way_that_is_not_taken_change_nothing() -> None:
+def test_packets_over_a_route_that_is_not_used_are_ignored() -> None:
     world = square()
     world.part("a", "d")
     world.run(ms=2_000)
@@ -488,7 +487,7 @@ def test_packets_by_a_way_that_is_not_taken_change_nothing() -> None:
     assert d.sessions.incarnation_of("a") == 1
 
 
-def test_nobody_begins_a_session_over_relays_with_an_unknown_broker() -> None:
+def test_no_relayed_session_is_opened_with_an_unknown_broker() -> None:
     world = triangle()
     a = world.nodes["a"]
     a.sessions.arrived(("a", "b", "x"), Hello("x", "x", PeerSessionId(1, 1), None, 1, 0))
@@ -496,7 +495,7 @@ def test_nobody_begins_a_session_over_relays_with_an_unknown_broker() -> None:
     assert a.context.coverage_marks["relayed from an unknown broker"] == 2
 
 
-def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> None:
+def test_a_route_that_does_not_open_is_given_up_and_probed_again() -> None:
     world = triangle()
     world.part("a", "c")
     world.nodes["c"].sessions.start_relayed(("c", "b", "a"))
@@ -507,7 +506,7 @@ def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> No
     assert route(world, "a", "c") == route(world, "c", "a") == ("b",)
 
 
-def test_a_broker_that_leaves_the_neighbourhood_is_talked_to_over_relays_no_more() -> None:
+def test_a_relayed_session_ends_when_its_broker_leaves_the_neighbourhood() -> None:
     world = neighbourhood_of()
     a = world.nodes["a"]
     a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", reach=2, version=2)))
@@ -516,8 +515,10 @@ def test_a_broker_that_leaves_the_neighbourhood_is_talked_to_over_relays_no_more
 
 
 @pytest.mark.parametrize(("source", "target"), [("a", "c"), ("c", "a")])
-def test_a_link_cut_in_one_direction_is_gone_around_in_both(source: str, target: str) -> None:
-    # A28: one end hears the other well, and yet they talk over the relay
+def test_a_link_cut_in_one_direction_is_replaced_by_relays_in_both(
+    source: str, target: str
+) -> None:
+    # A28: one end receives the other, and yet they talk over the relay
     world = triangle()
     world.cut(source, target)
     world.run(ms=DEAD_MS + 2_000)
@@ -529,10 +530,10 @@ def test_a_link_cut_in_one_direction_is_gone_around_in_both(source: str, target:
     assert world.nodes["a"].received_messages == [("c", NOTE)]
 
 
-# --- a link that comes back -------------------------------------------------------------------------
+# --- a restored link ------------------------------------------------------------------------------
 
 
-def test_a_link_that_comes_back_is_taken_after_it_has_been_good_for_a_while() -> None:
+def test_a_restored_link_is_used_after_it_has_been_stable() -> None:
     world = neighbourhood_of()
     world.mend("a", "c")
     world.run(ms=DEFAULTS.feed_switch_delay_ms - DEFAULTS.heartbeat_ms)
@@ -555,14 +556,14 @@ def test_the_other_end_follows_with_the_first_message_over_the_link() -> None:
     world.run(ms=5)
     assert c.sessions.is_direct("a")
     assert c.received_messages == [("a", NOTE)]
-    assert c.opened[-1] == c.closed[-1] == "a", "to the rooms it is an end and a beginning"
+    assert c.opened[-1] == c.closed[-1] == "a", "for the components the session closes and opens"
     send_packet(world, "c", "a")
     world.run(ms=5)
     assert a.received_messages == [("c", NOTE)]
 
 
-def test_what_was_posted_before_the_way_changed_dies_with_its_session() -> None:
-    # R2: numbers of one session mean something else in the next
+def test_messages_sent_before_the_route_changed_are_lost_with_their_session() -> None:
+    # R2: numbers of one session have another meaning in the next
     world = neighbourhood_of()
     world.mend("a", "c")
     world.run(ms=1_000)
@@ -574,7 +575,7 @@ def test_what_was_posted_before_the_way_changed_dies_with_its_session() -> None:
     assert c.received_messages == []
 
 
-def test_what_still_comes_by_the_way_that_was_left_is_dropped() -> None:
+def test_late_packets_over_the_former_route_are_dropped() -> None:
     world = neighbourhood_of()
     world.mend("a", "c")
     world.run(ms=1_000)
@@ -588,7 +589,7 @@ def test_what_still_comes_by_the_way_that_was_left_is_dropped() -> None:
     assert route(world, "c", "a") == ()
 
 
-def test_a_link_that_flaps_does_not_tear_down_what_goes_well_around_it() -> None:
+def test_a_flapping_link_does_not_end_the_relayed_session() -> None:
     world = neighbourhood_of()
     for node in world.nodes.values():
         node.closed.clear()
@@ -601,7 +602,7 @@ def test_a_link_that_flaps_does_not_tear_down_what_goes_well_around_it() -> None
     assert route(world, "a", "c") == ("b",)
 
 
-def test_when_the_relay_goes_a_link_that_is_back_is_taken_at_once() -> None:
+def test_a_restored_link_is_used_at_once_when_the_relay_is_lost() -> None:
     world = neighbourhood_of()
     world.mend("a", "c")
     world.run(ms=1_000)
@@ -611,29 +612,28 @@ def test_when_the_relay_goes_a_link_that_is_back_is_taken_at_once() -> None:
     assert route(world, "c", "a") == ()
 
 
-def test_of_tables_only_the_way_that_is_taken_speaks() -> None:
-    # R19: what a link says of tables while nobody talks over it would look like tables never sent
+def test_only_heartbeats_of_the_route_in_use_carry_table_states() -> None:
+    # R19: table states of a link that is not used would look like tables never sent
     world = neighbourhood_of()
     world.mend("a", "c")
     world.run(ms=500)
-    c, heard = world.nodes["c"], list[Any]()
-    vars(c)["table_states_received"] = lambda peer, states: heard.append((peer, states))
+    c, received = world.nodes["c"], list[Any]()
+    vars(c)["table_states_received"] = lambda peer, states: received.append((peer, states))
     world.run(ms=1_000)
     assert c.sessions._peers["a"].direct.is_open
-    assert heard.count(("a", ())) == 1_000 // DEFAULTS.heartbeat_ms
+    assert received.count(("a", ())) == 1_000 // DEFAULTS.heartbeat_ms
 
 
-def test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_over_the_relay() -> (
-    None
-):
-    # what the other end said when its session began must not be lost: it will not say it again (R2)
+def test_an_end_that_has_not_noticed_its_lost_link_follows_the_other_over_the_relay() -> None:
+    # messages of the other end at the start of its session must not be lost: they are not repeated
+    # (R2)
     world = triangle()
     world.cut("a", "c")
     world.cut("c", "a")
     world.nodes["a"].sessions.link_down("c")
     world.wait(lambda: world.nodes["a"].sessions.is_open("c"))
     send_packet(world, "a", "c")
-    assert world.nodes["c"].sessions.is_direct("a"), "it believes so"
+    assert world.nodes["c"].sessions.is_direct("a"), "c has not noticed"
     world.run(ms=10)
     assert world.nodes["c"].received_messages == [("a", NOTE)]
     assert route(world, "c", "a") == ("b",)

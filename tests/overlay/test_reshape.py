@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.machine import Context, Identity
+from gapless.core.context import Context, Identity
 from gapless.core.parameters import Parameters
 from gapless.messages.overlay import Hello
 from gapless.overlay.sessions import PeerSessions
@@ -14,7 +14,7 @@ from tests.overlay.small_world import SmallWorld, line, neighbourhood_of
 # --- the neighbourhood ----------------------------------------------------------------------------
 
 
-def test_the_way_to_a_cell_just_outside_is_known_by_its_neighbour() -> None:
+def test_the_path_to_a_cell_just_outside_is_derived_from_its_neighbour() -> None:
     near = neighbourhood_of("a", "ab", "bc", "cd")
     assert "c" not in near
     assert near.extended_path("c") == ("b", "c")
@@ -23,7 +23,7 @@ def test_the_way_to_a_cell_just_outside_is_known_by_its_neighbour() -> None:
     assert near.extended_path("d") is None
 
 
-def test_both_ends_name_the_shapes_between_them_alike_without_those_never_reshaped() -> None:
+def test_both_ends_have_the_same_shape_versions_without_those_never_reshaped() -> None:
     assert neighbourhood_of("a", "ab", b=3).shapes_between("b") == (("b", 3),)
     assert neighbourhood_of("b", "ab", b=3).shapes_between("a") == (("b", 3),)
     assert neighbourhood_of("a", "ab", a=2, b=3).shapes_between("b") == (("a", 2), ("b", 3))
@@ -33,7 +33,7 @@ def test_both_ends_name_the_shapes_between_them_alike_without_those_never_reshap
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def test_sessions_with_those_who_are_still_around_go_on_and_the_others_end() -> None:
+def test_sessions_within_the_new_neighbourhood_continue_and_others_end() -> None:
     world = SmallWorld(line("a", "b", "c"), Parameters(delta=1))
     world.run(ms=50)
     node = world.nodes["a"]
@@ -47,8 +47,8 @@ def test_sessions_with_those_who_are_still_around_go_on_and_the_others_end() -> 
     assert not node.sessions.is_open("c")
 
 
-def test_a_broker_that_returns_is_greeted_with_a_greater_number() -> None:
-    class Nobody:
+def test_the_session_of_a_broker_that_returns_has_a_greater_number() -> None:
+    class NoListener:
         session_opened = session_closed = received = table_states_received = staticmethod(
             lambda *_: None
         )
@@ -57,7 +57,7 @@ def test_a_broker_that_returns_is_greeted_with_a_greater_number() -> None:
 
     context = Context(Identity("a", "a", 7), Parameters())
     near, alone = neighbourhood_of("a", "ab"), neighbourhood_of("a", "ac", version=2)
-    sessions = PeerSessions(context, near, Nobody())
+    sessions = PeerSessions(context, near, NoListener())
     sessions.start()
     sessions.link_up("b")
     sessions.reshape(TreeChange(near, alone, wider=False))
@@ -67,14 +67,16 @@ def test_a_broker_that_returns_is_greeted_with_a_greater_number() -> None:
     sessions.link_up("b")
     hellos = [each.packet for each in context.effects]  # type: ignore[union-attr]
     assert all(isinstance(each, Hello) for each in hellos)
-    assert [each.own.number for each in hellos] == [1, 2], "a stranger is not greeted"
+    assert [each.own.number for each in hellos] == [1, 2], (
+        "no handshake is sent to an unknown broker"
+    )
     assert [each.topology_version for each in hellos] == [1, 3]
 
 
 # --- partitions -----------------------------------------------------------------------------------
 
 
-def test_a_cell_that_was_left_is_no_partition() -> None:
+def test_a_cell_that_left_the_neighbourhood_is_no_partition() -> None:
     world = SmallWorld(line("a", "b", "c"), Parameters(delta=1))
     world.run(ms=50)
     node = world.nodes["a"]
@@ -82,4 +84,4 @@ def test_a_cell_that_was_left_is_no_partition() -> None:
     world.run(ms=3_000)
     assert str(node.partitions.table()[0]) == "a/1: cells c"
     node.partitions.reshape(node.change_tree(line("a", "b").neighbourhood("a", 2, version=2)))
-    assert [each.detector for each in node.partitions.table()] == ["b"], "b still misses it"
+    assert [each.detector for each in node.partitions.table()] == ["b"], "b still has the partition"

@@ -1,4 +1,4 @@
-"""Retirement: told to everybody, again at every session, and never forgotten (R26)."""
+"""Retirement: sent to all brokers, again at every session, and never forgotten (R26)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gapless.core.context import Context, Identity
+from gapless.core.effects import Send, Write
+from gapless.core.events import Written
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.core.machine import Context, Identity, Send, Write, Written
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Packet, Retire, TableState
@@ -25,7 +27,7 @@ PARAMETERS = Parameters(tombstone_ttl_s=10)
 
 
 class Hub:
-    """A broker with retirements in the middle of a star; the test says who can be reached."""
+    """A broker with retirements in the centre of a star; the test opens and closes sessions."""
 
     def __init__(
         self,
@@ -58,11 +60,11 @@ class Hub:
         self.changes.append(shb)
 
     def posted(self) -> dict[BrokerId, list[Any]]:
-        """Return what was posted since the last call."""
+        """Return the messages sent since the last call."""
         return dict(self.context.take_messages())
 
     def write(self) -> None:
-        """Let everything be on disk."""
+        """Make all writes durable."""
         for effect in [each for each in self.context.effects if isinstance(each, Write)]:
             for change in effect.changes:
                 if isinstance(change, PutRecord):
@@ -73,7 +75,7 @@ class Hub:
         self.context.effects = []
 
     def stored(self) -> list[Record]:
-        """Return what is on disk when everything is."""
+        """Make all writes durable and return the records on disk."""
         self.write()
         return [*self.disk.values()]
 
@@ -109,7 +111,7 @@ class Hub:
 
 
 class _Open(PeerSessions):
-    """Sessions that are open as a test says."""
+    """Sessions that a test opens and closes."""
 
     def __init__(self, context: Context, neighbourhood: Neighbourhood, hub: Hub) -> None:
         super().__init__(context, neighbourhood, hub)
@@ -119,7 +121,7 @@ class _Open(PeerSessions):
         return self.reached
 
 
-def test_a_retirement_is_told_to_all_who_can_be_reached() -> None:
+def test_a_retirement_is_sent_to_all_reachable_peers() -> None:
     hub = Hub("a", "b", "c")
     hub.sessions.reached = ["a", "b"]
     hub.retirements.retire(GONE)
@@ -129,23 +131,23 @@ def test_a_retirement_is_told_to_all_who_can_be_reached() -> None:
     assert ShbId("gone", "elsewhere") not in hub.retirements
 
 
-def test_a_retirement_is_passed_on_once_and_not_back() -> None:
+def test_a_retirement_is_forwarded_once_and_not_back() -> None:
     hub = Hub("a", "b", "c")
     message = Retire("gone", "far away", 7)
     hub.retirements.received("a", message)
     assert hub.posted() == {"b": [message], "c": [message]}
     hub.retirements.received("b", message)
-    assert hub.posted() == {}, "or it would go round for ever"
+    assert hub.posted() == {}, "otherwise it would circle for ever"
     assert hub.changes == [GONE]
 
 
-def test_a_retirement_is_told_to_the_retired_too_for_it_may_live() -> None:
+def test_a_retirement_is_sent_to_the_retired_broker_since_it_may_be_up() -> None:
     hub = Hub("a", "gone")
     hub.retirements.retire(GONE)
     assert hub.posted().keys() == {"a", "gone"}
 
 
-def test_who_comes_later_is_told_what_it_has_missed() -> None:
+def test_retirements_are_sent_when_a_session_opens() -> None:
     # section 17: otherwise it never crosses a cell that is down
     hub = Hub("a")
     hub.retirements.retire(GONE)
@@ -154,7 +156,7 @@ def test_who_comes_later_is_told_what_it_has_missed() -> None:
     assert hub.posted() == {"late": [Retire("gone", "far away", 100)]}
 
 
-def test_a_retirement_that_is_repeated_by_an_operator_is_passed_on_but_is_no_news() -> None:
+def test_a_repeated_retirement_is_forwarded_but_not_reported_as_a_change() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7))
     hub.posted()
@@ -165,7 +167,7 @@ def test_a_retirement_that_is_repeated_by_an_operator_is_passed_on_but_is_no_new
     assert hub.changes == [GONE]
 
 
-def test_a_retirement_is_not_forgotten_and_costs_logs_only_for_a_while() -> None:
+def test_a_retirement_is_not_forgotten_and_is_recent_only_for_its_ttl() -> None:
     # R26: tombstone_ttl_s
     hub = Hub("a")
     hub.retirements.retire(GONE)
@@ -173,13 +175,13 @@ def test_a_retirement_is_not_forgotten_and_costs_logs_only_for_a_while() -> None
     assert hub.retirements.is_recent(GONE)
     hub.later(s=2)
     assert not hub.retirements.is_recent(GONE)
-    assert hub.changes == [GONE, GONE], "its reports are heard again"
+    assert hub.changes == [GONE, GONE], "its reports are accepted again"
     assert GONE in hub.retirements
     hub.retirements.session_opened("late")
     assert hub.posted() == {"late": [Retire("gone", "far away", 100)]}
 
 
-def test_a_repeated_retirement_is_fresh_from_its_repetition_on() -> None:
+def test_a_repeated_retirement_is_recent_from_its_repetition_on() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7))
     hub.later(s=6)
@@ -191,7 +193,7 @@ def test_a_repeated_retirement_is_fresh_from_its_repetition_on() -> None:
     assert not hub.retirements.is_recent(GONE)
 
 
-def test_what_is_heard_with_delay_is_fresh_for_the_rest_of_its_time() -> None:
+def test_a_retirement_received_with_delay_is_recent_for_the_rest_of_its_ttl() -> None:
     hub = Hub("a")
     hub.context.clock = microseconds(s=100)
     hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=94)))
@@ -201,7 +203,7 @@ def test_what_is_heard_with_delay_is_fresh_for_the_rest_of_its_time() -> None:
     assert not hub.retirements.is_recent(GONE)
 
 
-def test_what_is_heard_too_late_does_not_count_but_is_told_for_the_retired_may_live() -> None:
+def test_an_expired_retirement_has_no_effect_but_is_forwarded_to_the_retired_broker() -> None:
     hub = Hub("a", "gone")
     hub.context.clock = microseconds(s=100)
     message = Retire(GONE.broker, GONE.cell, microseconds(s=90))
@@ -211,12 +213,12 @@ def test_what_is_heard_too_late_does_not_count_but_is_told_for_the_retired_may_l
     assert not hub.retirements.has("gone")
     assert (hub.retirements.all(), hub.changes) == ([], [])
     (record,) = hub.stored()
-    assert Hub("a", records=[record]).retirements.all() == [], "nor after a crash"
+    assert Hub("a", records=[record]).retirements.all() == [], "nor is it retired after a crash"
     hub.retirements.retire(GONE)
-    assert hub.retirements.is_recent(GONE), "an operator may say it again"
+    assert hub.retirements.is_recent(GONE), "an operator may retire it again"
 
 
-def test_a_retirement_that_counts_still_does_if_its_repetition_is_heard_too_late() -> None:
+def test_a_retirement_stays_in_effect_if_its_repetition_arrives_too_late() -> None:
     hub = Hub("a")
     hub.context.clock = microseconds(s=100)
     hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=95)))
@@ -227,7 +229,7 @@ def test_a_retirement_that_counts_still_does_if_its_repetition_is_heard_too_late
     assert not hub.retirements.is_recent(GONE)
 
 
-def test_a_retirement_by_a_clock_that_is_ahead_is_fresh_once_and_not_after_every_crash() -> None:
+def test_a_retirement_by_a_fast_clock_is_recent_once_and_not_after_every_crash() -> None:
     hub = Hub("a")
     hub.context.clock = microseconds(s=100)
     hub.retirements.received("a", Retire(GONE.broker, GONE.cell, microseconds(s=9_000)))
@@ -238,7 +240,7 @@ def test_a_retirement_by_a_clock_that_is_ahead_is_fresh_once_and_not_after_every
     assert not again.retirements.is_recent(GONE)
 
 
-def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
+def test_above_the_limit_the_oldest_retirement_is_forgotten_and_not_accepted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
@@ -247,7 +249,7 @@ def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
         hub.retirements.received("a", Retire(name, name, version))
     hub.write()
     assert hub.retirements.all() == [ShbId("y", "y"), ShbId("z", "z")]
-    assert hub.changes[2:] == [ShbId("x", "x"), ShbId("z", "z")], "x is waited for again"
+    assert hub.changes[2:] == [ShbId("x", "x"), ShbId("z", "z")], "brokers wait for x again"
     hub.retirements.received("a", Retire("x", "x", 10))
     assert not hub.retirements.has("x")
     assert hub.context.coverage_marks["retirement beyond the limit"] == 2
@@ -255,7 +257,7 @@ def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
     assert again.retirements.all() == hub.retirements.all()
 
 
-def test_of_too_many_who_is_back_is_not_retired_again_by_what_was_said_before(
+def test_above_the_limit_a_returned_broker_is_not_retired_again_by_an_older_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
@@ -267,7 +269,7 @@ def test_of_too_many_who_is_back_is_not_retired_again_by_what_was_said_before(
     assert not hub.retirements.has("x")
 
 
-def test_an_operator_is_heard_also_if_there_are_too_many_and_the_clock_is_behind(
+def test_above_the_limit_a_retirement_by_an_operator_with_a_slow_clock_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
@@ -278,7 +280,7 @@ def test_an_operator_is_heard_also_if_there_are_too_many_and_the_clock_is_behind
     assert hub.retirements.all() == [ShbId("y", "y"), GONE]
 
 
-def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_above_the_limit_a_broker_remembers_its_own_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 1)
     hub = Hub("a")
     hub.retirements.received("a", Retire("hub", "hub", 7))
@@ -289,22 +291,20 @@ def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.Mon
     assert hub.posted() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
 
 
-# --- to be back -------------------------------------------------------------------------------------
+# --- return ---------------------------------------------------------------------------------------
 
 
-def test_who_hears_of_its_own_retirement_says_that_it_is_back_and_which_ticks_it_has_given() -> (
-    None
-):
+def test_a_broker_that_receives_its_own_retirement_announces_its_return_with_its_ticks() -> None:
     hub = Hub("a", "b", last_tick=500, pubends=(Q, P))
     hub.retirements.received("a", Retire("hub", "hub", 7))
     back = Retire("hub", "hub", 7, 500, False, (P, Q))
     assert hub.posted() == {"a": [back], "b": [back]}
     assert ME not in hub.retirements
     hub.retirements.received("b", Retire("hub", "hub", 7))
-    assert hub.posted() == {"b": [back]}, "b has not heard of it yet"
+    assert hub.posted() == {"b": [back]}, "b has not received it yet"
 
 
-def test_who_is_back_without_any_pubend_says_so() -> None:
+def test_a_return_without_pubends_is_announced_as_such() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("hub", "hub", 7))
     assert hub.posted() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
@@ -314,7 +314,7 @@ def test_who_is_back_without_any_pubend_says_so() -> None:
     assert other.retirements.returned_without(GONE, P)
 
 
-def test_who_is_back_has_the_pubends_that_it_names_and_no_others_also_after_a_crash() -> None:
+def test_a_returned_broker_has_exactly_the_pubends_that_it_names() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7, 90, False, (P,)))
     hub.write()
@@ -323,10 +323,10 @@ def test_who_is_back_has_the_pubends_that_it_names_and_no_others_also_after_a_cr
         assert (each.returned_without(GONE, P), each.returned_without(GONE, Q)) == (False, True)
         assert (each.returned_with(GONE, P), each.returned_with(GONE, Q)) == (True, False)
     again.retirements.received("a", Retire("gone", "far away", 8))
-    assert not again.retirements.returned_without(GONE, Q), "it is away with all that it had"
+    assert not again.retirements.returned_without(GONE, Q), "it is retired with all its pubends"
 
 
-def test_who_is_back_with_too_many_pubends_names_none_and_lacks_none(
+def test_a_returned_broker_with_too_many_pubends_names_none_and_lacks_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retirements, "RETURNED_PUBENDS_MAX", 1)
@@ -338,7 +338,7 @@ def test_who_is_back_with_too_many_pubends_names_none_and_lacks_none(
     assert not back.returned_with(P)
 
 
-def test_to_be_back_ends_a_retirement_when_it_is_on_disk() -> None:
+def test_a_return_ends_a_retirement_when_it_is_on_disk() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7))
     hub.posted()
@@ -352,7 +352,7 @@ def test_to_be_back_ends_a_retirement_when_it_is_on_disk() -> None:
     assert (hub.retirements.is_back(GONE), hub.retirements.returned_at("gone")) == (True, 90)
 
 
-def test_a_retirement_that_is_over_because_its_broker_is_back_is_not_heard_again() -> None:
+def test_a_retirement_ended_by_a_return_is_not_accepted_again() -> None:
     hub = Hub("a", "b")
     hub.retirements.received("a", Retire("gone", "far away", 7, 90))
     hub.posted()
@@ -361,8 +361,8 @@ def test_a_retirement_that_is_over_because_its_broker_is_back_is_not_heard_again
     assert GONE not in hub.retirements
 
 
-def test_that_somebody_was_back_is_known_also_if_an_older_retirement_is_heard_too_late() -> None:
-    # in total order others may have gone on without it up to there
+def test_a_return_is_known_although_an_older_retirement_arrives_too_late() -> None:
+    # in total order other brokers may have continued without it up to there
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7, 90))
     hub.context.clock = microseconds(s=100)
@@ -373,7 +373,7 @@ def test_that_somebody_was_back_is_known_also_if_an_older_retirement_is_heard_to
     assert again.retirements.returned_at("gone") == 90
 
 
-def test_who_was_back_can_be_retired_again_also_where_the_clock_is_behind() -> None:
+def test_a_returned_broker_can_be_retired_again_by_a_slow_clock() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 1_000, 90))
     hub.posted()
@@ -382,7 +382,7 @@ def test_who_was_back_can_be_retired_again_also_where_the_clock_is_behind() -> N
     assert GONE in hub.retirements
 
 
-def test_retirements_and_that_they_are_over_outlive_a_crash() -> None:
+def test_retirements_and_returns_survive_a_crash() -> None:
     records = [RetirementRecord(GONE, 7, 0), RetirementRecord(ShbId("b", "b"), 8, 90)]
     hub = Hub("a", records=records)
     assert hub.retirements.all() == [GONE]
@@ -390,4 +390,6 @@ def test_retirements_and_that_they_are_over_outlive_a_crash() -> None:
     assert hub.retirements.all() == [GONE]
     hub.later(s=11)
     assert hub.retirements.all() == [GONE]
-    assert hub.retirements.is_back(ShbId("b", "b")), "or an older retirement could be heard again"
+    assert hub.retirements.is_back(ShbId("b", "b")), (
+        "otherwise an older retirement could apply again"
+    )

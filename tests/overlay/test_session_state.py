@@ -1,4 +1,4 @@
-"""The tables of a peer session and of a peer: every state with every input, and the classes (R1 to R3)."""
+"""The states of a peer session and of a peer: every state with every input (R1 to R3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.machine import Context, Identity
+from gapless.core.context import Context, Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.overlay import Heartbeat, Hello, Packet, PeerSessionId
 from gapless.overlay.peer import Peer
@@ -18,11 +18,11 @@ from gapless.overlay.session import PROTOCOL, PeerSession
 from gapless.overlay.session_state import (
     NEXT_PEER_STATES,
     NEXT_SESSION_STATES,
+    PeerConnectivity,
     PeerInput,
     PeerRoute,
     PeerSessionInput,
     PeerSessionState,
-    PeerState,
 )
 
 PARAMETERS = Parameters()
@@ -36,17 +36,17 @@ class End:
 
     def __init__(self, route: tuple[str, ...] = ()) -> None:
         self.context = Context(Identity("a", "a", 1), PARAMETERS)
-        self.heard: list[PeerSessionState] = []
-        """The state of the session when its owner heard that it opened or closed."""
+        self.notified: list[PeerSessionState] = []
+        """The state of the session when its owner was notified that it opened or closed."""
         self.session = PeerSession(
             self.context, self, "b", "b", itertools.count(1), lambda *_: None, route
         )
 
     def opened(self, session: PeerSession) -> None:
-        self.heard.append(session.state)
+        self.notified.append(session.state)
 
     def closed(self, session: PeerSession) -> None:
-        self.heard.append(session.state)
+        self.notified.append(session.state)
 
     def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
         del session, heartbeat
@@ -78,7 +78,7 @@ def in_state(state: PeerSessionState) -> End:
 
 @pytest.mark.parametrize("cause", PeerSessionInput)
 @pytest.mark.parametrize("state", PeerSessionState)
-def test_every_input_of_a_session_in_every_state_leads_where_the_table_says(
+def test_every_input_of_a_session_in_every_state_leads_to_the_state_of_the_table(
     state: PeerSessionState, cause: PeerSessionInput
 ) -> None:
     session = in_state(state).session
@@ -91,12 +91,12 @@ def test_every_input_of_a_session_in_every_state_leads_where_the_table_says(
 
 
 @pytest.mark.parametrize("act", [PeerSession.start, PeerSession.end])
-def test_an_open_session_is_lost_before_it_starts_anew_or_ends(
+def test_an_open_session_is_lost_before_it_restarts_or_ends(
     act: Callable[[PeerSession], None],
 ) -> None:
     end = in_state(PeerSessionState.OPEN)
     act(end.session)
-    assert end.heard == [PeerSessionState.OPEN, PeerSessionState.OPENING]
+    assert end.notified == [PeerSessionState.OPEN, PeerSessionState.OPENING]
     assert not end.session.is_open
 
 
@@ -121,9 +121,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40), st.booleans())
-def test_a_session_changes_its_state_only_as_the_table_says(
-    steps: list[Any], relayed: bool
-) -> None:
+def test_a_session_changes_its_state_only_by_the_table(steps: list[Any], relayed: bool) -> None:
     end = End(("a", "r", "b") if relayed else ())
     session = end.session
     allowed = {
@@ -132,7 +130,7 @@ def test_a_session_changes_its_state_only_as_the_table_says(
         for state in PeerSessionState
     }
     for step in steps:
-        before, count = session.state, len(end.heard)
+        before, count = session.state, len(end.notified)
         match step:
             case "start":
                 session.start()
@@ -149,19 +147,21 @@ def test_a_session_changes_its_state_only_as_the_table_says(
             case "time", ms:
                 end.context.now += microseconds(ms=ms)
         was_open, is_open = before is PeerSessionState.OPEN, session.is_open
-        changes = [each is PeerSessionState.OPEN for each in end.heard[count:]]
+        changes = [each is PeerSessionState.OPEN for each in end.notified[count:]]
         assert changes[-1:] == ([is_open] if changes else [])
-        assert len(changes) >= (was_open != is_open), "the owner hears of every change"
+        assert len(changes) >= (was_open != is_open), "the owner is notified of every change"
         if not changes:
             assert session.state in allowed[before] - {PeerSessionState.OPEN} | {before}
 
 
 # --- a peer --------------------------------------------------------------------------------------
 
-PEER_STATES = [PeerState(route, congested) for route in PeerRoute for congested in (False, True)]
+PEER_STATES = [
+    PeerConnectivity(route, congested) for route in PeerRoute for congested in (False, True)
+]
 
 
-def peer_in(state: PeerState) -> Peer:
+def peer_in(state: PeerConnectivity) -> Peer:
     """Return a peer in a state, by the inputs that lead there."""
     peer = Peer(End().session, 0)
     peer.set_relayed(End(("a", "r", "b")).session)
@@ -190,8 +190,8 @@ def act(peer: Peer, cause: PeerInput) -> None:
 
 @pytest.mark.parametrize("cause", PeerInput)
 @pytest.mark.parametrize("state", PEER_STATES)
-def test_every_input_of_a_peer_in_every_state_leads_where_the_table_says(
-    state: PeerState, cause: PeerInput
+def test_every_input_of_a_peer_in_every_state_leads_to_the_state_of_the_table(
+    state: PeerConnectivity, cause: PeerInput
 ) -> None:
     peer = peer_in(state)
     if (state, cause) in NEXT_PEER_STATES:
@@ -211,8 +211,8 @@ def test_the_tables_name_every_state_and_every_input() -> None:
     assert {state for state, _ in NEXT_PEER_STATES} == set(PEER_STATES)
 
 
-def test_a_direct_session_that_is_taken_ends_the_need_for_a_relayed_one() -> None:
-    peer = peer_in(PeerState(PeerRoute.RELAYED))
+def test_a_peer_with_a_direct_session_needs_no_relayed_one() -> None:
+    peer = peer_in(PeerConnectivity(PeerRoute.RELAYED))
     peer.lose()
     peer.take(peer.direct)
     assert peer.relayed is None

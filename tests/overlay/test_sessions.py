@@ -1,10 +1,10 @@
-"""Sessions: fenced, ordered, and dead when a sign of life is missing in either direction."""
+"""Sessions: fenced, ordered, and closed when heartbeats are missing in either direction."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.core.machine import Send
+from gapless.core.effects import Send
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.messages.overlay import Hello, Packet, PeerSessionId
 from gapless.messages.streams import StreamEpochRequest
@@ -22,14 +22,14 @@ def pair(parameters: Parameters = DEFAULTS) -> SmallWorld:
     return world
 
 
-def test_two_brokers_that_reach_each_other_have_one_session() -> None:
+def test_two_connected_brokers_have_one_session() -> None:
     world = pair()
     world.run(ms=5_000)
     assert [node.opened for node in world.nodes.values()] == [["b"], ["a"]]
     assert [node.closed for node in world.nodes.values()] == [[], []]
 
 
-def test_what_one_step_posts_travels_in_one_packet_in_order() -> None:
+def test_messages_of_one_step_are_sent_in_one_packet_in_order() -> None:
     world = pair()
     notes = [StreamEpochRequest(("stocks", 1), number) for number in range(3)]  # type: ignore[arg-type]
     for note in notes:
@@ -66,9 +66,9 @@ def test_a_cut_in_one_direction_ends_the_session_on_both_sides(source: str, targ
     assert world.nodes["b"].sessions.is_open("a")
 
 
-def test_heartbeats_that_arrive_ever_later_are_no_sign_of_life() -> None:
-    # R1: the link from a to b carries half of its load, so each hears the other all the time; the
-    # echo alone tells how old that is
+def test_a_session_ends_when_heartbeats_arrive_later_and_later() -> None:
+    # R1: the link from a to b carries half of its load, so each receives the other all the time;
+    # only the echo shows how old the heartbeats are
     world = pair()
     since, late = world.now, set[int]()
     for _ in range(2 * DEFAULTS.session_timeout_ms + 2 * DEFAULTS.heartbeat_ms):
@@ -81,7 +81,7 @@ def test_heartbeats_that_arrive_ever_later_are_no_sign_of_life() -> None:
     assert world.nodes["b"].closed == ["a"]
 
 
-def test_a_lost_packet_ends_an_ordered_session_and_a_new_one_begins() -> None:
+def test_a_lost_packet_ends_an_ordered_session_and_a_new_one_opens() -> None:
     world = pair()
     world.nodes["a"].context.send("b", NOTE)
     world.run(ms=1)
@@ -114,8 +114,8 @@ def test_a_restarted_broker_is_a_new_session_for_its_peers() -> None:
     assert world.nodes["a"].opened == ["b"]
 
 
-def test_packets_of_an_older_session_change_nothing() -> None:
-    # I12: what was under way when a session ended arrives in the next one
+def test_packets_of_an_older_session_are_ignored() -> None:
+    # I12: packets in transit when a session ended arrive in the next one
     world = pair()
     world.nodes["a"].context.send("b", NOTE)
     world.run(ms=1)
@@ -146,7 +146,7 @@ def test_another_protocol_never_becomes_a_session() -> None:
     assert b.context.coverage_marks["another protocol"] == 1
 
 
-def test_unknown_brokers_and_posts_without_a_session_are_dropped_and_noted() -> None:
+def test_messages_of_unknown_brokers_and_without_a_session_are_dropped_and_counted() -> None:
     world = pair()
     b = world.nodes["b"]
     b.sessions.received("nobody", Packet(PeerSessionId(1, 1), PeerSessionId(1, 1), 1, (NOTE,)))

@@ -1,4 +1,4 @@
-"""What was written is not encoded again for those who take all of it."""
+"""Cached encodings are reused for receivers that get all events of a batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(first: int, count: int, payload: bytes = b"...") -> tuple[Publication,
 
 
 @pytest.mark.parametrize("counts", [(2,), (15, 3), (500, 500), (16, 40_000, 30_000)])
-def test_batches_that_follow_each_other_are_put_together(counts: tuple[int, ...]) -> None:
+def test_encodings_of_consecutive_batches_are_concatenated(counts: tuple[int, ...]) -> None:
     batches = [batch(100_000 * number, count) for number, count in enumerate(counts)]
     for each in batches:
         assert encode_publications(each) == encode(each)
@@ -31,7 +31,7 @@ def test_batches_that_follow_each_other_are_put_together(counts: tuple[int, ...]
     assert cached_encoding(run) == encode(run)
 
 
-def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
+def test_events_before_and_after_whole_batches_are_encoded() -> None:
     one, other = batch(1, 20), batch(50, 20)
     encode_publications(one)
     encode_publications(other)
@@ -46,16 +46,16 @@ def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
         assert encoded_bytes(run) == sum(len(encode(each)) for each in run)
 
 
-def test_a_run_that_leaves_something_out_is_not_as_it_was_written() -> None:
+def test_a_run_that_omits_an_event_has_no_cached_encoding() -> None:
     packed = batch(1, 20)
     encode_publications(packed)
     for run in (packed[1:], packed[:-1], (*packed[:5], *packed[6:]), (*packed[:19], *batch(30, 1))):
         assert cached_encoding(run) is None
-    assert cached_encoding(batch(1, 20)) is None  # others, though they are equal
+    assert cached_encoding(batch(1, 20)) is None  # equal events, but not the same objects
     assert cached_encoding(()) is None
 
 
-def test_a_run_that_leaves_something_out_and_goes_on_is_not_as_it_was_written() -> None:
+def test_a_run_that_omits_an_event_and_continues_has_no_cached_encoding() -> None:
     one, other = batch(1, 20), batch(50, 20)
     encode_publications(one)
     encode_publications(other)
@@ -63,7 +63,7 @@ def test_a_run_that_leaves_something_out_and_goes_on_is_not_as_it_was_written() 
 
 
 @given(st.data())
-def test_any_run_is_as_it_would_be_encoded(data: st.DataObject) -> None:
+def test_the_encoding_of_any_run_equals_a_fresh_encoding(data: st.DataObject) -> None:
     run: list[Publication] = []
     for number in range(data.draw(st.integers(1, 4))):
         publications = batch(100 * number, data.draw(st.integers(1, 20)))
@@ -76,14 +76,14 @@ def test_any_run_is_as_it_would_be_encoded(data: st.DataObject) -> None:
     assert encoded_bytes(tuple(run)) == sum(len(encode(each)) for each in run)
 
 
-def test_a_run_with_another_event_inside_is_encoded_as_it_is() -> None:
+def test_a_run_with_another_event_inside_is_encoded() -> None:
     packed = batch(1, 20)
     encode_publications(packed)
     run = (*packed[:7], *batch(40, 1, b"another"), *packed[8:])
     assert cached_encoding(run) is None
 
 
-def test_only_the_last_batches_are_remembered() -> None:
+def test_only_the_last_batches_are_cached() -> None:
     old = batch(1, 2)
     encode_publications(old)
     assert cached_encoding(old) is not None
@@ -93,7 +93,7 @@ def test_only_the_last_batches_are_remembered() -> None:
     assert cached_encoding(old) is None
 
 
-def test_what_was_written_has_the_size_that_is_measured() -> None:
+def test_a_cached_encoding_has_the_measured_size() -> None:
     publications = batch(1, 20)
     encode_publications(publications)
     assert content_bytes(KnowledgeRange(1, 20, 1, 0, publications)) == encoded_bytes(batch(1, 20))

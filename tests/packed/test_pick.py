@@ -1,4 +1,4 @@
-"""Packs: what is chosen of them without decoding is what a filter chooses of their publications."""
+"""Packed filters choose the same events without decoding as a filter does of publications."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rows_of(publications: list[Publication], length: int) -> list[PackedRow]:
     length=st.integers(1, 5),
     text=st.sampled_from(FILTERS),
 )
-def test_a_picker_chooses_what_its_filter_matches(
+def test_a_packed_filter_chooses_the_events_that_its_filter_matches(
     column_scan: type[ColumnScan], events: list[dict[str, Value]], length: int, text: str
 ) -> None:
     wanted = Filter(text)
@@ -80,7 +80,7 @@ def test_a_picker_chooses_what_its_filter_matches(
 
 
 @pytest.mark.parametrize("text", ["TRUE", "a > 3"])
-def test_a_picker_keeps_within_its_ticks(text: str) -> None:
+def test_a_packed_filter_stays_within_its_ticks(text: str) -> None:
     publications = [made(tick, {"a": tick}) for tick in range(1, 10)]
     rows = rows_of(publications, 4)
     for low in range(11):
@@ -94,7 +94,7 @@ def test_a_picker_keeps_within_its_ticks(text: str) -> None:
 
 @pytest.mark.parametrize("bytes_max", [0, 1, 50, 120, 10_000])
 @pytest.mark.parametrize("length", [1, 3, 20])
-def test_what_is_too_much_for_one_answer_comes_with_the_next(bytes_max: int, length: int) -> None:
+def test_events_beyond_the_limit_are_in_the_next_part(bytes_max: int, length: int) -> None:
     publications = [made(tick, {"a": tick}, b"-" * tick) for tick in range(1, 20)]
     rows, found, position = rows_of(publications, length), [], 0
     largest = len(pack([publications[-1]]))
@@ -107,13 +107,13 @@ def test_what_is_too_much_for_one_answer_comes_with_the_next(bytes_max: int, len
     assert found == publications
 
 
-def test_a_row_of_which_all_is_taken_is_not_touched() -> None:
+def test_a_row_that_matches_completely_is_not_copied() -> None:
     (row,) = rows_of([made(tick, {"a": tick}) for tick in range(1, 4)], 3)
     (taken,) = PackedFilter(Filter("TRUE")).pick([row], 1, 3, PLENTY).rows
     assert taken is row.publications
 
 
-def test_ticks_are_found_without_the_rest() -> None:
+def test_ticks_are_read_without_decoding_the_events() -> None:
     packed_rows = [pack([made(1, {}), made(5, {"a": "x"})]), pack([made(7, {})])]
     assert [ticks_of(each) for each in packed_rows] == [[1, 5], [7]]
     assert unpack_ticks(packed_ticks(packed_rows)) == [1, 5, 7]

@@ -1,4 +1,4 @@
-"""Surveys: the compiled one and its twin see the same, and a sieve is never wrong."""
+"""Column scans: the compiled one and its fallback agree, and a column filter is never wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PACKED = st.lists(st.lists(EVENTS, max_size=20).map(pack), max_size=3)
 
 
 def facts(column_scan: ColumnScan) -> list[Any]:
-    """Return all that a survey tells."""
+    """Return all results of a column scan."""
     fields = range(NAMED + len(NAMES))
     sent: list[Any] = [column_scan.kinds(field).tolist() for field in fields]
     sent += [column_scan.words(field).tolist() for field in fields]
@@ -66,7 +66,9 @@ def facts(column_scan: ColumnScan) -> list[Any]:
 @pytest.mark.skipif(COMPILED is None, reason="there is no compiled survey")
 @settings(max_examples=scaled(200))
 @given(PACKED)
-def test_the_compiled_column_scan_and_its_fallback_see_the_same(packed_rows: list[bytes]) -> None:
+def test_the_compiled_column_scan_and_its_fallback_return_the_same(
+    packed_rows: list[bytes],
+) -> None:
     assert COMPILED is not None
     assert facts(COMPILED(packed_rows, NAMES)) == facts(fallback.ColumnScan(packed_rows, NAMES))
 
@@ -74,7 +76,7 @@ def test_the_compiled_column_scan_and_its_fallback_see_the_same(packed_rows: lis
 @pytest.mark.parametrize("column_scan", BOTH)
 @settings(max_examples=scaled(50))
 @given(packed_rows=PACKED)
-def test_a_column_scan_tells_what_was_packed(
+def test_a_column_scan_returns_the_packed_values(
     column_scan: type[ColumnScan], packed_rows: list[bytes]
 ) -> None:
     events, found = unpack(packed_rows), column_scan(packed_rows, NAMES)
@@ -97,7 +99,7 @@ def cut(offsets: Any, data: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("column_scan", BOTH)
-def test_what_a_later_version_adds_to_a_publication_is_passed_over(
+def test_fields_that_a_later_version_adds_to_a_publication_are_skipped(
     column_scan: type[ColumnScan],
 ) -> None:
     more = {"new": [1, None, {"deep": b"x"}]}
@@ -116,7 +118,7 @@ def test_the_words_of_texts_are_in_the_order_of_the_texts(column_scan: type[Colu
 
 
 @pytest.mark.parametrize("column_scan", BOTH)
-def test_a_pack_that_ends_early_is_refused(column_scan: type[ColumnScan]) -> None:
+def test_packed_events_that_end_early_are_refused(column_scan: type[ColumnScan]) -> None:
     whole = pack([Publication(2**40, "ann", 300, {"a": 1.5, "b": -2, "c": "x" * 40}, b"y" * 40)])
     for size in range(len(whole)):
         with pytest.raises(msgspec.DecodeError):
@@ -143,7 +145,7 @@ def test_a_pack_that_ends_early_is_refused(column_scan: type[ColumnScan]) -> Non
     ],
 )
 @pytest.mark.parametrize("column_scan", BOTH)
-def test_what_is_no_publication_is_refused(column_scan: type[ColumnScan], row: Any) -> None:
+def test_an_invalid_publication_is_refused(column_scan: type[ColumnScan], row: Any) -> None:
     with pytest.raises(msgspec.DecodeError):
         column_scan([msgspec.msgpack.encode(row)], NAMES)
 
@@ -152,7 +154,7 @@ def test_what_is_no_publication_is_refused(column_scan: type[ColumnScan], row: A
 @given(
     st.binary(max_size=200), st.lists(EVENTS, max_size=3), st.integers(0, 400), st.integers(0, 255)
 )
-def test_corruption_of_any_kind_is_refused_or_read_as_something(
+def test_corrupt_bytes_are_refused_or_read_without_a_crash(
     noise: bytes, events: list[Publication], index: int, byte: int
 ) -> None:
     corrupt = bytearray(pack(events))
@@ -163,13 +165,13 @@ def test_corruption_of_any_kind_is_refused_or_read_as_something(
 
 
 @pytest.mark.parametrize("column_scan", BOTH)
-def test_a_place_that_is_not_there_is_an_error(column_scan: type[ColumnScan]) -> None:
+def test_an_index_out_of_range_is_an_error(column_scan: type[ColumnScan]) -> None:
     found = column_scan([pack([Publication(1, "ann", 1, {}, b"")])])
     with pytest.raises(IndexError):
         found.part([1])
 
 
-# --- the sieve ---------------------------------------------------------------------------------------
+# --- the column filter ---------------------------------------------------------------------------
 
 FILTERS = (
     "TRUE",
@@ -209,7 +211,7 @@ SOME_EVENTS = st.dictionaries(st.sampled_from(["a", "b", "a3"]), SOME)
 @pytest.mark.parametrize("column_scan", BOTH)
 @settings(max_examples=scaled(200))
 @given(attributes=st.lists(SOME_EVENTS, max_size=12), text=st.sampled_from(FILTERS))
-def test_a_column_filter_lets_nothing_fall_that_matches_and_is_sure_of_nothing_else(
+def test_a_column_filter_drops_no_match_and_is_certain_of_matches_only(
     column_scan: type[ColumnScan], attributes: list[dict[str, Value]], text: str
 ) -> None:
     wanted = Filter(text)
@@ -221,7 +223,7 @@ def test_a_column_filter_lets_nothing_fall_that_matches_and_is_sure_of_nothing_e
     assert set(indexes[is_sure].tolist()) <= matching
 
 
-def test_a_column_filter_is_sure_inside_of_a_span_and_asks_at_its_ends() -> None:
+def test_a_column_filter_is_certain_inside_a_span_and_uncertain_at_its_ends() -> None:
     column_filter = ColumnFilter(Filter("a > 1 AND a < 3"))
     packed = pack([Publication(1, "ann", 1, {"a": each}, b"") for each in (0, 1, 2, 2.5, 3, 4)])
     indexes, is_sure = column_filter.left(ColumnScan([packed], column_filter.names))
@@ -229,7 +231,7 @@ def test_a_column_filter_is_sure_inside_of_a_span_and_asks_at_its_ends() -> None
     assert np.flatnonzero(is_sure).tolist() == [1, 2]
 
 
-def test_a_column_filter_is_sure_of_one_short_text_and_of_one_small_number() -> None:
+def test_a_column_filter_is_certain_of_one_short_text_and_of_one_small_number() -> None:
     column_filter = ColumnFilter(Filter("a IN ('short', 'longer than eight', 7, 9007199254740993)"))
     values = ("short", "short\0", "longer than eight", 7, 7.0, 2**53 + 1)
     packed = pack([Publication(1, "ann", 1, {"a": each}, b"") for each in values])

@@ -1,4 +1,4 @@
-"""Packs with blanks: what a commit fills in is what would have been packed with ticks at once."""
+"""Packed templates: filled by a commit, they equal events that were packed with ticks at once."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ def stamped(publisher: str, events: Events, tick: int, sequence: int) -> list[Pu
 
 @given(st.text(max_size=40), EVENTS, NUMBERS, NUMBERS)
 @settings(max_examples=scaled(200), deadline=None)
-def test_a_filled_pack_has_the_events_with_their_ticks_and_sequences(
+def test_a_filled_template_has_the_events_with_their_ticks_and_sequences(
     publisher: str, events: list[tuple[dict[str, Value], bytes]], tick: int, sequence: int
 ) -> None:
-    asked = (publisher, tuple(events), tick, sequence)
-    assert filled(*asked) == stamped(*asked)
+    arguments = (publisher, tuple(events), tick, sequence)
+    assert filled(*arguments) == stamped(*arguments)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
-def test_the_head_of_a_pack_may_have_any_size(count: int) -> None:
+def test_the_header_of_a_template_may_have_any_size(count: int) -> None:
     events: Events = tuple(({"n": n}, b"") for n in range(count))
     assert filled("w" * 300, events, 7, 9) == stamped("w" * 300, events, 7, 9)
 
 
-def test_a_payload_that_looks_like_a_blank_stays_as_it_is() -> None:
+def test_a_payload_that_looks_like_a_placeholder_is_not_changed() -> None:
     payload = pack_template("w", (({}, b""),))
     (found,) = filled("w", (({}, payload),), 1, 1)
     assert found.payload == payload
 
 
-def test_a_pack_may_be_filled_more_than_once() -> None:
+def test_a_template_may_be_filled_more_than_once() -> None:
     blank = PackedTemplate(pack_template("w", (({}, b"x"),)), "w")
     ticks = [unpack([blank.filled(tick, 1)])[0].tick for tick in (5, 9)]
     assert ticks == [5, 9]
 
 
-def test_a_pack_without_blanks_is_found_out() -> None:
-    with pytest.raises(AssertionError, match="no pack with blanks"):
+def test_packed_events_without_placeholders_are_refused_as_a_template() -> None:
+    with pytest.raises(AssertionError, match="packed events without placeholders"):
         PackedTemplate(pack([Publication(2**40, "w", 2**40, {}, b"")]), "w")

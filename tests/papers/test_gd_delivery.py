@@ -1,8 +1,8 @@
-"""What GD says of delivery (2.3), of how A, F and C ticks travel (3.1) and of recovery (3.2, 4.2).
+"""GD on delivery (2.3), the propagation of A, F and C ticks (3.1) and recovery (3.2, 4.2).
 
 GD: Bhola, Strom, Bagchi, Zhao, Auerbach: Exactly-once delivery in a content-based publish-subscribe
 system, 2002. Here with whole brokers; ``test_gd_knowledge`` has the lattice. Where a rule of the paper
-is taken out, a test says how its promise breaks.
+is removed, a test shows how its promise breaks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ P = PubendId("P")
 
 
 def lossy_run(seed: int) -> tuple[Subscriber, list[str]]:
-    """A quarter of all messages is lost for a while; return a subscriber and what it is owed."""
+    """Lose a quarter of all messages; return a subscriber and the events it must receive."""
     world = World("p-a-c", "a-d")
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "price > 50")
@@ -50,7 +50,7 @@ def lossy_run(seed: int) -> tuple[Subscriber, list[str]]:
     lost = world.lose(lambda _source, _target, _message: dice.random() < 0.25)
     prices = [dice.randrange(100) for _ in range(40)]
     for number, price in enumerate(prices):
-        ann.say(f"e{number}", price=price)
+        ann.send_event(f"e{number}", price=price)
         world.run(ms=dice.randrange(1, 60))
     lost.end()
     world.run(s=5)
@@ -58,7 +58,7 @@ def lossy_run(seed: int) -> tuple[Subscriber, list[str]]:
 
 
 @pytest.mark.parametrize("seed", range(scaled(10)))
-def test_what_is_delivered_is_wanted_and_later_than_all_before_and_nothing_is_missing(
+def test_events_match_are_delivered_in_order_and_none_is_missing(
     seed: int,
 ) -> None:
     """2.3: safety (a), (b), and liveness."""
@@ -68,24 +68,27 @@ def test_what_is_delivered_is_wanted_and_later_than_all_before_and_nothing_is_mi
     assert x.events == wanted
 
 
-def test_without_the_doubt_horizon_a_message_comes_after_a_later_one() -> None:
+def test_without_the_doubt_horizon_a_message_is_delivered_after_a_later_one() -> None:
     """2.3: "This guarantees that we never deliver a message out of its correct order"."""
 
-    def hand_over_at_once(subend: Subend, piece: KnowledgeRange) -> None:
-        subend._listener.deliver(subend.pubend, piece.publications)
+    def deliver_at_once(subend: Subend, knowledge: KnowledgeRange) -> None:
+        subend._listener.deliver(subend.pubend, knowledge.publications)
         receive(
-            subend, KnowledgeRange(piece.low, piece.high, piece.stream_epoch, piece.control_version)
+            subend,
+            KnowledgeRange(
+                knowledge.low, knowledge.high, knowledge.stream_epoch, knowledge.control_version
+            ),
         )
 
     receive = Subend.receive
-    with patched(Subend, "receive", hand_over_at_once):
+    with patched(Subend, "receive", deliver_at_once):
         x, _ = lossy_run(1)
     ticks = [publication.tick for _, publication in x.publications]
     assert ticks != sorted(ticks)
 
 
-def test_without_curiosity_a_message_that_was_lost_is_never_delivered() -> None:
-    """2.3: liveness needs curiosity; the stream stands at its first gap."""
+def test_without_curiosity_a_lost_message_is_never_delivered() -> None:
+    """2.3: liveness needs curiosity; the stream stops at its first gap."""
     with patched(SubendNacks, "ask", lambda _nacks: None):
         x, wanted = lossy_run(1)
     assert x.events == wanted[: len(x.events)]
@@ -96,7 +99,7 @@ def test_without_curiosity_a_message_that_was_lost_is_never_delivered() -> None:
 
 
 class Acknowledgements:
-    """Two hosts behind one router; x takes what comes, y does not acknowledge for a while."""
+    """Two SHBs behind one router; x acknowledges events, y does not for a while."""
 
     def __init__(self) -> None:
         world = World("p-a-c", "a-d", ack_groups=1)
@@ -117,30 +120,30 @@ class Acknowledgements:
 
 def test_a_tick_is_acknowledged_upstream_when_all_downstream_have_acknowledged_it() -> None:
     """3.1: "When the tick value in all ostreams turns into A, the istream is also turned into A"."""
-    story = Acknowledgements()
-    assert story.kept
-    assert story.y.events == ["e1", "e1"], "what was not acknowledged comes again"
-    assert not story.kept_after
+    scenario = Acknowledgements()
+    assert scenario.kept
+    assert scenario.y.events == ["e1", "e1"], "unacknowledged events come again"
+    assert not scenario.kept_after
 
 
-def test_if_one_acknowledgement_were_enough_the_other_would_lose_the_message() -> None:
+def test_if_one_acknowledgement_were_enough_the_other_host_would_lose_the_message() -> None:
     """3.1, without the consolidation of A ticks."""
 
     def greatest(reports: list[tuple[Tick, Member]], _groups_max: int) -> Groups:
         return [(max(tick for tick, _ in reports), tuple(member for _, member in reports))]
 
     with patched(reports, "grouped", greatest):
-        story = Acknowledgements()
-    assert not story.kept
-    assert story.y.events == ["e1"]
-    assert story.y.gaps
+        scenario = Acknowledgements()
+    assert not scenario.kept
+    assert scenario.y.events == ["e1"]
+    assert scenario.y.gaps
 
 
 # --- 3.1 F ticks ----------------------------------------------------------------------------------
 
 
 def log_is_released_after_a_message_for_one_of_two() -> bool:
-    """A message is for x at c alone; say whether its log is released, though y at d never gets it."""
+    """Publish a message for x at c only; return whether its log is released without y at d."""
     world = World("p-a-c", "a-d")
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "price > 10")
@@ -151,22 +154,24 @@ def log_is_released_after_a_message_for_one_of_two() -> bool:
     assert x.events == ["e1"]
     assert y.events == []
     assert world.sent_over(StreamData, "a", "d") == []
-    assert world.horizon("d", P) > tick, "silence came"
+    assert world.horizon("d", P) > tick, "d received silence"
     return world.released("p", P) >= tick
 
 
-def test_a_tick_that_was_filtered_out_is_acknowledged_without_ever_going_there() -> None:
+def test_a_filtered_tick_is_acknowledged_without_being_sent() -> None:
     """3.1: "D ticks that have been filtered … can be immediately acked"."""
     assert log_is_released_after_a_message_for_one_of_two()
 
 
-def test_if_only_messages_were_acknowledged_who_gets_none_would_keep_the_log_for_ever() -> None:
+def test_if_only_messages_were_acknowledged_a_host_without_any_would_retain_the_log_for_ever() -> (
+    None
+):
     """3.1, without "Whenever a knowledge tick in any stream is F, its curiosity is changed to A"."""
 
-    def note_messages(subend: Subend, piece: KnowledgeRange, time: VirtualTime | None) -> None:
-        for publication in piece.publications:
+    def note_messages(subend: Subend, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
+        for publication in knowledge.publications:
             last[id(subend)] = publication.tick
-        pass_over(subend, piece, time)
+        pass_over(subend, knowledge, time)
 
     def up_to_the_last_message(reporting: AckReporter, subend: Subend) -> Tick:
         return min(floor(reporting, subend), last.get(id(subend), 0))
@@ -183,8 +188,8 @@ def test_if_only_messages_were_acknowledged_who_gets_none_would_keep_the_log_for
 # --- 3.1, 4.2 C ticks -----------------------------------------------------------------------------
 
 
-class TwoCurious:
-    """Two hosts behind one router lose frames: before the router, or behind it and only to c.
+class TwoReceivers:
+    """Two SHBs behind one router lose stream data: before the router, or after it and only to c.
 
     The nacks of d may be late.
     """
@@ -214,7 +219,7 @@ class TwoCurious:
         return sum(high - low + 1 for nack in nacks for low, high in nack.ranges)
 
     def resent(self, target: str) -> list[bytes]:
-        """Return the messages that the router sent to a host again."""
+        """Return the messages that the router retransmitted to an SHB."""
         return [
             publication.payload
             for frame in self.world.sent_over(StreamData, "a", target)
@@ -223,63 +228,63 @@ class TwoCurious:
         ]
 
 
-def test_nacks_of_two_receivers_for_the_same_ticks_travel_up_once() -> None:
+def test_nacks_of_two_receivers_for_the_same_ticks_are_forwarded_once() -> None:
     """4.2, figure 7: "the nack range sent by b2 is about half that of s1 and s2 combined"."""
-    story = TwoCurious(before_the_router=True)
-    below = story.nacked("c", "a") + story.nacked("d", "a")
-    above = story.nacked("a", "p")
+    scenario = TwoReceivers(before_the_router=True)
+    below = scenario.nacked("c", "a") + scenario.nacked("d", "a")
+    above = scenario.nacked("a", "p")
     assert below > 0
     assert 0.4 * below <= above <= 0.6 * below
 
 
-def test_without_consolidation_the_pubend_is_asked_by_every_receiver() -> None:
+def test_without_consolidation_the_pubend_gets_the_nacks_of_every_receiver() -> None:
     """3.1: "a nack is propagated upstream only if some C tick was not already C"."""
 
     def ask_always(
-        _asked: OutstandingNacks, ranges: Iterable[TickRange], _now: int
+        _outstanding: OutstandingNacks, ranges: Iterable[TickRange], _now: int
     ) -> list[TickRange]:
         return [*ranges]
 
     with patched(OutstandingNacks, "ask", ask_always):
-        story = TwoCurious(before_the_router=True)
-    below = story.nacked("c", "a") + story.nacked("d", "a")
-    assert story.nacked("a", "p") > 0.9 * below
+        scenario = TwoReceivers(before_the_router=True)
+    below = scenario.nacked("c", "a") + scenario.nacked("d", "a")
+    assert scenario.nacked("a", "p") > 0.9 * below
 
 
-def test_what_a_broker_has_satisfies_a_nack_and_only_the_curious_get_it() -> None:
+def test_a_nack_is_answered_from_a_cache_and_only_to_curious_receivers() -> None:
     """3.1: "These ticks can be satisfied locally"; others are not sent them."""
-    story = TwoCurious(before_the_router=False)
-    assert story.nacked("a", "p") == 0
-    assert len(set(story.resent("c"))) == 20
-    assert story.resent("d") == []
+    scenario = TwoReceivers(before_the_router=False)
+    assert scenario.nacked("a", "p") == 0
+    assert len(set(scenario.resent("c"))) == 20
+    assert scenario.resent("d") == []
 
 
-def test_what_comes_again_goes_only_to_those_who_are_curious() -> None:
+def test_retransmissions_are_sent_only_to_curious_receivers() -> None:
     """3.1: retransmitted messages "are only sent down on paths that have expressed curiosity"."""
-    story = TwoCurious(before_the_router=True, late=True)
-    assert len(set(story.resent("c"))) == 20
-    assert story.resent_to_d == []
+    scenario = TwoReceivers(before_the_router=True, late=True)
+    assert len(set(scenario.resent("c"))) == 20
+    assert scenario.resent_to_d == []
 
 
-def test_without_curiosity_streams_what_is_sent_again_goes_to_everybody() -> None:
+def test_without_curiosity_streams_retransmissions_are_sent_to_all_receivers() -> None:
     """3.1, without the C ticks of each ostream."""
 
-    def whole(_curious: RequestedTicks, low: Tick, high: Tick) -> list[TickRange]:
+    def whole(_requested: RequestedTicks, low: Tick, high: Tick) -> list[TickRange]:
         return [TickRange(low, high)]
 
     with (
-        patched(RequestedTicks, "wants", lambda _curious, _low, _high: True),
+        patched(RequestedTicks, "wants", lambda _requested, _low, _high: True),
         patched(RequestedTicks, "take", whole),
     ):
-        story = TwoCurious(before_the_router=True, late=True)
-    assert len(set(story.resent_to_d)) == 20
+        scenario = TwoReceivers(before_the_router=True, late=True)
+    assert len(set(scenario.resent_to_d)) == 20
 
 
 # --- 3.2, 4.2 a pubend that crashes ---------------------------------------------------------------
 
 
 def last_message_lost_before_a_crash() -> tuple[World, Subscriber]:
-    """The last message before a crash is lost, and nothing that is sent by itself shows that."""
+    """Lose the last message before a crash; no later message reveals that."""
     world = World("p-a-n", aet_ms=3_000, dct_ms=60_000)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -300,7 +305,7 @@ def last_message_lost_before_a_crash() -> tuple[World, Subscriber]:
     return world, x
 
 
-def test_a_pubend_that_recovers_asks_who_has_not_acknowledged() -> None:
+def test_a_recovered_pubend_sends_ack_expected_to_lagging_members() -> None:
     """4.2, figure 8: p1 "first sends an AckExpected message", and the subends nack."""
     world, x = last_message_lost_before_a_crash()
     assert world.sent_over(AckExpected, "p", "a")
@@ -309,7 +314,7 @@ def test_a_pubend_that_recovers_asks_who_has_not_acknowledged() -> None:
     assert x.events == ["first", "last"]
 
 
-def test_without_ack_expected_nobody_learns_of_the_last_message() -> None:
+def test_without_ack_expected_the_loss_of_the_last_message_is_not_detected() -> None:
     """3.2: subend-driven liveness alone does not find the loss of the latest message."""
 
     def expect_nothing(

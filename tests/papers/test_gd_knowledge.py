@@ -1,4 +1,4 @@
-"""What GD says of knowledge (2.1), subends (2.3) and filter edges (2.4, 3.1), sentence by sentence.
+"""GD on knowledge (2.1), subends (2.3) and filter edges (2.4, 3.1), sentence by sentence.
 
 GD: Bhola, Strom, Bagchi, Zhao, Auerbach: Exactly-once delivery in a content-based publish-subscribe
 system, 2002. Runs A7 and A14 are those that broke an earlier reading of it.
@@ -85,10 +85,10 @@ def test_order_and_repetition_of_messages_do_not_matter(
 
 
 @given(left=several, right=several)
-def test_it_does_not_matter_how_knowledge_was_gathered_on_the_way(
+def test_the_route_of_accumulation_does_not_matter(
     left: list[KnowledgeRange], right: list[KnowledgeRange]
 ) -> None:
-    """2.1: the bound is associative, so a broker may accumulate what others have accumulated."""
+    """2.1: the bound is associative, so a broker may accumulate already accumulated knowledge."""
     gathered = stream_of(list(stream_of(left)) + list(stream_of(right)))
     assert list(states(gathered)) == list(states(stream_of(left + right)))
 
@@ -117,8 +117,8 @@ def test_two_different_data_messages_at_one_tick_are_the_error_state() -> None:
         stream.accumulate(KnowledgeRange(5, 5, 1, 0, (other,)))
 
 
-def test_data_that_meets_a_filtered_tick_is_kept() -> None:
-    """2.1 has D* here, then F; F is no acknowledgement in this design, so D is the richer word."""
+def test_data_for_a_filtered_tick_replaces_f() -> None:
+    """2.1 has D* here, then F; F is no acknowledgement here, so D is the greater state."""
     for parts in itertools.permutations([silence(1, 9), knowledge_range(4, 6, 5)]):
         assert stream_of(list(parts)).state(5) is TickState.D
 
@@ -130,7 +130,7 @@ def test_data_that_meets_a_filtered_tick_is_kept() -> None:
 def test_a_subend_delivers_each_message_once_in_tick_order_with_no_gap(seed: int) -> None:
     """2.3 safety: a delivered tick is later than those before; liveness: all are delivered.
 
-    The link loses, repeats and reorders, the cache forgets; gaps are asked for until they close.
+    The link loses, repeats and reorders, the cache forgets; gaps are nacked until they close.
     """
     chance = Random(seed)
     data = [tick for tick in TICKS if chance.random() < 0.5]
@@ -146,9 +146,9 @@ def test_a_subend_delivers_each_message_once_in_tick_order_with_no_gap(seed: int
             doubts = horizon.unknown_ranges(stream, TICKS[-1])
             if doubts:
                 stream.accumulate(true_range(*chance.choice(doubts), data))
-        heard = {tick for tick, _ in states(stream)}
+        known = {tick for tick, _ in states(stream)}
         for part in horizon.next_ranges(stream):
-            assert set(range(horizon.tick + 1, part.high + 1)) <= heard
+            assert set(range(horizon.tick + 1, part.high + 1)) <= known
             delivered += [one.tick for one in part.publications]
             horizon.pass_over(part)
         assert delivered == [tick for tick in data if tick <= horizon.tick]
@@ -215,7 +215,7 @@ def test_a_receiver_that_gets_every_change_knows_what_its_feeder_knows(
 
 
 def test_silences_of_different_stream_epochs_are_never_merged() -> None:
-    """A7: joined under the later regime, a subscription would start on ticks filtered before it."""
+    """A7: joined under the later epoch, a subscription would start on ticks filtered before it."""
     parts = [silence(1, 10, 4), silence(11, 20, 5)]
     for order in itertools.permutations(parts):
         assert list(stream_of(list(order))) == parts
@@ -225,8 +225,8 @@ def test_silences_of_different_stream_epochs_are_never_merged() -> None:
     assert stream.known_through(1) == 20
 
 
-def test_what_was_released_is_told_by_another_message_than_silence() -> None:
-    """A14: a gap is not silence; no piece speaks of released ticks, so no stream takes them for F."""
+def test_released_ticks_are_sent_by_another_message_than_silence() -> None:
+    """A14: a gap is not silence; no range contains released ticks, so none becomes F."""
     released = Released(PubendId("stocks"), 100)
     assert not isinstance(released, KnowledgeRange)
     stream = stream_of([silence(101, 120)])
@@ -237,7 +237,7 @@ def test_what_was_released_is_told_by_another_message_than_silence() -> None:
     assert horizon.next_ranges(stream) == [silence(101, 120)]
 
 
-def test_a_copy_that_went_over_another_broker_is_the_same_message() -> None:
+def test_a_copy_from_another_broker_is_the_same_message() -> None:
     """2.1: a repeated D is no error; only another D is."""
     stream = stream_of([KnowledgeRange(1, 9, 1, 0, (publication(5),))])
     assert stream.accumulate(KnowledgeRange(1, 9, 1, 0, (publication(5),))) == []

@@ -1,4 +1,4 @@
-"""VT chapters 3 and 4, claim by claim, as far as tables carry them.
+"""VT chapters 3 and 4, claim by claim, as far as they concern tables.
 
 Figure 4.1: the root node N31 with PB1; the middle nodes N21 = {B1, B2} and N22 = {B3, B4}; the
 leaf nodes N11, N12 (below N21) and N13 (below N22) with the hosts SB1, SB2, SB3. A node is a cell
@@ -36,7 +36,7 @@ MSFT = "stock = 'nasdaq/msft'"
 S2 = f"{IBM} AND p > 90 OR stock = 'nyse/t' AND p > 19 OR {MSFT}"
 
 ROUTES = (("B1", "SB1"), ("B1", "SB2"), ("B3", "SB3"), ("PB1", "B1"), ("PB1", "B3"))
-"""Who hears of changes from whom in the examples."""
+"""Pairs of requester and sender of table changes in the examples."""
 
 M1: Attributes = {"stock": "nyse/ibm", "p": 95}
 M2: Attributes = {"stock": "nyse/t", "p": 20}
@@ -68,35 +68,35 @@ def held(broker: Broker, edge: str) -> set[str]:
 
 
 def vector_at(broker: Broker) -> dict[str, int]:
-    """Return V^b of a broker, as the figures print it; who is not in it is at 0."""
+    """Return V^b of a broker, as the figures print it; missing SHBs are at 0."""
     return vector(*(table for edge in broker.table_store.edges.values() for table in edge.tables()))
 
 
 class Change(NamedTuple):
-    """One change on its way over one link, as the examples write it down."""
+    """One change in transit over one link, as the examples write it."""
 
     constraint: dict[str, int]
-    """V^b at the version that it changes: all of it, also where VT names a part only."""
+    """V^b at the version that it changes: all of it, also where VT names only a part."""
     added: set[str]
     removed: set[str]
 
 
 class Figure:
-    """The network of figure 4.1, and its news one by one."""
+    """The network of figure 4.1, and its table changes one by one."""
 
     def __init__(self) -> None:
-        homes = {"PB1": "N31", "B1": "N21", "B2": "N21", "B3": "N22", "B4": "N22"}
-        homes |= {"SB1": "N11", "SB2": "N12", "SB3": "N13"}
-        self.world = World(tree("N31-N21", "N31-N22", "N21-N11", "N21-N12", "N22-N13"), homes)
+        cells = {"PB1": "N31", "B1": "N21", "B2": "N21", "B3": "N22", "B4": "N22"}
+        cells |= {"SB1": "N11", "SB2": "N12", "SB3": "N13"}
+        self.world = World(tree("N31-N21", "N31-N22", "N21-N11", "N21-N12", "N22-N13"), cells)
         self.world.advertise("p", "N31", "", known_to=self.world.brokers)
 
-    def told(self, host: str, *routers: str) -> None:
-        """A host says what changed, to itself and then to routers of the next node."""
+    def publish_change(self, host: str, *routers: str) -> None:
+        """Let a host apply its change, and send it to routers of the next node."""
         self.world[host].leaf.flush()
         self.world.settle((host, host), *((router, host) for router in routers))
 
-    def begin(self) -> None:
-        """Let routers have asked before anybody subscribes: V^b is all 0's (example 4.5)."""
+    def request_tables(self) -> None:
+        """Let routers request tables before any subscription: V^b is all 0's (example 4.5)."""
         for requester, sender in ROUTES:
             source = self.world[sender]
             source.table_store.flush()
@@ -106,19 +106,19 @@ class Figure:
         assert [vector_at(broker) for broker in self.world.brokers.values()] == [{}] * 8
 
     def subscribe(self, host: str, name: str, text: str) -> None:
-        """A host gets a subscription and knows of it; nobody else does."""
+        """Add a subscription at a host; no other broker knows it yet."""
         self.world[host].subscribe(name, text)
         self.world.exchange(host, host)
 
-    def said(self, requester: str, sender: str) -> TableDelta:
-        """Return the one change that is on its way over a link."""
+    def pending_change(self, requester: str, sender: str) -> TableDelta:
+        """Return the one change that is in transit over a link."""
         (delta,) = self.world.answer(requester, sender, self.world.request(requester, sender))
         assert isinstance(delta, TableDelta)
         return delta
 
     def change(self, requester: str, sender: str) -> Change:
         """Let one change arrive over a link."""
-        delta = self.said(requester, sender)
+        delta = self.pending_change(requester, sender)
         edge = self.world.sender(self.world[requester], self.world[sender])[0]
         (copy,) = edge.tables()
         assert delta.base == copy.version, "the version stands for the vector"
@@ -127,16 +127,16 @@ class Figure:
         return made
 
     def first_round(self) -> None:
-        """Examples 4.1 to 4.3, with all news delivered everywhere."""
+        """Examples 4.1 to 4.3, with all changes delivered to all brokers."""
         self.world["SB1"].subscribe("s1", IBM)
         self.world["SB2"].subscribe("s4", NYSE)
         self.world["SB3"].subscribe("s5", GOOG)
         self.world.settle(*self.world.links(), ("SB1", "B2"), ("PB1", "B2"))
 
     def second_round(self) -> None:
-        """Example 4.4, told to B1 and by it to PB1; B2 does not hear of it."""
+        """Example 4.4, sent to B1 and by it to PB1; B2 does not receive it."""
         self.world["SB1"].subscribe("s2", S2)
-        self.told("SB1", "B1")
+        self.publish_change("SB1", "B1")
         self.world.settle(("PB1", "B1"))
 
     @property
@@ -177,20 +177,20 @@ def test_example_4_4_and_figure_4_2b_start_times_come_from_the_coverers() -> Non
     assert set(delta.added) == texts(T_19, MSFT), "the covered one is not sent"
 
 
-def test_4_1_4_a_conjunction_goes_with_its_last_subscriber_and_the_clock_advances() -> None:
+def test_4_1_4_a_conjunction_is_removed_with_its_last_subscriber_and_the_clock_advances() -> None:
     leaf = Figure().world["SB1"].leaf
     for owner in ("s1", "s3"):
         leaf.own(owner, [one(IBM)])
     leaf.flush()
     leaf.disown("s1")
-    assert leaf.flush() is None, "the roots are the same: nothing to say"
+    assert leaf.flush() is None, "the roots are the same: no change"
     leaf.disown("s3")
     delta = leaf.flush()
     assert delta is not None
     assert (set(delta.removed), leaf.time.counter) == (texts(IBM), 2)
 
 
-def test_4_1_2_start_times_never_grow_on_the_way_down() -> None:
+def test_4_1_2_start_times_never_grow_down_the_forest() -> None:
     leaf = Figure().world["SB1"].leaf
     wider = ("p > 90 AND q > 5", "p > 80 AND q > 5", "p > 70", "p > 60 OR q > 1")
     for number, text in enumerate(wider):
@@ -205,9 +205,9 @@ def test_4_1_2_start_times_never_grow_on_the_way_down() -> None:
 # --- 4.1.6: at the routers ------------------------------------------------------------------------
 
 
-def test_example_4_5_and_figure_4_5a_each_change_from_below_is_one_change_to_above() -> None:
+def test_example_4_5_and_figure_4_5a_each_change_from_below_causes_one_change_upstream() -> None:
     figure = Figure()
-    figure.begin()
+    figure.request_tables()
     b1 = figure.world["B1"]
     figure.subscribe("SB1", "s1", IBM)
     assert figure.change("B1", "SB1") == Change({}, texts(IBM), set()), "cons = (SB1: 0)"
@@ -217,49 +217,50 @@ def test_example_4_5_and_figure_4_5a_each_change_from_below_is_one_change_to_abo
     assert figure.change("B1", "SB2") == Change({}, texts(NYSE), set()), "cons = (SB2: 0)"
     assert vector_at(b1) == {"SB1": 1, "SB2": 1}
     assert (held(b1, "N11"), held(b1, "N12")) == (texts(IBM), texts(NYSE))
-    # VT leaves the covered conjunction where it is; here it leaves with what covers it
-    said = Change({"SB1": 1}, texts(NYSE), texts(IBM))
-    assert figure.change("PB1", "B1") == said, "cons = (SB2: 0)"
+    # VT keeps the covered conjunction; here it is removed when its cover is added
+    pending_change = Change({"SB1": 1}, texts(NYSE), texts(IBM))
+    assert figure.change("PB1", "B1") == pending_change, "cons = (SB2: 0)"
 
 
 def test_4_1_6_a_change_whose_constraint_is_not_met_is_not_applied() -> None:
     figure = Figure()
-    figure.begin()
+    figure.request_tables()
     pb1 = figure.world["PB1"]
     figure.subscribe("SB1", "s1", IBM)
     figure.change("B1", "SB1")
-    first = figure.said("PB1", "B1")
+    first = figure.pending_change("PB1", "B1")
     figure.subscribe("SB2", "s4", NYSE)
     figure.change("B1", "SB2")
     (second,) = [delta for name, delta in figure.world["B1"].table_store.flush() if name == "N31"]
     edge = pb1.table_store.edges["N21"]
     assert edge.receive("B1", second) is TransferOutcome.REQUEST
-    assert (vector_at(pb1), held(pb1, "N21")) == ({}, set()), "it lags behind, and knows it"
+    assert (vector_at(pb1), held(pb1, "N21")) == ({}, set()), "PB1 lags, and has no entry"
     assert [edge.receive("B1", delta) for delta in (first, second)] == [TransferOutcome.APPLIED] * 2
     assert (vector_at(pb1), held(pb1, "N21")) == ({"SB1": 1, "SB2": 1}, texts(NYSE))
 
 
 def test_example_4_6_and_figure_4_6() -> None:
     figure = Figure()
-    figure.begin()
+    figure.request_tables()
     figure.subscribe("SB3", "s5", GOOG)
     assert figure.change("B3", "SB3") == Change({}, texts(GOOG), set()), "cons = (SB3: 0)"
     b3 = figure.world["B3"]
     assert (vector_at(b3), held(b3, "N13")) == ({"SB3": 1}, texts(GOOG))
-    # printed there as cons = (SB3: 1), which nobody above has; the like of it in example 4.5 has 0
+    # printed there as cons = (SB3: 1), which no broker above has; its counterpart in example 4.5
+    # has 0
     assert figure.change("PB1", "B3") == Change({}, texts(GOOG), set())
 
 
-def test_example_4_7_and_figure_4_5b_what_is_covered_upstream_is_not_sent() -> None:
+def test_example_4_7_and_figure_4_5b_covered_conjunctions_are_not_sent() -> None:
     figure = Figure()
-    figure.begin()
+    figure.request_tables()
     for host, name, text in (("SB1", "s1", IBM), ("SB2", "s4", NYSE)):
         figure.subscribe(host, name, text)
         figure.change("B1", host)
         figure.change("PB1", "B1")
     figure.subscribe("SB1", "s2", S2)
-    said = Change({"SB1": 1}, texts(T_19, MSFT), set())
-    assert figure.change("B1", "SB1") == said, "cons = (SB1: 1); p > 90 is covered at SB1"
+    pending_change = Change({"SB1": 1}, texts(T_19, MSFT), set())
+    assert figure.change("B1", "SB1") == pending_change, "cons = (SB1: 1); p > 90 is covered at SB1"
     b1 = figure.world["B1"]
     assert vector_at(b1) == {"SB1": 2, "SB2": 1}
     assert (held(b1, "N11"), held(b1, "N12")) == (texts(IBM, T_19, MSFT), texts(NYSE))
@@ -268,7 +269,7 @@ def test_example_4_7_and_figure_4_5b_what_is_covered_upstream_is_not_sent() -> N
 
 def test_figure_4_7_the_root_after_each_of_four_changes() -> None:
     figure = Figure()
-    figure.begin()
+    figure.request_tables()
     pb1 = figure.world["PB1"]
     seen = []
     for host, name, text, router in (
@@ -304,7 +305,7 @@ def test_example_4_8_either_broker_of_a_node_may_route() -> None:
     for router in ("PB1", "B1", "B2"):
         receiver = cell_receiver("N22" if router == "PB1" else "N12")
         passed = figure.world[router].passes(P, promised, receiver, M2)
-        assert passed == (router != "PB1"), "nobody below N22 wants m2, SB2 does"
+        assert passed == (router != "PB1"), "only SB2 matches m2, no host below N22 does"
 
 
 def test_example_4_9_a_broker_that_lags_forwards() -> None:
@@ -335,7 +336,7 @@ def test_example_4_10_a_subscription_starts_where_the_vector_has_reached_its_sta
     assert figure.promised.entries[SB1].time >= start, "m3 is"
 
 
-def test_4_1_7_a_leaf_always_suffices_for_itself() -> None:
+def test_4_1_7_a_leaf_table_is_always_sufficient_for_its_own_host() -> None:
     figure = Figure()
     figure.first_round()
     figure.second_round()
@@ -366,29 +367,29 @@ def test_theorem_3_3_no_conjunction_without_a_live_subscription(seed: int) -> No
     dice = random.Random(seed)
     world = World(tree("a-b-c", "b-d-e"))
     world.advertise("p", "a", "", known_to=world.brokers)
-    wishes: dict[tuple[str, int], str] = {}
+    filters: dict[tuple[str, int], str] = {}
     for number in range(60):
-        if wishes and dice.random() < 0.5:
-            cell, owner = key = dice.choice(sorted(wishes))
+        if filters and dice.random() < 0.5:
+            cell, owner = key = dice.choice(sorted(filters))
             world[cell].leaf.disown(owner)
-            del wishes[key]
+            del filters[key]
         else:
             cell = dice.choice("abcde")
-            wishes[cell, number] = dice.choice(FILTERS)
-            world[cell].leaf.own(number, Filter(wishes[cell, number]).conjunctions)
+            filters[cell, number] = dice.choice(FILTERS)
+            world[cell].leaf.own(number, Filter(filters[cell, number]).conjunctions)
         if dice.random() < 0.2:
             world.settle()
-            check_that_each_conjunction_has_an_owner(world, wishes)
+            check_that_each_conjunction_has_an_owner(world, filters)
 
 
 def check_that_each_conjunction_has_an_owner(
-    world: World, wishes: dict[tuple[str, int], str]
+    world: World, filters: dict[tuple[str, int], str]
 ) -> None:
     for broker in world.brokers.values():
         for name, edge in broker.table_store.edges.items():
             live = {
                 conjunction
-                for (cell, _), text in wishes.items()
+                for (cell, _), text in filters.items()
                 if name == edge_towards(world, broker, cell)
                 for conjunction in Filter(text).conjunctions
             }
@@ -404,7 +405,7 @@ def edge_towards(world: World, broker: Broker, cell: str) -> str:
 
 
 def changes(figure: Figure, count: int) -> list[TableDelta]:
-    """Return what SB1 says in some rounds; nobody has received it yet."""
+    """Return some changes of SB1; no broker has received them yet."""
     leaf = figure.world["SB1"].leaf
     figure.world.settle()
     out = figure.world["SB1"].table_store.out["N21"]
@@ -432,7 +433,7 @@ def test_4_3_2_to_4_3_4_lost_repeated_and_reordered_changes_are_repaired(
         seen.append(vector(*edge.tables())["SB1"])
         conjunctions, counter = len(edge.conjunctions), seen[-1] - seen[0]
         assert conjunctions == counter, "conjunctions and vector change together"
-    assert seen == sorted(seen), "what is out of date is discarded"
+    assert seen == sorted(seen), "outdated changes are discarded"
     figure.world.exchange("B1", "SB1")
     assert len(edge.conjunctions) == 3
 
@@ -462,15 +463,17 @@ def test_4_3_1_a_host_that_restarts_has_greater_virtual_times() -> None:
     assert figure.promised.entries[SB1].time == VirtualTime(2, 1)
 
 
-def test_3_5_merging_keeps_the_budget_and_covers() -> None:
+def test_3_5_merging_stays_within_the_budget_and_covers() -> None:
     world = World(tree("a-b-c"), parameters=Parameters(table_conjunctions_max=3))
     world.advertise("p", "a", "", known_to=world.brokers)
     for number in range(10):
         world["c"].subscribe(str(number), f"x = {number} AND y > {10 * number}")
     world.settle()
-    said = world["b"].table_store.out["a"].sender.table
-    assert len(said.conjunctions) <= 3
+    pending_change = world["b"].table_store.out["a"].sender.table
+    assert len(pending_change.conjunctions) <= 3
     assert all(
-        any(wide.matches({"x": number, "y": 1_000}) for wide in said.conjunctions.values())
+        any(
+            wide.matches({"x": number, "y": 1_000}) for wide in pending_change.conjunctions.values()
+        )
         for number in range(10)
     )

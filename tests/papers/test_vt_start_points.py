@@ -1,8 +1,8 @@
-"""What VT says of start points (4.1.8), of reliable delivery (3.1, 3.3) and of recovery (4.3).
+"""VT on start points (4.1.8), reliable delivery (3.1, 3.3) and recovery (4.3).
 
 VT: Zhao: Routing and dissemination of control information in content-based publish-subscribe systems;
 virtual time vectors. Here with whole brokers; ``test_vt_propagation`` has the tables and the figures.
-Where a rule of the paper is taken out, a test says how its promise breaks.
+Where a rule of the paper is removed, a test shows how its promise breaks.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ def served_from(world: World, host: BrokerId, time: VirtualTime) -> Tick:
 
 
 class NewSubscription:
-    """s1 has started; s2 is new, and the news of it is late; messages come before and after."""
+    """s1 has started; s2 is new and its table update is late; messages come before and after."""
 
     def __init__(self) -> None:
         world = World("p-n", retention_s=600)
         ann = world.publisher("p")
         world.subscriber("n", "s1", "symbol = 'ibm'")
         world.run(s=1)
-        news = world.hold(of(TableDelta, source="n", target="p"))
+        table_updates = world.hold(of(TableDelta, source="n", target="p"))
         s2 = self.s2 = world.subscriber("n", "s2", "symbol = 't'")
         world.run(ms=50)
         ann.publish("m1", symbol="t")
         ann.publish("m2", symbol="ibm")
-        news.release()
+        table_updates.release()
         world.run(ms=200)
         ann.publish("m3", symbol="t")
         world.run(s=1)
@@ -81,10 +81,10 @@ class NewSubscription:
 
 def test_a_subscription_starts_with_the_first_message_whose_vector_has_its_start_time() -> None:
     """4.1.8, example 4.10."""
-    story = NewSubscription()
-    assert story.s2.starts[P] + 1 == story.expected
-    assert story.s2.events == ["m3"]
-    assert story.missed == []
+    scenario = NewSubscription()
+    assert scenario.s2.starts[P] + 1 == scenario.expected
+    assert scenario.s2.events == ["m3"]
+    assert scenario.missed == []
 
 
 def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filtered() -> None:
@@ -96,14 +96,14 @@ def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filt
 
     with (
         patched(Subend, "_start_cursors", start_now),
-        patched(CursorGroups, "is_covered", lambda _crew, _time: True),
+        patched(CursorGroups, "is_covered", lambda _groups, _time: True),
     ):
-        story = NewSubscription()
-    assert story.missed == ["m1"]
+        scenario = NewSubscription()
+    assert scenario.missed == ["m1"]
 
 
 def covered_subscription() -> tuple[int, list[str]]:
-    """A subscription that another one covers; return what was sent for it, and what it got."""
+    """Add a subscription that another one covers; return its table messages and its events."""
     world = World("p-n")
     ann = world.publisher("p")
     world.subscriber("n", "wide", "price > 10")
@@ -117,7 +117,7 @@ def covered_subscription() -> tuple[int, list[str]]:
 
 
 def test_a_covered_subscription_starts_at_once_and_sends_nothing() -> None:
-    """4.1.3: it has the virtual start time of what covers it."""
+    """4.1.3: it has the virtual start time of the conjunction that covers it."""
     assert covered_subscription() == (0, ["e1"])
 
 
@@ -125,7 +125,7 @@ def test_a_covered_subscription_starts_at_once_and_sends_nothing() -> None:
 
 
 def dishonest(world: World) -> list[str]:
-    """Return tables that claim a host and do not cover what it wants: broken S-Λ invariants."""
+    """Return tables that claim a host and do not cover its filters: broken S-Λ invariants."""
     wanted: list[tuple[ShbId, VirtualTime, str]] = [
         (shb(name), segment.start, segment.text)
         for name, node in world.nodes.items()
@@ -150,9 +150,9 @@ def _claims(table: SubscriptionTable, host: ShbId, start: VirtualTime) -> bool:
 
 
 class Turmoil:
-    """Subscriptions come and go while links are cut and brokers restart; messages come all the time.
+    """Subscriptions start and end while links are cut, brokers restart and messages come.
 
-    What every subscriber is owed is what is published after the start that it was told.
+    Every subscriber must receive the matching events published after its confirmed start.
     """
 
     def __init__(self, seed: int) -> None:
@@ -193,19 +193,19 @@ class Turmoil:
         number = self.dice.randrange(len(EVENTS))
         label = f"e{len(self.sent)}"
         self.sent[label] = number
-        self.ann.say_values(label, EVENTS[number])
+        self.ann.send_values(label, EVENTS[number])
         self.world.run(ms=ms)
         self.dishonest += dishonest(self.world)
 
     def missing(self) -> list[str]:
-        """Return what some subscriber is owed and was not given, or was given without wanting it."""
+        """Return events that a subscriber must receive and did not, or received without a match."""
         return [
-            f"{each.name}: {each.events} instead of {owed}"
+            f"{each.name}: {each.events} instead of {expected}"
             for each in self.subscribers
-            if (owed := self._owed(each)) != each.events
+            if (expected := self._expected(each)) != each.events
         ]
 
-    def _owed(self, subscriber: Subscriber) -> list[str]:
+    def _expected(self, subscriber: Subscriber) -> list[str]:
         start = subscriber.starts.get(P)
         assert start is not None, f"{subscriber.name} has not started"
         wanted = of_filter(subscriber.wanted)
@@ -217,37 +217,37 @@ class Turmoil:
 
 
 @pytest.mark.parametrize("seed", range(scaled(8)))
-def test_theorem_3_1_what_is_published_after_the_start_point_is_delivered_without_a_gap(
+def test_theorem_3_1_events_after_the_start_point_are_delivered_without_a_gap(
     seed: int,
 ) -> None:
-    """Conditions 1 (S-Λ) and 3 (it starts once failures end), and what follows from all four."""
-    story = Turmoil(seed)
-    assert story.dishonest == []
-    assert len(story.ann.ticks) == len(story.sent)
-    assert any(each.events for each in story.subscribers)
-    assert story.missing() == []
+    """Conditions 1 (S-Λ) and 3 (it starts once failures end), and the conclusion from all four."""
+    scenario = Turmoil(seed)
+    assert scenario.dishonest == []
+    assert len(scenario.ann.ticks) == len(scenario.sent)
+    assert any(each.events for each in scenario.subscribers)
+    assert scenario.missing() == []
 
 
 def test_theorem_3_1_needs_condition_1() -> None:
     """Tables that claim more than they cover lose messages."""
     claim_too_much = table_that_takes_any_delta()
-    story = LostChange(claim_too_much)
-    assert story.dishonest
-    assert story.missed == ["y1"]
+    scenario = LostChange(claim_too_much)
+    assert scenario.dishonest
+    assert scenario.missed == ["y1"]
 
 
 def router_restarts() -> list[str]:
-    """A router loses its tables, and a message comes before it has learned them again."""
+    """Restart a router without tables; a message comes before it has received them again."""
     world = World("p-n-c")
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "kind = 'X'")
     world.run(s=1)
-    news = world.hold(of(TableDelta, TableFull, source="c", target="n"))
+    table_updates = world.hold(of(TableDelta, TableFull, source="c", target="n"))
     world.restart("n")
     world.run(s=2)
     ann.publish("x1", kind="X")
     world.run(s=1)
-    news.release()
+    table_updates.release()
     world.run(s=1)
     ann.publish("x2", kind="X")
     world.run(s=1)
@@ -260,7 +260,7 @@ def test_theorem_3_1_a_broker_that_lags_forwards() -> None:
 
 
 def test_theorem_3_1_needs_condition_2() -> None:
-    """A broker that filters by what it has, sufficient or not, loses messages."""
+    """A broker that filters by insufficient tables loses messages."""
 
     def by_what_is_there(
         chooser: TableChooser, _pubend: object, _vector: object, _version: object, receiver: Any
@@ -274,7 +274,7 @@ def test_theorem_3_1_needs_condition_2() -> None:
 
 
 def test_theorem_3_1_needs_condition_3() -> None:
-    """With vectors that stay as a host first had them, a later subscription there never starts."""
+    """With vectors that stay at a host's first entry, a later subscription there never starts."""
 
     def as_first_listed(members: Members, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
         listed = {row.shb: VectorEntry(row.time) for row in members.rows() if not row.inactive}
@@ -282,15 +282,15 @@ def test_theorem_3_1_needs_condition_3() -> None:
 
     vector = Members.vector
     with patched(Members, "vector", as_first_listed):
-        story = Turmoil(1)
-    assert story.dishonest == [], "condition 1 holds as before"
-    left_out = [each for each in story.subscribers if P not in each.starts]
+        scenario = Turmoil(1)
+    assert scenario.dishonest == [], "condition 1 holds as before"
+    left_out = [each for each in scenario.subscribers if P not in each.starts]
     assert left_out
     assert [each.events for each in left_out] == [[]] * len(left_out)
 
 
-class ParkedHost:
-    """A host is cut off until V^m no longer lists it, and those above have lost its tables."""
+class InactiveHost:
+    """A host is cut off until V^m no longer contains it, and brokers above have lost its tables."""
 
     def __init__(self) -> None:
         world = World("p-n-z", inactive_after_s=7)
@@ -310,32 +310,32 @@ class ParkedHost:
             for entry in record.entries
             if entry[0] == shb("z")
         ]
-        news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+        table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
         world.heal("n", "z")
         world.run(s=3)
-        news.release()
+        table_updates.release()
         world.run(s=2)
         ann.publish("z2", kind="Z")
         world.run(s=1)
 
 
-def test_theorem_3_1_a_host_takes_only_messages_whose_vector_has_its_subscriptions() -> None:
-    """Condition 4: what came with another vector is waited for; here it is read from the log."""
-    story = ParkedHost()
-    assert story.listed == []
-    assert story.x.events == ["z1", "z2"]
+def test_theorem_3_1_a_host_accepts_only_messages_whose_vector_has_its_subscriptions() -> None:
+    """Condition 4: ticks with another vector are not accepted; here they are read from the log."""
+    scenario = InactiveHost()
+    assert scenario.listed == []
+    assert scenario.x.events == ["z1", "z2"]
 
 
 def test_theorem_3_1_needs_condition_4() -> None:
-    """A host that takes silence of any vector loses messages."""
-    with patched(CursorGroups, "is_covered", lambda _crew, _time: True):
-        story = ParkedHost()
-    assert story.x.events == ["z2"]
-    assert story.x.gaps == []
+    """A host that accepts silence of any vector loses messages."""
+    with patched(CursorGroups, "is_covered", lambda _groups, _time: True):
+        scenario = InactiveHost()
+    assert scenario.x.events == ["z2"]
+    assert scenario.x.gaps == []
 
 
 @pytest.mark.parametrize("crashes", [1, 3])
-def test_theorem_3_1_vectors_never_fall_also_when_the_pubend_crashes(crashes: int) -> None:
+def test_theorem_3_1_vectors_never_fall_although_the_pubend_crashes(crashes: int) -> None:
     """4.3.1: V^m is on disk, "in order to assign monotonically non-decreasing V^m vectors"."""
     world = World("p-n", retention_s=600)
     ann = world.publisher("p")
@@ -358,7 +358,7 @@ def test_theorem_3_1_vectors_never_fall_also_when_the_pubend_crashes(crashes: in
 
 
 def conjunctions_left(seed: int) -> tuple[set[str], set[str]]:
-    """Subscriptions come and go; return the conjunctions in all tables, and those that are wanted."""
+    """Start and end subscriptions; return the conjunctions in tables, and those with owners."""
     dice = Random(seed)
     world = World("p-a-c", "a-d")
     world.publisher("p")
@@ -403,7 +403,7 @@ def test_theorem_3_3_without_removal_conjunctions_stay() -> None:
 
 
 def table_that_takes_any_delta() -> AbstractContextManager[None]:
-    """Take the base version out of R19: a later change is applied though one before it was lost."""
+    """Remove the base version from R19: a later change is applied though a former one was lost."""
 
     def take(receiver: TableReceiver, delta: TableDelta) -> TableUpdate:
         table = receiver.table
@@ -420,7 +420,7 @@ def table_that_takes_any_delta() -> AbstractContextManager[None]:
 
 
 class LostChange:
-    """The change that brings y is lost, the next one, for z, is not."""
+    """The change that adds y is lost, the next one, for z, is not."""
 
     def __init__(self, rules: AbstractContextManager[None]) -> None:
         with rules:
@@ -447,23 +447,23 @@ class LostChange:
 
 
 def missed(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
-    """Return what came after the start of a subscriber and was not given to it."""
+    """Return the events after the start of a subscriber that it did not receive."""
     start = subscriber.starts.get(P, 2**62)
     return [
         label for label in labels if ann.ticks[label] > start and label not in subscriber.events
     ]
 
 
-def test_4_3_2_a_change_that_was_lost_is_asked_for_when_the_next_one_comes() -> None:
+def test_4_3_2_a_lost_change_is_requested_when_the_next_one_arrives() -> None:
     """4.3.2: "receives a subscription change with a constraint vector" that is ahead."""
-    story = LostChange(nullcontext())
-    assert story.dishonest == []
-    assert story.missed == []
-    assert "y2" in story.y.events
+    scenario = LostChange(nullcontext())
+    assert scenario.dishonest == []
+    assert scenario.missed == []
+    assert "y2" in scenario.y.events
 
 
 def only_change_lost() -> list[str]:
-    """The last change is lost, and no other comes."""
+    """The last change is lost, and no other follows."""
     world = World("p-a-n")
     ann = world.publisher("p")
     lost = world.lose(of(TableDelta))
@@ -477,18 +477,18 @@ def only_change_lost() -> list[str]:
     return y.events
 
 
-def test_4_3_2_the_last_change_is_missed_by_its_signs_of_life() -> None:
+def test_4_3_2_the_loss_of_the_last_change_is_detected_by_heartbeats() -> None:
     """4.3.2: a broker whose V^b is out of date finds that out."""
     assert only_change_lost() == ["y1"]
 
 
-def test_4_3_2_without_that_a_subscription_never_starts() -> None:
+def test_4_3_2_without_heartbeats_of_tables_a_subscription_never_starts() -> None:
     with patched(TableExchange, "compare_states", lambda _tables, _peer, _states: None):
         assert only_change_lost() == []
 
 
 class Disordered:
-    """Changes come last first, and some twice; x goes, y comes and goes and comes, z comes."""
+    """Changes arrive in reverse order, some twice; x ends, y starts, ends, starts, z starts."""
 
     def __init__(self) -> None:
         world = World("p-a-n")
@@ -521,15 +521,15 @@ class Disordered:
         ]
 
 
-def test_4_3_3_and_4_3_4_changes_out_of_order_and_twice_are_put_right() -> None:
+def test_4_3_3_and_4_3_4_reordered_and_repeated_changes_are_repaired() -> None:
     """4.3.3, 4.3.4: detected by their virtual times; out-of-date ones and copies are discarded."""
-    story = Disordered()
-    assert story.changes >= 3
-    assert story.tables == [["kind = 'Y'", "kind = 'Z'"]] * 2
-    assert (story.y.events, story.z.events) == (["Y"], ["Z"])
+    scenario = Disordered()
+    assert scenario.changes >= 3
+    assert scenario.tables == [["kind = 'Y'", "kind = 'Z'"]] * 2
+    assert (scenario.y.events, scenario.z.events) == (["Y"], ["Z"])
 
 
 def test_4_3_3_changes_that_are_applied_in_any_order_leave_a_wrong_table() -> None:
     with table_that_takes_any_delta(), patched(TableExchange, "compare_states", lambda *_: None):
-        story = Disordered()
-    assert story.tables[1] != ["kind = 'Y'", "kind = 'Z'"]
+        scenario = Disordered()
+    assert scenario.tables[1] != ["kind = 'Y'", "kind = 'Z'"]

@@ -1,7 +1,7 @@
-"""What must hold of tables, judged by every event of a small domain.
+"""Properties of tables, checked by every event of a small domain.
 
-Sets of events are masks with a bit an event, so "covers" is a comparison of numbers and owes
-nothing to the algebra that is tested.
+Sets of events are masks with a bit for each event, so "covers" is a comparison of numbers and does not
+depend on the algebra that is tested.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ def of_table(table: SubscriptionTable) -> int:
 
 
 class Oracle:
-    """What every subscriber of the present lives wants, and since when in virtual time."""
+    """The filters of all subscribers of the current incarnations, and their virtual start times."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.filtered = 0
-        """How many routes were looked at on which something owed had to pass a filter."""
+        """How many routes were checked on which a required event had to pass a filter."""
         self.filters: dict[ShbId, dict[str, tuple[str, VirtualTime]]] = {}
 
     def expected(self, shb: ShbId, time: VirtualTime) -> int:
-        """Return what the owners want that have started at a virtual time of their host."""
+        """Return the events of the owners that have started at a virtual time of their SHB."""
         mask = 0
         for text, start in self.filters.get(shb, {}).values():
             if start <= time:
@@ -78,7 +78,7 @@ class Oracle:
     # --- S-Λ (I4) --------------------------------------------------------------------------------
 
     def check_table(self, table: SubscriptionTable) -> None:
-        """What a table claims, its conjunctions cover, within the pubend's advertisement."""
+        """The conjunctions of a table cover its claims, within the pubend's advertisement."""
         covered = of_table(table)
         for pubend, version, shb, entry in self._claims(table):
             offered = of_filter(self.world.pubends[pubend][1][version])
@@ -98,10 +98,10 @@ class Oracle:
             for shb, entry in table.entries.items()
         ]
 
-    # --- what sufficiency is for -----------------------------------------------------------------
+    # --- the purpose of sufficiency --------------------------------------------------------------
 
     def check_routes(self, broker: Broker, pubend: PubendId, vector: StreamVector) -> None:
-        """Nothing is filtered that the vector promises to a host behind the receiver."""
+        """No event is filtered that the vector promises to an SHB behind the receiver."""
         phb_cell, adverts = self.world.pubends[pubend]
         offered = of_filter(adverts[vector.announcement_version])
         expected = {
@@ -134,16 +134,16 @@ class Oracle:
         for shb, wanted in expected.items():
             missing = wanted & ~passed
             assert not missing, (
-                f"{broker.name} filters by {choice.tables} what {shb} is owed: "
+                f"{broker.name} filters by {choice.tables} an event that {shb} must receive: "
                 f"{EVENTS[missing.bit_length() - 1]}"
             )
 
     def _is_behind(self, cell: str, other: str, phb_cell: str) -> bool:
-        """Say whether a cell is another, or lies behind it as seen from a pubend's home."""
+        """Return whether a cell is another, or lies behind it as seen from the PHB cell."""
         return other == phb_cell or other in self.world.path(phb_cell, cell)
 
     def check_index(self, broker: Broker) -> None:
-        """The index finds for every event exactly the tables that want it."""
+        """The index finds for every event exactly the tables that match it."""
         held = [held for edge in broker.table_store.edges.values() for held in edge.held()]
         wanted = {one.number: of_table(one.table) for one in held if one.table is not None}
         for bit, event in enumerate(EVENTS):
@@ -157,14 +157,16 @@ class Oracle:
             brokers = 1 if edge.leaf is not None else self._brokers_towards(broker, name)
             assert len(tables) <= brokers + 1
             for table in tables:
-                assert table.digest == table.computed_digest(), f"{table!r} is not what was said"
+                assert table.digest == table.computed_digest(), (
+                    f"{table!r} does not match its digest"
+                )
                 sender = self.world.brokers.get(table.name.broker)
                 if sender is None or sender.incarnation != table.name.incarnation:
                     continue
                 sent = self.world.sender(broker, sender)[1].table
                 if sent.version == table.version:
                     same = (sent.name, sent.digest) == (table.name, table.digest)
-                    assert same, f"{table!r} is not what was said"
+                    assert same, f"{table!r} is not the table of its sender"
 
     def _brokers_towards(self, broker: Broker, direction: str) -> int:
         return sum(
@@ -173,7 +175,7 @@ class Oracle:
         )
 
     def check(self, vectors: dict[PubendId, list[StreamVector]]) -> None:
-        """Check all tables, held and said, and all routes for the given vectors."""
+        """Check all tables, held and sent, and all routes for the given vectors."""
         for broker in self.world.brokers.values():
             self.check_copies(broker)
             for edge in broker.table_store.edges.values():

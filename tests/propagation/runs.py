@@ -1,8 +1,8 @@
-"""Random runs of a world of tables, with the oracle looking at every step.
+"""Random runs of a world of tables; the oracle checks every step.
 
-Fault budget: links lose, repeat and reorder; brokers restart with nothing; sources are replaced,
-also by brokers beyond the next cell; pubends are heard of late and in any order; old tables expire.
-What is not here: changes of the tree.
+Fault budget: links lose, repeat and reorder; brokers restart with empty state; sources are replaced,
+also by brokers beyond the next cell; announcements arrive late and in any order; stale tables expire.
+Changes of the tree are not included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Run:
         cells = [f"c{number}" for number in range(self.dice.randint(2, 6))]
         neighbours: dict[str, tuple[str, ...]] = {cells[0]: ()}
         for number, cell in enumerate(cells[1:], 1):
-            # long trees, so that hosts lie outside neighbourhoods
+            # long trees, so that SHBs lie outside neighbourhoods
             parent = cells[max(0, number - self.dice.choice((1, 1, 2)))]
             neighbours[parent] = (*neighbours[parent], cell)
             neighbours[cell] = (parent,)
@@ -62,7 +62,7 @@ class Run:
     def broker(self) -> str:
         return self.dice.choice(sorted(self.world.brokers))
 
-    # --- what happens ----------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------
 
     def open_pubend(self, name: str) -> None:
         phb_cell = self.dice.choice(sorted(self.world.cells))
@@ -97,7 +97,7 @@ class Run:
             del filters[owner]
 
     def ask(self) -> None:
-        """Somebody asks somebody for a table; the answer is in the mail, or lost."""
+        """A random broker requests a table from another; the answer is in transit, or lost."""
         requester = self.world[self.broker()]
         near = [
             name
@@ -123,7 +123,7 @@ class Run:
         if requester not in self.world.brokers or sender not in self.world.brokers:
             return
         if self.world[sender].incarnation != message.table.incarnation:
-            return  # sessions are fenced by lives
+            return  # sessions are fenced by incarnations
         edge = self.world.sender(self.world[requester], self.world[sender])[0]
         if edge.receive(sender, message) is TransferOutcome.REQUEST:
             request = self.world.request(requester, sender)
@@ -162,7 +162,7 @@ class Run:
         self.world[self.broker()].table_store.drop_stale(self.world.now)
 
     def converge(self) -> None:
-        """For a while nothing is lost."""
+        """Lose nothing for a while."""
         for name in sorted(self.world.brokers):
             for pubend in self.world.pubends:
                 if self.dice.random() < 0.9:
@@ -173,7 +173,7 @@ class Run:
             self.world.exchange(requester, sender)
 
     def promise(self) -> None:
-        """Let each pubend's broker make its vector as great as its tables allow (R31)."""
+        """Let each PHB make its vector as great as its tables allow (R31)."""
         for pubend, (phb_cell, adverts) in self.world.pubends.items():
             name = self.world.brokers_of(phb_cell)[0]
             if name not in self.world.brokers:
@@ -209,7 +209,7 @@ class Run:
 
 
 def play(seeds: Iterable[int]) -> int:
-    """Play runs; return on how many routes something that was owed had to pass a filter."""
+    """Play runs; return the number of routes on which a required event had to pass a filter."""
     filtered = 0
     for seed in seeds:
         run = Run(seed)

@@ -1,4 +1,4 @@
-"""What is said of a changing set covers it, keeps its budget, and changes no more than it must."""
+"""The cover of a changing set covers it, keeps its budget, and changes no more than necessary."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def mask(conjunctions: Iterable[Conjunction]) -> int:
     return found
 
 
-def test_what_is_said_covers_the_set_and_keeps_the_budget() -> None:
+def test_the_cover_contains_the_set_and_stays_within_the_budget() -> None:
     for seed in range(scaled(150)):
         dice = random.Random(seed)
         budget = dice.choice((1, 2, 4, 100))
-        cover, wanted, said = CoverSet(budget, merge), list[Conjunction](), set[str]()
+        cover, wanted, sent = CoverSet(budget, merge), list[Conjunction](), set[str]()
         for _ in range(80):
             if wanted and dice.random() < 0.45:
                 cover.remove(wanted.pop(dice.randrange(len(wanted))))
@@ -48,20 +48,20 @@ def test_what_is_said_covers_the_set_and_keeps_the_budget() -> None:
                 cover.insert(wanted[-1])
             if dice.random() < 0.4:
                 change = cover.take()
-                assert said.issuperset(change.removed)
-                assert said.isdisjoint(change.added)
-                said = said - set(change.removed) | set(change.added)
-                assert len(said) <= budget
-                assert not mask(wanted) & ~mask(map(conjunction_of, said))
+                assert sent.issuperset(change.removed)
+                assert sent.isdisjoint(change.added)
+                sent = sent - set(change.removed) | set(change.added)
+                assert len(sent) <= budget
+                assert not mask(wanted) & ~mask(map(conjunction_of, sent))
                 if budget == 100:
-                    assert said == {str(root) for root in cover.forest.roots}
+                    assert sent == {str(root) for root in cover.forest.roots}
         for conjunction in wanted:
             cover.remove(conjunction)
-        said -= set(cover.take().removed)
-        assert not said
+        sent -= set(cover.take().removed)
+        assert not sent
 
 
-def test_what_came_and_went_between_two_looks_is_no_change() -> None:
+def test_a_conjunction_added_and_removed_between_two_reads_is_no_change() -> None:
     cover = CoverSet(10, merge)
     cover.insert(one("a > 1"))
     assert cover.take().added == ("a > 1",)

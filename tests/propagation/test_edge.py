@@ -1,4 +1,4 @@
-"""What an edge holds: R20, R21, R22, I14; and the out-table of a router, R18."""
+"""The tables of an edge: R20, R21, R22, I14; and the out-table of a router, R18."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def edge(leaf: ShbId | None = None, *, is_peer: bool = False) -> Edge:
 
 
 def leaf_sender(shb: ShbId, incarnation: int = 1) -> TableSender:
-    """Return a host's own table, at version 1."""
+    """Return the leaf table of an SHB, at version 1."""
     source = TableSender(TableId(shb.broker, incarnation, str(shb)), 0, log_max=4, bytes_max=1_000)
     delta = source.table.difference(entries={shb: at(1, incarnation=incarnation)})
     assert delta is not None
@@ -56,7 +56,7 @@ def leaf_sender(shb: ShbId, incarnation: int = 1) -> TableSender:
 
 
 def take(target: Edge, source: TableSender, cell: str = "n", now: int = 0) -> TransferOutcome:
-    """Let a broker be a source, and let its table come."""
+    """Make a broker a source and receive its table."""
     name = source.table.name
     request = target.source(name.broker, cell, name.incarnation, name.direction, now)
     outcome = TransferOutcome.STALE
@@ -99,7 +99,7 @@ def test_union_of_conjunctions_and_greatest_claims() -> None:
     assert target.claim(S, P, 2) is None
 
 
-def test_a_source_that_returns_in_its_incarnation_is_asked_only_for_what_is_missing() -> None:
+def test_a_source_that_returns_in_its_incarnation_is_asked_only_for_missing_versions() -> None:
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
     target.mark_stale("b", 10)
@@ -107,14 +107,14 @@ def test_a_source_that_returns_in_its_incarnation_is_asked_only_for_what_is_miss
     delta = source.table.difference(entries={S: at(2)})
     assert delta is not None
     source.advance(delta)
-    want = target.source("b", "n", 1, "here", 20)
-    assert (want.have, want.version) == (source.table.name, 2)
+    request = target.source("b", "n", 1, "here", 20)
+    assert (request.have, request.version) == (source.table.name, 2)
     assert target.receive("b", delta) is TransferOutcome.APPLIED
     assert not target.outdated
     assert target.entry(S) == at(2)
 
 
-def test_a_heartbeat_makes_a_lost_delta_wanted() -> None:
+def test_a_heartbeat_causes_a_request_for_a_lost_delta() -> None:
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
     assert target.compare_state("b", source.state()) is TransferOutcome.STALE
@@ -124,7 +124,7 @@ def test_a_heartbeat_makes_a_lost_delta_wanted() -> None:
     assert target.compare_state("b", source.state()) is TransferOutcome.REQUEST
 
 
-def test_a_corrupt_copy_is_dropped_with_all_it_stood_for() -> None:
+def test_a_corrupt_copy_is_dropped_with_all_its_claims() -> None:
     target, source = edge(), sender("b", added=["a > 1"], entries={S: at(1)})
     take(target, source)
     assert target.compare_state("b", TableState("here", 2, 12345)) is TransferOutcome.REQUEST
@@ -132,7 +132,7 @@ def test_a_corrupt_copy_is_dropped_with_all_it_stood_for() -> None:
     assert not target.hosts
 
 
-# --- old tables -----------------------------------------------------------------------------------
+# --- stale tables ---------------------------------------------------------------------------------
 
 
 def test_a_new_incarnation_makes_the_table_of_the_old_one_stale() -> None:
@@ -144,7 +144,7 @@ def test_a_new_incarnation_makes_the_table_of_the_old_one_stale() -> None:
     assert len(target.tables()) == 2
 
 
-def test_stale_is_one_table_whatever_is_joined_into_it() -> None:
+def test_all_stale_tables_are_merged_into_one() -> None:
     target = edge()
     for incarnation in range(1, 6):
         take(
@@ -157,23 +157,25 @@ def test_stale_is_one_table_whatever_is_joined_into_it() -> None:
                 known={P: 1},
             ),
         )
-        assert len(target.tables()) <= 2, "I14: brokers of the direction, and one"
+        assert len(target.tables()) <= 2, (
+            "I14: one for each broker of the direction, and the stale one"
+        )
     assert target.claim(S, P, 1) == at(5)
     assert len(target.conjunctions) == 5
 
 
-def test_a_joined_table_is_late_unless_the_giver_of_the_entry_claimed_it() -> None:
+def test_a_merged_table_is_late_unless_the_source_of_the_entry_claimed_it() -> None:
     ahead = sender("b1", entries={S: at(5), T: at(1)}, known={P: 1}, late={P: frozenset({S})})
     behind = sender("b2", entries={S: at(4), T: at(1)}, known={P: 1, Q: 1})
     made = merged("there", [ahead.table, behind.table], budget=10, merge=merge)
     assert made.entries == {S: at(5), T: at(1)}
-    assert made.claim(S, P, 1) is None, "5 was not claimed for P, and 4 is not what it says"
+    assert made.claim(S, P, 1) is None, "5 was not claimed for P, and the entry is not 4"
     assert made.claim(S, Q, 1) is None
     assert made.claim(T, P, 1) == at(1)
     assert made.claim(T, Q, 1) == at(1)
 
 
-def test_a_joined_table_knows_a_pubend_at_the_greatest_version_and_claims_accordingly() -> None:
+def test_a_merged_table_knows_a_pubend_at_the_greatest_version_and_claims_accordingly() -> None:
     old = sender("b1", entries={S: at(5)}, known={P: 1})
     new = sender("b2", entries={T: at(1)}, known={P: 2})
     made = merged("there", [old.table, new.table], budget=10, merge=merge)
@@ -182,24 +184,24 @@ def test_a_joined_table_knows_a_pubend_at_the_greatest_version_and_claims_accord
     assert made.claim(T, P, 2) == at(1)
 
 
-def test_a_joined_table_keeps_the_budget_of_conjunctions() -> None:
+def test_a_merged_table_stays_within_the_budget_of_conjunctions() -> None:
     parts = [sender(f"b{n}", added=[f"a = {n}", f"b = {n}"]).table for n in range(9)]
     made = merged("there", parts, budget=4, merge=merge)
     assert len(made.conjunctions) <= 4
     assert all(Filter.of(made.conjunctions.values()).matches({"a": n}) for n in range(9))
 
 
-def test_old_tables_go_when_current_ones_claim_as_much() -> None:
+def test_stale_tables_are_dropped_when_current_ones_claim_as_much() -> None:
     target = edge()
     take(target, sender("b", 1, entries={S: at(5), T: at(1)}, known={P: 1, Q: 1}))
     take(target, sender("b", 2, entries={S: at(5), T: at(1)}, known={P: 1}))
     target.drop_dominated(always)
-    assert target.merged_stale is not None, "nobody else claims for Q"
+    assert target.merged_stale is not None, "no other table claims for Q"
     target.drop_dominated(lambda pubend: pubend != Q)
-    assert target.merged_stale is None, "Q's events do not go this way"
+    assert target.merged_stale is None, "events of Q are not sent in this direction"
 
 
-def test_old_tables_stay_while_there_is_no_other() -> None:
+def test_stale_tables_stay_while_there_is_no_other() -> None:
     target = edge()
     take(target, sender("b", entries={S: at(1)}))
     target.mark_stale("b", 0)
@@ -207,7 +209,7 @@ def test_old_tables_stay_while_there_is_no_other() -> None:
     assert S in target.hosts
 
 
-def test_a_late_host_is_not_dominated() -> None:
+def test_a_stale_table_stays_while_a_host_is_late_in_the_current_ones() -> None:
     target = edge()
     take(target, sender("b", 1, entries={S: at(5)}, known={P: 1}))
     late = {P: frozenset({S})}
@@ -216,7 +218,7 @@ def test_a_late_host_is_not_dominated() -> None:
     assert target.claim(S, P, 1) == at(5)
 
 
-def test_old_tables_go_after_their_time() -> None:
+def test_stale_tables_are_dropped_after_their_ttl() -> None:
     target = edge()
     take(target, sender("b", entries={S: at(1)}))
     target.mark_stale("b", 1_000)
@@ -227,21 +229,21 @@ def test_old_tables_go_after_their_time() -> None:
     assert target.tables() == ()
 
 
-def test_a_hosts_old_incarnation_is_kept_until_the_new_one_speaks() -> None:
+def test_the_table_of_an_old_incarnation_is_kept_until_the_new_one_sends_its_own() -> None:
     target = edge(S)
     old, new = leaf_sender(S), leaf_sender(S, incarnation=2)
     take(target, old, "s")
-    want = target.source("s", "s", 2, str(S), 5)
+    request = target.source("s", "s", 2, str(S), 5)
     assert target.claim(S, P, 1) == at(1)
-    (full,) = new.answer(want)
+    (full,) = new.answer(request)
     target.receive("s", full)
     assert target.claim(S, P, 1) == at(1, incarnation=2)
     assert len(target.tables()) == 1
 
 
-def test_the_host_of_a_peer_is_claimed_for_what_its_broker_has_said_that_it_knows() -> None:
+def test_the_host_of_a_peer_is_claimed_for_the_pubends_known_to_its_broker() -> None:
     target = edge(S, is_peer=True)
-    assert not target.note_known("s", P, 1), "it is no source yet"
+    assert not target.note_known("s", P, 1), "s is no source yet"
     take(target, leaf_sender(S), "s")
     assert target.claim(S, P, 1) is None
     assert target.note_known("s", P, 1)
@@ -249,17 +251,17 @@ def test_the_host_of_a_peer_is_claimed_for_what_its_broker_has_said_that_it_know
     assert target.claim(S, P, 1) == at(1)
     assert target.claim(S, P, 2) is target.claim(S, Q, 1) is None
     target.mark_stale("s", 0)
-    assert target.claim(S, P, 1) == at(1), "it knows it, wherever it is"
+    assert target.claim(S, P, 1) == at(1), "s knows P although its table is stale"
 
 
-def test_a_peer_in_a_new_incarnation_has_heard_of_nothing() -> None:
+def test_a_peer_in_a_new_incarnation_knows_no_pubend() -> None:
     target = edge(S, is_peer=True)
     take(target, leaf_sender(S), "s")
     target.note_known("s", P, 1)
     new = leaf_sender(S, incarnation=2)
-    want = target.source("s", "s", 2, str(S), 5)
+    request = target.source("s", "s", 2, str(S), 5)
     assert target.claim(S, P, 1) == at(1)
-    (full,) = new.answer(want)
+    (full,) = new.answer(request)
     target.receive("s", full)
     assert target.claim(S, P, 1) is None
     target.note_known("s", P, 1)
@@ -292,7 +294,7 @@ def test_a_removed_edge_holds_nothing_and_frees_its_numbers() -> None:
     assert "b" not in holdings.out
 
 
-def test_tidying_uses_the_time_that_is_set() -> None:
+def test_dropping_stale_tables_uses_the_configured_ttl() -> None:
     world = World(tree("a-b"), parameters=Parameters(stale_table_ttl_s=300))
     world.settle()
     world.stop("b")
@@ -316,7 +318,7 @@ def test_an_out_table_is_empty_at_version_1() -> None:
     assert (table.version, table.conjunctions, table.known) == (1, {}, {})
 
 
-def test_only_what_a_known_pubend_can_match_is_said() -> None:
+def test_an_out_table_contains_only_conjunctions_that_a_known_pubend_may_match() -> None:
     out, below = out_table(), edge()
     out.watch(below)
     take(below, sender("b", added=["kind = 'news'", "kind = 'stock' AND a > 1", "a = 0"]))
@@ -333,7 +335,7 @@ def test_only_what_a_known_pubend_can_match_is_said() -> None:
     assert out.sender.table.known == {Q: 1}
 
 
-def test_a_wider_advertisement_is_known_at_its_version_and_brings_what_was_pruned() -> None:
+def test_a_wider_advertisement_is_known_at_its_version_and_adds_pruned_conjunctions() -> None:
     out, below = out_table(), edge()
     out.watch(below)
     take(below, sender("b", added=["kind = 'news'"], entries={S: at(1)}, known={P: 1}))
@@ -344,10 +346,10 @@ def test_a_wider_advertisement_is_known_at_its_version_and_brings_what_was_prune
     out.announce(P, 1, Filter("kind = 'stock'"))  # an old announcement changes nothing
     out.flush()
     assert set(out.sender.table.conjunctions) == {"kind = 'news'"}
-    assert out.sender.table.claim(S, P, 2) is None, "who is below has not heard of version 2"
+    assert out.sender.table.claim(S, P, 2) is None, "the broker below does not know version 2"
 
 
-def test_a_peer_that_has_not_heard_of_a_pubend_is_late_for_it() -> None:
+def test_a_peer_that_does_not_know_a_pubend_is_late_for_it() -> None:
     out, below = out_table(), edge(S, is_peer=True)
     out.watch(below)
     out.announce(P, 1, Filter(""))
@@ -359,7 +361,7 @@ def test_a_peer_that_has_not_heard_of_a_pubend_is_late_for_it() -> None:
     assert out.sender.table.claim(S, P, 1) == at(1)
 
 
-def test_the_greatest_entry_is_taken_and_is_late_unless_its_giver_claims_it() -> None:
+def test_the_greatest_entry_is_used_and_is_late_unless_its_source_claims_it() -> None:
     out, below = out_table(), edge()
     out.watch(below)
     out.announce(P, 1, Filter(""))
@@ -380,7 +382,7 @@ def test_a_retired_host_is_never_late() -> None:
     assert not out.sender.table.late
 
 
-def test_nothing_new_is_no_version() -> None:
+def test_without_changes_there_is_no_new_version() -> None:
     out, below = out_table(), edge()
     out.watch(below)
     source = sender("b", entries={S: at(1)})
@@ -389,10 +391,10 @@ def test_nothing_new_is_no_version() -> None:
     assert out.flush() is None
     below.mark_stale("b", 1)
     assert out.dirty
-    assert out.flush() is None, "an old table says what it said"
+    assert out.flush() is None, "a stale table has the same contents"
 
 
-def test_what_two_edges_hold_is_said_until_both_are_gone() -> None:
+def test_a_conjunction_of_two_edges_stays_until_both_have_dropped_it() -> None:
     out, left, right = out_table(), edge(), edge()
     out.announce(P, 1, Filter(""))
     for below, broker in ((left, "b1"), (right, "b2")):

@@ -1,4 +1,4 @@
-"""Tables on their way: batches, sources, repair of what was lost, and what restarts leave behind."""
+"""Table exchange: batches, sources, repair of losses, and tables from before restarts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.scenarios.brokers import of, shb
 
 
 def outdated(edge: Edge) -> bool:
-    """Say whether an edge has old tables now."""
+    """Return whether an edge has stale tables now."""
     return bool(edge.outdated)
 
 
-def test_many_changes_at_once_travel_as_one() -> None:
+def test_many_changes_at_once_are_sent_as_one_delta() -> None:
     # R15: changes are batched
     world = BrokerHarness("p-n")
     world.publisher("p")
@@ -28,8 +28,8 @@ def test_many_changes_at_once_travel_as_one() -> None:
     assert len(delta.added) == 10
 
 
-def test_a_subscription_that_another_covers_is_no_news() -> None:
-    # R15, R16: it takes the virtual start time of its coverer
+def test_a_covered_subscription_causes_no_table_update() -> None:
+    # R15, R16: it takes the virtual start time of the subscription that covers it
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "price > 10")
@@ -37,11 +37,11 @@ def test_a_subscription_that_another_covers_is_no_news() -> None:
     since = world.now
     y = world.subscriber("n", "y", "price > 20")
     world.run(s=1)
-    assert y.starts.keys() == {P}, "it starts with the next piece"
+    assert y.starts.keys() == {P}, "it starts with the next knowledge range"
     assert world.sent_over(TableDelta, "n", "p", since) == []
 
 
-def test_a_change_that_was_lost_is_noticed_by_the_next_heartbeat() -> None:
+def test_a_lost_delta_is_detected_by_the_next_heartbeat() -> None:
     # R19
     world = BrokerHarness("p-n")
     world.publisher("p")
@@ -57,8 +57,8 @@ def test_a_change_that_was_lost_is_noticed_by_the_next_heartbeat() -> None:
     assert y.starts.keys() == {P}
 
 
-def test_an_asking_that_was_lost_is_repeated() -> None:
-    # R19: a source whose heartbeat names no table has never been asked
+def test_a_lost_table_request_is_repeated() -> None:
+    # R19: the heartbeat of a source that has never received the request names no table
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.cut("p", "n")
@@ -76,11 +76,11 @@ def test_an_asking_that_was_lost_is_repeated() -> None:
 def test_of_a_cell_with_two_brokers_one_is_the_source() -> None:
     # R20
     world = BrokerHarness("p-n", cells={"n": ["n1", "n2"]})
-    asked = [name for name in ("n1", "n2") if world.sent_over(TableRequest, "p", name)]
-    assert len(asked) == 1
+    queried = [name for name in ("n1", "n2") if world.sent_over(TableRequest, "p", name)]
+    assert len(queried) == 1
 
 
-def test_if_the_source_of_a_cell_is_gone_another_broker_of_the_cell_is_asked() -> None:
+def test_if_the_source_of_a_cell_is_down_another_broker_of_the_cell_becomes_the_source() -> None:
     # R20: for each neighbour cell keep one source, a broker of it with a session
     world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]})
     world.publisher("p")
@@ -116,7 +116,7 @@ def test_the_table_of_a_neighbour_that_restarts_is_kept_until_its_new_one_claims
     ann = world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
-    news = world.hold(of(TableFull, TableDelta, source="c", target="n"))
+    table_updates = world.hold(of(TableFull, TableDelta, source="c", target="n"))
     world.restart("n")
     world.run(s=1)
     edge = world["p"].components.exchange.table_store.edges["n"]
@@ -124,15 +124,15 @@ def test_the_table_of_a_neighbour_that_restarts_is_kept_until_its_new_one_claims
     since = world.now
     ann.publish("e1", kind=2)
     world.run(ms=500)
-    assert world.sent_over(StreamData, "p", "n", since) == [], "what it says of c still filters"
-    news.release()
+    assert world.sent_over(StreamData, "p", "n", since) == [], "its claims about c still filter"
+    table_updates.release()
     world.run(s=1)
     assert not outdated(edge)
     assert world["p"].components.exchange.table_store.claim(shb("c"), P, 1) is not None
 
 
-def test_an_old_table_is_let_go_in_the_end() -> None:
-    # R21: stale_table_ttl_s; nobody of that cell has come back
+def test_a_stale_table_is_dropped_after_its_ttl() -> None:
+    # R21: stale_table_ttl_s; no broker of that cell has returned
     world = BrokerHarness("p-n-c", inactive_after_s=7, stale_table_ttl_s=10)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1", durable=True)
@@ -146,8 +146,8 @@ def test_an_old_table_is_let_go_in_the_end() -> None:
     assert edge.tables() == ()
 
 
-def test_the_virtual_time_of_a_host_begins_anew_with_its_incarnation() -> None:
-    # R16: after a restart (new life, 1)
+def test_the_virtual_time_of_a_host_starts_again_with_its_incarnation() -> None:
+    # R16: after a restart (new incarnation, 1)
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
@@ -160,16 +160,16 @@ def test_the_virtual_time_of_a_host_begins_anew_with_its_incarnation() -> None:
     assert after > before
 
 
-def test_a_table_that_nobody_keeps_is_not_sent() -> None:
+def test_a_request_for_an_unknown_table_is_ignored() -> None:
     world = BrokerHarness("p-n")
     world.receive("p", "n", TableRequest("elsewhere@elsewhere", None))
     posted = world["p"].context.take_messages_to("n")
-    assert [type(each) for each in posted] == [TableFull], "it is the table for its direction"
+    assert [type(each) for each in posted] == [TableFull], "the table for its direction is sent"
     world.receive("p", "stranger", TableRequest("stranger", None))
     assert world["p"].coverage_marks["unknown table requested"] == 1
 
 
-def test_a_table_from_an_unknown_broker_is_not_taken() -> None:
+def test_a_table_from_an_unknown_broker_is_ignored() -> None:
     world = BrokerHarness("p-n")
     full = world["n"].components.exchange.leaf.sender.answer(TableRequest(str(shb("n")), None))
     for message in full:

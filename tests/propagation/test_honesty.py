@@ -1,7 +1,7 @@
-"""I4 and what it is for, on random trees: no table claims what it does not cover, and nothing is
-filtered that a vector promises.
+"""I4 and its purpose, on random trees.
 
-That the oracle would find something shows :mod:`tests.propagation.test_planted`.
+No table claims more than it covers, and no event is filtered that a vector promises.
+:mod:`tests.propagation.test_planted` shows that the oracle finds violations.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ RUNS = scaled(100)
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_what_a_table_claims_it_covers_and_what_is_promised_passes(part: int) -> None:
+def test_tables_cover_their_claims_and_promised_events_pass(part: int) -> None:
     play(range(part, RUNS, 4))
 
 
-def test_the_runs_have_something_to_find() -> None:
-    """Filters stand in the way of what is owed, thousands of times."""
+def test_the_runs_check_many_routes() -> None:
+    """Filters are on the route of required events, thousands of times."""
     assert play(range(10)) > 1_000
 
 
-def test_a_run_is_the_same_whatever_the_hash_seed() -> None:
+def test_a_run_does_not_depend_on_the_hash_seed() -> None:
     program = (
         "from hashlib import sha256\n"
         "from tests.propagation.runs import STEPS, Run\n"

@@ -1,4 +1,4 @@
-"""The table of a subscriber host: R15, R16, R17, R26."""
+"""The leaf table of an SHB: R15, R16, R17, R26."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def at(counter: int, incarnation: int = 1) -> VirtualTime:
     return VirtualTime(incarnation, counter)
 
 
-def test_the_first_version_says_the_incarnation_even_without_subscribers() -> None:
+def test_the_first_version_contains_the_incarnation_even_without_subscribers() -> None:
     table = leaf(7)
     delta = table.flush()
     assert delta is not None
@@ -59,7 +59,7 @@ def test_a_covered_conjunction_starts_with_its_coverer_and_is_not_sent() -> None
     assert not table.dirty
 
 
-def test_an_equal_conjunction_starts_with_the_one_that_is_there() -> None:
+def test_an_equal_conjunction_starts_with_the_existing_one() -> None:
     table = leaf()
     table.own("x", of("a > 1"))
     table.flush()
@@ -68,11 +68,11 @@ def test_an_equal_conjunction_starts_with_the_one_that_is_there() -> None:
     assert not table.dirty
 
 
-def test_the_least_start_of_the_coverers_found_is_taken() -> None:
+def test_the_least_start_of_the_covering_conjunctions_is_used() -> None:
     table = leaf()
     table.own("old", of("a > 5"))
     table.flush()
-    table.own("wide", of("a > 1"))  # covers the old one, but is not yet told
+    table.own("wide", of("a > 1"))  # covers the old one, but is not sent yet
     assert table.conjunction_start(of("a > 1")[0]) == at(2)
     assert table.own("narrow", of("a > 9")) == at(1)
 
@@ -95,7 +95,7 @@ def test_removing_a_root_exposes_its_children_in_the_same_version() -> None:
     assert (delta.added, delta.removed) == (("a > 5",), ("a > 1",))
 
 
-def test_a_conjunction_stays_until_its_last_owner_is_gone() -> None:
+def test_a_conjunction_stays_until_its_last_owner_is_removed() -> None:
     table = leaf()
     table.own(("x", "segment 1"), of("a > 1"))
     table.own(("x", "segment 2"), of("a > 1"))
@@ -108,7 +108,7 @@ def test_a_conjunction_stays_until_its_last_owner_is_gone() -> None:
 
 
 def test_a_conjunction_dropped_and_added_within_one_batch_starts() -> None:
-    """Section 16 on R15: the roots end up unchanged, but a start time was handed out."""
+    """Section 16 on R15: the roots end up unchanged, but a start time was assigned."""
     table = leaf()
     table.own("x", of("a > 1"))
     table.flush()
@@ -121,11 +121,11 @@ def test_a_conjunction_dropped_and_added_within_one_batch_starts() -> None:
     assert (delta.added, delta.removed) == ((), ())
 
 
-def test_an_owner_that_wants_nothing_starts_wherever_the_host_is_served() -> None:
+def test_an_owner_without_conjunctions_starts_wherever_the_host_is_served() -> None:
     assert leaf().own("x", of("FALSE")) == at(1)
 
 
-def test_a_new_incarnation_starts_everything_anew() -> None:
+def test_in_a_new_incarnation_all_conjunctions_start_again() -> None:
     table = leaf(2)
     assert table.own("x", of("a > 1")) == table.own("y", of("b > 1")) == VirtualTime(2, 1)
     assert VirtualTime(2, 1) > VirtualTime(1, 999)
@@ -140,7 +140,7 @@ def test_a_newer_control_version_is_a_version_of_the_table() -> None:
     assert delta.entries == ((SHB, VectorEntry(at(2), 11)),)
 
 
-def test_a_retired_host_owns_nothing_and_says_so() -> None:
+def test_the_table_of_a_retired_host_is_empty_and_has_the_retired_flag() -> None:
     table = leaf()
     table.own("x", of("a > 1"))
     table.flush()
@@ -150,7 +150,7 @@ def test_a_retired_host_owns_nothing_and_says_so() -> None:
     assert table.sender.table.entries[SHB] == VectorEntry(at(2), 0, retired=True)
 
 
-def test_roots_above_the_budget_are_merged_and_cover_still() -> None:
+def test_roots_above_the_budget_are_merged_and_still_cover() -> None:
     table = leaf(budget=4)
     for number in range(12):
         table.own(number, of(f"a = {10 * number} AND b > {number}"))
@@ -177,27 +177,27 @@ def test_every_version_from_an_owners_start_on_covers_it() -> None:
     for seed in range(scaled(150)):
         dice = random.Random(seed)
         table = leaf(budget=dice.choice((2, 5, 100)))
-        wishes: dict[int, str] = {}
+        filters: dict[int, str] = {}
         for step in range(60):
-            if wishes and dice.random() < 0.4:
-                gone = dice.choice(sorted(wishes))
-                table.disown(gone)
-                del wishes[gone]
+            if filters and dice.random() < 0.4:
+                removed = dice.choice(sorted(filters))
+                table.disown(removed)
+                del filters[removed]
             else:
-                wishes[step] = dice.choice(FILTERS)
-                table.own(step, of(wishes[step]))
+                filters[step] = dice.choice(FILTERS)
+                table.own(step, of(filters[step]))
             check_monotone(table)
             if dice.random() < 0.4:
                 table.flush()
-            check_covered(table, wishes)
+            check_covered(table, filters)
 
 
-def check_covered(table: LeafTable, wishes: dict[int, str]) -> None:
-    """What was said last covers the owners that have started."""
+def check_covered(table: LeafTable, filters: dict[int, str]) -> None:
+    """The last sent version covers the owners that have started."""
     covered = 0
     for conjunction in table.sender.table.conjunctions.values():
         covered |= of_conjunction(conjunction)
-    for owner, text in wishes.items():
+    for owner, text in filters.items():
         if table.start(owner) <= table.time:
             assert not of_filter(text) & ~covered
         else:

@@ -1,11 +1,11 @@
-"""Tables when the tree around a broker changes: doubt, heirs, names (R13, R21, R23)."""
+"""Tables when the tree around a broker changes: distrust, inheritance, names (R13, R21, R23)."""
 
 from __future__ import annotations
 
 from gapless import Filter
 from gapless.content.merging import merge
+from gapless.core.context import Identity
 from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Identity
 from gapless.core.parameters import DEFAULTS
 from gapless.messages.propagation import TableId, TableRequest
 from gapless.propagation import Edge, TableSender, TableStore, TransferOutcome
@@ -23,7 +23,7 @@ def at(counter: int) -> VectorEntry:
 
 
 def sender(broker: str, *shbs: ShbId, shape_version: int = 1) -> TableSender:
-    """Return a table that names these hosts and claims them for P."""
+    """Return a table that names these SHBs and claims them for P."""
     name = TableId(broker, 1, "here", shape_version)
     made = TableSender(name, 1, log_max=4, bytes_max=10_000)
     delta = made.table.difference(
@@ -41,7 +41,7 @@ def edge(name: str = "there") -> Edge:
 
 
 def take(target: Edge, source: TableSender) -> TransferOutcome:
-    """Let a broker be a source, and let its table come."""
+    """Make a broker a source and receive its table."""
     name = source.table.name
     request = target.source(name.broker, "n", name.incarnation, name.direction, 0)
     outcome = TransferOutcome.STALE
@@ -50,20 +50,20 @@ def take(target: Edge, source: TableSender) -> TransferOutcome:
     return outcome
 
 
-# --- doubt ----------------------------------------------------------------------------------------
+# --- distrust -------------------------------------------------------------------------------------
 
 
-def test_a_table_of_an_older_shape_claims_but_does_not_place() -> None:
+def test_a_table_of_an_older_shape_claims_but_does_not_locate_hosts() -> None:
     target = edge()
     take(target, sender("b", S))
     assert target.locates(S)
     target.distrust_before(2)
     assert not target.locates(S)
     assert target.locating_tables() == ()
-    assert target.claim(S, P, 1) == at(3), "it may still filter"
+    assert target.claim(S, P, 1) == at(3), "the table may still filter"
 
 
-def test_a_table_of_the_new_shape_places_again() -> None:
+def test_a_table_of_the_new_shape_locates_hosts_again() -> None:
     target = edge()
     take(target, sender("b", S))
     target.distrust_before(2)
@@ -72,7 +72,7 @@ def test_a_table_of_the_new_shape_places_again() -> None:
     assert not target.locates(S)
 
 
-def test_what_was_joined_before_a_doubt_does_not_place() -> None:
+def test_tables_merged_before_a_reshape_do_not_locate_hosts() -> None:
     target = edge()
     take(target, sender("b", S, shape_version=5))
     target.merge_stale("b", now=1)
@@ -80,13 +80,13 @@ def test_what_was_joined_before_a_doubt_does_not_place() -> None:
     assert target.merged_stale.name.shape_version == STALE_SHAPE
     assert target.locates(S)
     target.distrust_before(2)
-    assert not target.locates(S), "its number counts the changes of some other cell, perhaps"
+    assert not target.locates(S), "its shape version may be that of another cell"
 
 
-# --- heirs ----------------------------------------------------------------------------------------
+# --- inheritance ----------------------------------------------------------------------------------
 
 
-def test_an_edge_inherits_the_tables_of_one_that_is_removed_as_old_ones() -> None:
+def test_an_edge_inherits_the_tables_of_a_removed_one_as_stale() -> None:
     left, heir = edge("left"), edge("heir")
     take(left, sender("b", S))
     take(left, sender("c", T))
@@ -99,7 +99,7 @@ def test_an_edge_inherits_the_tables_of_one_that_is_removed_as_old_ones() -> Non
     assert heir.tables() == ()
 
 
-def test_an_edge_that_inherits_keeps_what_it_had() -> None:
+def test_an_edge_that_inherits_keeps_its_own_tables() -> None:
     left, heir = edge("left"), edge("heir")
     take(left, sender("b", S))
     take(heir, sender("d", T))
@@ -109,7 +109,7 @@ def test_an_edge_that_inherits_keeps_what_it_had() -> None:
     assert len(heir.tables()) == 1
 
 
-def test_from_an_edge_without_tables_nothing_is_inherited() -> None:
+def test_an_edge_without_tables_has_nothing_to_inherit() -> None:
     heir = edge("heir")
     heir.inherit(edge("left"), now=1)
     assert heir.tables() == ()
@@ -118,17 +118,17 @@ def test_from_an_edge_without_tables_nothing_is_inherited() -> None:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_a_renamed_table_is_sent_whole_whatever_the_requester_has() -> None:
+def test_a_renamed_table_is_always_sent_whole() -> None:
     source = sender("b", S)
     old = source.table.name
     version = source.table.version
     source.rename(TableId("b", 1, "here", 2))
     (answer,) = source.answer(TableRequest("here", old, version))
     assert answer.table == TableId("b", 1, "here", 2)
-    assert answer.version == version + 1, "heartbeats show that the copy is old"
+    assert answer.version == version + 1, "heartbeats show that the copy is outdated"
 
 
-def test_a_copy_does_not_go_back_to_an_older_shape() -> None:
+def test_a_copy_does_not_return_to_an_older_shape() -> None:
     source, copy = sender("b", S), TableReceiver()
     (old,) = source.answer(TableRequest("here"))
     source.rename(TableId("b", 1, "here", 2))
@@ -140,7 +140,7 @@ def test_a_copy_does_not_go_back_to_an_older_shape() -> None:
     assert copy.take(delta).outcome is TransferOutcome.STALE
 
 
-class Nowhere:
+class NoPaths:
     version = 1
 
     def path_to(self, cell: str) -> tuple[str, ...] | None:
@@ -149,13 +149,13 @@ class Nowhere:
 
 
 def table_store(shape_version: int = 1) -> TableStore:
-    made = TableStore(Identity("k", "k", 1), DEFAULTS, Nowhere())
+    made = TableStore(Identity("k", "k", 1), DEFAULTS, NoPaths())
     made.set_shape_version(shape_version)
     made.announce(P, 1, Filter(""), "i")
     return made
 
 
-def test_all_tables_have_new_names_when_the_own_cell_has_another_shape() -> None:
+def test_all_tables_are_renamed_when_the_own_cell_has_another_shape() -> None:
     held = table_store()
     held.add_cell("j")
     assert not held.set_shape_version(1)
@@ -163,8 +163,8 @@ def test_all_tables_have_new_names_when_the_own_cell_has_another_shape() -> None
     assert held.out["j"].sender.table.name == TableId("k", 1, "j", 2)
 
 
-def test_a_new_direction_is_not_told_what_may_be_its_own() -> None:
-    # i was behind j before, so j's table from then may name hosts of i
+def test_the_table_for_a_new_direction_omits_entries_that_may_be_behind_it() -> None:
+    # i was behind j before, so j's former table may name SHBs of i
     held = table_store()
     take(held.add_cell("j"), sender("j", S))
     held.set_shape_version(2)
@@ -172,15 +172,17 @@ def test_a_new_direction_is_not_told_what_may_be_its_own() -> None:
     held.add_cell("i")
     held.add_cell("m").settled = True
     held.flush()
-    told = held.out["i"].sender.table
-    assert S not in told.entries
-    assert set(told.conjunctions) == {"kind = 'news'"}, "more conjunctions only let more pass"
+    table = held.out["i"].sender.table
+    assert S not in table.entries
+    assert set(table.conjunctions) == {"kind = 'news'"}, (
+        "additional conjunctions only let more events pass"
+    )
     take(held.edges["j"], sender("j", T, shape_version=2))
     held.flush()
-    assert set(told.entries) == {T}
+    assert set(table.entries) == {T}
 
 
-def test_a_restarted_broker_believes_tables_of_the_shape_that_it_knows() -> None:
+def test_a_restarted_broker_trusts_tables_of_its_stored_shape() -> None:
     held = table_store(2)
     j = held.add_cell("j", shape_version=2)
     held.add_cell("i")
@@ -190,7 +192,7 @@ def test_a_restarted_broker_believes_tables_of_the_shape_that_it_knows() -> None
     assert held.out["i"].sender.table.entries == {}
 
 
-def test_what_came_over_a_removed_edge_goes_to_its_heir_or_nowhere() -> None:
+def test_tables_of_a_removed_edge_are_inherited_or_dropped() -> None:
     held = table_store()
     take(held.add_cell("j"), sender("j", S))
     take(held.add_cell("l"), sender("l", T))

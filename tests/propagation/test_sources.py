@@ -1,4 +1,4 @@
-"""Sources of tables: one of each cell, those beyond a cell that is down, and whoever is fed (R20)."""
+"""Sources of tables: one of each cell, those beyond a cell that is down, and receivers (R20)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.broker.harness import BrokerHarness, P
 
 
 class Reach:
-    """Whom a broker reaches, and whom of them over relays; a test says so."""
+    """The brokers that are reachable, and those of them over relays, set by the test."""
 
     def __init__(self, *reached: BrokerId, relayed: Iterable[BrokerId] = ()) -> None:
         self.reached = [*reached, *relayed]
@@ -29,7 +29,7 @@ class Reach:
 
 
 def sources(reach: Reach, *, delta: int = 2) -> TableSources:
-    """Return those of m, which is next to n1 and n2; behind these are c1 and c2, and d; behind c is z."""
+    """Return the sources of m next to n1 and n2; behind n are c1, c2 and d; behind c is z."""
     tree = Topology.of(
         {"m": ["m"], "n": ["n1", "n2"], "c": ["c1", "c2"], "d": ["d"], "z": ["z"]},
         [("m", "n"), ("n", "c"), ("n", "d"), ("c", "z")],
@@ -37,29 +37,29 @@ def sources(reach: Reach, *, delta: int = 2) -> TableSources:
     return TableSources("m", Tree(tree.neighbourhood("m", delta + 1)), cast(Peers, reach))
 
 
-EVERYBODY = ("n1", "n2", "c1", "c2", "d", "z")
+ALL_BROKERS = ("n1", "n2", "c1", "c2", "d", "z")
 
 
-def test_of_a_cell_that_is_reached_one_broker_is_asked_and_nobody_beyond() -> None:
-    (source,) = sources(Reach(*EVERYBODY)).wanted("n", ())
+def test_one_broker_of_a_reachable_cell_is_the_source_and_none_beyond() -> None:
+    (source,) = sources(Reach(*ALL_BROKERS)).wanted("n", ())
     assert source in {"n1", "n2"}
 
 
-def test_a_link_is_better_than_relays() -> None:
+def test_a_source_over_a_link_is_better_than_over_relays() -> None:
     for relayed, direct in (("n1", "n2"), ("n2", "n1")):
         reach = Reach(direct, relayed=[relayed])
         assert sources(reach).wanted("n", ()) == [direct]
         assert sources(reach).wanted("n", [relayed]) == [direct]
 
 
-def test_over_relays_is_better_than_the_cells_beyond() -> None:
+def test_a_source_over_relays_is_better_than_one_in_the_cells_beyond() -> None:
     assert sources(Reach("c1", "d", relayed=["n2"])).wanted("n", ()) == ["n2"]
 
 
-def test_a_source_is_kept_while_none_is_reached_better() -> None:
-    # every change costs a table
+def test_a_source_is_kept_while_no_better_one_is_reachable() -> None:
+    # every change costs a table transfer
     for source in ("n1", "n2"):
-        assert sources(Reach(*EVERYBODY)).wanted("n", [source]) == [source]
+        assert sources(Reach(*ALL_BROKERS)).wanted("n", [source]) == [source]
 
 
 def test_sources_of_different_brokers_are_spread_over_a_cell() -> None:
@@ -69,67 +69,67 @@ def test_sources_of_different_brokers_are_spread_over_a_cell() -> None:
     assert 30 < chosen.count("n1") < 70
 
 
-def test_in_place_of_a_cell_that_is_down_each_cell_beyond_it_is_asked() -> None:
+def test_each_cell_beyond_a_cell_that_is_down_has_a_source() -> None:
     # PT V: subscriptions cross a cell that is down; all branches, not only the first
     first, second = sources(Reach("c1", "c2", "d", "z")).wanted("n", ())
     assert first in {"c1", "c2"}
     assert second == "d"
 
 
-def test_if_that_is_down_too_the_cells_beyond_it_are_asked() -> None:
+def test_the_cells_beyond_two_cells_that_are_down_have_sources() -> None:
     assert sources(Reach("d", "z")).wanted("n", ()) == ["z", "d"]
 
 
-def test_nobody_is_asked_who_is_farther_than_delta_reaches() -> None:
+def test_no_source_is_farther_away_than_delta_allows() -> None:
     assert sources(Reach("d", "z"), delta=1).wanted("n", ()) == ["d"]
     assert sources(Reach("d", "z"), delta=0).wanted("n", ()) == []
 
 
-def test_whoever_is_fed_here_is_asked_as_long_as_it_is() -> None:
-    # it must be filtered for, and may have lost the way to those that would speak for it
-    asked = sources(Reach(*EVERYBODY))
-    asked.set_fed("c2", fed=True)
-    asked.set_fed("c2", fed=True)
-    (source, receiver) = asked.wanted("n", ["n1"])
+def test_a_receiver_is_a_source_while_it_is_fed() -> None:
+    # streams are filtered for it, and its own sources may have lost the route
+    found = sources(Reach(*ALL_BROKERS))
+    found.set_fed("c2", fed=True)
+    found.set_fed("c2", fed=True)
+    (source, receiver) = found.wanted("n", ["n1"])
     assert (source, receiver) == ("n1", "c2")
-    asked.set_fed("c2", fed=False)
-    assert asked.wanted("n", ["n1", "c2"]) == ["n1"]
-    asked.set_fed("c2", fed=False)
+    found.set_fed("c2", fed=False)
+    assert found.wanted("n", ["n1", "c2"]) == ["n1"]
+    found.set_fed("c2", fed=False)
 
 
-def test_a_receiver_that_is_a_source_anyway_is_asked_once() -> None:
-    asked = sources(Reach(*EVERYBODY))
-    asked.set_fed("n1", fed=True)
-    assert asked.wanted("n", ["n1"]) == ["n1"]
+def test_a_receiver_that_is_already_a_source_is_listed_once() -> None:
+    found = sources(Reach(*ALL_BROKERS))
+    found.set_fed("n1", fed=True)
+    assert found.wanted("n", ["n1"]) == ["n1"]
 
 
-def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reached() -> None:
-    asked = sources(Reach("n1"))
-    asked.set_fed("c2", fed=True)
-    asked.set_fed("stranger", fed=True)
-    assert asked.wanted("n", ["n1"]) == ["n1"]
+def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reachable() -> None:
+    found = sources(Reach("n1"))
+    found.set_fed("c2", fed=True)
+    found.set_fed("stranger", fed=True)
+    assert found.wanted("n", ["n1"]) == ["n1"]
 
 
-def test_in_another_tree_sources_are_others() -> None:
+def test_a_change_of_the_tree_changes_the_sources() -> None:
     # R13
     tree = Tree(Topology.of({"m": ["m"], "n": ["n1"]}, [("m", "n")]).neighbourhood("m", 2))
-    asked = TableSources("m", tree, cast(Peers, Reach(*EVERYBODY)))
-    assert asked.wanted("n", ()) == ["n1"]
+    found = TableSources("m", tree, cast(Peers, Reach(*ALL_BROKERS)))
+    assert found.wanted("n", ()) == ["n1"]
     topology = Topology.of({"m": ["m"], "d": ["d"]}, [("m", "d")])
     tree.replace(topology.neighbourhood("m", 2, version=2))
-    assert asked.wanted("d", ()) == ["d"]
+    assert found.wanted("d", ()) == ["d"]
 
 
-# --- with whole brokers -----------------------------------------------------------------------------
+# --- with whole brokers ---------------------------------------------------------------------------
 
 
 def requesters(world: BrokerHarness, broker: BrokerId, direction: str) -> list[BrokerId]:
-    """Return whom a broker tells of changes of its table for a direction."""
+    """Return the brokers to which a broker sends changes of its table for a direction."""
     return [*world[broker].components.exchange._requesters.get(direction, {})]
 
 
-def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
-    # else every broker of a cell that ever was a source would be sent every change for ever
+def test_a_former_source_is_notified_and_sends_no_more_deltas() -> None:
+    # otherwise every broker of a cell that ever was a source would receive every change for ever
     world = BrokerHarness("p-n-c", delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
@@ -139,7 +139,7 @@ def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
     world.run(s=2)
     assert requesters(world, "c", "n") == ["p"]
     world.start("n")
-    world.run(s=15)  # until c has gone back to n, and is fed by p no more
+    world.run(s=15)  # until c uses n again, and is not fed by p any more
     assert world.sent_over(TableStop, "p", "c") == [TableStop("p")]
     assert requesters(world, "c", "n") == ["n"]
     since = world.now
@@ -149,13 +149,13 @@ def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
     assert world.sent_over(TableDelta, "c", "n", since)
 
 
-def test_a_stop_for_a_table_that_is_not_here_changes_nothing() -> None:
+def test_a_stop_for_an_unknown_table_is_ignored() -> None:
     world = BrokerHarness("p-n")
     world.receive("n", "stranger", TableStop("nowhere"))
     assert requesters(world, "n", "p") == ["p"]
 
 
-def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
+def test_a_broker_that_becomes_a_receiver_is_asked_for_its_table() -> None:
     world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
@@ -164,7 +164,7 @@ def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
     (other,) = {"n1", "n2"} - {feeder}
     fed = world[str(feeder)].components.router.feeder(P)
     assert fed == "p"
-    assert world.sent_over(TableRequest, "p", str(feeder)), "it is fed by p"
+    assert world.sent_over(TableRequest, "p", str(feeder)), "p feeds it"
     world.crash(str(feeder))
     world.run(s=2)
     assert world["c"].components.router.feeder(P) == other

@@ -1,4 +1,4 @@
-"""Place, sufficiency and the choice of tables: R23, R24, R25, and the cache of results."""
+"""Location, sufficiency and the choice of tables: R23, R24, R25, and the cache of results."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_a_host_of_the_neighbourhood_counts_in_its_direction_only() -> None:
     assert counting(world, "a", cell_receiver("d"), "a", "b", "c", "d") == ["d"]
 
 
-def test_a_host_of_unknown_place_counts_everywhere() -> None:
+def test_a_host_of_unknown_location_counts_in_every_direction() -> None:
     world = World(tree("a-b-c-far", "a-d"))
     for receiver in ("b", "d", "c"):
         assert counting(world, "a", cell_receiver(receiver), "far") == ["far"]
 
 
-def test_a_host_counts_where_a_table_shows_it_and_not_where_another_edge_does() -> None:
+def test_a_host_counts_only_at_the_edge_whose_table_has_it() -> None:
     world = settled("a-b-c-far", "a-d")
     assert counting(world, "a", cell_receiver("b"), "far") == ["far"]
     assert counting(world, "a", cell_receiver("d"), "far") == []
 
 
-def test_an_unsettled_edge_shows_nothing() -> None:
+def test_an_unsettled_edge_locates_no_host() -> None:
     world = settled("a-b-c-far", "a-d")
     world["a"].table_store.edges["b"].settled = False
     world["a"].paths.version += 1
@@ -70,7 +70,7 @@ def test_for_a_leaf_only_its_own_host_counts() -> None:
     assert list(found) == [ShbId("b1", "b")]
 
 
-def test_under_bypass_a_cell_between_does_not_count_and_siblings_do_not() -> None:
+def test_under_bypass_neither_the_bypassed_cell_nor_siblings_count() -> None:
     world = settled("a-n-c-cc", "n-d-dd")
     world.stop("n")
     for cell in ("c", "d"):
@@ -81,7 +81,7 @@ def test_under_bypass_a_cell_between_does_not_count_and_siblings_do_not() -> Non
     assert counting(world, "a", cell_receiver("n"), *hosts) == ["n", "c", "d", "cc", "dd"]
 
 
-def test_an_old_table_shows_no_sibling() -> None:
+def test_a_stale_table_does_not_locate_a_host_at_a_sibling() -> None:
     world = settled("a-n-c-cc", "n-d-dd")
     world.stop("n")
     world.settle(("a", "c"), ("a", "d"))
@@ -89,8 +89,8 @@ def test_an_old_table_shows_no_sibling() -> None:
     assert counting(world, "a", cell_receiver("c"), "dd") == ["dd"]
 
 
-def test_a_host_that_a_table_from_beyond_shows_is_behind_even_if_a_sibling_shows_it_too() -> None:
-    """Both at once is stale on one side; then it counts for both."""
+def test_a_host_in_the_table_of_a_receiver_counts_even_if_a_sibling_has_it_too() -> None:
+    """One of the two tables is stale; then the host counts for both."""
     world = settled("a-n-c-cc", "n-d-dd")
     world.stop("n")
     world.settle(("a", "c"), ("a", "d"))
@@ -103,7 +103,7 @@ def test_a_host_that_a_table_from_beyond_shows_is_behind_even_if_a_sibling_shows
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def test_the_cells_own_tables_come_first_then_all_then_everything_passes() -> None:
+def test_tables_of_the_receivers_cell_are_tried_first_then_all_then_everything_passes() -> None:
     world = settled("a-n-c", "n-d", wants={"c": "size = 1", "d": "size = 2"})
     edge = world["a"].table_store.edges["n"]
     world["a"].table_store.edges["n"].mark_stale("n", 0)
@@ -119,7 +119,9 @@ def test_the_cells_own_tables_come_first_then_all_then_everything_passes() -> No
 @pytest.mark.parametrize(
     "receiver", [Receiver(AttachKind.PHB_CELL, "a"), cell_receiver("far"), cell_receiver("nowhere")]
 )
-def test_everything_passes_to_home_routers_and_to_unknown_receivers(receiver: Receiver) -> None:
+def test_everything_passes_to_routers_of_the_phb_cell_and_to_unknown_receivers(
+    receiver: Receiver,
+) -> None:
     world = settled("a-b-c-far")
     assert world["a"].choose(P, StreamVector(1, 1, {}), receiver) == EVERYTHING_PASSES
     assert counting(world, "a", receiver, "b") == ["b"]
@@ -131,7 +133,7 @@ def test_everything_passes_in_an_unknown_stream_epoch() -> None:
 
 
 def test_without_obligations_all_tables_of_the_edge_are_used() -> None:
-    """Best effort has no vector: a router filters by what it has (R33)."""
+    """Best effort has no vector: a router filters by the tables it has (R33)."""
     world = settled("a-b", wants={"b": "size = 1"})
     world.start("b")
     world.exchange("a", "b")
@@ -175,7 +177,9 @@ def test_a_retired_host_is_always_served() -> None:
 # --- the cache ------------------------------------------------------------------------------------
 
 
-def test_results_are_kept_until_a_table_or_a_place_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_cached_until_a_table_or_a_location_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = settled("a-b-c-far", "a-d", wants={"far": "size = 1"})
     computed = []
     chosen = TableChooser._chosen
@@ -202,7 +206,7 @@ def test_results_are_kept_until_a_table_or_a_place_changes(monkeypatch: pytest.M
     world["a"].paths.version += 1
     assert looked_up() == 2, "the neighbourhood changed"
     world["a"].table_store.edges["b"].mark_stale("b", 0)
-    assert looked_up() == 2, "what tables show of places changed"
+    assert looked_up() == 2, "the locations in tables changed"
 
 
 def test_the_cache_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

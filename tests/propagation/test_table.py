@@ -33,7 +33,7 @@ def sender(name: TableId = NAME, *, log_max: int = 8, bytes_max: int = 10_000) -
     return TableSender(name, 1, log_max=log_max, bytes_max=bytes_max)
 
 
-def say(source: TableSender, **change: object) -> TableDelta:
+def advance(source: TableSender, **change: object) -> TableDelta:
     delta = source.table.difference(**change)  # type: ignore[arg-type]
     assert delta is not None
     return source.advance(delta)
@@ -58,22 +58,24 @@ def same(left: SubscriptionTable | None, right: SubscriptionTable) -> bool:
 
 def test_an_entry_is_claimed_for_known_pubends_at_their_versions() -> None:
     source = sender()
-    say(source, entries={S: entry(4)}, known={P: 2})
+    advance(source, entries={S: entry(4)}, known={P: 2})
     assert source.table.claim(S, P, 1) == source.table.claim(S, P, 2) == entry(4)
     assert source.table.claim(S, P, 3) is None
     assert source.table.claim(S, Q, 1) is None
     assert source.table.claim(T, P, 1) is None
 
 
-def test_a_pubend_that_is_not_known_is_not_claimed_at_any_version() -> None:
+def test_an_unknown_pubend_is_not_claimed_at_any_version() -> None:
     source = sender()
-    say(source, entries={S: entry(4)})
+    advance(source, entries={S: entry(4)})
     assert source.table.claim(S, P, 0) is None
 
 
-def test_who_is_late_for_a_pubend_is_claimed_for_others_only() -> None:
+def test_a_host_that_is_late_for_a_pubend_is_claimed_for_others_only() -> None:
     source = sender()
-    say(source, entries={S: entry(4), T: entry(1)}, known={P: 1, Q: 1}, late={P: frozenset({S})})
+    advance(
+        source, entries={S: entry(4), T: entry(1)}, known={P: 1, Q: 1}, late={P: frozenset({S})}
+    )
     assert source.table.claim(S, P, 1) is None
     assert source.table.claim(S, Q, 1) == entry(4)
     assert source.table.claim(T, P, 1) == entry(1)
@@ -81,13 +83,13 @@ def test_who_is_late_for_a_pubend_is_claimed_for_others_only() -> None:
 
 def test_a_leafs_table_claims_for_every_pubend() -> None:
     source = sender(LEAF)
-    say(source, entries={S: entry(4)})
+    advance(source, entries={S: entry(4)})
     assert source.table.claim(S, P, 9) == entry(4)
 
 
-def test_a_retired_host_is_claimed_for_every_pubend_for_it_wants_nothing() -> None:
+def test_a_retired_host_is_claimed_for_every_pubend() -> None:
     source = sender()
-    say(source, entries={S: entry(4, retired=True)})
+    advance(source, entries={S: entry(4, retired=True)})
     assert source.table.claim(S, P, 1) == entry(4, retired=True)
 
 
@@ -102,8 +104,8 @@ def test_retired_outranks_every_other_entry_of_a_host() -> None:
 def test_a_delta_applies_at_exactly_its_base_version() -> None:
     source = sender()
     copy = copy_of(source)
-    first = say(source, added=["a > 1"], entries={S: entry(1)})
-    second = say(source, added=["a > 2"], removed=["a > 1"], entries={S: entry(2)})
+    first = advance(source, added=["a > 1"], entries={S: entry(1)})
+    second = advance(source, added=["a > 2"], removed=["a > 1"], entries={S: entry(2)})
     assert copy.take(second).outcome is TransferOutcome.REQUEST
     assert copy.table is not None
     assert not copy.table.entries
@@ -116,16 +118,16 @@ def test_a_delta_applies_at_exactly_its_base_version() -> None:
 def test_a_delta_of_another_table_does_not_apply() -> None:
     source, other = sender(), sender(TableId("b", 8, "up"))
     copy = copy_of(source)
-    assert copy.take(say(other, added=["a > 1"])).outcome is TransferOutcome.REQUEST
+    assert copy.take(advance(other, added=["a > 1"])).outcome is TransferOutcome.REQUEST
 
 
-def test_a_copy_that_a_delta_does_not_fit_is_dropped_and_asked_for_whole() -> None:
+def test_a_copy_that_a_delta_does_not_fit_is_dropped_and_requested_whole() -> None:
     source = sender()
-    say(source, added=["a > 1"], entries={S: entry(1)})
+    advance(source, added=["a > 1"], entries={S: entry(1)})
     copy = copy_of(source)
     assert copy.table is not None
-    del copy.table.conjunctions["a > 1"]  # damage
-    update = copy.take(say(source, removed=["a > 1"], entries={S: entry(2)}))
+    del copy.table.conjunctions["a > 1"]  # corruption
+    update = copy.take(advance(source, removed=["a > 1"], entries={S: entry(2)}))
     assert update.outcome is TransferOutcome.REQUEST
     assert update.removed_hosts == (S,)
     assert copy.request("up") == TableRequest("up")
@@ -134,7 +136,7 @@ def test_a_copy_that_a_delta_does_not_fit_is_dropped_and_asked_for_whole() -> No
 def test_a_delta_with_a_wrong_digest_changes_nothing() -> None:
     source = sender()
     copy = copy_of(source)
-    good = say(source, added=["a > 1"], entries={S: entry(1)})
+    good = advance(source, added=["a > 1"], entries={S: entry(1)})
     bad = TableDelta(NAME, 1, 2, ("a > 5",), (), good.entries, (), (), (), (), good.digest)
     table = copy.table
     assert table is not None
@@ -142,9 +144,9 @@ def test_a_delta_with_a_wrong_digest_changes_nothing() -> None:
     assert (table.version, table.conjunctions, table.entries) == (1, {}, {})
 
 
-def test_no_difference_is_no_delta() -> None:
+def test_without_a_difference_there_is_no_delta() -> None:
     source = sender()
-    say(source, added=["a > 1"], entries={S: entry(1)}, known={P: 1}, late={P: frozenset({S})})
+    advance(source, added=["a > 1"], entries={S: entry(1)}, known={P: 1}, late={P: frozenset({S})})
     table = source.table
     assert table.difference(entries={S: entry(1)}, known={P: 1}, late={P: frozenset({S})}) is None
 
@@ -184,7 +186,7 @@ def advance_at_random(source: TableSender, dice: random.Random) -> None:
 
 def big_sender() -> TableSender:
     source = sender(bytes_max=150)
-    say(
+    advance(
         source,
         added=[f"a = {number}" for number in range(20)],
         entries={S: entry(3), T: entry(1)},
@@ -211,7 +213,7 @@ def test_parts_are_staged_and_applied_together_in_any_order() -> None:
 def test_parts_of_different_versions_are_never_mixed() -> None:
     source = big_sender()
     old = full_parts(source.table, 150)
-    say(source, removed=["a = 3"], entries={S: entry(4), T: entry(1)})
+    advance(source, removed=["a = 3"], entries={S: entry(4), T: entry(1)})
     new = full_parts(source.table, 150)
     copy = TableReceiver()
     for part in (*old[:-1], *new[:-1]):
@@ -221,11 +223,11 @@ def test_parts_of_different_versions_are_never_mixed() -> None:
     assert same(copy.table, source.table)
 
 
-def test_a_full_table_replaces_the_copy_and_says_what_that_changes() -> None:
+def test_a_full_table_replaces_the_copy_and_returns_the_changes() -> None:
     source = sender()
-    say(source, added=["a > 1", "b > 1"], entries={S: entry(1)})
+    advance(source, added=["a > 1", "b > 1"], entries={S: entry(1)})
     copy = copy_of(source)
-    say(source, added=["a > 2"], removed=["a > 1"], entries={T: entry(1)})
+    advance(source, added=["a > 2"], removed=["a > 1"], entries={T: entry(1)})
     (part,) = full_parts(source.table, 10_000)
     assert isinstance(part, TableFull)
     update = copy.take(part)
@@ -235,7 +237,7 @@ def test_a_full_table_replaces_the_copy_and_says_what_that_changes() -> None:
     assert copy.take(part).outcome is TransferOutcome.STALE
 
 
-def test_a_full_table_that_does_not_fit_its_digest_is_not_taken() -> None:
+def test_a_full_table_that_does_not_match_its_digest_is_refused() -> None:
     source = big_sender()
     first, *rest = full_parts(source.table, 150)
     corrupt = TableFull(NAME, first.version, 0, first.parts, (), (), (), (), first.digest)
@@ -252,12 +254,10 @@ def test_more_parts_than_the_limit_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("behind", "expected"), [(0, 0), (1, 1), (3, 3), (4, 1)])
-def test_a_requester_gets_the_deltas_it_lacks_or_the_whole_table(
-    behind: int, expected: int
-) -> None:
+def test_a_requester_gets_the_missing_deltas_or_the_whole_table(behind: int, expected: int) -> None:
     source = sender(log_max=3)
     for number in range(6):
-        say(source, added=[f"a = {number}"])
+        advance(source, added=[f"a = {number}"])
     answer = source.answer(TableRequest("up", NAME, source.table.version - behind))
     assert len(answer) == expected
     kind = TableFull if behind > 3 else TableDelta
@@ -266,18 +266,18 @@ def test_a_requester_gets_the_deltas_it_lacks_or_the_whole_table(
 
 def test_a_requester_of_another_incarnation_gets_the_whole_table() -> None:
     source = sender()
-    say(source, added=["a = 1"])
+    advance(source, added=["a = 1"])
     (answer,) = source.answer(TableRequest("up", TableId("b", 6, "up"), 1))
     assert isinstance(answer, TableFull)
 
 
-def test_a_heartbeat_finds_what_was_lost_and_what_was_corrupt() -> None:
+def test_a_heartbeat_detects_lost_deltas_and_corrupt_copies() -> None:
     source = sender()
-    say(source, added=["a > 1"])
+    advance(source, added=["a > 1"])
     copy = copy_of(source)
     assert copy.compare_state(source.state()).outcome is TransferOutcome.STALE
     assert copy.compare_state(TableState("up", 1, 0)).outcome is TransferOutcome.STALE
-    say(source, added=["a > 2"])
+    advance(source, added=["a > 2"])
     assert copy.compare_state(source.state()).outcome is TransferOutcome.REQUEST
     assert copy.table is not None
     for message in source.answer(copy.request("up")):
@@ -290,13 +290,13 @@ def test_a_heartbeat_finds_what_was_lost_and_what_was_corrupt() -> None:
 # --- texts and digests ----------------------------------------------------------------------------
 
 
-def test_a_text_stands_for_its_conjunction() -> None:
+def test_a_conjunction_can_be_restored_from_its_text() -> None:
     (conjunction,) = Filter("symbol = 'IBM' AND price > 90.5").conjunctions
     assert conjunction_of(text_of(conjunction)) == conjunction
 
 
 @pytest.mark.parametrize("text", ["price >", "a = 1 OR b = 2", "FALSE", "@@"])
-def test_a_text_that_is_no_conjunction_stands_for_everything(text: str) -> None:
+def test_a_text_that_is_no_conjunction_matches_everything(text: str) -> None:
     assert conjunction_of(text) == EVERYTHING
 
 

@@ -11,10 +11,10 @@ P = PubendId("P")
 
 
 def star() -> World:
-    """Return a broker m between a, b and c, with one who wants news at c."""
+    """Return a broker m between a, b and c, with a subscriber of kind news at c."""
     world = World(tree("a-m-b", "m-c"))
     world["c"].subscribe("x", "kind = 'news'")
-    world["c"].table_store.announce(PubendId("any"), 1, Filter(""), "m")  # else c prunes it
+    world["c"].table_store.announce(PubendId("any"), 1, Filter(""), "m")  # otherwise c prunes it
     world.settle()
     return world
 
@@ -51,7 +51,7 @@ def test_an_old_announcement_from_a_new_direction_keeps_the_newest_version() -> 
     assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
 
 
-def test_a_pubend_that_is_withdrawn_is_known_nowhere() -> None:
+def test_a_withdrawn_pubend_is_known_in_no_direction() -> None:
     world = star()
     holdings = world["m"].table_store
     holdings.announce(P, 1, Filter(""), "a")
@@ -61,13 +61,13 @@ def test_a_pubend_that_is_withdrawn_is_known_nowhere() -> None:
     assert not holdings.out["a"].sender.table.conjunctions
 
 
-def test_a_pubend_at_home_is_in_no_direction() -> None:
+def test_a_local_pubend_is_in_no_direction() -> None:
     world = star()
     world["m"].table_store.announce(P, 1, Filter(""), "home")
     assert not any(known(world).values())
 
 
-def test_a_new_edge_is_told_what_the_others_hold_and_which_pubends_lie_there() -> None:
+def test_the_table_for_a_new_edge_has_the_conjunctions_of_the_others_and_its_pubends() -> None:
     world = star()
     holdings = world["m"].table_store
     holdings.announce(P, 1, Filter(""), "b")
@@ -78,7 +78,7 @@ def test_a_new_edge_is_told_what_the_others_hold_and_which_pubends_lie_there() -
     assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
 
 
-def test_numbers_of_tables_are_used_again() -> None:
+def test_numbers_of_tables_are_reused() -> None:
     index = TableIndex()
     (news,) = Filter("kind = 'news'").conjunctions
     assert [index.number() for _ in range(3)] == [0, 1, 2]
@@ -91,7 +91,7 @@ def test_numbers_of_tables_are_used_again() -> None:
     assert index.number() == 1
 
 
-def test_statistics_count_what_is_held() -> None:
+def test_statistics_count_the_held_tables() -> None:
     world = star()
     found = world["m"].table_store.statistics()
     assert found["edges"] == found["tables"] == 4

@@ -1,8 +1,8 @@
 """A tree of brokers that hold tables and exchange them; no sessions, streams or timers.
 
-A test says which broker hears what, and when. ``settle`` lets all tables travel until nothing is
-new; ``exchange`` lets one copy be brought up to date. Fault budget: tests crash brokers, replace
-sources, and withhold or repeat what they like; the world loses nothing by itself.
+A test decides which broker receives what, and when. ``settle`` exchanges all tables until nothing
+changes; ``exchange`` updates one copy. Fault budget: tests crash brokers, replace sources, and
+withhold or repeat messages; the world itself loses nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 from gapless import Filter
 from gapless.content.merging import merge
 from gapless.content.values import Attributes
+from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest
 from gapless.messages.streams import AttachKind
@@ -83,7 +83,7 @@ def leaf_receiver(shb: ShbId) -> Receiver:
 
 
 class Broker:
-    """A broker in one life: its leaf table and its holdings."""
+    """A broker in one incarnation: its leaf table and its table store."""
 
     def __init__(self, world: World, name: BrokerId, cell: CellId, incarnation: int) -> None:
         self.world = world
@@ -125,7 +125,7 @@ class Broker:
         self.table_store.announce(pubend, version, Filter(adverts[version]), direction)
 
     def edge_to(self, cell: CellId) -> Edge:
-        """Return the edge in whose direction a cell lies."""
+        """Return the edge in the direction of a cell."""
         return self.table_store.edges[self.world.path(self.cell, cell)[0]]
 
     def choose(
@@ -145,7 +145,7 @@ class Broker:
         event: Attributes,
         control_version: int = 0,
     ) -> bool:
-        """Say whether an event goes on to a receiver."""
+        """Return whether an event is forwarded to a receiver."""
         choice = self.choose(pubend, vector, receiver, control_version)
         if choice.tables is None:
             return True
@@ -188,7 +188,7 @@ class World:
         """Return the cells from a cell to another, the target included, the source not."""
         if (source, target) not in self._paths:
             found = path_between(self.cells, source, target)
-            assert found is not None, f"there is no way from {source} to {target}"
+            assert found is not None, f"there is no path from {source} to {target}"
             self._paths[source, target] = found
         return self._paths[source, target]
 
@@ -199,14 +199,14 @@ class World:
         )
 
     def start(self, name: BrokerId) -> Broker:
-        """Start a broker, or start it again in a new life, empty."""
+        """Start a broker, or restart it in a new incarnation, empty."""
         self.stop(name)
         incarnation = self.incarnations[name] = self.incarnations.get(name, 0) + 1
         broker = self.brokers[name] = Broker(self, name, self.cell_by_broker[name], incarnation)
         return broker
 
     def stop(self, name: BrokerId) -> None:
-        """A broker dies; others notice."""
+        """Crash a broker; others notice."""
         if self.brokers.pop(name, None) is not None:
             for broker in self.brokers.values():
                 for edge in broker.table_store.edges.values():
@@ -226,7 +226,7 @@ class World:
     # --- exchange --------------------------------------------------------------------------------
 
     def sender(self, requester: Broker, sender: Broker) -> tuple[Edge, TableSender, str]:
-        """Return the asker's edge, the sender's table for it, and that table's direction."""
+        """Return the requester's edge, the sender's table for it, and that table's direction."""
         if requester.cell == sender.cell:
             edge = requester.table_store.edges[str(sender.shb)]
             return edge, sender.leaf.sender, str(sender.shb)
@@ -234,7 +234,7 @@ class World:
         return requester.edge_to(sender.cell), sender.table_store.out[back[0]].sender, back[0]
 
     def request(self, requester: str, sender: str) -> TableRequest:
-        """Take a broker as a source and return what to ask it for."""
+        """Make a broker a source and return the request to it."""
         source = self[sender]
         edge, _, direction = self.sender(self[requester], source)
         return edge.source(sender, source.cell, source.incarnation, direction, self.now)
@@ -242,14 +242,14 @@ class World:
     def answer(
         self, requester: str, sender: str, request: TableRequest
     ) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
-        """Return what a broker says when it is asked."""
+        """Return the answer of a broker to a request."""
         source = self[sender]
         source.leaf.flush()
         source.table_store.flush()
         return self.sender(self[requester], source)[1].answer(request)
 
     def exchange(self, requester: str, sender: str) -> bool:
-        """Bring one copy up to date, and what is known of a peer; say whether they were not."""
+        """Update one copy and the known pubends of a peer; return whether they changed."""
         edge = self.sender(self[requester], self[sender])[0]
         messages = self.answer(requester, sender, self.request(requester, sender))
         updates = [edge.note_known(sender, *each) for each in self[sender].known.items()]
@@ -260,7 +260,7 @@ class World:
         return bool(messages) or any(updates)
 
     def links(self) -> list[tuple[str, str]]:
-        """Return who asks whom: all of the own cell, and one alive broker of each neighbour."""
+        """Return pairs of requester and source: all of the own cell, and one of each neighbour."""
         links = []
         for requester in self.brokers.values():
             links += [(requester.name, peer) for peer in self.alive(requester.cell)]
@@ -272,7 +272,7 @@ class World:
         return [name for name in self.brokers_of(cell) if name in self.brokers]
 
     def settle(self, *links: tuple[str, str]) -> None:
-        """Let tables travel over these links, or over all, until nothing is new."""
+        """Exchange tables over these links, or over all, until nothing changes."""
         chosen = links or tuple(self.links())
         for _ in range(100):
             updates = [self.exchange(requester, sender) for requester, sender in chosen]

@@ -1,10 +1,12 @@
-"""A pubend alone with a disk that a test controls: writes become durable when the test says so."""
+"""A pubend with a disk that a test controls: writes become durable when the test says so."""
 
 from __future__ import annotations
 
 from gapless.content.values import Value
+from gapless.core.context import Context, Identity
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Context, Fetch, Fetched, Identity, Write, Written
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import PubendProperties
@@ -31,7 +33,7 @@ PARAMETERS = Parameters(retention_s=0)
 
 
 class Claims(dict[ShbId, VectorEntry]):
-    """What tables claim of subscriber hosts."""
+    """What tables claim of SHBs."""
 
     def claim(self, shb: ShbId, pubend: PubendId, version: int) -> VectorEntry | None:
         assert (pubend, version) >= (STOCKS, 1)
@@ -39,7 +41,7 @@ class Claims(dict[ShbId, VectorEntry]):
 
 
 class Bench:
-    """A pubend, its disk, its clocks, and what it has told."""
+    """A pubend, its disk, its clocks, and what it has sent."""
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class Bench:
         self.opened: list[StreamEpochRecord] = []
         self.releases: list[Tick] = []
         self.expected: list[tuple[int, Tick, bool]] = []
-        """When acknowledgement up to which tick was expected, and whether with pressure."""
+        """For each AckExpected its time, its tick, and whether it was sent under pressure."""
         self.refusals: list[str] = []
-        """Why batches were refused that could not be refused at once."""
+        """Reasons of batches that were refused later than their call."""
         self.writes: list[Write] = []
         self.fetches: list[Fetch] = []
         self.corrupt: set[Tick] = set()
@@ -70,7 +72,7 @@ class Bench:
         self.incarnation = 0
         self.start()
 
-    # --- the pubend's surroundings -----------------------------------------------------------
+    # --- the environment of the pubend -------------------------------------------------------
 
     def clock_view(self) -> int:
         return self.context.clock
@@ -99,7 +101,7 @@ class Bench:
     # --- what a test does --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the pubend from what is on disk."""
+        """Start the pubend from the records on disk."""
         self.incarnation += 1
         self.writes = []
         self.fetches = []
@@ -137,7 +139,7 @@ class Bench:
                 self.sync()
 
     def collect(self) -> None:
-        """Take the writes and reads that the pubend asked for; none is done yet."""
+        """Take the writes and reads of the pubend without completing them."""
         for effect in self.context.effects:
             if isinstance(effect, Fetch):
                 self.fetches.append(effect)
@@ -147,7 +149,7 @@ class Bench:
         self.context.effects.clear()
 
     def sync(self) -> None:
-        """Make all writes durable, in order, those that follow from them too."""
+        """Make all writes durable, in order, also those that follow from them."""
         self.collect()
         while self.writes:
             write = self.writes.pop(0)
@@ -157,7 +159,7 @@ class Bench:
             self.collect()
 
     def answer_fetches(self, count: int = 1_000) -> None:
-        """Let the disk answer what it was asked to read, as it is now, and what follows."""
+        """Answer the reads from the present state of the disk, also those that follow."""
         while self.fetches and count > 0:
             fetch = self.fetches.pop(0)
             self.context.resume(self._fetched(fetch))
@@ -179,14 +181,14 @@ class Bench:
         return Fetched(fetch.fetch_id, tuple(found))
 
     def open(self, publisher: str = "ann") -> PublisherRecord:
-        """Open a publisher and wait for it."""
+        """Open a publisher and wait for the answer."""
         found: list[PublisherRecord] = []
         self.pubend.open_publisher(publisher, found.append)
         self.sync()
         return found[0]
 
     def publish(self, session: PublisherRecord, first: int, *values: int) -> list[tuple[Tick, ...]]:
-        """Publish events with an attribute ``a``; the answer fills when it comes."""
+        """Publish events with an attribute ``a``; the returned list receives the answer."""
         answers: list[tuple[Tick, ...]] = []
         events: tuple[tuple[dict[str, Value], bytes], ...] = tuple(
             ({"a": value}, b"") for value in values
@@ -205,14 +207,14 @@ class Bench:
     def report(
         self, broker: str, tick: Tick = 0, membership: int = 1, *, durable: bool = True
     ) -> None:
-        """Let a subscriber host report."""
+        """Let an SHB send an ack report."""
         shb = ShbId(broker, broker)
         member = Member(shb, MembershipId(1, membership), durable, VirtualTime(1, 1))
         self.pubend.members.report(member, tick, self.now)
         self.pubend.update_stream_epoch()
 
     def claim(self, broker: str, counter: int) -> None:
-        """Let a table claim a subscriber host."""
+        """Let a table claim an SHB."""
         self.claims[ShbId(broker, broker)] = VectorEntry(VirtualTime(1, counter))
         self.pubend.update_stream_epoch()
 

@@ -1,12 +1,12 @@
-"""Best effort: order and no duplicates, and nothing else (R33)."""
+"""Best effort: order and no duplicates, and no other guarantee (R33)."""
 
 from __future__ import annotations
 
 import pytest
 
 from gapless.content.values import Value
+from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.overlay import PubendProperties, Quality
@@ -26,7 +26,7 @@ from tests.stream.small_streams import STOCKS, Line, event, knowledge_range
 
 
 class PubendHarness:
-    """A pubend of best effort and what it has told."""
+    """A best-effort pubend and what it has sent."""
 
     def __init__(
         self, incarnation: int = 5, clock: int = 1_000, advertisement: str = "TRUE"
@@ -67,7 +67,7 @@ class PubendHarness:
         self.pubend.publish(
             session.publisher, session.session, first, events, answers.append, late.append
         )
-        assert late == []  # nothing has to be looked up
+        assert late == []  # no sequence has to be looked up
         return answers[0]
 
     def ticks(self) -> list[Tick]:
@@ -86,7 +86,7 @@ def test_an_event_is_sent_and_answered_at_once_and_nothing_is_written() -> None:
     assert harness.context.effects == []
 
 
-def test_ticks_grow_within_an_incarnation_whatever_the_clock_says() -> None:
+def test_ticks_grow_within_an_incarnation_although_the_clock_is_set_back() -> None:
     harness = PubendHarness()
     session = harness.open()
     for sequence, clock in enumerate((1_000, 400, 5_000, 5_000), 1):
@@ -109,14 +109,14 @@ def test_a_repeated_sequence_is_answered_and_not_sent_again() -> None:
     assert harness.open().last_sequence == 3
 
 
-def test_a_session_of_an_earlier_incarnation_is_fenced_off() -> None:
-    # R28: session numbers grow across lives, though no disk knows them
+def test_a_session_of_an_earlier_incarnation_is_fenced() -> None:
+    # R28: session numbers grow across incarnations, though they are not stored
     before = PubendHarness(incarnation=5)
     old = [before.open() for _ in range(20)][-1]
     harness = PubendHarness(incarnation=6)
     new = harness.open()
     assert new.session > old.session
-    with pytest.raises(PublishRefusedError, match="opened again"):
+    with pytest.raises(PublishRefusedError, match="a newer session"):
         harness.publish(old, 1, 1)
     harness.publish(new, 1, 1)
 
@@ -128,8 +128,8 @@ def test_a_batch_outside_the_advertisement_is_refused_whole() -> None:
     assert harness.sent == []
 
 
-def test_publishers_that_are_not_used_are_forgotten() -> None:
-    # I14: memory of clients that came once must not grow for ever
+def test_unused_publishers_are_forgotten() -> None:
+    # I14: the state of former clients must not grow for ever
     harness = PubendHarness(clock=microseconds(s=1_000))
     session = harness.open()
     for _ in range(80):
@@ -140,13 +140,13 @@ def test_publishers_that_are_not_used_are_forgotten() -> None:
         harness.publish(session, 1, 1)
 
 
-def test_there_is_nothing_to_read() -> None:
+def test_a_best_effort_pubend_has_no_log_to_read() -> None:
     found: list[tuple[list[KnowledgeRange], Tick]] = []
     PubendHarness().pubend.ranges_between(5, 10, lambda ranges, done: found.append((ranges, done)))
     assert found == [([], 4)]
 
 
-# --- on its way -----------------------------------------------------------------------------
+# --- in the overlay ---------------------------------------------------------------------------
 
 
 def fed(names: str = "pan") -> Line:
@@ -157,7 +157,7 @@ def fed(names: str = "pan") -> Line:
     return line
 
 
-def test_events_travel_over_routers_and_silence_does_not() -> None:
+def test_routers_forward_events_and_no_silence() -> None:
     line = fed()
     line.publish(knowledge_range(100, 110, event(105, 1), stream_epoch=5))
     line.run(ms=500)
@@ -165,7 +165,7 @@ def test_events_travel_over_routers_and_silence_does_not() -> None:
     assert not any(isinstance(message, StreamSilence) for _, _, message in line.sent)
 
 
-def test_nothing_is_sent_where_nothing_passes() -> None:
+def test_no_stream_data_is_sent_without_matching_events() -> None:
     line = fed()
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
     line.publish(knowledge_range(100, 100, event(100, 0), stream_epoch=5))
@@ -175,8 +175,8 @@ def test_nothing_is_sent_where_nothing_passes() -> None:
     assert line.ticks() == [102]
 
 
-def test_tables_are_chosen_by_an_empty_vector_never_by_none() -> None:
-    # R33: V^m is empty, a router filters by what it has
+def test_tables_are_chosen_by_an_empty_vector() -> None:
+    # R33: V^m is empty, a router filters by the tables it has
     line = fed()
     line.publish(knowledge_range(100, 100, event(100, 1), stream_epoch=5))
     line.run(ms=10)
@@ -184,7 +184,7 @@ def test_tables_are_chosen_by_an_empty_vector_never_by_none() -> None:
         assert [vector.entries for vector in node.vectors if vector is not None] == [{}]
 
 
-def test_no_stream_epoch_is_told_or_asked_for() -> None:
+def test_no_stream_epoch_is_sent_or_requested() -> None:
     line = fed()
     line.publish(knowledge_range(100, 100, event(100, 1), stream_epoch=5))
     line.send("r", StreamEpochRequest(STOCKS, 5))
@@ -193,8 +193,8 @@ def test_no_stream_epoch_is_told_or_asked_for() -> None:
     assert [(s, t) for s, t, m in line.sent if isinstance(m, StreamEpochRequest)] == [("r", "n")]
 
 
-def test_nacks_are_ignored_and_nothing_is_kept() -> None:
-    # A26: a tick that is lost stays lost; asking for it would go on for ever
+def test_nacks_are_ignored_and_nothing_is_cached() -> None:
+    # A26: a lost tick stays lost; nacks for it would never end
     line = fed()
     line.publish(knowledge_range(100, 100, event(100, 1), stream_epoch=5))
     line.run(ms=10)
@@ -207,7 +207,7 @@ def test_nacks_are_ignored_and_nothing_is_kept() -> None:
         assert node.router._account.bytes == 0
 
 
-def test_what_comes_twice_by_an_old_feeder_and_a_new_one_goes_on_once() -> None:
+def test_an_event_from_a_former_and_a_new_feeder_is_forwarded_once() -> None:
     line = fed("pn")
     for each in (
         knowledge_range(100, 100, event(100, 1), stream_epoch=5),
@@ -219,7 +219,7 @@ def test_what_comes_twice_by_an_old_feeder_and_a_new_one_goes_on_once() -> None:
     assert line.ticks() == [100, 101]
 
 
-def test_a_greater_incarnation_may_have_lower_ticks_and_an_older_one_is_over() -> None:
+def test_a_greater_incarnation_may_have_lower_ticks_and_an_older_one_is_ignored() -> None:
     line = fed("pn")
     for each in (
         knowledge_range(100, 100, event(100, 1), stream_epoch=5),
@@ -233,7 +233,7 @@ def test_a_greater_incarnation_may_have_lower_ticks_and_an_older_one_is_over() -
 
 
 def test_an_idle_stream_does_not_look_like_a_dead_feed() -> None:
-    # R9: there is no silence, so the answers to refreshed attachments are the sign of life
+    # R9: there is no silence, so replies to refreshed attachments show that the feed is alive
     line = fed()
     for _ in range(10):
         line.attach()

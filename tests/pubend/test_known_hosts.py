@@ -1,4 +1,4 @@
-"""What a pubend knew of hosts before they came, and how long its log waits for them (R46)."""
+"""Known hosts: from which tick a pubend knew them, and how long its log waits for them (R46)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def at(counter: int) -> VirtualTime:
     return VirtualTime(1, counter)
 
 
-def nobody(shb: ShbId) -> VectorEntry | None:
+def claim_none(shb: ShbId) -> VectorEntry | None:
     """Claim nothing."""
     del shb
     return None
 
 
-def everybody(shb: ShbId) -> VectorEntry | None:
+def claim_all(shb: ShbId) -> VectorEntry | None:
     """Claim every host."""
     del shb
     return VectorEntry(at(1))
@@ -32,7 +32,7 @@ def hosts(*records: KnownHostRecord) -> KnownHosts:
     return KnownHosts(STOCKS, DEFAULTS, 0, records)
 
 
-def test_each_time_is_known_from_when_it_came() -> None:
+def test_each_virtual_time_is_known_from_the_tick_of_its_arrival() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     known_hosts.note(HOST, at(1), 20, 0)
@@ -41,7 +41,7 @@ def test_each_time_is_known_from_when_it_came() -> None:
     assert known_hosts.known(OTHER) == ()
 
 
-def test_what_is_new_is_to_be_on_disk_once() -> None:
+def test_a_new_known_host_is_written_once() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     record = KnownHostRecord(STOCKS, HOST, ((at(1), 10),))
@@ -50,19 +50,19 @@ def test_what_is_new_is_to_be_on_disk_once() -> None:
     assert hosts(record).known(HOST) == known_hosts.known(HOST)
 
 
-def test_too_many_moments_begin_earlier_never_later() -> None:
+def test_with_too_many_times_a_start_is_earlier_and_never_later() -> None:
     known_hosts = hosts()
     for number in range(1, 50):
         known_hosts.note(HOST, at(number), 10 * number, 0)
     known = known_hosts.known(HOST)
     assert len(known) == KNOWN_HOST_TIMES_MAX
     for number in range(1, 50):
-        begins = next(tick for time, tick in known if time >= at(number))
-        assert 10 <= begins <= 10 * number
-    assert known[-1] == (at(49), 490), "the newest is not taken for one of long ago"
+        start = next(tick for time, tick in known if time >= at(number))
+        assert 10 <= start <= 10 * number
+    assert known[-1] == (at(49), 490), "the newest time is not merged with an old one"
 
 
-def test_of_too_many_moments_the_nearest_become_one() -> None:
+def test_of_too_many_times_the_nearest_are_merged() -> None:
     known_hosts = hosts()
     for number, tick in enumerate((10, 20, 30, 31, 50, 60, 70, 80, 90), 1):
         known_hosts.note(HOST, at(number), tick, 0)
@@ -70,18 +70,18 @@ def test_of_too_many_moments_the_nearest_become_one() -> None:
     assert [tick for _, tick in known_hosts.known(HOST)] == [10, 20, 30, 50, 60, 70, 80, 90]
 
 
-def test_nothing_is_noted_of_who_has_known_the_pubend_for_long() -> None:
+def test_no_time_is_noted_for_a_host_that_has_claimed_the_pubend_longer_than_the_grace() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
-    known_hosts.observe(everybody, 0)
+    known_hosts.observe(claim_all, 0)
     grace = microseconds(s=DEFAULTS.member_grace_s)
     known_hosts.note(HOST, at(2), 20, grace)
-    assert known_hosts.known(HOST)[-1] == (at(2), 20), "it may have been under way"
+    assert known_hosts.known(HOST)[-1] == (at(2), 20), "the announcement may have been in transit"
     known_hosts.note(HOST, at(3), 30, grace + 1)
     assert known_hosts.known(HOST)[-1] == (at(2), 20)
 
 
-def test_what_a_wider_advertisement_brings_is_known_from_there() -> None:
+def test_after_a_widening_times_are_known_from_the_new_tick() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     known_hosts.note(OTHER, at(1), 10, 0)
@@ -90,11 +90,11 @@ def test_what_a_wider_advertisement_brings_is_known_from_there() -> None:
     for shb in (HOST, OTHER):
         known_hosts.note(shb, at(1), 50, microseconds(s=3_600))
     assert known_hosts.known(HOST) == ((at(1), 50),)
-    assert known_hosts.known(OTHER) == ((at(1), 10),), "it has not heard of the pubend at all"
+    assert known_hosts.known(OTHER) == ((at(1), 10),), "no table claims this host"
 
 
-def test_a_wider_advertisement_leaves_what_a_host_that_just_came_may_ask_for() -> None:
-    # its subscription would miss what was published between its news and the widening
+def test_a_widening_keeps_the_times_of_a_recent_host() -> None:
+    # its subscription would miss events published between its table update and the widening
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     known_hosts.observe(lambda _: VectorEntry(at(1)), 0)
@@ -103,28 +103,28 @@ def test_a_wider_advertisement_leaves_what_a_host_that_just_came_may_ask_for() -
     assert known_hosts.known(HOST) == ((at(1), 10),)
 
 
-def test_the_log_waits_a_while_for_who_has_not_heard_of_the_pubend() -> None:
+def test_the_log_is_retained_for_the_member_grace_for_a_host_without_a_claim() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     known_hosts.note(OTHER, at(1), 20, 5)
-    known_hosts.observe(nobody, 0)
+    known_hosts.observe(claim_none, 0)
     grace = microseconds(s=DEFAULTS.member_grace_s)
     assert known_hosts.floor(grace) == 10
     assert known_hosts.floor(grace + 1) == 20
     assert known_hosts.floor(grace + 6) is None
 
 
-def test_the_log_waits_shortly_for_who_has_heard_of_the_pubend() -> None:
+def test_the_log_is_retained_for_the_attach_timeout_for_a_host_with_a_claim() -> None:
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
-    known_hosts.observe(everybody, 0)
+    known_hosts.observe(claim_all, 0)
     patience = microseconds(ms=DEFAULTS.attach_timeout_ms)
     assert known_hosts.floor(patience) == 10
     assert known_hosts.floor(patience + 1) is None
-    assert known_hosts.known(HOST) == ((at(1), 10),), "but it may still come"
+    assert known_hosts.known(HOST) == ((at(1), 10),), "the host is still known"
 
 
-def test_who_will_not_return_is_forgotten() -> None:
+def test_a_retired_host_is_forgotten() -> None:
     known_hosts = hosts(KnownHostRecord(STOCKS, HOST, ((at(1), 10),)))
     assert known_hosts.retire(HOST) == [DeleteRecord(("known host", "stocks", "n@n"))]
     assert known_hosts.retire(HOST) == []

@@ -1,4 +1,4 @@
-"""The size of a log: counted, known after a crash, never too low (R58)."""
+"""The size of a log: exact while running, known after a crash, never too low (R58)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = Parameters(retention_s=0, log_bytes_max=20_000)
 
 
 def counted(bench: Bench) -> int:
-    """Return the bytes of the rows that are there, one by one."""
+    """Return the sum of the bytes of all rows."""
     return sum(
         row_bytes(KnowledgeRange(row.first, row.last, row.stream_epoch, 0, row.publications))
         for row in bench.rows
@@ -47,7 +47,7 @@ def with_member(parameters: Parameters = SMALL) -> Bench:
     return bench
 
 
-def test_marks_are_few_and_the_count_is_exact_until_something_is_released() -> None:
+def test_marks_are_few_and_the_size_is_exact_until_a_release() -> None:
     size = LogSize(64_000)
     for tick in range(1, 10_001):
         size.add(tick, 1 + tick % 7)
@@ -56,7 +56,7 @@ def test_marks_are_few_and_the_count_is_exact_until_something_is_released() -> N
     assert len(size.marks) <= 2 * PARTS + 2
 
 
-def test_what_is_released_is_counted_a_part_at_a_time_and_all_of_it_in_the_end() -> None:
+def test_released_bytes_are_subtracted_mark_by_mark_and_completely_at_the_end() -> None:
     size = LogSize(6_400)
     for tick in range(1, 101):
         size.add(tick, 10)
@@ -67,7 +67,7 @@ def test_what_is_released_is_counted_a_part_at_a_time_and_all_of_it_in_the_end()
     assert size.bytes == 0
 
 
-def test_a_count_after_a_crash_is_never_below_what_the_log_holds() -> None:
+def test_the_size_after_a_crash_is_never_below_the_bytes_of_the_log() -> None:
     size = LogSize(6_400)
     for tick in range(1, 51):
         size.add(tick, 10)
@@ -76,17 +76,19 @@ def test_a_count_after_a_crash_is_never_below_what_the_log_holds() -> None:
         size.add(tick, 10)
     again = LogSize(6_400, marks, (100, size.total), released=20)
     assert 800 <= again.bytes <= 800 + 6_400 // PARTS
-    again.release(70)  # the marks from 51 on are lost: too high until all of it is released
+    again.release(
+        70
+    )  # the marks from 51 on are lost: the size is too high until all rows are released
     assert 300 <= again.bytes <= 500
     again.release(100)
     assert again.bytes == 0
 
 
-def test_records_from_before_sizes_were_counted_are_taken_as_empty() -> None:
+def test_a_record_without_sizes_counts_as_an_empty_log() -> None:
     assert LogSize(100, (), (99, 0), released=5).bytes == 0
 
 
-def test_a_full_log_refuses_and_says_which_limit_and_what_to_do() -> None:
+def test_a_full_log_refuses_events_and_names_the_limit_and_the_remedy() -> None:
     # R58, the default policy
     bench = with_member()
     session = bench.open()
@@ -99,7 +101,7 @@ def test_a_full_log_refuses_and_says_which_limit_and_what_to_do() -> None:
     assert bench.context.coverage_marks["log full"] >= 2
 
 
-def test_a_full_log_still_answers_what_it_already_has() -> None:
+def test_a_full_log_answers_repeated_sequences() -> None:
     bench = with_member()
     session = bench.open()
     sequence, ticks = fill(bench, session)
@@ -108,7 +110,7 @@ def test_a_full_log_still_answers_what_it_already_has() -> None:
     assert again == [(ticks[-1],)]
 
 
-def test_a_full_log_takes_publications_again_when_it_was_acknowledged() -> None:
+def test_a_full_log_accepts_events_again_after_an_acknowledgement() -> None:
     bench = with_member()
     session = bench.open()
     sequence, ticks = fill(bench, session)
@@ -139,7 +141,7 @@ def test_the_size_is_exact_after_a_crash_between_two_writes_of_the_pubend_record
     assert bench.pubend._size.bytes == counted(bench)
 
 
-def test_the_size_survives_that_all_publishers_are_forgotten() -> None:
+def test_the_size_is_kept_when_all_publishers_are_forgotten() -> None:
     bench = with_member(Parameters(retention_s=0, log_bytes_max=20_000, publisher_ttl_s=5))
     fill(bench, bench.open())
     bench.run(ms=7_000)
@@ -148,22 +150,22 @@ def test_the_size_survives_that_all_publishers_are_forgotten() -> None:
     assert bench.pubend._size.bytes == counted(bench) >= 20_000
 
 
-def test_those_who_lag_are_told_of_the_pressure_and_up_to_where() -> None:
-    # R58: an SHB below the tick lets its lagging subscriptions go
+def test_a_full_log_sends_ack_expected_with_pressure_to_lagging_members() -> None:
+    # R58: an SHB below the tick releases the log for its lagging subscriptions
     bench = with_member()
     fill(bench, bench.open())
     bench.run(ms=1_000)
     sent = [each for each in bench.expected if each[2]]
     assert len(sent) == 1
     tick = sent[0][1]
-    bench.report("s", tick)  # it lets go up to there
+    bench.report("s", tick)  # it releases the log up to there
     bench.run(ms=1_000)
     assert 0 < counted(bench) <= 20_000 * 7 // 8
     bench.run(ms=10_000)
     assert len([each for each in bench.expected if each[2]]) == 1
 
 
-def test_a_hold_that_keeps_a_full_log_is_reason_for_pressure_too() -> None:
+def test_a_log_hold_that_retains_a_full_log_causes_pressure() -> None:
     bench = Bench(SMALL)
     log_hold = LogHoldId(ShbId("t", "t"), "x")
     bench.pubend.members.hold_log(log_hold, 0, bench.now)
@@ -175,7 +177,7 @@ def test_a_hold_that_keeps_a_full_log_is_reason_for_pressure_too() -> None:
         bench.publish(session, sequence, 1)
 
 
-def test_what_only_retention_keeps_goes_before_a_publication_is_refused_for_long() -> None:
+def test_a_full_log_releases_rows_that_only_the_retention_time_keeps() -> None:
     bench = Bench(Parameters(retention_s=3_600, log_bytes_max=20_000))
     session = bench.open()
     sequence, _ = fill(bench, session)

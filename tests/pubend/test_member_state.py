@@ -1,4 +1,4 @@
-"""The table of a member: every state with every input, and the class beside it (R26, R53 to R55)."""
+"""The states of a member: every state with every input, and the class (R26, R53 to R55)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.streams import Member
-from gapless.pubend.member_state import NEXT_STATES, MemberInput, MemberState
+from gapless.pubend.member_state import NEXT_STATES, MemberInput, MemberPhase
 from gapless.pubend.members import Members
 
 P = PubendId("P")
@@ -30,7 +30,7 @@ class Table:
         self.members = Members(P, PARAMETERS, 0)
         self.last = 0
 
-    def state(self) -> MemberState:
+    def state(self) -> MemberPhase:
         return self.members.state_of(HOST)
 
     def member(self, number: int) -> Member:
@@ -43,15 +43,15 @@ class Table:
         self.members.expect_member(self.member(number), 0, self.now)
 
     def list(self) -> None:
-        """Open a stream epoch; tables claim the SHB, and a member is heard from."""
-        if self.state() is MemberState.INACTIVE:
+        """Open a stream epoch; tables claim the SHB, and a member has reported."""
+        if self.state() is MemberPhase.INACTIVE:
             self.report()
         self.last += 1
         vector = self.members.vector(lambda _: VectorEntry(VirtualTime(1, 1)), self.now)
         self.members.rows_for(vector, self.last, 0)
 
     def review(self, silent_us: int) -> None:
-        """Let time pass in which nothing is heard from the SHB."""
+        """Let time pass without reports of the SHB."""
         self.now += silent_us
         self.members.update_states(lambda _: None, self.now)
 
@@ -63,17 +63,17 @@ class Table:
         self.members.forget_ended(self.now)
 
 
-def table_in(state: MemberState) -> Table:
+def table_in(state: MemberPhase) -> Table:
     table = Table()
-    if state in {MemberState.HEARD, MemberState.LISTED, MemberState.INACTIVE}:
+    if state in {MemberPhase.HEARD, MemberPhase.LISTED, MemberPhase.INACTIVE}:
         table.report()
-    if state in {MemberState.LISTED, MemberState.INACTIVE}:
+    if state in {MemberPhase.LISTED, MemberPhase.INACTIVE}:
         table.list()
-    if state is MemberState.INACTIVE:
+    if state is MemberPhase.INACTIVE:
         table.review(INACTIVE_US + 1)
-    if state is MemberState.LEFT:
+    if state is MemberPhase.LEFT:
         table.leave()
-    if state is MemberState.RETIRED:
+    if state is MemberPhase.RETIRED:
         table.members.retire(HOST)
     assert table.state() is state
     return table
@@ -93,9 +93,9 @@ INPUTS: dict[MemberInput, list[Callable[[Table], object]]] = {
 
 
 @pytest.mark.parametrize("cause", MemberInput)
-@pytest.mark.parametrize("state", MemberState)
-def test_every_input_in_every_state_leads_where_the_table_says(
-    state: MemberState, cause: MemberInput
+@pytest.mark.parametrize("state", MemberPhase)
+def test_every_input_in_every_state_leads_to_the_state_of_the_table(
+    state: MemberPhase, cause: MemberInput
 ) -> None:
     for act in INPUTS[cause]:
         table = table_in(state)
@@ -105,42 +105,42 @@ def test_every_input_in_every_state_leads_where_the_table_says(
 
 
 def test_a_change_that_the_table_does_not_have_is_an_error() -> None:
-    table = table_in(MemberState.HEARD)
+    table = table_in(MemberPhase.HEARD)
     with pytest.raises(AssertionError, match="SILENCE"):
-        table.members._entered(HOST, MemberState.LISTED, MemberInput.SILENCE)
+        table.members._entered(HOST, MemberPhase.LISTED, MemberInput.SILENCE)
 
 
 def test_the_table_names_every_state_and_every_input() -> None:
-    assert {state for state, _ in NEXT_STATES} == set(MemberState)
+    assert {state for state, _ in NEXT_STATES} == set(MemberPhase)
     assert {cause for _, cause in NEXT_STATES} == set(MemberInput)
-    assert {state for after in NEXT_STATES.values() for state in after} == set(MemberState)
+    assert {state for after in NEXT_STATES.values() for state in after} == set(MemberPhase)
 
 
-def test_a_late_report_of_a_membership_that_has_ended_does_not_count() -> None:
-    table = table_in(MemberState.LEFT)
+def test_a_late_report_of_an_ended_membership_is_ignored() -> None:
+    table = table_in(MemberPhase.LEFT)
     table.report(1)
-    assert table.state() is MemberState.LEFT
+    assert table.state() is MemberPhase.LEFT
     table.report(2)
-    assert table.state() is MemberState.HEARD
+    assert table.state() is MemberPhase.HEARD
 
 
-def test_an_shb_that_was_heard_under_a_newer_membership_is_heard_when_the_older_one_ends() -> None:
+def test_an_shb_that_reported_a_newer_membership_is_heard_when_the_older_one_ends() -> None:
     table = Table()
     table.report(2)
     table.expect(1)
-    assert table.state() is MemberState.INACTIVE
+    assert table.state() is MemberPhase.INACTIVE
     table.leave(1)
-    assert table.state() is MemberState.HEARD
+    assert table.state() is MemberPhase.HEARD
 
 
-def test_a_member_whose_older_membership_ends_stays_one() -> None:
+def test_the_end_of_an_older_membership_does_not_end_a_newer_one() -> None:
     table = Table()
     table.report(3)
     table.list()
     table.leave(2)
-    assert table.state() is MemberState.LISTED
+    assert table.state() is MemberPhase.LISTED
     table.review(EXPIRY_US + 1)
-    assert table.state() is MemberState.LEFT, "the older membership is remembered"
+    assert table.state() is MemberPhase.LEFT, "the older membership is remembered"
 
 
 STEPS = st.one_of(
@@ -152,8 +152,8 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=30))
-def test_the_class_and_the_table_agree_whatever_happens(steps: list[tuple[str, int]]) -> None:
-    table = Table()  # asserts by itself after every input
+def test_with_random_inputs_the_class_follows_the_table(steps: list[tuple[str, int]]) -> None:
+    table = Table()  # checks itself after every input
     for kind, value in steps:
         match kind:
             case "report":
@@ -173,4 +173,4 @@ def test_the_class_and_the_table_agree_whatever_happens(steps: list[tuple[str, i
             case "readmit":
                 table.members.readmit(HOST)
         row = table.members.row(HOST)
-        assert (row is not None) == (table.state() in {MemberState.LISTED, MemberState.INACTIVE})
+        assert (row is not None) == (table.state() in {MemberPhase.LISTED, MemberPhase.INACTIVE})

@@ -1,4 +1,4 @@
-"""Members and holds: who keeps the log, from when on, and until when (R49, R53 to R55)."""
+"""Members and log holds: from which tick and how long they retain the log (R49, R53 to R55)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def member(membership: int = 1, *, durable: bool = True, incarnation: int = 1) -
 
 
 def with_member(now: int = 0) -> Members:
-    """Return a membership with one host, its floor at 99."""
+    """Return the members with one SHB, its ack floor at 99."""
     found = Members(STOCKS, Parameters(), now)
     found.report(member(), 0, now)
     found.rows_for({HOST: VectorEntry(VirtualTime(1, 1))}, 100, 0)
@@ -36,16 +36,16 @@ def floor(members: Members) -> Tick:
     return row.ack_floor
 
 
-# --- floors (R53) -------------------------------------------------------------------------------
+# --- ack floors (R53) ---------------------------------------------------------------------------
 
 
-def test_a_new_member_keeps_the_log_from_its_first_stream_epoch_on() -> None:
+def test_a_new_member_retains_the_log_from_its_first_stream_epoch_on() -> None:
     # A10, example 14.7
     assert floor(with_member()) == 99
 
 
-def test_a_member_that_returns_after_expiry_keeps_the_log_from_what_it_reports() -> None:
-    # R53, section 17: it does not know that it was given up, and still needs what lies above
+def test_a_member_that_returns_after_expiry_retains_the_log_from_its_reported_tick() -> None:
+    # R53, section 17: it does not know that it expired, and still needs the ticks above
     members = Members(STOCKS, Parameters(), 0)
     members.report(member(), 60, 0)
     members.report(member(), 50, 0)  # an older report, late
@@ -53,22 +53,22 @@ def test_a_member_that_returns_after_expiry_keeps_the_log_from_what_it_reports()
     assert floor(members) == 60
 
 
-def test_a_member_that_returns_after_a_release_gets_what_is_left() -> None:
-    # the rest it learns by Released, as a gap (R55)
+def test_a_member_that_returns_after_a_release_gets_the_remaining_log() -> None:
+    # it learns of the rest by Released, as a gap (R55)
     members = Members(STOCKS, Parameters(), 0)
     members.report(member(), 30, 0)
     members.rows_for({HOST: VectorEntry(VirtualTime(1, 1))}, 100, 40)
     assert floor(members) == 40
 
 
-def test_no_member_has_a_floor_at_or_above_its_first_stream_epoch() -> None:
+def test_no_member_has_an_ack_floor_at_or_above_its_first_stream_epoch() -> None:
     members = Members(STOCKS, Parameters(), 0)
     members.report(member(), 500, 0)
     members.rows_for({HOST: VectorEntry(VirtualTime(1, 1))}, 100, 40)
     assert floor(members) == 99
 
 
-def test_a_member_that_expired_and_returns_is_protected_again() -> None:
+def test_the_log_is_retained_again_for_an_expired_member_that_returns() -> None:
     bench = Bench(BRIEF)
     bench.claim("s", 1)
     bench.report("s")
@@ -79,7 +79,7 @@ def test_a_member_that_expired_and_returns_is_protected_again() -> None:
     seen = bench.rows[0].last
     bench.report("s", seen)
     bench.report("t")
-    bench.claim("t", 1)  # t keeps the log while s is away
+    bench.claim("t", 1)  # t retains the log while s is silent
     for sequence in range(2, 24):
         bench.publish(session, sequence, sequence)
         bench.run(ms=1_000)
@@ -96,8 +96,8 @@ def test_a_member_that_expired_and_returns_is_protected_again() -> None:
     assert bench.releases[-1] <= seen
 
 
-def test_a_report_of_an_earlier_stay_does_not_change_what_the_present_one_is() -> None:
-    # nor what it keeps (R53): routers may repeat what was reported before it began
+def test_a_report_of_an_earlier_membership_does_not_change_the_current_one() -> None:
+    # nor its ack floor (R53): routers may repeat reports from before it
     members = with_member()
     members.report(member(2, durable=True), 100, 0)
     members.report(member(1, durable=False), 120, 0)
@@ -106,7 +106,7 @@ def test_a_report_of_an_earlier_stay_does_not_change_what_the_present_one_is() -
     assert (row.membership, row.durable, row.ack_floor) == (MembershipId(1, 2), True, 100)
 
 
-def test_a_stay_that_becomes_durable_is_so_at_once() -> None:
+def test_a_membership_becomes_durable_at_once() -> None:
     members = Members(STOCKS, Parameters(), 0)
     members.report(member(durable=False), 0, 0)
     members.rows_for({HOST: VectorEntry(VirtualTime(1, 1))}, 100, 0)
@@ -116,7 +116,7 @@ def test_a_stay_that_becomes_durable_is_so_at_once() -> None:
     assert row.durable
 
 
-# --- the end (R55) ------------------------------------------------------------------------------
+# --- expiry (R55) ---------------------------------------------------------------------------------
 
 
 def ended(members: Members, claimed: VectorEntry, now: int) -> bool:
@@ -124,8 +124,9 @@ def ended(members: Members, claimed: VectorEntry, now: int) -> bool:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_host_that_began_anew_and_is_silent_stays(durable: bool) -> None:
-    # it leaves what it wants no more (R43), and a report that it has durable subscriptions may be lost
+def test_a_restarted_silent_shb_stays_a_member_until_it_expires(durable: bool) -> None:
+    # it leaves pubends that it does not need (R43), and a report of durable subscriptions may be
+    # lost
     members = Members(STOCKS, BRIEF, 0)
     members.report(member(durable=durable), 0, 0)
     members.rows_for({HOST: VectorEntry(VirtualTime(1, 1))}, 100, 0)
@@ -133,10 +134,10 @@ def test_a_host_that_began_anew_and_is_silent_stays(durable: bool) -> None:
     assert ended(members, VectorEntry(VirtualTime(2, 1)), microseconds(s=BRIEF.member_expiry_s) + 1)
 
 
-# --- holds (R49) --------------------------------------------------------------------------------
+# --- log holds (R49) ------------------------------------------------------------------------------
 
 
-def test_a_hold_of_nobody_ends_on_disk_too() -> None:
+def test_an_expired_log_hold_is_deleted_on_disk() -> None:
     bench = Bench(BRIEF)
     record = bench.pubend.members.hold_log(LOG_HOLD, 5, bench.now)
     bench.records[record.key] = record
@@ -147,14 +148,14 @@ def test_a_hold_of_nobody_ends_on_disk_too() -> None:
     assert bench.pubend.members.ack_floor() is None
 
 
-def test_a_hold_of_a_member_does_not_end_while_it_is_one() -> None:
+def test_a_log_hold_of_a_member_does_not_expire() -> None:
     members = with_member()
     members.hold_log(LOG_HOLD, 5, 0)
     assert members.expired_log_holds(microseconds(s=100_000)) == []
 
 
-def test_after_a_restart_a_hold_counts_as_refreshed_whatever_clock_its_record_is_of() -> None:
-    # times that drive timers begin anew with the process
+def test_after_a_restart_a_log_hold_counts_as_refreshed() -> None:
+    # monotonic times start again with the process
     for refreshed in (0, microseconds(s=10**9)):
         records = [LogHoldRecord(STOCKS, LOG_HOLD, 5, refreshed)]
         now = microseconds(s=5_000)
@@ -164,7 +165,7 @@ def test_after_a_restart_a_hold_counts_as_refreshed_whatever_clock_its_record_is
         assert ended_hold.key == records[0].key
 
 
-def test_those_who_keep_the_log_are_named_the_farthest_behind_first() -> None:
+def test_members_and_log_holds_that_retain_the_log_are_listed_by_ack_floor() -> None:
     members = with_member()
     other = LogHoldId(ShbId("t", "t"), "y")
     members.hold_log(LOG_HOLD, 50, 0)
@@ -175,31 +176,31 @@ def test_those_who_keep_the_log_are_named_the_farthest_behind_first() -> None:
     assert not members.blocks_release(20)
 
 
-# --- hosts that come (R46) ------------------------------------------------------------------------
+# --- joining hosts (R46) --------------------------------------------------------------------------
 
 
-def test_the_log_is_kept_for_a_host_that_comes_before_it_is_listed() -> None:
+def test_the_log_is_retained_for_a_joining_host_before_it_is_in_the_vector() -> None:
     members = Members(STOCKS, Parameters(), 0)
     row = members.expect_member(member(), 30, 0)
     assert row is not None
     assert (row.ack_floor, row.inactive, members.ack_floor()) == (30, True, 30)
     claimed = VectorEntry(VirtualTime(1, 1))
-    assert members.vector(lambda _: claimed, 0) == {}, "it has not reported"
+    assert members.vector(lambda _: claimed, 0) == {}, "the host has not reported"
     assert members.report(member(), 0, 0)
     assert members.vector(lambda _: claimed, 0) == {HOST: claimed}
     (listed,) = members.rows_for({HOST: claimed}, 100, 0)
     assert (listed.ack_floor, listed.inactive, listed.time) == (30, False, claimed.time)
 
 
-def test_a_host_that_comes_and_is_a_member_keeps_its_floor() -> None:
+def test_a_joining_host_that_is_a_member_keeps_its_ack_floor() -> None:
     members = with_member()
     row = members.expect_member(member(), 30, 0)
     assert row is not None
     assert row.ack_floor == 99
 
 
-def test_the_end_of_an_older_stay_does_not_take_the_log_from_a_host_that_comes_again() -> None:
-    # I10: what it left behind by its crash it leaves while it is told where it begins
+def test_the_end_of_an_older_membership_keeps_the_ack_floor_of_a_joining_host() -> None:
+    # I10: it leaves its membership from before the crash while it receives its new start
     members = with_member()
     row = members.expect_member(member(membership=2, durable=True), 30, 0)
     assert row is not None
@@ -209,7 +210,7 @@ def test_the_end_of_an_older_stay_does_not_take_the_log_from_a_host_that_comes_a
     assert members.ack_floor() == row.ack_floor
 
 
-def test_the_lease_of_a_host_that_comes_goes_on_when_it_is_told_that_the_log_is_kept() -> None:
+def test_a_join_request_prolongs_the_membership_of_a_silent_host() -> None:
     # I10: it had been silent for long
     members = with_member()
     late = microseconds(s=Parameters().member_expiry_s)
@@ -220,7 +221,7 @@ def test_the_lease_of_a_host_that_comes_goes_on_when_it_is_told_that_the_log_is_
         assert members.row(HOST) == row
 
 
-def test_an_old_request_does_not_prolong_the_lease_of_a_newer_stay() -> None:
+def test_a_join_request_of_an_older_membership_does_not_prolong_a_newer_one() -> None:
     members = with_member()
     members.report(member(membership=2), 99, 0)
     late = microseconds(s=Parameters().member_expiry_s) + 1
@@ -229,7 +230,7 @@ def test_an_old_request_does_not_prolong_the_lease_of_a_newer_stay() -> None:
     assert ended == [HOST]
 
 
-def test_holds_of_a_host_that_comes_after_a_long_silence_are_still_kept() -> None:
+def test_log_holds_of_a_host_that_joins_after_a_long_silence_are_retained() -> None:
     # it could not refresh them meanwhile
     members = with_member()
     members.hold_log(LOG_HOLD, 5, 0)
@@ -239,7 +240,7 @@ def test_holds_of_a_host_that_comes_after_a_long_silence_are_still_kept() -> Non
     assert members.expired_log_holds(late + 1) == []
 
 
-def test_a_host_that_has_left_does_not_come_by_an_old_request() -> None:
+def test_an_old_join_request_does_not_restore_a_host_that_has_left() -> None:
     members = with_member()
     members.leave(HOST, MembershipId(1, 1), 0)
     assert members.expect_member(member(), 30, 0) is None

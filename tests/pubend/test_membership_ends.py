@@ -1,4 +1,4 @@
-"""Members that will not return, or return otherwise than they were (R26, R31, R54)."""
+"""Members that are retired, inactive, or known only by their own reports (R26, R31, R54)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def member(counter: int = 4, shb: ShbId = HOST) -> Member:
 
 
 def members() -> Members:
-    """Return a membership in which one host is listed at 1:4, with the floor 50."""
+    """Return the members with one SHB at 1:4, its ack floor at 50."""
     row = MemberRecord(
         P, HOST, MembershipId(1, 1), VirtualTime(1, 4), True, inactive=False, ack_floor=50
     )
@@ -31,27 +31,27 @@ def claim(counter: int, *, retired: bool = False) -> VectorEntry:
     return VectorEntry(VirtualTime(1, counter), 0, retired)
 
 
-def test_a_retired_host_keeps_neither_a_row_nor_holds_and_is_not_heard_any_more() -> None:
+def test_a_retired_host_has_neither_a_row_nor_log_holds_and_its_reports_are_ignored() -> None:
     made = members()
     made.hold_log(LogHoldId(HOST, "x"), 10, 0)
     made.hold_log(LogHoldId(OTHER, "y"), 20, 0)
     was_member, log_holds = made.retire(HOST)
     assert was_member
     assert [each.log_hold for each in log_holds] == [LogHoldId(HOST, "x")]
-    assert made.ack_floor() == 20, "holds of others stay"
+    assert made.ack_floor() == 20, "log holds of other SHBs stay"
     assert not made.report(member(), 60, 1)
     assert made.vector(lambda _: claim(4), 1) == {}
     assert made.retire(HOST) == (False, [])
 
 
-def test_a_claim_that_says_retired_takes_a_host_out() -> None:
+def test_a_claim_with_the_retired_flag_removes_a_member() -> None:
     made = members()
     assert made.vector(lambda _: claim(4), 0) == {HOST: claim(4)}
     assert made.vector(lambda _: claim(9, retired=True), 0) == {}
     assert made.update_states(lambda _: claim(9, retired=True), 0) == ([], [HOST])
 
 
-def test_a_parked_host_is_listed_again_when_it_is_claimed_at_what_it_had() -> None:
+def test_an_inactive_host_is_in_the_vector_again_when_it_is_claimed_at_its_former_time() -> None:
     # R54
     made = members()
     (inactive,), _ = made.update_states(lambda _: claim(4), microseconds(s=8))
@@ -61,7 +61,7 @@ def test_a_parked_host_is_listed_again_when_it_is_claimed_at_what_it_had() -> No
     assert made.vector(lambda _: claim(4), microseconds(s=9)) == {HOST: claim(4)}
 
 
-def test_where_tables_do_not_bring_the_time_of_a_host_its_own_word_is_taken_in_the_end() -> None:
+def test_the_reported_time_of_a_host_is_used_when_tables_do_not_claim_it_in_time() -> None:
     # section 17, R31: otherwise a host that is fed may never start
     made = members()
     made.report(member(6), 50, 0)

@@ -1,4 +1,4 @@
-"""The pubend: logged before told, silent for ever where it said so, one regime a tick."""
+"""The pubend: events are logged before they are sent, silence is final, a tick has one epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST = ShbId("s", "s")
 
 
 def test_an_answer_and_the_event_wait_for_the_disk() -> None:
-    # P1, I2: nobody has seen an event that a crash could take back
+    # P1, I2: no broker has received an event that a crash could undo
     bench = Bench()
     session = bench.open()
     answers = bench.publish(session, 1, 7)
@@ -27,7 +27,7 @@ def test_an_answer_and_the_event_wait_for_the_disk() -> None:
     assert bench.rows[0].last == tick
 
 
-def test_pieces_follow_each_other_without_hole_or_overlap() -> None:
+def test_knowledge_ranges_are_contiguous() -> None:
     bench = Bench()
     session = bench.open()
     for sequence in range(1, 30):
@@ -54,14 +54,14 @@ def test_silence_does_not_overtake_a_batch_that_waits_for_its_sync() -> None:
     assert bench.sent[sent].publications[0].attributes == {"a": 1}
 
 
-def test_an_idle_pubend_tells_silence_ever_more_rarely_but_goes_on() -> None:
+def test_an_idle_pubend_sends_silence_less_and_less_often_but_never_stops() -> None:
     bench = Bench()
     bench.run(ms=10_000)
     assert 10 <= len(bench.sent) <= 25
     assert bench.pubend.top >= bench.clock - microseconds(ms=1_100)
 
 
-def test_silence_told_before_a_crash_stays_silent_whatever_the_clock_says() -> None:
+def test_silence_sent_before_a_crash_stays_silent_although_the_clock_is_set_back() -> None:
     # R29, A8
     bench = Bench()
     bench.run(ms=3_000)
@@ -84,7 +84,7 @@ def test_a_clock_set_back_does_not_stop_silence() -> None:
     assert bench.pubend.top > before
 
 
-def test_a_stream_epoch_opens_with_a_tick_of_its_own_even_when_idle() -> None:
+def test_a_stream_epoch_opens_with_its_own_tick_even_when_idle() -> None:
     # R31, R53: a report and a claim make a member
     bench = Bench()
     bench.run(ms=500)
@@ -100,9 +100,7 @@ def test_a_stream_epoch_opens_with_a_tick_of_its_own_even_when_idle() -> None:
     assert opening.stream_epoch == stream_epoch.number
 
 
-def test_member_row_and_stream_epoch_are_one_write_and_protect_the_log_from_the_first_tick() -> (
-    None
-):
+def test_member_row_and_stream_epoch_are_one_write_and_retain_the_log_from_the_first_tick() -> None:
     # R53, A10, example 14.7
     bench = Bench()
     bench.claim("s", 1)
@@ -115,8 +113,8 @@ def test_member_row_and_stream_epoch_are_one_write_and_protect_the_log_from_the_
     assert member.ack_floor == stream_epoch.start - 1
 
 
-def test_no_host_is_a_member_because_tables_name_it() -> None:
-    # A11: it never asked for the pubend, so it would never acknowledge
+def test_a_claim_alone_makes_no_member() -> None:
+    # A11: it never joined the pubend, so it would never acknowledge
     bench = Bench()
     bench.claim("s", 1)
     bench.run(ms=1_000)
@@ -155,7 +153,7 @@ def test_the_stream_epoch_of_a_tick_is_the_same_after_a_restart() -> None:
     assert bench.pubend.stream_epoch == bench.opened[-1].number
 
 
-def test_the_log_is_released_up_to_the_least_floor_and_never_further() -> None:
+def test_the_log_is_released_up_to_the_least_ack_floor_and_no_further() -> None:
     # R56, I10
     bench = Bench()
     session = bench.open()
@@ -179,7 +177,7 @@ def test_the_log_is_released_up_to_the_least_floor_and_never_further() -> None:
     assert [row.last for row in bench.rows] == ticks[2:]
 
 
-def test_retention_keeps_more_of_the_log_than_members_need() -> None:
+def test_the_retention_time_retains_more_of_the_log_than_members_need() -> None:
     bench = Bench(Parameters(retention_s=60))
     session = bench.open()
     bench.publish(session, 1, 1)
@@ -189,7 +187,7 @@ def test_retention_keeps_more_of_the_log_than_members_need() -> None:
     assert bench.rows == []
 
 
-def test_a_silent_member_is_parked_and_keeps_its_floor() -> None:
+def test_a_silent_member_becomes_inactive_and_keeps_its_ack_floor() -> None:
     # R54, A17
     bench = Bench(Parameters(retention_s=0, inactive_after_s=10))
     bench.claim("s", 1)
@@ -204,8 +202,8 @@ def test_a_silent_member_is_parked_and_keeps_its_floor() -> None:
     assert HOST in dict(bench.opened[-1].entries)
 
 
-def test_ticks_stay_near_what_the_neighbours_clocks_say() -> None:
-    # R27, A20 (a): a clock a year ahead must not hold everybody's total order for a year
+def test_ticks_stay_near_the_clocks_of_the_neighbours() -> None:
+    # R27, A20 (a): a clock a year ahead must not stall every total order for a year
     bench = Bench()
     session = bench.open()
     bench.clock_view = lambda: bench.clock  # type: ignore[method-assign]
@@ -215,18 +213,18 @@ def test_ticks_stay_near_what_the_neighbours_clocks_say() -> None:
     assert answers[0][0] <= bench.clock + microseconds(ms=Parameters().tick_lead_ms)
 
 
-def test_a_pubend_is_named_in_what_it_writes() -> None:
+def test_log_rows_name_their_pubend() -> None:
     bench = Bench()
     bench.publish(bench.open(), 1, 1)
     bench.sync()
     assert {row.pubend for row in bench.rows} == {STOCKS}
 
 
-# --- acknowledgement is expected (GD 3.2; R57) --------------------------------------------------
+# --- AckExpected (GD 3.2; R57) --------------------------------------------------------------------
 
 
 def lagging_bench() -> Bench:
-    """Return a pubend whose member s has acknowledged nothing of what was published."""
+    """Return a pubend whose member s has acknowledged no event."""
     bench = Bench(Parameters(retention_s=0, aet_ms=2_000))
     bench.claim("s", 1)
     bench.report("s")
@@ -236,19 +234,19 @@ def lagging_bench() -> Bench:
     return bench
 
 
-def test_a_tick_that_is_not_acknowledged_for_long_is_asked_after() -> None:
+def test_ack_expected_is_sent_for_a_tick_that_is_not_acknowledged_for_long() -> None:
     bench = lagging_bench()
     tick = bench.rows[0].last
     bench.run(ms=1_500)
     assert bench.expected == []
     bench.run(ms=1_500)
-    ((_, asked, pressure),) = bench.expected
-    assert asked >= tick
-    assert asked <= bench.clock - microseconds(ms=2_000)
+    ((_, expected_tick, pressure),) = bench.expected
+    assert expected_tick >= tick
+    assert expected_tick <= bench.clock - microseconds(ms=2_000)
     assert not pressure
 
 
-def test_a_member_that_acknowledges_in_time_is_never_asked() -> None:
+def test_no_ack_expected_is_sent_to_a_member_that_acknowledges_in_time() -> None:
     bench = lagging_bench()
     for _ in range(20):
         bench.report("s", bench.pubend.top)
@@ -256,7 +254,7 @@ def test_a_member_that_acknowledges_in_time_is_never_asked() -> None:
     assert bench.expected == []
 
 
-def test_a_member_that_lags_is_asked_again_but_not_too_often() -> None:
+def test_ack_expected_is_repeated_for_a_lagging_member_but_not_too_often() -> None:
     bench = lagging_bench()
     bench.run(ms=15_000)
     times = [at for at, _, _ in bench.expected]
@@ -265,20 +263,20 @@ def test_a_member_that_lags_is_asked_again_but_not_too_often() -> None:
         assert after - before >= microseconds(ms=1_000)
 
 
-def test_a_pubend_that_was_down_asks_after_what_it_had_logged_and_perhaps_not_told() -> None:
-    # GD 3.2: after a crash of the pubend AckExpected makes subends ask for what they missed
+def test_after_a_restart_ack_expected_is_sent_for_the_logged_ticks() -> None:
+    # GD 3.2: after a crash of the pubend AckExpected makes subends request missed ticks
     bench = lagging_bench()
     tick = bench.rows[0].last
     bench.start()
     bench.run(ms=1_900)
-    assert bench.expected == []  # members are given time to return
+    assert bench.expected == []  # members have time to return
     bench.run(ms=1_100)
     assert bench.expected
     assert bench.expected[0][1] >= tick
 
 
-def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
-    # its first regime opens at tick 1, its first silence reaches up to the present
+def test_a_first_silence_over_many_ticks_is_not_overdue_at_once() -> None:
+    # its first stream epoch opens at tick 1, its first silence reaches up to the present
     bench = Bench(Parameters(retention_s=0, aet_ms=2_000), start=microseconds(s=86_400))
     bench.claim("s", 1)
     bench.report("s")
@@ -289,21 +287,21 @@ def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
     assert bench.expected == []
 
 
-# --- silence that somebody waits for (R51) ------------------------------------------------------
+# --- requested silence (R51) ----------------------------------------------------------------------
 
 
-def test_a_pubend_advances_to_a_tick_that_somebody_waits_for_ceiling_first() -> None:
+def test_a_pubend_advances_to_a_requested_tick_after_it_has_stored_the_tick_ceiling() -> None:
     bench = Bench()
     bench.run(ms=500)
     wanted = bench.clock + microseconds(ms=1_500)
     bench.pubend.advance(wanted)
-    assert bench.pubend.top < wanted  # not before the ceiling is on disk (R29)
+    assert bench.pubend.top < wanted  # not before the tick ceiling is on disk (R29)
     bench.sync()
     assert bench.pubend.top == wanted
 
 
-def test_a_pubend_advances_as_far_as_somebody_waits_whatever_its_clock_says() -> None:
-    # R51: the event that waits exists, so a clock that was set back must not hold it
+def test_a_pubend_advances_to_a_requested_tick_above_its_clock() -> None:
+    # R51: the event that waits exists, so a clock that was set back must not delay it
     bench = Bench()
     bench.run(ms=500)
     wanted = bench.clock + microseconds(s=3_600)
@@ -312,7 +310,7 @@ def test_a_pubend_advances_as_far_as_somebody_waits_whatever_its_clock_says() ->
     assert bench.pubend.top == wanted
 
 
-def test_silence_is_quick_as_soon_as_somebody_waits_and_lazy_when_nobody_does() -> None:
+def test_silence_is_eager_while_a_receiver_waits_and_lazy_otherwise() -> None:
     # R30
     bench = Bench()
     bench.run(ms=5_000)

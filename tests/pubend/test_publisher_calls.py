@@ -1,4 +1,4 @@
-"""Pubends of a broker: opening, finding, widening, what is refused and why, and coming back."""
+"""Pubends of a broker: opening, finding, widening, refusals, and restarts."""
 
 from __future__ import annotations
 
@@ -34,41 +34,41 @@ def hosted(world: BrokerHarness, broker: str = "p", pubend: PubendId = P) -> Pub
     return world[broker].components.hosted[pubend].record
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a#b", "#", "a#2#3"])
-def test_a_pubend_needs_a_name_that_can_be_written(name: str) -> None:
+def test_a_pubend_name_that_is_empty_or_invalid_is_refused(name: str) -> None:
     answer = opened(BrokerHarness("p").client(), name)
-    assert reason(answer) == "a pubend's name has 1 to 256 characters and no #"
+    assert reason(answer) == "the name of a pubend must have 1 to 256 characters and no #"
 
 
 def test_a_name_may_be_as_long_as_the_limit() -> None:
     assert isinstance(opened(BrokerHarness("p").client(), "x" * 256), PubendOpened)
 
 
-def test_an_advertisement_that_is_no_filter_is_refused_with_the_place() -> None:
-    told = reason(opened(BrokerHarness("p").client(), "P", "price >"))
-    assert told.startswith("the advertisement is no filter: ")
-    assert "column 8" in told
+def test_an_invalid_advertisement_is_refused_with_the_column_of_the_error() -> None:
+    text = reason(opened(BrokerHarness("p").client(), "P", "price >"))
+    assert text.startswith("the advertisement is not a valid filter: ")
+    assert "column 8" in text
 
 
-def test_a_pubend_that_is_at_another_broker_is_refused_and_says_where() -> None:
+def test_opening_a_pubend_of_another_broker_is_refused_with_the_name_of_the_broker() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p")
     client = world.client("n")
     assert reason(opened(client)) == "the pubend 'P' is at the broker p; publish there"
-    told = reason(client.call(OpenPublisher(8, P, "ann")))
-    assert told == "the pubend P is at the broker p; publish there"
-    told = reason(client.call(Publish(9, P, "ann", 1, 1, (({}, b""),))))
-    assert told == "the pubend P is at the broker p; publish there"
+    text = reason(client.call(OpenPublisher(8, P, "ann")))
+    assert text == "the pubend P is at the broker p; publish there"
+    text = reason(client.call(Publish(9, P, "ann", 1, 1, (({}, b""),))))
+    assert text == "the pubend P is at the broker p; publish there"
 
 
-def test_nothing_is_published_into_a_pubend_that_nobody_has_opened() -> None:
+def test_publishing_to_an_unknown_pubend_is_refused() -> None:
     client = BrokerHarness("p").client()
-    told = "there is no pubend P here; open it first"
-    assert reason(client.call(OpenPublisher(1, P, "ann"))) == told
-    assert reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),)))) == told
+    text = "there is no pubend P here; open it first"
+    assert reason(client.call(OpenPublisher(1, P, "ann"))) == text
+    assert reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),)))) == text
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257])
@@ -76,71 +76,75 @@ def test_a_publisher_needs_a_name(name: str) -> None:
     world = BrokerHarness("p")
     client = world.client()
     opened(client)
-    told = reason(client.call(OpenPublisher(2, P, name)))
-    assert told == "a publisher's name has 1 to 256 characters"
+    text = reason(client.call(OpenPublisher(2, P, name)))
+    assert text == "a publisher's name has 1 to 256 characters"
 
 
-def test_what_is_outside_of_the_advertisement_is_refused() -> None:
+def test_an_event_outside_the_advertisement_is_refused() -> None:
     # A22
     world = BrokerHarness("p")
     ann = world.publisher("p", advertisement="price > 10")
-    number = ann.say("e1", price=5)
+    number = ann.send_event("e1", price=5)
     world.run(ms=50)
     assert "price > 10" in reason(ann.answer(number))
 
 
-def test_a_publisher_that_has_not_opened_a_session_is_refused() -> None:
+def test_publishing_without_a_publisher_session_is_refused() -> None:
     world = BrokerHarness("p")
     client = world.client()
     opened(client)
-    told = reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),))))
-    assert "open" in told
+    text = reason(client.call(Publish(2, P, "ann", 1, 1, (({}, b""),))))
+    assert "open" in text
 
 
-def test_quality_stays_as_it_is() -> None:
+def test_opening_a_pubend_with_another_quality_is_refused() -> None:
     # A26: it belongs to the pubend
     world = BrokerHarness("p")
     client = world.client()
     opened(client)
     opened(client, "Q", quality=Quality.BEST_EFFORT)
-    told = reason(opened(client, quality=Quality.BEST_EFFORT))
-    assert told == "the pubend 'P' is guaranteed; it stays so"
-    assert reason(opened(client, "Q")) == "the pubend 'Q' is best_effort; it stays so"
+    text = reason(opened(client, quality=Quality.BEST_EFFORT))
+    assert text == (
+        "the pubend 'P' is guaranteed, and the quality of a pubend cannot be changed; open another pubend"
+    )
+    assert reason(opened(client, "Q")) == (
+        "the pubend 'Q' is best_effort, and the quality of a pubend cannot be changed; open another pubend"
+    )
 
 
-# --- advertisements only widen (A22) ------------------------------------------------------------------
+# --- advertisements only widen (A22) --------------------------------------------------------------
 
 
-def test_a_pubend_that_is_opened_again_is_found() -> None:
+def test_opening_an_existing_pubend_returns_it() -> None:
     world = BrokerHarness("p-n")
     client = world.client()
     assert opened(client, advertisement="price > 10") == OPENED
     answer = opened(client, advertisement="price > 20")
-    assert answer == PubendOpened(2, P), "it advertises that already"
+    assert answer == PubendOpened(2, P), "the advertisement is the same"
     assert hosted(world).properties.advertisement == "price > 10"
     assert {each.version for each in world.sent_over(Announce, "p", "n")} == {1}
 
 
-def test_an_advertisement_that_is_neither_wider_nor_narrower_is_refused_with_a_way_out() -> None:
+def test_an_advertisement_that_is_neither_wider_nor_narrower_is_refused_with_a_remedy() -> None:
     client = BrokerHarness("p").client()
     opened(client, advertisement="price > 10")
-    told = reason(opened(client, advertisement="size = 1"))
-    assert told == (
+    text = reason(opened(client, advertisement="size = 1"))
+    assert text == (
         "the pubend P advertises price > 10, and an advertisement only widens; "
         "open it with (price > 10) OR (size = 1), or open another pubend"
     )
 
 
-def test_at_best_effort_an_advertisement_does_not_widen() -> None:
+def test_the_advertisement_of_a_best_effort_pubend_cannot_widen() -> None:
     client = BrokerHarness("p").client()
     opened(client, "P", "price > 10", quality=Quality.BEST_EFFORT)
-    told = reason(opened(client, "P", "TRUE", quality=Quality.BEST_EFFORT))
-    assert "stays so at best effort; open another pubend for TRUE" in told
+    text = reason(opened(client, "P", "TRUE", quality=Quality.BEST_EFFORT))
+    assert "of a best-effort pubend cannot be changed; open another pubend for TRUE" in text
     answer = opened(client, "P", "price > 11", quality=Quality.BEST_EFFORT)
     assert isinstance(answer, PubendOpened)
 
 
-def test_a_wider_advertisement_is_on_disk_before_it_is_told_or_answered() -> None:
+def test_a_wider_advertisement_is_on_disk_before_it_is_announced_or_answered() -> None:
     # I13
     world = BrokerHarness("p-n")
     client = world.client()
@@ -148,21 +152,21 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_told_or_answered() -> Non
     world.stop_disk("p")
     assert opened(client, advertisement="price > 5") is None
     also = opened(client, advertisement="price > 7")
-    assert also is None, "it hangs on the write that is under way"
+    assert also is None, "it waits for the pending write"
     assert {each.version for each in world.sent_over(Announce, "p", "n")} == {1}
     world.resume_disk("p")
     world.run(ms=50)
     assert client.answer(2) == PubendOpened(2, P)
     assert client.answer(3) == PubendOpened(3, P)
-    told = world.sent_over(Announce, "p", "n")[-1]
-    assert (told.version, told.properties.advertisement) == (2, "price > 5")
+    text = world.sent_over(Announce, "p", "n")[-1]
+    assert (text.version, text.properties.advertisement) == (2, "price > 5")
 
 
-# --- opening ----------------------------------------------------------------------------------------
+# --- opening --------------------------------------------------------------------------------------
 
 
-def test_a_pubend_is_on_disk_before_anybody_hears_of_it() -> None:
-    # I13: after a crash it would be gone, and its name free
+def test_a_pubend_is_on_disk_before_it_is_announced() -> None:
+    # I13: after a crash it would be lost, and its name free
     world = BrokerHarness("p-n")
     client = world.client()
     world.stop_disk("p")
@@ -174,7 +178,7 @@ def test_a_pubend_is_on_disk_before_anybody_hears_of_it() -> None:
     assert world["n"].components.announcements.get(P) is None
 
 
-def test_who_asks_while_a_pubend_is_being_made_is_answered_with_it() -> None:
+def test_a_second_open_call_waits_for_the_creation_and_gets_the_same_pubend() -> None:
     world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
@@ -184,8 +188,8 @@ def test_who_asks_while_a_pubend_is_being_made_is_answered_with_it() -> None:
     assert one.answer(1) == two.answer(1) == OPENED
 
 
-def test_who_asks_for_another_quality_while_a_pubend_is_being_made_is_refused() -> None:
-    # A26: PubendOpened would promise a quality that the pubend has not
+def test_an_open_call_with_another_quality_during_the_creation_is_refused() -> None:
+    # A26: PubendOpened would promise a quality that the pubend does not have
     world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
@@ -194,10 +198,12 @@ def test_who_asks_for_another_quality_while_a_pubend_is_being_made_is_refused() 
     world.resume_disk("p")
     world.run(ms=50)
     assert one.answer(1) == OPENED
-    assert reason(two.answer(1)) == "the pubend 'P' is guaranteed; it stays so"
+    assert reason(two.answer(1)) == (
+        "the pubend 'P' is guaranteed, and the quality of a pubend cannot be changed; open another pubend"
+    )
 
 
-def test_who_advertises_more_while_a_pubend_is_being_made_may_publish_it_once_it_is_open() -> None:
+def test_a_wider_advertisement_during_the_creation_applies_when_the_pubend_is_open() -> None:
     world = BrokerHarness("p")
     one, two = world.client(name="one"), world.client(name="two")
     world.stop_disk("p")
@@ -209,7 +215,7 @@ def test_who_advertises_more_while_a_pubend_is_being_made_may_publish_it_once_it
     assert hosted(world).properties.advertisement == "TRUE"
 
 
-# --- coming back ------------------------------------------------------------------------------------
+# --- restarts -------------------------------------------------------------------------------------
 
 
 def test_after_a_restart_a_pubend_has_its_log_its_publishers_and_its_members() -> None:
@@ -235,7 +241,7 @@ def test_after_a_restart_a_pubend_has_its_log_its_publishers_and_its_members() -
     assert x.events == ["e1", "e2", "e1", "e2"], "nothing was acknowledged"
 
 
-def test_best_effort_pubends_come_back_without_a_past() -> None:
+def test_best_effort_pubends_are_restored_without_events() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p", quality=Quality.BEST_EFFORT)
     x = world.subscriber("n", "x", "TRUE")
@@ -249,13 +255,13 @@ def test_best_effort_pubends_come_back_without_a_past() -> None:
     again = ann.open()
     assert isinstance(again, PublisherOpened)
     assert again.last_sequence == 0
-    assert again.session > first, "a session of an earlier life is fenced off"
-    ann.say("e2", sequence=1)
+    assert again.session > first, "a session of an earlier incarnation is fenced"
+    ann.send_event("e2", sequence=1)
     world.run(ms=100)
-    assert x.events == ["e1", "e2"], "a new life may have lower ticks"
+    assert x.events == ["e1", "e2"], "a new incarnation may have lower ticks"
 
 
-def test_a_report_for_a_pubend_that_is_not_here_is_not_taken() -> None:
+def test_a_report_for_a_pubend_of_another_broker_is_ignored() -> None:
     world = BrokerHarness("p-n")
     client = world.client()
     opened(client, "Q", quality=Quality.BEST_EFFORT)
@@ -266,8 +272,8 @@ def test_a_report_for_a_pubend_that_is_not_here_is_not_taken() -> None:
     assert world.sent_over(StreamData, "p", "n") == []
 
 
-def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right() -> None:
-    # P3: what it sends again would be published again
+def test_a_publisher_is_not_forgotten_when_a_slow_clock_is_corrected() -> None:
+    # P3: a repeated event would be published twice
     world = BrokerHarness("p-a", "p-b", publisher_ttl_s=80)
     ann = world.publisher("p")
     x = world.subscriber("a", "x", "TRUE")
@@ -278,12 +284,12 @@ def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right(
     world.set_clock("p", 2_000)
     world.run(s=12)
     ann.open()
-    ann.say("e1", sequence=1)
+    ann.send_event("e1", sequence=1)
     world.run(s=3)
     assert x.events == ["e1"]
 
 
-def test_a_log_is_not_kept_for_a_host_that_left_before_a_crash() -> None:
+def test_the_log_is_not_retained_for_a_host_that_left_before_a_crash() -> None:
     # R43, R55
     world = BrokerHarness("p-a-n")
     ann = world.publisher("p")

@@ -1,4 +1,4 @@
-"""Publishers: each event once and in order, acknowledged only if it is there (R27, R28)."""
+"""Publishers: each event once and in order, acknowledged only if it is in the log (R27, R28)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_repeated_sequence_is_answered_with_its_first_tick_and_logged_once() -
     session = bench.open()
     first = bench.publish(session, 1, 1, 2)
     again = bench.publish(session, 1, 1, 2)
-    assert again == []  # its first copy is not on disk yet, so it stays unanswered too
+    assert again == []  # its first copy is not on disk yet, so neither is answered
     bench.sync()
     assert again == first
     assert logged(bench) == [1, 2]
@@ -53,8 +53,8 @@ def test_a_repeated_sequence_is_known_again_after_a_crash() -> None:
     assert again == answers
 
 
-def test_a_publisher_goes_on_after_a_batch_that_was_refused() -> None:
-    # 5 and 6 are outside the advertisement; the client gives them up and sends 7
+def test_a_publisher_continues_after_a_refused_batch() -> None:
+    # 5 and 6 are outside the advertisement; the client skips them and sends 7
     bench = Bench(advertisement="a < 100")
     session = bench.open()
     bench.publish(session, 1, 1, 2, 3, 4)
@@ -66,19 +66,19 @@ def test_a_publisher_goes_on_after_a_batch_that_was_refused() -> None:
     assert logged(bench) == [1, 2, 3, 4, 7]
 
 
-def test_a_sequence_that_was_passed_over_is_refused_and_never_acknowledged() -> None:
+def test_a_skipped_sequence_is_refused_and_never_acknowledged() -> None:
     # A21 (a): the client sends 9 before its unanswered 8; 8 must not look published
     bench = Bench()
     session = bench.open()
     bench.publish(session, 7, 7)
     bench.publish(session, 9, 9)
     bench.sync()
-    with pytest.raises(PublishRefusedError, match=r"sequence 8 was passed over.*go on after 9"):
+    with pytest.raises(PublishRefusedError, match=r"sequence 8 was skipped.*continue after 9"):
         bench.publish(session, 8, 8)
     assert logged(bench) == [7, 9]
 
 
-def test_a_batch_with_one_that_was_passed_over_is_refused_whole() -> None:
+def test_a_batch_with_a_skipped_sequence_is_refused_whole() -> None:
     bench = Bench()
     session = bench.open()
     bench.publish(session, 7, 7)
@@ -90,7 +90,7 @@ def test_a_batch_with_one_that_was_passed_over_is_refused_whole() -> None:
     assert bench.open().last_sequence == 9
 
 
-def test_what_was_passed_over_stays_so_after_a_crash_and_beyond_the_window() -> None:
+def test_a_skipped_sequence_stays_refused_after_a_crash_and_beyond_the_window() -> None:
     bench = Bench(Parameters(retention_s=0, publisher_window=2))
     session = bench.open()
     bench.publish(session, 7, 7)
@@ -98,7 +98,7 @@ def test_what_was_passed_over_stays_so_after_a_crash_and_beyond_the_window() -> 
     bench.sync()
     bench.start()
     session = bench.open()
-    with pytest.raises(PublishRefusedError, match="sequence 8 was passed over:"):
+    with pytest.raises(PublishRefusedError, match="sequence 8 was skipped:"):
         bench.publish(session, 8, 8)
     for sequence in (10, 11):
         bench.publish(session, sequence, sequence)
@@ -110,7 +110,7 @@ def test_what_was_passed_over_stays_so_after_a_crash_and_beyond_the_window() -> 
     bench.answer_fetches()
     assert answers == []
     (refusal,) = bench.refusals
-    assert "sequence 8 was passed over, or published so long ago" in refusal
+    assert "sequence 8 was skipped, or its event is released" in refusal
     assert logged(bench) == [7, 9, 10, 11]
 
 
@@ -124,12 +124,12 @@ def test_sequences_below_the_first_are_refused() -> None:
 def test_an_older_session_of_a_publisher_is_fenced() -> None:
     bench = Bench()
     old, new = bench.open(), bench.open()
-    with pytest.raises(PublishRefusedError, match="opened again"):
+    with pytest.raises(PublishRefusedError, match="a newer session"):
         bench.publish(old, 1, 1)
     bench.publish(new, 1, 1)
 
 
-def test_what_the_advertisement_does_not_cover_is_refused_whole() -> None:
+def test_a_batch_outside_the_advertisement_is_refused_whole() -> None:
     # section 1, A22
     bench = Bench(advertisement="a > 10")
     session = bench.open()
@@ -140,7 +140,7 @@ def test_what_the_advertisement_does_not_cover_is_refused_whole() -> None:
     assert len(answers[0]) == 1
 
 
-# --- publishers that are gone -------------------------------------------------------------------
+# --- unused publishers ----------------------------------------------------------------------------
 
 
 def test_the_last_logged_tick_is_in_the_record_of_its_publisher() -> None:
@@ -155,7 +155,7 @@ def test_the_last_logged_tick_is_in_the_record_of_its_publisher() -> None:
     assert last_logged([]) == 0
 
 
-def test_a_publisher_that_is_not_used_is_forgotten_on_disk_too() -> None:
+def test_an_unused_publisher_is_deleted_on_disk() -> None:
     bench = Bench(Parameters(retention_s=0, publisher_ttl_s=10))
     old, busy = bench.open("old"), bench.open("busy")
     bench.publish(old, 1, 1)
@@ -167,12 +167,12 @@ def test_a_publisher_that_is_not_used_is_forgotten_on_disk_too() -> None:
         bench.publish(old, 2, 2)
 
 
-def test_a_forgotten_publisher_leaves_a_ceiling_above_its_last_tick() -> None:
-    # R29: after a restart the stream goes on above everything that was logged
+def test_a_forgotten_publisher_leaves_a_tick_ceiling_above_its_last_tick() -> None:
+    # R29: after a restart the stream continues above all logged ticks
     bench = Bench(Parameters(retention_s=3_600, publisher_ttl_s=10, silence_ms=900))
     session = bench.open()
     bench.run(ms=2_000)
-    bench.clock += microseconds(ms=900)  # ahead of the ceiling
+    bench.clock += microseconds(ms=900)  # above the tick ceiling
     bench.context.clock = bench.clock
     answers = bench.publish(session, 1, 1)
     bench.sync()
@@ -198,6 +198,6 @@ def test_a_session_from_before_a_publisher_was_forgotten_stays_fenced() -> None:
     assert stored(bench) == []
     new = bench.open()
     assert new.session > old.session
-    with pytest.raises(PublishRefusedError, match="opened again"):
+    with pytest.raises(PublishRefusedError, match="a newer session"):
         bench.publish(old, 1, 1)
     assert {each.pubend for each in stored(bench)} == {STOCKS}

@@ -1,4 +1,4 @@
-"""Refusals say what a client's program can do about them."""
+"""Refusals have a cause on which a program can act."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gapless.messages.clients import (
 from tests.broker.harness import BrokerHarness, P
 
 
-def test_a_pubend_that_is_elsewhere_is_refused_with_the_name_of_its_broker() -> None:
+def test_a_call_for_a_pubend_of_another_broker_is_refused_with_its_name() -> None:
     desk = BrokerHarness("p-s")
     desk.client("p").request(OpenPubend(1, "P"))
     desk.run(ms=500)
@@ -28,7 +28,7 @@ def test_a_pubend_that_is_elsewhere_is_refused_with_the_name_of_its_broker() -> 
     ] * 2
 
 
-def test_a_batch_of_a_session_that_is_over_is_told_from_one_of_a_publisher_nobody_knows() -> None:
+def test_a_fenced_session_and_an_unknown_publisher_have_different_refusal_causes() -> None:
     desk = BrokerHarness("p-s")
     client = desk.client("p")
     client.request(OpenPubend(1, "P"))
@@ -46,7 +46,7 @@ def test_a_batch_of_a_session_that_is_over_is_told_from_one_of_a_publisher_nobod
     assert causes == {2: RefusalCause.NOT_OPEN, 5: RefusalCause.FENCED, 6: RefusalCause.OTHER}
 
 
-def test_a_subscription_that_a_newer_connection_has_is_refused_as_taken_over() -> None:
+def test_a_call_on_a_subscription_of_a_newer_connection_is_refused_as_fenced() -> None:
     desk = BrokerHarness("p-s")
     old = desk.client("p", "old")
     new = desk.client("p", "new")

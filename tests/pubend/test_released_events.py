@@ -1,7 +1,7 @@
-"""Released silence is no gap: what is gone ends with the last event that was released.
+"""Released silence is no gap: a gap ends with the last released event.
 
-The clock moves what is released on, also where nothing was published. A client that has seen every
-event is told of no gap because of that; one that missed an event is, up to that event and no farther.
+The released range advances with the clock, also without events. A client that has received every
+event gets no gap because of that; a client that missed an event gets a gap up to that event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def released(**parameters: Any) -> tuple[BrokerHarness, Publisher, list[Tick]]:
 
 
 def resumed(world: BrokerHarness, tick: Tick, name: str = "x") -> Subscriber:
-    """Return a subscriber that goes on after a tick of P."""
+    """Return a subscriber that continues after a tick of P."""
     made = world.subscriber("n", name, "TRUE", start=StartPoint(StartKind.POSITION, ((P, tick),)))
     world.run(s=5)
     return made
@@ -46,7 +46,7 @@ def stored(world: BrokerHarness) -> PubendRecord:
     return record
 
 
-def test_who_has_seen_the_last_event_finds_no_gap_though_the_clock_went_on() -> None:
+def test_a_client_that_received_the_last_event_gets_no_gap_for_released_silence() -> None:
     world, ann, ticks = released()
     x = resumed(world, ticks[-1])
     ann.publish("e4")
@@ -55,7 +55,7 @@ def test_who_has_seen_the_last_event_finds_no_gap_though_the_clock_went_on() -> 
     assert x.events == ["e4"]
 
 
-def test_who_has_missed_a_released_event_finds_a_gap_up_to_the_last_of_them() -> None:
+def test_a_client_that_missed_released_events_gets_a_gap_up_to_the_last_of_them() -> None:
     world, ann, ticks = released()
     x = resumed(world, ticks[0])
     ann.publish("e4")
@@ -65,7 +65,7 @@ def test_who_has_missed_a_released_event_finds_a_gap_up_to_the_last_of_them() ->
     assert x.events == ["e4"]
 
 
-def test_a_pubend_that_nobody_has_published_to_has_nothing_gone() -> None:
+def test_a_pubend_without_events_has_no_released_event() -> None:
     world = BrokerHarness("p-n", retention_s=5)
     ann = world.publisher("p")
     released_before = stored(world).released
@@ -79,7 +79,9 @@ def test_a_pubend_that_nobody_has_published_to_has_nothing_gone() -> None:
 
 
 @pytest.mark.parametrize("ttl_s", [7, 604_800])
-def test_what_is_gone_survives_a_restart_and_the_end_of_its_publishers(ttl_s: int) -> None:
+def test_the_last_released_event_survives_a_restart_and_the_end_of_its_publishers(
+    ttl_s: int,
+) -> None:
     world, _, ticks = released(publisher_ttl_s=ttl_s)
     world.restart("p")
     world.run(s=30)
@@ -89,22 +91,22 @@ def test_what_is_gone_survives_a_restart_and_the_end_of_its_publishers(ttl_s: in
     assert seen.gaps == []
 
 
-def test_an_event_is_gone_when_it_is_released_long_after_its_publisher_was_forgotten() -> None:
-    # the record of a publisher says how far it came; with that gone, the pubend's own must
+def test_an_event_released_after_its_publisher_was_forgotten_is_a_released_event() -> None:
+    # the publisher's record has its last tick; when it is deleted, the pubend's record must have it
     bench = Bench(Parameters(retention_s=30, publisher_ttl_s=8))
     answer = bench.publish(bench.open(), 1, 1)
     bench.run(ms=15_000)
     ((tick,),) = answer
-    assert bench.pubend.session_of("ann") is None, "it is forgotten"
+    assert bench.pubend.session_of("ann") is None, "the publisher is forgotten"
     assert bench.pubend.record.released < tick
-    bench.start()  # and nothing in memory says more than the disk
+    bench.start()  # from disk only
     bench.run(ms=30_000)
     record = bench.pubend.record
     assert record.released > tick
     assert record.last_released_event >= tick
 
 
-def test_what_was_not_released_yet_is_not_gone() -> None:
+def test_an_event_above_the_released_tick_is_not_released() -> None:
     bench = Bench(Parameters(retention_s=5))
     session = bench.open()
     first = bench.publish(session, 1, 1)
@@ -118,16 +120,16 @@ def test_what_was_not_released_yet_is_not_gone() -> None:
 # --- what is read from memory ---------------------------------------------------------------------
 
 
-class Remembering(Bench):
-    """A pubend whose router still has what was told."""
+class CachingBench(Bench):
+    """A pubend whose router still caches the stream."""
 
     def cached(self, pubend: Any, low: Tick, high: Tick) -> list[KnowledgeRange]:
         assert pubend == STOCKS
         return [each for each in self.sent if low <= each.low and each.high <= high]
 
 
-def test_what_the_router_still_has_is_not_read_from_disk() -> None:
-    bench = Remembering(Parameters())
+def test_ticks_in_the_cache_of_the_router_are_not_read_from_disk() -> None:
+    bench = CachingBench(Parameters())
     answer = bench.publish(bench.open(), 1, 1, 2, 3)
     bench.sync()
     found: list[tuple[list[KnowledgeRange], Tick]] = []
@@ -140,7 +142,7 @@ def test_what_the_router_still_has_is_not_read_from_disk() -> None:
     assert ticks == [*answer[0]]
 
 
-def test_what_the_router_has_forgotten_is_read_from_disk() -> None:
+def test_ticks_outside_the_cache_of_the_router_are_read_from_disk() -> None:
     bench = Bench(Parameters())
     bench.publish(bench.open(), 1, 1)
     bench.sync()
@@ -152,7 +154,7 @@ def test_what_the_router_has_forgotten_is_read_from_disk() -> None:
     assert len(found) == 1
 
 
-def test_a_router_gives_what_it_knows_from_a_tick_on_up_to_the_first_gap() -> None:
+def test_a_router_returns_cached_ticks_up_to_the_first_unknown_one() -> None:
     line = Line("p")
     for known in (
         knowledge_range(1, 4, event(3, 1)),
@@ -167,7 +169,7 @@ def test_a_router_gives_what_it_knows_from_a_tick_on_up_to_the_first_gap() -> No
     assert router.cached(STOCKS, 99, FAR) == []
 
 
-def test_a_router_gives_about_as_much_as_a_frame_holds() -> None:
+def test_a_router_returns_at_most_about_one_frame() -> None:
     line = Line("p", Parameters(frame_events_max=2))
     for tick in range(1, 7):
         line.publish(knowledge_range(tick, tick, event(tick, 1), stream_epoch=tick))

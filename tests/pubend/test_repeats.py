@@ -1,4 +1,4 @@
-"""Sequences that are too old to be remembered are looked up in the log (R27, R28, A21)."""
+"""Sequences below the publisher's window are looked up in the log (R27, R28, A21)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gapless.pubend.repeats import LookupResult
 from tests.pubend.small_disk import Bench
 
 TINY = Parameters(publisher_window=2)
-"""Two sequences are remembered; the log is kept for an hour."""
+"""A window of two sequences; the log is retained for an hour."""
 
 
 def bench_with(*sequences: int, parameters: Parameters = TINY) -> tuple[Bench, list[Tick]]:
@@ -32,7 +32,7 @@ def bench_with(*sequences: int, parameters: Parameters = TINY) -> tuple[Bench, l
 
 
 def settle(bench: Bench) -> None:
-    """Let the disk do all that it is asked to."""
+    """Let the disk complete all writes and reads."""
     bench.sync()
     while bench.fetches:
         bench.answer_fetches()
@@ -44,7 +44,7 @@ def logged(bench: Bench) -> list[int]:
     return [each.sequence for row in bench.rows for each in row.publications]
 
 
-# --- what is found --------------------------------------------------------------------------------
+# --- found ----------------------------------------------------------------------------------------
 
 
 def test_a_sequence_beyond_the_window_is_answered_with_its_tick_from_the_log() -> None:
@@ -58,7 +58,7 @@ def test_a_sequence_beyond_the_window_is_answered_with_its_tick_from_the_log() -
     assert bench.context.coverage_marks["look-up in the log"] == 1
 
 
-def test_a_batch_that_is_partly_old_partly_remembered_and_partly_new_is_completed() -> None:
+def test_a_batch_that_is_partly_below_in_and_above_the_window_is_completed() -> None:
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     session = bench.open()
     answers = bench.publish(session, 2, 2, 3, 4, 5, 6, 7)
@@ -68,12 +68,12 @@ def test_a_batch_that_is_partly_old_partly_remembered_and_partly_new_is_complete
     assert logged(bench) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_batch_that_is_half_remembered_is_no_sign_of_an_earlier_stay() -> None:
+def test_a_batch_that_is_half_in_the_window_is_answered_from_the_log() -> None:
     bench = Bench(TINY)
     session = bench.open()
     first = bench.publish(session, 1, 1, 2, 3)
     bench.sync()
-    bench.publish(session, 4, 4)  # now 3 and 4 are remembered, and 3 lies in a row with 1 and 2
+    bench.publish(session, 4, 4)  # now the window is 3 and 4, and 3 is in a row with 1 and 2
     bench.sync()
     again = bench.publish(session, 1, 1, 2, 3)
     settle(bench)
@@ -81,7 +81,7 @@ def test_a_batch_that_is_half_remembered_is_no_sign_of_an_earlier_stay() -> None
     assert logged(bench) == [1, 2, 3, 4]
 
 
-def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_reading() -> None:
+def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_scan() -> None:
     bench, ticks = bench_with(*range(1, 41))
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in range(11, 43)]
@@ -91,14 +91,14 @@ def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_reading() -
     assert bench.context.coverage_marks["look-up in the log"] == 1
 
 
-def test_what_one_reading_does_not_look_for_is_looked_up_by_another(
+def test_more_sequences_than_one_scan_looks_for_are_looked_up_by_further_scans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(repeats, "LOOKUP_SEQUENCES_MAX", 4)
     bench, ticks = bench_with(*range(1, 21))
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in range(1, 11)]
-    large = bench.publish(session, 11, *range(11, 21))  # more than one reading keeps
+    large = bench.publish(session, 11, *range(11, 21))  # more than one scan looks for
     settle(bench)
     assert [each[0][0] for each in answers] == ticks[:10]
     assert large == [tuple(ticks[10:])]
@@ -119,7 +119,7 @@ def test_the_log_is_read_in_chunks() -> None:
     assert answers == [(ticks[14],)]
 
 
-def test_a_repetition_whose_first_copy_waits_for_the_disk_is_found_when_that_is_there() -> None:
+def test_a_repeat_is_answered_when_its_first_copy_is_on_disk() -> None:
     # section 16: it stays unanswered until its first copy is synced
     bench, _ = bench_with()
     session = bench.open()
@@ -130,7 +130,7 @@ def test_a_repetition_whose_first_copy_waits_for_the_disk_is_found_when_that_is_
     assert again == first[0]
 
 
-def test_what_was_published_before_a_crash_is_found_after_it() -> None:
+def test_an_event_published_before_a_crash_is_found_after_it() -> None:
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     bench.start()
     answers = bench.publish(bench.open(), 1, 1)
@@ -138,7 +138,7 @@ def test_what_was_published_before_a_crash_is_found_after_it() -> None:
     assert answers == [(ticks[0],)]
 
 
-def test_publications_of_others_are_not_taken_for_ones_own() -> None:
+def test_publications_of_other_publishers_are_ignored() -> None:
     bench, ticks = bench_with(1, 2, 3)
     other = bench.open("bob")
     for sequence in (1, 2, 3, 4, 5, 6):
@@ -153,11 +153,11 @@ def test_publications_of_others_are_not_taken_for_ones_own() -> None:
     assert answers == [(ticks[0], ticks[1])]
 
 
-# --- what is not found ----------------------------------------------------------------------------
+# --- not found ------------------------------------------------------------------------------------
 
 
-def test_what_was_passed_over_long_ago_is_refused_after_the_look_up() -> None:
-    # A21 (a): 3 was given up; it must not look published
+def test_a_sequence_skipped_below_the_window_is_refused_after_the_lookup() -> None:
+    # A21 (a): 3 was skipped; it must not look published
     bench, _ = bench_with(1, 2, 4, 5, 6, 7)
     session = bench.open()
     answers = bench.publish(session, 2, 2, 3, 4)
@@ -165,12 +165,11 @@ def test_what_was_passed_over_long_ago_is_refused_after_the_look_up() -> None:
     assert answers == []
     (refusal,) = bench.refusals
     assert refusal == (
-        "sequence 3 was passed over, or published so long ago that the log no longer has it; "
-        "go on after 7"
+        "sequence 3 was skipped, or its event is released from the log; continue after 7"
     )
 
 
-def test_what_is_released_is_refused_after_the_look_up() -> None:
+def test_a_released_sequence_is_refused_after_the_lookup() -> None:
     bench, ticks = bench_with(
         1, 2, 3, 4, 5, parameters=Parameters(publisher_window=2, retention_s=1)
     )
@@ -182,11 +181,11 @@ def test_what_is_released_is_refused_after_the_look_up() -> None:
     remembered = bench.publish(session, 5, 5)
     settle(bench)
     assert old == []
-    assert "the log no longer has it" in bench.refusals[0]
+    assert "is released from the log" in bench.refusals[0]
     assert remembered == [(ticks[4],)]
 
 
-def test_a_log_that_is_released_during_a_look_up_is_not_read_below_that() -> None:
+def test_ticks_released_during_a_lookup_are_not_read() -> None:
     bench, ticks = bench_with(
         *range(1, 11),
         parameters=Parameters(publisher_window=2, retention_s=1, read_chunk_bytes=100),
@@ -197,14 +196,14 @@ def test_a_log_that_is_released_during_a_look_up_is_not_read_below_that() -> Non
     bench.answer_fetches(1)
     bench.run(ms=2_000)
     bench.answer_fetches(1)
-    assert bench.fetches == []  # nothing is left to read
+    assert bench.fetches == []  # no ticks are left to read
     assert answers == []
-    assert "the log no longer has it" in bench.refusals[0]
+    assert "is released from the log" in bench.refusals[0]
     assert bench.pubend.record.released >= ticks[-1]
 
 
-def test_a_look_up_that_meets_a_corrupt_row_is_refused_as_that() -> None:
-    # P8: not found is no proof when a row cannot be read
+def test_a_lookup_that_reaches_a_corrupt_row_is_refused_as_corrupt() -> None:
+    # P8: a missing sequence proves nothing when a row cannot be read
     bench, ticks = bench_with(1, 2, 3, 4, 5, 6)
     bench.corrupt.add(ticks[2])
     session = bench.open()
@@ -215,11 +214,11 @@ def test_a_look_up_that_meets_a_corrupt_row_is_refused_as_that() -> None:
     assert len(bench.refusals) == 3
     assert all("damaged" in refusal for refusal in bench.refusals)
     assert bench.pubend.corruption == f"row {ticks[2]} is damaged"
-    assert fresh == []  # what is new would lie behind what nobody can read
+    assert fresh == []  # a new event would follow a row that cannot be read
 
 
-def test_an_earlier_stay_of_a_forgotten_publisher_does_not_count() -> None:
-    # its numbers began anew: 2 of now was passed over, though there is a 2 of then
+def test_sequences_from_before_a_publisher_was_forgotten_are_ignored() -> None:
+    # its sequences started again: the current 2 was skipped, though the log has an earlier 2
     bench, _ = bench_with(1, 2, 3, parameters=Parameters(publisher_window=2, publisher_ttl_s=10))
     bench.run(ms=12_000)
     session = bench.open()
@@ -236,7 +235,7 @@ def test_an_earlier_stay_of_a_forgotten_publisher_does_not_count() -> None:
     assert len(bench.refusals) == 1
 
 
-def test_an_earlier_stay_does_not_count_where_all_of_the_present_one_is_remembered() -> None:
+def test_earlier_sequences_are_ignored_if_all_current_ones_are_in_the_window() -> None:
     bench, _ = bench_with(1, 2, 3, parameters=Parameters(publisher_window=2, publisher_ttl_s=10))
     bench.run(ms=12_000)
     session = bench.open()
@@ -248,10 +247,9 @@ def test_an_earlier_stay_does_not_count_where_all_of_the_present_one_is_remember
     assert len(bench.refusals) == 1
 
 
-def test_what_is_remembered_is_not_met_a_second_time_in_the_row_that_it_shares_with_the_rest() -> (
-    None
-):
-    # 3 and 4 are remembered; read from the log too, they would look like another stay
+def test_sequences_in_the_window_are_not_counted_again_from_a_shared_row() -> None:
+    # 3 and 4 are in the window; found in the log too, they would look like sequences that started
+    # again
     events = tuple(Publication(9 + each, "ann", each, {}, b"") for each in (1, 2, 3, 4))
     found = LookupResult(range(1, 3), {})
     found.take("ann", [LogRow(PubendId("P"), 10, 13, 0, 0, 0, events)], 11)
@@ -263,8 +261,8 @@ def test_what_is_remembered_is_not_met_a_second_time_in_the_row_that_it_shares_w
 # --- the order of one publisher -------------------------------------------------------------------
 
 
-def test_later_batches_wait_so_that_nothing_of_an_earlier_one_is_passed_over() -> None:
-    # A21: the batch 3 to 8 is half old; 9 may not overtake its fresh half
+def test_later_batches_wait_for_the_lookup_of_an_earlier_one() -> None:
+    # A21: the batch 3 to 8 is half old; 9 must not overtake its new half
     bench, _ = bench_with(1, 2, 3, 4, 5, 6)
     session = bench.open()
     half = bench.publish(session, 3, 3, 4, 5, 6, 7, 8)
@@ -288,7 +286,7 @@ def test_other_publishers_do_not_wait() -> None:
     assert old == []
 
 
-def test_one_that_waits_is_refused_for_what_it_is_and_the_next_goes_on() -> None:
+def test_a_waiting_batch_is_refused_for_its_own_reason_and_the_next_one_continues() -> None:
     bench = Bench(TINY, advertisement="a < 100")
     session = bench.open()
     for sequence in range(1, 5):
@@ -303,7 +301,7 @@ def test_one_that_waits_is_refused_for_what_it_is_and_the_next_goes_on() -> None
     assert logged(bench) == [1, 2, 3, 4, 6]
 
 
-def test_a_new_session_refuses_what_waits_for_the_older_one_and_looks_anew() -> None:
+def test_a_new_session_refuses_waiting_batches_of_the_older_one_and_starts_another_lookup() -> None:
     # R28
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     old = bench.open()
@@ -311,26 +309,26 @@ def test_a_new_session_refuses_what_waits_for_the_older_one_and_looks_anew() -> 
     bench.sync()
     new = bench.open()
     assert len(bench.refusals) == 2
-    assert all("opened again" in refusal for refusal in bench.refusals)
+    assert all("a newer session" in refusal for refusal in bench.refusals)
     again = [bench.publish(new, 1, 1), bench.publish(new, 6, 6)]
     settle(bench)
     assert before == [[], []]
     assert again[0] == [(ticks[0],)]
     assert len(again[1]) == 1
     assert logged(bench) == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(PublishRefusedError, match="opened again"):
+    with pytest.raises(PublishRefusedError, match="a newer session"):
         bench.publish(old, 7, 7)
 
 
-def test_an_older_session_is_refused_at_once_also_during_a_look_up() -> None:
+def test_an_older_session_is_refused_at_once_during_a_lookup() -> None:
     bench, _ = bench_with(1, 2, 3, 4, 5)
     old, new = bench.open(), bench.open()
     bench.publish(new, 1, 1)
-    with pytest.raises(PublishRefusedError, match="opened again"):
+    with pytest.raises(PublishRefusedError, match="a newer session"):
         bench.publish(old, 6, 6)
 
 
-def test_not_more_than_so_many_batches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_waiting_batches_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "LOOKUP_PENDING_BATCHES_MAX", 3)
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     session = bench.open()
@@ -342,7 +340,7 @@ def test_not_more_than_so_many_batches_wait(monkeypatch: pytest.MonkeyPatch) -> 
     bench.publish(session, 4, 4)
 
 
-def test_a_publisher_that_is_forgotten_during_its_look_up_is_refused() -> None:
+def test_a_publisher_that_is_forgotten_during_its_lookup_is_refused() -> None:
     bench, _ = bench_with(1, 2, 3, 4, parameters=Parameters(publisher_window=2, publisher_ttl_s=10))
     session: PublisherRecord = bench.open()
     bench.publish(session, 1, 1)
@@ -351,4 +349,4 @@ def test_a_publisher_that_is_forgotten_during_its_look_up_is_refused() -> None:
     bench.context.clock = bench.clock
     bench.pubend._review_publishers()
     settle(bench)
-    assert bench.refusals == ["publisher 'ann' is not open here; open it to go on"]
+    assert bench.refusals == ["publisher 'ann' is not open here; open it again"]

@@ -1,4 +1,4 @@
-"""A pubend that answers requests: exact, never silence for what is gone, holds on disk first."""
+"""Read replies of a pubend: exact, no silence for released ticks, log holds on disk first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from gapless.content.filter import Filter
 from gapless.content.values import Value
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Fetched
 from gapless.core.ids import MembershipId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Fetch, Fetched, Write
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
@@ -33,11 +34,11 @@ HOST = ShbId("s", "s")
 LOG_HOLD = LogHoldId(HOST, "mine")
 PLENTY = 1_000_000
 KEEP_ALL = Parameters()
-"""The retention is an hour, and no test lasts so long."""
+"""The retention time is an hour, longer than any test."""
 
 
 class PubendHarness(Bench):
-    """A bench whose disk can also be read, when the test says so."""
+    """A bench whose test decides when reads complete."""
 
     def __init__(self, parameters: Parameters = KEEP_ALL) -> None:
         super().__init__(parameters)
@@ -66,7 +67,7 @@ class PubendHarness(Bench):
         form: ReadForm = ReadForm.EVENTS,
         requester: str = "s",
     ) -> None:
-        """Ask; the answer comes into ``answers``."""
+        """Send a read; the reply is added to ``answers``."""
         above = low - 1 if log_hold_tick is None else log_hold_tick
         route = ("b", "c")
         request = Read(
@@ -84,13 +85,13 @@ class PubendHarness(Bench):
         form: ReadForm = ReadForm.EVENTS,
         requester: str = "s",
     ) -> ReadReply:
-        """Read and let the disk do its work."""
+        """Send a read and let the disk complete it."""
         self.read(low, high, text, bytes_max=bytes_max, form=form, requester=requester)
         self.look()
         return self.answers.pop()
 
     def look(self) -> None:
-        """Let the disk answer what it was asked to read, as it is now."""
+        """Let the disk answer the reads from its present state."""
         while self.fetches:
             fetch = self.fetches.pop(0)
             fetched = self._fetched(fetch)
@@ -114,7 +115,7 @@ class PubendHarness(Bench):
         return Fetched(fetch.fetch_id, tuple(found))
 
     def log_holds(self) -> dict[LogHoldId, Tick]:
-        """Return the holds on disk."""
+        """Return the log holds on disk."""
         found = [each for each in self.records.values() if isinstance(each, LogHoldRecord)]
         return {each.log_hold: each.tick for each in found}
 
@@ -131,13 +132,13 @@ class PubendHarness(Bench):
         return ticks
 
     def add_member(self) -> None:
-        """Let a member come, for whom the log is kept from now on."""
+        """Add a member for which the log is retained from now on."""
         self.claim("s", 1)
         self.report("s")
         self.run(ms=100)
 
     def release(self, up_to: Tick) -> None:
-        """Let the member acknowledge, so that the pubend releases its log and trims it."""
+        """Let the member acknowledge, so that the pubend releases and trims its log."""
         self.report("s", up_to)
         self.run(ms=2_000)
         assert self.pubend.record.released == up_to
@@ -148,7 +149,7 @@ def ticks_of(reply: ReadReply) -> list[Tick]:
 
 
 def check_form(reply: ReadReply, low: Tick, high: Tick) -> None:
-    """Check what holds of every answer: pieces without hole from above what is gone to done."""
+    """Check that the ranges of a reply are contiguous from above the released ticks up to done."""
     expected = max(low, reply.released + 1)
     for knowledge in reply.ranges:
         assert invalid_reason(knowledge) is None
@@ -160,10 +161,10 @@ def check_form(reply: ReadReply, low: Tick, high: Tick) -> None:
         assert reply.done >= reply.released
 
 
-# --- what is read -------------------------------------------------------------------------------
+# --- reads ----------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_exact_for_its_filter_and_knows_its_way_back() -> None:
+def test_a_reply_is_exact_for_its_filter_and_has_the_reply_route() -> None:
     # R48
     harness = PubendHarness()
     ticks = harness.fill(1, 2, 3, 4)
@@ -175,8 +176,8 @@ def test_an_answer_is_exact_for_its_filter_and_knows_its_way_back() -> None:
     check_form(reply, ticks[0], ticks[3] + 5)
 
 
-def test_pieces_are_cut_where_stream_epochs_begin_also_where_the_filter_leaves_nothing() -> None:
-    # R31, I7: a start point can be read off any piece
+def test_ranges_are_split_at_stream_epochs_even_without_matching_events() -> None:
+    # R31, I7: every range shows its stream epoch
     harness = PubendHarness()
     harness.run(ms=300)
     session = harness.open()
@@ -204,7 +205,7 @@ def test_pieces_are_cut_where_stream_epochs_begin_also_where_the_filter_leaves_n
             assert inside == {knowledge.stream_epoch}
 
 
-def test_nothing_is_claimed_above_the_top() -> None:
+def test_a_reply_contains_no_ticks_above_the_top() -> None:
     harness = PubendHarness()
     harness.fill(1)
     top = harness.pubend.top
@@ -216,8 +217,8 @@ def test_nothing_is_claimed_above_the_top() -> None:
     assert harness.fetches == []
 
 
-def test_a_range_without_ticks_is_answered_with_none() -> None:
-    # so a hold can be refreshed without reading (R49)
+def test_a_read_of_an_empty_range_is_answered_without_ticks() -> None:
+    # so a log hold can be refreshed without reading (R49)
     harness = PubendHarness()
     harness.fill(1)
     for high in (49, 40):
@@ -225,7 +226,7 @@ def test_a_range_without_ticks_is_answered_with_none() -> None:
         assert (reply.ranges, reply.done) == ((), high)
 
 
-def test_an_event_that_waits_for_the_disk_is_not_read() -> None:
+def test_an_event_that_is_not_on_disk_is_not_read() -> None:
     # I2
     harness = PubendHarness()
     session = harness.open()
@@ -235,7 +236,7 @@ def test_an_event_that_waits_for_the_disk_is_not_read() -> None:
     assert reply.done == harness.pubend.top < harness.pubend.last
 
 
-def test_a_limit_of_bytes_ends_the_answer_before_the_next_publication() -> None:
+def test_the_limit_of_bytes_ends_a_reply_before_the_next_publication() -> None:
     harness = PubendHarness()
     ticks = harness.fill(1, 2, 3, 4)
     one = content_bytes(KnowledgeRange(0, 0, 0, 0, harness.rows[0].publications))
@@ -244,13 +245,13 @@ def test_a_limit_of_bytes_ends_the_answer_before_the_next_publication() -> None:
         assert ticks_of(reply) == ticks[:count]
         assert reply.done == [*ticks, ticks[3] + 6][count] - 1
         check_form(reply, ticks[0], ticks[3] + 5)
-    # what does not match costs nothing
+    # events that do not match do not count
     reply = harness.answer(ticks[0], ticks[3], "a = 4", bytes_max=1)
     assert ticks_of(reply) == [ticks[3]]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_an_answer_has_no_more_events_than_a_frame_may_have(most: int) -> None:
+def test_a_reply_has_no_more_events_than_a_frame_may_have(most: int) -> None:
     # P7: frame_events_max
     harness = PubendHarness(Parameters(frame_events_max=most))
     ticks = harness.fill(1, 2, 3, 4)
@@ -258,11 +259,11 @@ def test_an_answer_has_no_more_events_than_a_frame_may_have(most: int) -> None:
     assert ticks_of(reply) == ticks[:most]
     assert reply.done == ticks[most] - 1
     check_form(reply, ticks[0], ticks[3] + 5)
-    # what does not match does not count
+    # events that do not match do not count
     assert ticks_of(harness.answer(ticks[0], ticks[3], "a = 4")) == [ticks[3]]
 
 
-def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
+def test_a_reply_ends_with_the_chunk_that_was_read_from_disk() -> None:
     harness = PubendHarness(Parameters(read_chunk_bytes=100))
     ticks = harness.fill(1, 2, 3, 4, 5)
     position, found = ticks[0] - 1, []
@@ -275,7 +276,7 @@ def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
     assert found == [*ticks[:2], *ticks[3:]]
 
 
-def test_very_many_stream_epochs_do_not_make_a_very_large_answer(
+def test_very_many_stream_epochs_do_not_make_a_very_large_reply(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(serving_module, "READ_RANGES_MAX", 3)
@@ -291,7 +292,7 @@ def test_very_many_stream_epochs_do_not_make_a_very_large_answer(
     check_form(reply, 1, harness.pubend.top)
 
 
-def test_a_bad_filter_is_dropped() -> None:
+def test_a_read_with_an_invalid_filter_is_dropped() -> None:
     harness = PubendHarness()
     harness.read(1, 5, "a >")
     harness.sync()
@@ -299,7 +300,7 @@ def test_a_bad_filter_is_dropped() -> None:
     assert harness.context.coverage_marks["read with a bad filter"] == 1
 
 
-def test_only_the_filters_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_most_recent_filters_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "READ_FILTERS_KEPT", 3)
     harness = PubendHarness()
     for text in ("a = 1", "a = 2", "a = 3", "a = 1", "a = 4"):
@@ -307,7 +308,7 @@ def test_only_the_filters_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     assert list(harness.serving._filters) == ["a = 3", "a = 1", "a = 4"]
 
 
-def test_too_many_reads_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_reads_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "READS_MAX", 2)
     harness = PubendHarness()
     harness.fill(1)
@@ -316,13 +317,13 @@ def test_too_many_reads_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch)
     harness.look()
     assert len(harness.answers) == 2
     assert harness.context.coverage_marks["read turned away"] == 1
-    harness.answer(1, harness.pubend.top)  # there is room again
+    harness.answer(1, harness.pubend.top)  # below the limit again
 
 
-# --- what is gone -------------------------------------------------------------------------------
+# --- released ticks -------------------------------------------------------------------------------
 
 
-def test_what_is_released_is_told_as_gone_and_never_as_silence() -> None:
+def test_released_ticks_are_answered_as_released_and_never_as_silence() -> None:
     # A14, R56
     harness = PubendHarness(PARAMETERS)
     harness.add_member()
@@ -333,13 +334,13 @@ def test_what_is_released_is_told_as_gone_and_never_as_silence() -> None:
     assert reply.ranges[0].low == ticks[1] + 1
     assert ticks_of(reply) == ticks[2:]
     check_form(reply, ticks[0], ticks[3])
-    reply = harness.answer(ticks[0], ticks[0] + 1)  # all of it is gone
+    reply = harness.answer(ticks[0], ticks[0] + 1)  # all of it is released
     assert (reply.ranges, reply.done, reply.released) == ((), ticks[1], ticks[1])
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3])
-def test_a_release_that_overtakes_the_fetch_gives_no_silence(index: int) -> None:
-    # A14: the rows are trimmed between the asking and the reading
+def test_a_release_before_the_fetch_completes_causes_no_silence(index: int) -> None:
+    # A14: the rows are trimmed between the request and the read
     harness = PubendHarness(PARAMETERS)
     harness.add_member()
     ticks = harness.fill(1, 2, 3, 4)
@@ -354,8 +355,8 @@ def test_a_release_that_overtakes_the_fetch_gives_no_silence(index: int) -> None
     assert ticks_of(reply) == [tick for tick in ticks[:3] if tick > ticks[index]]
 
 
-def test_a_release_inside_a_stream_epoch_leaves_the_rest_its_stream_epoch() -> None:
-    # section 16: the regime of a tick never changes
+def test_a_release_inside_a_stream_epoch_does_not_change_the_epoch_of_the_rest() -> None:
+    # section 16: the stream epoch of a tick never changes
     harness = PubendHarness(PARAMETERS)
     harness.add_member()
     ticks = harness.fill(1, 2, 3)
@@ -369,22 +370,22 @@ def test_a_release_inside_a_stream_epoch_leaves_the_rest_its_stream_epoch() -> N
     ]
 
 
-def test_a_chunk_that_ends_below_what_was_released_meanwhile_says_gone() -> None:
+def test_a_chunk_below_the_ticks_released_meanwhile_is_answered_as_released() -> None:
     harness = PubendHarness(Parameters(retention_s=0, read_chunk_bytes=1))
     harness.add_member()
     ticks = harness.fill(1, 2, 3, 4)
     harness.read(ticks[0], ticks[3])
-    fetched = harness._fetched(harness.fetches.pop())  # read before it was trimmed, told after
+    fetched = harness._fetched(harness.fetches.pop())  # read before it was trimmed, delivered after
     harness.release(ticks[2])
     harness.context.resume(fetched)
     (reply,) = harness.answers
     assert (reply.ranges, reply.done, reply.released) == ((), ticks[2], ticks[2])
 
 
-# --- what cannot be read ------------------------------------------------------------------------
+# --- corrupt rows ---------------------------------------------------------------------------------
 
 
-def test_a_corrupt_row_ends_the_answer_before_it() -> None:
+def test_a_reply_ends_before_a_corrupt_row() -> None:
     # P8
     harness = PubendHarness()
     ticks = harness.fill(1, 2, 3)
@@ -395,8 +396,8 @@ def test_a_corrupt_row_ends_the_answer_before_it() -> None:
     check_form(reply, ticks[0], ticks[2] + 5)
 
 
-def test_where_nothing_can_be_read_the_answer_says_why() -> None:
-    # P8: nothing waits silently
+def test_the_reply_for_a_corrupt_row_contains_the_reason() -> None:
+    # P8: the requester learns the reason
     harness = PubendHarness()
     ticks = harness.fill(1, 2)
     harness.corrupt.add(ticks[0])
@@ -407,14 +408,14 @@ def test_where_nothing_can_be_read_the_answer_says_why() -> None:
     assert fault.ranges == ()
     assert fault.done < ticks[0]
     harness.answers.clear()
-    reply = harness.answer(ticks[1], ticks[1])  # what lies above can still be read
+    reply = harness.answer(ticks[1], ticks[1])  # the rows above can still be read
     assert ticks_of(reply) == [ticks[1]]
 
 
-# --- holds --------------------------------------------------------------------------------------
+# --- log holds ------------------------------------------------------------------------------------
 
 
-def test_a_hold_is_on_disk_before_the_answer() -> None:
+def test_a_log_hold_is_on_disk_before_the_reply() -> None:
     # R49, I13
     harness = PubendHarness()
     ticks = harness.fill(1, 2)
@@ -428,7 +429,7 @@ def test_a_hold_is_on_disk_before_the_answer() -> None:
     assert ticks_of(harness.answers[0]) == [ticks[1]]
 
 
-def test_a_hold_keeps_the_log_above_its_tick_also_after_a_restart() -> None:
+def test_a_log_hold_retains_the_log_above_its_tick_after_a_restart() -> None:
     # R49, R56
     harness = PubendHarness(PARAMETERS)
     ticks = harness.fill(1, 2, 3)
@@ -441,8 +442,8 @@ def test_a_hold_keeps_the_log_above_its_tick_also_after_a_restart() -> None:
     assert ticks_of(harness.answer(ticks[1], ticks[2])) == ticks[1:]
 
 
-def test_a_hold_may_be_below_what_is_read() -> None:
-    # R49: it follows what the client has acknowledged, not what was read
+def test_a_log_hold_may_be_below_the_read_range() -> None:
+    # R49: it follows the acknowledged tick, not the read position
     harness = PubendHarness()
     ticks = harness.fill(1, 2)
     harness.read(ticks[1], ticks[1], log_hold=LOG_HOLD, log_hold_tick=ticks[0] - 1)
@@ -450,8 +451,8 @@ def test_a_hold_may_be_below_what_is_read() -> None:
     assert harness.log_holds() == {LOG_HOLD: ticks[0] - 1}
 
 
-def test_later_reads_raise_a_hold_and_only_a_change_is_written() -> None:
-    # R49: a hold only moves up
+def test_later_reads_raise_a_log_hold_and_only_a_change_is_written() -> None:
+    # R49: a log hold only moves up
     harness = PubendHarness()
     ticks = harness.fill(1, 2, 3)
     written = []
@@ -478,15 +479,15 @@ def test_a_repeated_read_waits_for_the_write_of_the_first() -> None:
     assert len(harness.answers) == 2
 
 
-def test_a_hold_from_the_very_beginning_is_one() -> None:
+def test_a_log_hold_at_tick_zero_is_stored() -> None:
     harness = PubendHarness()
     harness.read(0, 5, log_hold=LOG_HOLD)
     harness.sync()
     assert harness.log_holds() == {LOG_HOLD: 0}
 
 
-def test_a_release_under_way_when_the_hold_comes_is_seen_in_the_answer() -> None:
-    # R49: the hold comes too late for what is released before it, and says so
+def test_the_reply_shows_a_release_that_was_pending_when_the_log_hold_arrived() -> None:
+    # R49: the hold is too late for ticks released before it, and the reply shows that
     harness = PubendHarness(PARAMETERS)
     ticks = harness.fill(1, 2)
     harness.run(ms=2_000, sync=False)  # the release waits for the disk
@@ -499,7 +500,7 @@ def test_a_release_under_way_when_the_hold_comes_is_seen_in_the_answer() -> None
     assert (reply.ranges, reply.released) == ((), released)
 
 
-def test_a_released_hold_is_erased_before_it_is_answered() -> None:
+def test_a_released_log_hold_is_deleted_on_disk_before_the_reply() -> None:
     # R49
     harness = PubendHarness()
     harness.read(50, 60, log_hold=LOG_HOLD)
@@ -516,8 +517,8 @@ def test_a_released_hold_is_erased_before_it_is_answered() -> None:
     assert done == [True, True]
 
 
-def test_a_read_that_comes_after_its_hold_was_released_does_not_bring_it_back() -> None:
-    # nobody would release it again, and the log would be kept for ever
+def test_a_late_read_does_not_restore_a_released_log_hold() -> None:
+    # it would never be released again, and the log would be retained for ever
     harness = PubendHarness()
     harness.serving.release_log_hold(LOG_HOLD, lambda: None)
     harness.sync()
@@ -531,17 +532,17 @@ def test_a_read_that_comes_after_its_hold_was_released_does_not_bring_it_back() 
     assert harness.serving._released_log_holds == {}
 
 
-# --- stays --------------------------------------------------------------------------------------
+# --- memberships ----------------------------------------------------------------------------------
 
 
-def test_a_stay_that_ends_is_off_the_disk_before_it_is_answered() -> None:
+def test_an_ended_membership_is_deleted_on_disk_before_the_reply() -> None:
     # R55
     harness = PubendHarness()
     harness.add_member()
     done: list[str] = []
     harness.serving.leave(HOST, MembershipId(1, 1), lambda: done.append("first"))
     harness.serving.leave(HOST, MembershipId(1, 1), lambda: done.append("again"))
-    assert done == []  # also the copy waits for the write of the first
+    assert done == []  # the repeat also waits for the write of the first
     harness.sync()
     assert done == ["first", "again"]
     assert not any(isinstance(each, MemberRecord) for each in harness.records.values())
@@ -549,7 +550,7 @@ def test_a_stay_that_ends_is_off_the_disk_before_it_is_answered() -> None:
     assert harness.opened[-1].entries == ()
 
 
-def test_the_end_of_an_earlier_stay_does_not_end_a_later_one() -> None:
+def test_the_end_of_an_earlier_membership_does_not_end_a_later_one() -> None:
     # R55
     harness = PubendHarness()
     harness.claim("s", 1)
@@ -568,7 +569,7 @@ FILTERS = ("TRUE", "FALSE", "a > 4", "a = 1 OR a = 8", "b = 'x'", "a BETWEEN 2 A
 
 
 def random_harness(rng: random.Random) -> PubendHarness:
-    """Return a desk with random rows in few ticks, some regimes, and some of the log released."""
+    """Return a pubend with random rows, some stream epochs, and a partly released log."""
     chunk = rng.choice((1, 100, 300, PLENTY))
     harness = PubendHarness(Parameters(read_chunk_bytes=chunk))
     tick = sequence = 0
@@ -610,7 +611,7 @@ def trim(harness: PubendHarness, up_to: Tick) -> None:
 def check_exact(
     reply: ReadReply, harness: PubendHarness, log: list[LogRow], text: str, low: Tick
 ) -> None:
-    """Compare every tick that an answer tells with the log as it was before anything was trimmed."""
+    """Compare every tick of a reply with the log as it was before it was trimmed."""
     wanted = Filter(text)
     expected = {
         each.tick: each
@@ -624,18 +625,18 @@ def check_exact(
         found = {each.tick: each for each in knowledge.publications}
         for tick in range(knowledge.low, knowledge.high + 1):
             assert found.get(tick) == expected.get(tick)
-            begun = [
+            opened = [
                 number
                 for number, stream_epoch in stream_epochs.items()
                 if stream_epoch.start <= tick
             ]
-            assert knowledge.stream_epoch == max(begun, default=0)
+            assert knowledge.stream_epoch == max(opened, default=0)
     assert reply.done >= low - 1
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_reads_are_exact_also_while_the_log_is_released(seed: int) -> None:
-    # R48, A14: chunk by chunk to the end, and what is not told was gone
+def test_random_reads_are_exact_while_the_log_is_released(seed: int) -> None:
+    # R48, A14: chunk by chunk to the end; ticks that are missing were released
     rng = random.Random(seed)
     harness = random_harness(rng)
     log = list(harness.rows)
@@ -658,8 +659,8 @@ def test_random_reads_are_exact_also_while_the_log_is_released(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_reads_in_every_form_are_exact_also_while_the_log_is_released(seed: int) -> None:
-    # R48, A14: the same as above for rows as they were written, and for their ticks
+def test_random_reads_in_every_form_are_exact_while_the_log_is_released(seed: int) -> None:
+    # R48, A14: the same for packed events and for ticks only
     rng = random.Random(seed)
     harness = random_harness(rng)
     log = [each for row in harness.rows for each in row.publications]
@@ -688,8 +689,8 @@ def test_random_reads_in_every_form_are_exact_also_while_the_log_is_released(see
             position = reply.done
 
 
-def test_only_a_requester_at_this_broker_may_have_more_than_a_chunk() -> None:
-    # what comes over a link shares it with the streams
+def test_only_a_requester_at_this_broker_gets_more_than_a_chunk() -> None:
+    # requests over a link share it with the streams
     harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=PLENTY))
     ticks = harness.fill(1, 2, 3)
     for form in (ReadForm.EVENTS, ReadForm.ROWS):
@@ -699,7 +700,7 @@ def test_only_a_requester_at_this_broker_may_have_more_than_a_chunk() -> None:
         assert near.done == ticks[2]
 
 
-def test_what_one_requester_may_have_at_once_is_bounded() -> None:
+def test_the_bytes_of_a_reply_to_one_requester_are_bounded() -> None:
     # P7: read_bytes_max
     harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=100))
     ticks = harness.fill(*range(20))
@@ -708,7 +709,7 @@ def test_what_one_requester_may_have_at_once_is_bounded() -> None:
         assert ticks[0] < reply.done < ticks[-1]
 
 
-def test_where_no_row_can_be_read_the_answer_says_why_in_every_form() -> None:
+def test_the_reply_for_a_corrupt_row_contains_the_reason_in_every_form() -> None:
     # P8
     harness = PubendHarness()
     ticks = harness.fill(1, 2)
@@ -724,17 +725,17 @@ def test_reads_of_many_requesters_at_once_do_not_mix(seed: int) -> None:
     rng = random.Random(seed)
     harness = random_harness(rng)
     log = list(harness.rows)
-    asked = []
+    requested = []
     for _ in range(10):
         text, low = rng.choice(FILTERS), rng.randint(0, 80)
         found: list[ReadReply] = []
         log_hold = LOG_HOLD if rng.random() < 0.3 else None
         request = Read(STOCKS, 1, "s", (), text, low, low + rng.randint(0, 60), log_hold, 30, low)
         harness.serving.read(request, found.append)
-        asked.append((request, found))
+        requested.append((request, found))
     harness.sync()
     rng.shuffle(harness.fetches)
     harness.look()
-    for request, (reply,) in asked:
+    for request, (reply,) in requested:
         check_form(reply, request.low, request.high)
         check_exact(reply, harness, log, request.filter, request.low)

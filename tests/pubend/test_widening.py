@@ -1,4 +1,4 @@
-"""Advertisements only widen: on disk, in a regime of its own, and only then used (A22, R31)."""
+"""Advertisements only widen: the wider one is stored, gets a stream epoch, is used (A22, R31)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pubend.small_disk import Bench
 
 
 def with_member() -> Bench:
-    """Return a pubend that advertises less than 10, and a member in its first regime."""
+    """Return a pubend that advertises less than 10, and a member in its first stream epoch."""
     bench = Bench(Parameters(), advertisement="a < 10")
     bench.claim("s", 1)
     bench.report("s")
@@ -22,7 +22,7 @@ def with_member() -> Bench:
 
 
 def widen(bench: Bench, text: str) -> list[int]:
-    """Ask for a wider advertisement; the version that is announced comes when it is."""
+    """Widen the advertisement; the returned list receives the announced version."""
     announced: list[int] = []
     bench.pubend.widen(
         Filter(text), lambda: announced.append(bench.pubend.record.announcement_version)
@@ -48,14 +48,14 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_announced_or_used() -> No
     assert announced == [2]
     assert stored(bench).properties.advertisement == "a < 100"
     assert stored(bench).announcement_version == 2
-    assert bench.opened[-1].announcement_version == 2  # at once, though nothing is published
+    assert bench.opened[-1].announcement_version == 2  # at once, though no event is published
     answers = bench.publish(session, 1, 50)
     bench.sync()
     assert len(answers) == 1
 
 
-def test_what_the_wider_one_adds_lies_in_a_stream_epoch_of_the_new_version() -> None:
-    # R31: also within stream_epoch_interval_ms of the regime before
+def test_events_of_a_wider_advertisement_are_in_a_stream_epoch_of_the_new_version() -> None:
+    # R31: also within stream_epoch_interval_ms of the former stream epoch
     bench = with_member()
     session = bench.open()
     bench.claim("s", 2)
@@ -74,14 +74,12 @@ def test_what_the_wider_one_adds_lies_in_a_stream_epoch_of_the_new_version() -> 
     assert bench.rows[-1].stream_epoch == stream_epoch.number
 
 
-def test_a_crash_between_the_record_and_the_stream_epoch_does_not_let_events_into_the_old_one() -> (
-    None
-):
+def test_after_a_crash_between_record_and_stream_epoch_events_are_not_in_the_old_epoch() -> None:
     bench = with_member()
     widen(bench, "a < 100")
     write = bench.writes.pop(0)
     for change in write.changes:
-        bench._apply(change)  # it has reached the disk, and nobody was told
+        bench._apply(change)  # it has reached the disk, and no broker was notified
     bench.start()
     session = bench.open()
     assert bench.pubend.stream_epochs[-1].announcement_version == 1
@@ -92,9 +90,9 @@ def test_a_crash_between_the_record_and_the_stream_epoch_does_not_let_events_int
     assert stream_epoch.announcement_version == 2
 
 
-def test_a_wider_advertisement_and_other_changes_of_the_record_do_not_undo_each_other() -> None:
+def test_a_widening_and_other_changes_of_the_record_do_not_undo_each_other() -> None:
     bench = with_member()
-    bench.run(ms=3_000, sync=False)  # the ceiling is being raised
+    bench.run(ms=3_000, sync=False)  # the tick ceiling is being raised
     announced = [widen(bench, "a < 100"), widen(bench, "a < 1000")]
     bench.run(ms=3_000, sync=False)
     bench.sync()
@@ -109,7 +107,7 @@ def test_a_wider_advertisement_and_other_changes_of_the_record_do_not_undo_each_
     assert bench.pubend.record.properties == after.properties
 
 
-def test_a_pubend_never_narrows() -> None:
+def test_an_advertisement_never_narrows() -> None:
     bench = with_member()
     with pytest.raises(AssertionError, match="only widens"):
         widen(bench, "a < 5")

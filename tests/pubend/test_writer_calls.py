@@ -1,4 +1,4 @@
-"""Staging at a broker: a batch is in the log whole or not at all, once, and the rest leaves no trace."""
+"""Staging at a broker: a batch is logged whole and once, or not at all without a trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.pubend.writers import Writer, commits, labels, logged, staged
 
 @contextmanager
 def counted_calls() -> Iterator[Counter[str]]:
-    """Count the functions that are called, in Python and below it."""
+    """Count the calls of Python and C functions."""
     seen: Counter[str] = Counter()
     sys.setprofile(lambda _, event, __: seen.update((event,)) if "call" in event else None)
     try:
@@ -40,10 +40,10 @@ def counted_calls() -> Iterator[Counter[str]]:
         sys.setprofile(None)
 
 
-# --- S1: whole, once -------------------------------------------------------------------------------
+# --- S1: whole, once ------------------------------------------------------------------------------
 
 
-def test_what_is_staged_is_on_disk_and_nobody_gets_it() -> None:
+def test_a_staged_chunk_is_on_disk_and_not_delivered() -> None:
     world = BrokerHarness("p-n")
     writer = Writer(world)
     reader = world.subscriber("n", "reader", "TRUE")
@@ -77,7 +77,7 @@ def test_a_commit_publishes_one_attempt_of_each_partition_in_order() -> None:
     assert staged(world) == []
 
 
-def test_a_repeated_commit_is_told_so_and_changes_nothing() -> None:
+def test_a_repeated_commit_is_answered_as_repeated_without_effect() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
@@ -87,7 +87,7 @@ def test_a_repeated_commit_is_told_so_and_changes_nothing() -> None:
     assert labels(world) == ["x"]
 
 
-def test_a_batch_that_is_made_again_after_its_commit_is_not_published_again() -> None:
+def test_a_batch_staged_again_after_its_commit_is_not_published_again() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
@@ -98,7 +98,7 @@ def test_a_batch_that_is_made_again_after_its_commit_is_not_published_again() ->
     assert labels(world) == ["x"]
 
 
-def test_what_waited_for_a_commit_that_was_done_elsewhere_goes_from_the_disk() -> None:
+def test_a_staged_batch_below_a_committed_one_is_deleted() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x", batch=1)
@@ -113,7 +113,7 @@ def test_what_waited_for_a_commit_that_was_done_elsewhere_goes_from_the_disk() -
     assert labels(world) == ["x", "y"]
 
 
-def test_a_chunk_that_is_staged_twice_counts_once() -> None:
+def test_a_chunk_that_is_staged_twice_is_published_once() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     assert isinstance(writer.stage("x"), ChunkStaged)
@@ -123,7 +123,7 @@ def test_a_chunk_that_is_staged_twice_counts_once() -> None:
     assert labels(world) == ["x"]
 
 
-def test_sequences_go_on_from_batch_to_batch() -> None:
+def test_sequences_continue_from_batch_to_batch() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     for batch in (1, 2):
@@ -132,7 +132,7 @@ def test_sequences_go_on_from_batch_to_batch() -> None:
     assert [each.sequence for each in logged(world)] == [1, 2, 3, 4]
 
 
-def test_sequences_go_on_when_the_publisher_is_forgotten() -> None:
+def test_sequences_continue_when_the_publisher_is_forgotten() -> None:
     world = BrokerHarness("p", publisher_ttl_s=8)
     writer = Writer(world)
     writer.stage("x", "y")
@@ -143,7 +143,7 @@ def test_sequences_go_on_when_the_publisher_is_forgotten() -> None:
     assert [each.sequence for each in logged(world)][-1] == 3
 
 
-def test_batches_of_two_writers_do_not_know_each_other() -> None:
+def test_batches_of_two_writers_are_independent() -> None:
     world = BrokerHarness("p")
     one, other = Writer(world), Writer(world, name="v")
     one.stage("x", batch=5)
@@ -153,7 +153,7 @@ def test_batches_of_two_writers_do_not_know_each_other() -> None:
     assert labels(world) == ["x", "y"]
 
 
-def test_an_ordinary_publisher_of_the_same_name_is_fenced_off_by_a_commit() -> None:
+def test_a_commit_fences_an_ordinary_publisher_of_the_same_name() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     opened = writer.call(OpenPublisher(writer.number(), P, "w"))
@@ -166,10 +166,10 @@ def test_an_ordinary_publisher_of_the_same_name_is_fenced_off_by_a_commit() -> N
     assert [each.sequence for each in logged(world)] == [1, 2]
 
 
-# --- crashes ---------------------------------------------------------------------------------------
+# --- crashes --------------------------------------------------------------------------------------
 
 
-def test_what_is_staged_survives_a_crash() -> None:
+def test_staged_chunks_survive_a_crash() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
@@ -179,7 +179,7 @@ def test_what_is_staged_survives_a_crash() -> None:
     assert labels(world) == ["x"]
 
 
-def test_a_commit_that_a_crash_cuts_off_leaves_all_or_nothing() -> None:
+def test_a_commit_interrupted_by_a_crash_publishes_all_or_nothing() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x", partition=0)
@@ -193,7 +193,7 @@ def test_a_commit_that_a_crash_cuts_off_leaves_all_or_nothing() -> None:
     assert labels(world) == ["x", "y"]
 
 
-def test_a_crash_between_a_commit_and_its_answer_makes_the_repetition_a_repetition() -> None:
+def test_a_commit_repeated_after_a_crash_before_its_answer_is_answered_as_repeated() -> None:
     world = BrokerHarness("p-n", retention_s=3_600)
     writer = Writer(world)
     reader = world.subscriber("n", "reader", "TRUE")
@@ -202,7 +202,7 @@ def test_a_crash_between_a_commit_and_its_answer_makes_the_repetition_a_repetiti
     writer.stage("z", partition=1)
     world.stop_disk("p")
     assert writer.commit((0, "a", 1), (1, "a", 1)) is None
-    world.nodes["p"].disk.sync()  # durable, and the broker is gone before it can say so
+    world.nodes["p"].disk.sync()  # durable, but the broker crashes before it answers
     world.restart("p")
     writer.connect()
     again = writer.commit((0, "a", 1), (1, "a", 1))
@@ -213,7 +213,7 @@ def test_a_crash_between_a_commit_and_its_answer_makes_the_repetition_a_repetiti
     assert reader.events == ["x", "y", "z"]
 
 
-def test_a_commit_asked_for_twice_before_the_disk_answers_is_done_once() -> None:
+def test_a_commit_requested_twice_before_it_is_durable_is_done_once() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
@@ -228,7 +228,7 @@ def test_a_commit_asked_for_twice_before_the_disk_answers_is_done_once() -> None
     assert labels(world) == ["x"]
 
 
-def test_who_is_told_of_a_commit_finds_all_of_it_though_rows_are_told_one_by_one() -> None:
+def test_a_commit_is_answered_when_the_stream_has_reached_its_last_event() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     for number in range(6):
@@ -241,11 +241,11 @@ def test_who_is_told_of_a_commit_finds_all_of_it_though_rows_are_told_one_by_one
 
 
 def test_a_commit_makes_as_many_calls_for_a_large_chunk_as_for_a_small_one() -> None:
-    """A commit is one step: what it costs must hardly depend on how many events there are."""
+    """A commit is one step: its cost must hardly depend on the number of events."""
     world = BrokerHarness("p")
     writer = Writer(world)
     calls = []
-    for batch, size in ((1, 10), (2, 10), (3, 2_000)):  # the first one may make what stays
+    for batch, size in ((1, 10), (2, 10), (3, 2_000)):  # the first one may fill caches
         writer.stage(*map(str, range(size)), batch=batch)
         world.stop_disk("p")
         with counted_calls() as seen:
@@ -257,28 +257,28 @@ def test_a_commit_makes_as_many_calls_for_a_large_chunk_as_for_a_small_one() -> 
     assert calls[1] == calls[2], calls
 
 
-# --- S2: no trace ----------------------------------------------------------------------------------
+# --- S2: no records left --------------------------------------------------------------------------
 
 
-def test_what_is_dropped_is_gone_and_cannot_be_committed() -> None:
+def test_a_dropped_batch_is_deleted_and_cannot_be_committed() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     assert isinstance(writer.drop(), BatchDropped)
     assert staged(world) == []
-    told = reason(writer.commit((0, "a", 1)))
-    assert told.startswith(
+    text = reason(writer.commit((0, "a", 1)))
+    assert text.startswith(
         "batch 1 of 'w' cannot be committed: chunk 0 of partition 0, attempt 'a'"
     )
     assert labels(world) == []
 
 
-def test_what_nobody_commits_is_erased_after_a_while() -> None:
+def test_an_uncommitted_batch_is_deleted_after_its_ttl() -> None:
     world = BrokerHarness("p", staged_ttl_s=20)
     writer = Writer(world)
     writer.stage("x")
     world.run(s=15)
-    writer.stage("y", number=1)  # which keeps the whole batch
+    writer.stage("y", number=1)  # which retains the whole batch
     world.run(s=15)
     assert len(staged(world)) == 2
     world.run(s=15)
@@ -287,7 +287,7 @@ def test_what_nobody_commits_is_erased_after_a_while() -> None:
     assert isinstance(writer.commit((0, "a", 2)), Refused)
 
 
-def test_what_nobody_commits_is_erased_also_if_the_broker_was_restarted() -> None:
+def test_an_uncommitted_batch_is_deleted_after_a_restart_of_the_broker() -> None:
     world = BrokerHarness("p", staged_ttl_s=20)
     Writer(world).stage("x")
     world.restart("p")
@@ -295,7 +295,7 @@ def test_what_nobody_commits_is_erased_also_if_the_broker_was_restarted() -> Non
     assert staged(world) == []
 
 
-def test_a_commit_is_forgotten_when_nobody_will_repeat_it() -> None:
+def test_a_commit_is_forgotten_after_its_ttl() -> None:
     world = BrokerHarness("p", staged_ttl_s=4, commit_ttl_s=30)
     writer = Writer(world)
     writer.stage("x")
@@ -307,51 +307,51 @@ def test_a_commit_is_forgotten_when_nobody_will_repeat_it() -> None:
     assert commits(world) == []
 
 
-def test_above_the_limit_nothing_more_is_staged() -> None:
+def test_chunks_above_the_limit_are_refused() -> None:
     world = BrokerHarness("p", staged_bytes_max=1_000)
     writer = Writer(world)
     assert isinstance(writer.stage("x"), ChunkStaged)
-    told = reason(writer.stage("y" * 1_000, number=1))
-    assert "staged_bytes_max = 1,000" in told
-    assert "write smaller batches" in told
+    text = reason(writer.stage("y" * 1_000, number=1))
+    assert "staged_bytes_max = 1,000" in text
+    assert "write smaller batches" in text
     writer.drop()
     assert isinstance(writer.stage("y" * 100), ChunkStaged)
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "text"),
     [
         ((), "a commit names at least one part"),
         (((0, "a", 1), (0, "b", 1)), "a commit names one attempt for each partition"),
-        (((0, "a", 0),), "partition 0 is named without a chunk"),
+        (((0, "a", 0),), "a commit names partition 0 without a chunk"),
         (((0, "a", 2),), "chunk 1 of partition 0, attempt 'a', is not staged here"),
         (((0, "c", 1),), "chunk 0 of partition 0, attempt 'c', is not staged here"),
     ],
 )
-def test_a_commit_of_what_is_not_there_is_refused(
-    parts: tuple[tuple[int, str, int], ...], told: str
+def test_a_commit_of_chunks_that_were_not_staged_is_refused(
+    parts: tuple[tuple[int, str, int], ...], text: str
 ) -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
     writer.stage("y", attempt="b")
-    assert told in reason(writer.commit(*parts))
+    assert text in reason(writer.commit(*parts))
     assert labels(world) == []
     assert len(staged(world)) == 2
 
 
-def test_what_is_not_advertised_is_refused_when_it_is_staged() -> None:
+def test_an_event_outside_the_advertisement_is_refused_when_it_is_staged() -> None:
     world = BrokerHarness("p")
     writer = Writer(world, advertisement="label = 'x'")
     assert isinstance(writer.stage("x"), ChunkStaged)
-    told = "an event does not match the pubend's advertisement label = 'x'"
-    assert reason(writer.stage("y", number=1)) == told
+    text = "an event does not match the pubend's advertisement label = 'x'"
+    assert reason(writer.stage("y", number=1)) == text
 
 
-def test_a_full_log_takes_no_commit_and_what_is_staged_stays() -> None:
+def test_a_full_log_refuses_a_commit_and_keeps_the_staged_chunks() -> None:
     world = BrokerHarness("p-n", log_bytes_max=2_000, retention_s=3_600)
     writer = Writer(world)
     world.subscriber("n", "reader", "TRUE", durable=True)
@@ -365,7 +365,7 @@ def test_a_full_log_takes_no_commit_and_what_is_staged_stays() -> None:
     assert len(staged(world)) == 1
 
 
-def test_a_corrupt_log_takes_no_commit() -> None:
+def test_a_corrupt_log_refuses_a_commit() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
@@ -374,15 +374,15 @@ def test_a_corrupt_log_takes_no_commit() -> None:
     assert len(staged(world)) == 1
 
 
-def test_best_effort_has_no_log_to_commit_to() -> None:
+def test_a_commit_to_a_best_effort_pubend_is_refused() -> None:
     world = BrokerHarness("p")
     client = world.client()
     client.call(OpenPubend(1, "Q", "TRUE", Quality.BEST_EFFORT))
-    told = reason(client.call(CommitBatch(2, Q, "w", 1, ((0, "a", 1),))))
-    assert told == "the pubend Q is best effort: it has no log to commit to"
+    text = reason(client.call(CommitBatch(2, Q, "w", 1, ((0, "a", 1),))))
+    assert text == "the pubend Q is best effort and has no log to commit to"
 
 
-def test_a_pubend_that_is_elsewhere_is_named_with_its_broker() -> None:
+def test_staging_for_a_pubend_of_another_broker_is_refused_with_its_name() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p")
     answer = world.client("n").call(DropBatch(2, P, "w", 1))
@@ -391,18 +391,18 @@ def test_a_pubend_that_is_elsewhere_is_named_with_its_broker() -> None:
 
 
 @pytest.mark.parametrize(("writer", "attempt"), [("", "a"), ("w", ""), ("w" * 257, "a")])
-def test_writers_and_attempts_have_names(writer: str, attempt: str) -> None:
+def test_writers_and_attempts_without_a_name_are_refused(writer: str, attempt: str) -> None:
     world = BrokerHarness("p")
     answer = Writer(world, name=writer).stage("x", attempt=attempt)
-    assert reason(answer) == "the name of a writer, and of an attempt, has 1 to 256 characters"
+    assert reason(answer) == "the name of a writer or an attempt must have 1 to 256 characters"
 
 
-def test_a_chunk_is_not_empty() -> None:
+def test_an_empty_chunk_is_refused() -> None:
     assert reason(Writer(BrokerHarness("p")).stage()) == "a chunk has at least one event"
 
 
-def test_a_clock_that_was_ahead_for_a_while_makes_no_batch_twice() -> None:
-    # S1: the commit is remembered by what the neighbours' clocks say, too
+def test_a_clock_that_was_temporarily_ahead_causes_no_duplicate_batch() -> None:
+    # S1: the time of a commit also depends on the clocks of the neighbours
     world = BrokerHarness("p-a", "p-b", staged_ttl_s=40)
     writer = Writer(world)
     x = world.subscriber("a", "x", "TRUE")
@@ -418,7 +418,7 @@ def test_a_clock_that_was_ahead_for_a_while_makes_no_batch_twice() -> None:
     assert x.events == ["x"]
 
 
-def test_a_clock_that_was_behind_and_is_set_right_makes_no_batch_twice() -> None:
+def test_a_corrected_slow_clock_causes_no_duplicate_batch() -> None:
     world = BrokerHarness("p-a", "p-b", staged_ttl_s=40)
     writer = Writer(world)
     x = world.subscriber("a", "x", "TRUE")

@@ -1,4 +1,4 @@
-"""A writer that stages and commits, and what it finds in the log afterwards."""
+"""A writer that stages and commits, and the contents of the log and the disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writer(Client):
         return self.call(self.chunk(*labels, at=(batch, partition, attempt, number)))
 
     def chunk(self, *labels: str, at: tuple[int, int, str, int] = (1, 0, "a", 0)) -> StageChunk:
-        """Return a chunk to be staged."""
+        """Return a chunk to stage."""
         events: Events = tuple(({"label": label}, label.encode()) for label in labels)
         return StageChunk(self.number(), P, self.name, *at, events)
 
@@ -43,23 +43,23 @@ class Writer(Client):
 
 
 def logged(world: BrokerHarness, broker: str = "p") -> list[Publication]:
-    """Return what the log of P has on disk."""
+    """Return the publications in the log of P on disk."""
     rows = world.nodes[broker].disk.logs.get(P, [])
     return [each for row in rows for each in row.publications]
 
 
 def labels(world: BrokerHarness, broker: str = "p") -> list[str]:
-    """Return the labels of what is logged."""
+    """Return the labels of the logged events."""
     return [each.payload.decode() for each in logged(world, broker)]
 
 
 def staged(world: BrokerHarness, broker: str = "p") -> list[StagedRecord]:
-    """Return what is staged on disk."""
+    """Return the staged chunks on disk."""
     found = world.nodes[broker].disk.records.values()
     return [each for each in found if isinstance(each, StagedRecord)]
 
 
 def commits(world: BrokerHarness, broker: str = "p") -> list[CommitRecord]:
-    """Return the commits that a disk knows."""
+    """Return the commit records on disk."""
     found = world.nodes[broker].disk.records.values()
     return [each for each in found if isinstance(each, CommitRecord)]

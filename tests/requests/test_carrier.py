@@ -1,4 +1,4 @@
-"""Requests: hop by hop there, back by the recorded way, repeated until answered (2.4 of the rules)."""
+"""Requests are routed hop by hop, answered over the same route, and repeated (2.4 of the rules)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
@@ -31,16 +31,16 @@ PARAMETERS = Parameters(reads_per_shb_max=3)
 
 
 class Pubend:
-    """A pubend that a test answers for, unless it answers at once."""
+    """A pubend that answers at once, or when the test says so."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.at_once = at_once
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.waiting: list[Callable[[], None]] = []
         self.corrupt: set[Tick] = set()
-        """Where nothing can be read."""
+        """Ticks that cannot be read."""
         self.replies: list[dict[str, Any]] = []
-        """What the next answers say, in place of the truth."""
+        """Values that replace those of the next replies."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
         fault = "a row is damaged" if request.low in self.corrupt else ""
@@ -56,15 +56,15 @@ class Pubend:
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         self._do((shb, membership), then)
 
-    def _do(self, asked: Any, then: Callable[[], None]) -> None:
-        self.asked.append(asked)
+    def _do(self, requested: Any, then: Callable[[], None]) -> None:
+        self.requested.append(requested)
         if self.at_once:
             then()
         else:
             self.waiting.append(then)
 
 
-class Surroundings:
+class NetView:
     """What one broker of a net knows of the pubend."""
 
     def __init__(self, net: Net, name: BrokerId) -> None:
@@ -107,11 +107,11 @@ class Net:
     def start(
         self, name: BrokerId, parameters: Parameters = PARAMETERS, incarnation: int = 1
     ) -> None:
-        """Let a broker begin a life."""
+        """Start a new incarnation of a broker."""
         context = Context(Identity(name, name, incarnation), parameters)
         context.now = self.now
         self.contexts[name] = context
-        around = Surroundings(self, name)
+        around = NetView(self, name)
         self.requests[name] = PubendRequests(context, around, around, around)
 
     def read(
@@ -151,7 +151,7 @@ class Net:
         self.collect()
 
     def receive(self, target: BrokerId, source: BrokerId, message: Any) -> None:
-        """Give a message to its handler."""
+        """Pass a message to its handler."""
         self.requests[target].handlers[type(message)](source, message)
 
     def collect(self) -> None:
@@ -171,10 +171,10 @@ class Net:
         return self.contexts[name].coverage_marks
 
 
-# --- there and back -----------------------------------------------------------------------------
+# --- request and reply ----------------------------------------------------------------------------
 
 
-def test_a_read_goes_over_three_brokers_and_its_reply_takes_the_same_way_back() -> None:
+def test_a_read_is_routed_over_three_brokers_and_its_reply_takes_the_same_route_back() -> None:
     net = Net("abcp")
     _, answers = net.read(3, 7)
     net.run()
@@ -186,7 +186,7 @@ def test_a_read_goes_over_three_brokers_and_its_reply_takes_the_same_way_back() 
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 
-def test_the_reply_takes_the_recorded_way_though_the_next_hops_have_changed() -> None:
+def test_a_reply_takes_the_recorded_route_although_the_next_hops_have_changed() -> None:
     net = Net("abcp")
     net.pubend.at_once = False
     _, answers = net.read()
@@ -197,7 +197,7 @@ def test_the_reply_takes_the_recorded_way_though_the_next_hops_have_changed() ->
     assert len(answers) == 1
 
 
-def test_a_hold_and_a_stay_are_ended_and_answered_by_done() -> None:
+def test_requests_that_end_a_log_hold_and_a_membership_are_answered_by_request_done() -> None:
     # R49, R55
     net = Net()
     done: list[str] = []
@@ -205,31 +205,31 @@ def test_a_hold_and_a_stay_are_ended_and_answered_by_done() -> None:
     net.requests["a"].leave(STOCKS, HOST, MembershipId(2, 5), lambda: done.append("leave"))
     net.run()
     assert done == ["hold", "leave"]
-    assert net.pubend.asked == [LOG_HOLD, (HOST, MembershipId(2, 5))]
+    assert net.pubend.requested == [LOG_HOLD, (HOST, MembershipId(2, 5))]
     assert len(net.of(ReleaseLogHold)) == len(net.of(LeavePubend)) == 2
     assert len(net.of(RequestDone)) == 4
 
 
-def test_a_read_names_its_hold_and_the_tick_above_which_the_log_is_held() -> None:
-    # R49: just below what is read, unless the client has acknowledged less
+def test_a_read_names_its_log_hold_and_its_tick() -> None:
+    # R49: just below the read range, unless the client has acknowledged less
     net = Net()
     net.read(50, log_hold=LOG_HOLD)
     net.read(50, log_hold=LOG_HOLD, log_hold_tick=20)
     net.run()
-    assert [(read.log_hold, read.log_hold_tick) for read in net.pubend.asked] == [
+    assert [(read.log_hold, read.log_hold_tick) for read in net.pubend.requested] == [
         (LOG_HOLD, 49),
         (LOG_HOLD, 20),
     ]
-    assert net.pubend.asked[0].bytes_max == PARAMETERS.read_chunk_bytes
+    assert net.pubend.requested[0].bytes_max == PARAMETERS.read_chunk_bytes
 
 
-def test_what_is_hosted_here_is_answered_here_without_a_message() -> None:
+def test_a_request_to_a_local_pubend_is_answered_without_a_message() -> None:
     net = Net()
     done: list[bool] = []
     _, answers = net.read(requester="p")
     net.requests["p"].leave(STOCKS, HOST, MembershipId(1, 1), lambda: done.append(True))
     assert answers == []
-    assert done == []  # never before the asker knows its errand
+    assert done == []  # never before the requester has its pending request
     net.run(1)
     assert len(answers) == 1
     assert done == [True]
@@ -241,7 +241,7 @@ def test_requests_and_replies_have_a_handler_and_other_messages_have_none() -> N
     assert Net().requests["a"].handlers.keys() == handled
 
 
-# --- again and again ----------------------------------------------------------------------------
+# --- repetition -----------------------------------------------------------------------------------
 
 
 def test_a_request_is_repeated_under_a_new_id_after_growing_pauses_until_answered() -> None:
@@ -262,7 +262,7 @@ def test_a_request_is_repeated_under_a_new_id_after_growing_pauses_until_answere
     assert len(net.sent) == sent
 
 
-def test_answers_to_several_attempts_count_once() -> None:
+def test_only_the_first_reply_to_several_attempts_is_used() -> None:
     net = Net()
     net.pubend.at_once = False
     _, answers = net.read()
@@ -275,17 +275,17 @@ def test_answers_to_several_attempts_count_once() -> None:
     assert net.marks("a")["answer to nobody"] == 1
 
 
-def test_an_answer_to_an_earlier_attempt_counts() -> None:
+def test_a_reply_to_an_earlier_attempt_is_used() -> None:
     net = Net()
     net.pubend.at_once = False
     _, answers = net.read()
     net.run(1_500)
     net.pubend.waiting[0]()
     net.run()
-    assert [reply.request for reply in answers] == [net.pubend.asked[0].request]
+    assert [reply.request for reply in answers] == [net.pubend.requested[0].request]
 
 
-def test_an_answer_to_an_attempt_long_ago_is_dropped() -> None:
+def test_a_reply_to_a_very_old_attempt_is_dropped() -> None:
     net = Net()
     net.pubend.at_once = False
     _, answers = net.read()
@@ -297,7 +297,7 @@ def test_an_answer_to_an_attempt_long_ago_is_dropped() -> None:
     assert net.marks("a")["answer to nobody"] == 1
 
 
-def test_an_answer_to_an_earlier_incarnation_is_not_taken_for_one_to_this() -> None:
+def test_a_reply_to_an_earlier_incarnation_is_dropped() -> None:
     net = Net()
     net.pubend.at_once = False
     net.read(1, 9)
@@ -312,12 +312,12 @@ def test_an_answer_to_an_earlier_incarnation_is_not_taken_for_one_to_this() -> N
     assert [reply.done for reply in answers] == [200]
 
 
-def test_an_answer_to_another_question_is_dropped() -> None:
+def test_a_reply_to_another_request_is_dropped() -> None:
     net = Net()
     net.pubend.at_once = False
     _, answers = net.read()
     net.run()
-    request = net.pubend.asked[0].request
+    request = net.pubend.requested[0].request
     net.receive("a", "b", RequestDone(STOCKS, request, ("a",)))
     net.receive("a", "b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
     assert answers == []
@@ -325,7 +325,7 @@ def test_an_answer_to_another_question_is_dropped() -> None:
 
 
 def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
-    """Return what an answer says: pieces, each with two ends and the ticks of its events."""
+    """Return the fields of a reply: ranges, each with two ends and the ticks of its events."""
     made = tuple(
         KnowledgeRange(
             low, high, 1, 0, tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks)
@@ -352,7 +352,7 @@ def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -
         pytest.param(read_fields((1, 10), done=10), id="an end above the question"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
+def test_an_invalid_reply_is_refused_and_the_request_is_repeated(
     reply: dict[str, Any],
 ) -> None:
     net = Net()
@@ -363,7 +363,7 @@ def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
     assert net.marks("a")["answer that makes no sense"] == 1
     assert net.requests["a"].statistics()["active"] == 1
     net.run(1_500)
-    first, second = net.pubend.asked
+    first, second = net.pubend.requested
     assert first.request < second.request
     assert [answer.done for answer in answers] == [9]
 
@@ -379,7 +379,7 @@ def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
         read_fields(done=20, released=20),
     ],
 )
-def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
+def test_a_reply_must_start_at_the_requested_tick_or_above_the_released_ticks(
     reply: dict[str, Any],
 ) -> None:
     net = Net()
@@ -390,7 +390,7 @@ def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
     assert (answer.ranges, answer.done) == (reply["ranges"], reply["done"])
 
 
-def test_hops_between_pass_an_answer_on_as_it_is() -> None:
+def test_intermediate_hops_forward_a_reply_unchanged() -> None:
     net = Net()
     net.pubend.replies = [read_fields((1, 9, 5, 5))]
     net.read(1, 9)
@@ -399,7 +399,7 @@ def test_hops_between_pass_an_answer_on_as_it_is() -> None:
     assert len(net.of(ReadReply)) == 2
 
 
-def test_what_a_broker_has_read_itself_is_not_examined() -> None:
+def test_a_reply_of_a_local_pubend_is_not_validated() -> None:
     net = Net()
     net.pubend.replies = [read_fields((1, 9, 5, 5))]
     _, answers = net.read(1, 9, requester="p")
@@ -409,7 +409,7 @@ def test_what_a_broker_has_read_itself_is_not_examined() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_pending_requests_that_take_turns_each_try_every_hop(count: int) -> None:
-    # section 17: the id picks the hop; two errands must not each meet the same dead one for ever
+    # section 17: the id picks the hop; two requests must not each use the same dead hop for ever
     net = Net("abcdep")
     net.hops["a"] = list("bcde"[:count])
     net.lost = {("a", each) for each in "bcde"}
@@ -421,10 +421,10 @@ def test_pending_requests_that_take_turns_each_try_every_hop(count: int) -> None
         assert set(tried[:count]) == set(net.hops["a"])
 
 
-# --- ways that lead nowhere ---------------------------------------------------------------------
+# --- no route -------------------------------------------------------------------------------------
 
 
-def test_without_a_way_it_waits_and_a_new_session_sends_it_at_once() -> None:
+def test_a_request_without_a_route_waits_and_is_sent_when_a_session_opens() -> None:
     net = Net()
     hops, net.hops["a"] = net.hops["a"], []
     _, answers = net.read()
@@ -437,7 +437,7 @@ def test_without_a_way_it_waits_and_a_new_session_sends_it_at_once() -> None:
     assert len(answers) == 1
 
 
-def test_a_new_session_shortens_the_pause_of_what_was_sent() -> None:
+def test_a_new_session_shortens_the_pause_before_the_next_attempt() -> None:
     net = Net()
     net.lost.add(("a", "b"))
     _, answers = net.read()
@@ -451,7 +451,7 @@ def test_a_new_session_shortens_the_pause_of_what_was_sent() -> None:
     assert len(answers) == 1
 
 
-def test_a_hop_without_a_way_drops_the_request_and_the_requester_repeats_it() -> None:
+def test_a_hop_without_a_route_drops_the_request_and_the_requester_repeats_it() -> None:
     net = Net()
     hops, net.hops["b"] = net.hops["b"], []
     _, answers = net.read()
@@ -462,20 +462,20 @@ def test_a_hop_without_a_way_drops_the_request_and_the_requester_repeats_it() ->
     assert len(answers) == 1
 
 
-def test_a_request_that_would_go_round_is_dropped() -> None:
+def test_a_request_that_would_loop_is_dropped() -> None:
     net = Net("abcp")
     net.hops["c"] = ["b"]
     net.read()
     net.run()
     assert net.marks("c")["request in a circle"] == 1
-    assert len(net.of(Read)) == 2  # not even sent to who has had it
+    assert len(net.of(Read)) == 2  # it is not sent to a broker that has had it
     for requester, route in (("c", ("x",)), ("x", ("c", "y"))):
         read = Read(STOCKS, 1, requester, route, "a > 1", 1, 2, None, 100)
         net.receive("c", route[-1], read)
     assert net.marks("c")["request in a circle"] == 3
 
 
-def test_a_request_that_has_come_too_far_is_dropped() -> None:
+def test_a_request_with_too_many_hops_is_dropped() -> None:
     net = Net()
     route = tuple(f"hop{number}" for number in range(127))
     far = Read(STOCKS, 1, "x", route, "a > 1", 1, 2, None, 100)
@@ -484,10 +484,10 @@ def test_a_request_that_has_come_too_far_is_dropped() -> None:
     assert len(net.of(Read)) == 1
     net.receive("p", "b", net.of(Read)[0][2])
     assert net.marks("p") == {"request in a circle": 1}
-    assert net.pubend.asked == []
+    assert net.pubend.requested == []
 
 
-def test_a_reply_that_is_for_somebody_else_is_dropped() -> None:
+def test_a_reply_for_another_broker_is_dropped() -> None:
     net = Net()
     for route in ((), ("a", "c")):
         net.receive("b", "p", RequestDone(STOCKS, 1, route))
@@ -496,29 +496,29 @@ def test_a_reply_that_is_for_somebody_else_is_dropped() -> None:
     assert net.sent == []
 
 
-# --- how many, and how they end -----------------------------------------------------------------
+# --- limits and cancellation ----------------------------------------------------------------------
 
 
-def test_reads_above_the_limit_wait_for_their_turn_in_order() -> None:
+def test_reads_above_the_limit_are_queued_in_order() -> None:
     net = Net()
     net.pubend.at_once = False
     found = [net.read(low, low)[1] for low in range(1, 7)]
     done: list[bool] = []
     net.requests["a"].leave(STOCKS, HOST, MembershipId(1, 1), lambda: done.append(True))
     net.run()
-    assert [read.low for read in net.pubend.asked[:3]] == [1, 2, 3]
-    assert net.pubend.asked[3:] == [(HOST, MembershipId(1, 1))]  # only reads are limited
+    assert [read.low for read in net.pubend.requested[:3]] == [1, 2, 3]
+    assert net.pubend.requested[3:] == [(HOST, MembershipId(1, 1))]  # only reads are limited
     net.pubend.waiting[1]()
     net.run()
-    assert net.pubend.asked[4].low == 4
+    assert net.pubend.requested[4].low == 4
     assert found[1]
     net.pubend.waiting[0]()
     net.pubend.waiting[2]()
     net.run()
-    assert [read.low for read in net.pubend.asked[5:]] == [5, 6]
+    assert [read.low for read in net.pubend.requested[5:]] == [5, 6]
 
 
-def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
+def test_a_read_started_by_a_reply_is_queued_behind_waiting_reads() -> None:
     net = Net(parameters=Parameters(reads_per_shb_max=1))
     order: list[Tick] = []
 
@@ -533,33 +533,33 @@ def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
     assert order == [1, 2, 100, 100]
 
 
-def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> None:
-    # P8: what is damaged may stay so for ever
+def test_a_read_of_corrupt_rows_does_not_block_others_and_is_retried() -> None:
+    # P8: a corrupt row may stay corrupt for ever
     net = Net(parameters=Parameters(reads_per_shb_max=1))
     net.pubend.corrupt = {1, 2}
     reads = [net.read(low, low) for low in (1, 2, 3)]
     net.run()
     assert [bool(answers) for _, answers in reads] == [False, False, True]
-    asked = len(net.pubend.asked)
+    requested = len(net.pubend.requested)
     net.run(4_000)
-    assert {read.low for read in net.pubend.asked[asked:]} == {1, 2}
-    assert len(net.pubend.asked) - asked <= 8, "not again and again at once"
+    assert {read.low for read in net.pubend.requested[requested:]} == {1, 2}
+    assert len(net.pubend.requested) - requested <= 8, "the retries are spaced"
     net.pubend.corrupt = set()
     net.run(6_000)
     assert all(answers for _, answers in reads)
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 
-def test_a_read_that_gave_way_can_be_cancelled() -> None:
+def test_a_read_that_yielded_its_turn_can_be_cancelled() -> None:
     net = Net(parameters=Parameters(reads_per_shb_max=1))
     net.pubend.corrupt = {1, 2}
     pending_requests = [net.read(low, low)[0] for low in (1, 2)]
     net.run()
     for pending_request in pending_requests:
         pending_request.cancel()
-    asked = len(net.pubend.asked)
+    requested = len(net.pubend.requested)
     net.run(4_000)
-    assert len(net.pubend.asked) == asked
+    assert len(net.pubend.requested) == requested
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
     assert net.read(3, 3)[0].has_turn
 
@@ -580,29 +580,29 @@ def test_a_cancelled_pending_request_is_not_called_back_and_not_repeated() -> No
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 
-def test_cancelling_makes_room_and_what_waits_can_be_cancelled_too() -> None:
+def test_cancelling_a_read_starts_the_next_and_queued_reads_can_be_cancelled() -> None:
     net = Net()
     net.pubend.at_once = False
     pending_requests = [net.read(low, low)[0] for low in range(1, 6)]
     pending_requests[3].cancel()
     pending_requests[0].cancel()
     net.run()
-    assert [read.low for read in net.pubend.asked] == [1, 2, 3, 5]
+    assert [read.low for read in net.pubend.requested] == [1, 2, 3, 5]
     for pending_request in pending_requests:
         pending_request.cancel()
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 
-def test_what_is_cancelled_before_it_is_served_here_is_not_done() -> None:
+def test_a_request_to_a_local_pubend_that_is_cancelled_in_time_is_not_executed() -> None:
     net = Net()
     pending_request, answers = net.read(requester="p", log_hold=LOG_HOLD)
     pending_request.cancel()
     net.run()
-    assert net.pubend.asked == []
+    assert net.pubend.requested == []
     assert answers == []
 
 
-def test_a_cancel_after_the_answer_changes_nothing() -> None:
+def test_a_cancel_after_the_reply_has_no_effect() -> None:
     net = Net(parameters=Parameters(reads_per_shb_max=1))
     pending_request, _ = net.read()
     net.run()
@@ -614,13 +614,13 @@ def test_a_cancel_after_the_answer_changes_nothing() -> None:
     assert net.requests["a"].statistics()["queued"] == 1
 
 
-def test_what_the_pubend_here_leaves_unanswered_is_asked_again() -> None:
+def test_a_request_that_a_local_pubend_leaves_unanswered_is_repeated() -> None:
     net = Net()
     net.pubend.at_once = False
     _, answers = net.read(requester="p")
     net.run(1_100)
-    assert len(net.pubend.asked) == 2
-    net.hosts.clear()  # the pubend has moved away
+    assert len(net.pubend.requested) == 2
+    net.hosts.clear()  # the pubend has moved
     net.hops["p"] = ["b"]
     net.run(2_000)
     assert [target for _, target, _ in net.of(Read)] == ["b"]

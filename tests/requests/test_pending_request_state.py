@@ -1,4 +1,4 @@
-"""The table of a pending request: every state with every input, and the class beside it (2.4, R48)."""
+"""The states of a pending request: every state with every input, and the class (2.4, R48)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId, ShbId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply, ReleaseLogHold, RequestDone
 from gapless.requests.pending import PendingRequest, PendingRequests, PubendRequest
@@ -24,7 +24,7 @@ LOG_HOLD = LogHoldId(ShbId("a", "a"), "mine")
 
 
 class Bench:
-    """The pending requests of a broker with a hop that a test takes away and gives back."""
+    """The pending requests of a broker with a hop that a test removes and restores."""
 
     def __init__(self, reads_max: int = 1) -> None:
         self.context = Context(Identity("a", "a", 1), Parameters(reads_per_shb_max=reads_max))
@@ -112,7 +112,7 @@ MADE: dict[PendingRequestState, Callable[[], tuple[Bench, PendingRequest]]] = {
 
 @pytest.mark.parametrize("cause", PendingRequestInput)
 @pytest.mark.parametrize("state", PendingRequestState)
-def test_every_input_in_every_state_leads_where_the_table_says(
+def test_every_input_in_every_state_leads_to_the_state_of_the_table(
     state: PendingRequestState, cause: PendingRequestInput
 ) -> None:
     _, pending = MADE[state]()
@@ -130,7 +130,7 @@ def test_the_table_names_every_state_and_every_input() -> None:
     assert {cause for _, cause in NEXT_STATES} == set(PendingRequestInput)
 
 
-def test_a_read_that_is_ended_by_its_fault_gives_its_turn_away_once() -> None:
+def test_a_read_that_ends_with_a_fault_frees_its_turn_once() -> None:
     bench = Bench()
     first, second, third = bench.read(), bench.read(), bench.read()
     bench.on_fault = first.cancel
@@ -160,7 +160,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=40))
-def test_turns_and_queues_agree_with_the_states_whatever_happens(
+def test_with_random_inputs_turns_and_queues_agree_with_the_states(
     steps: list[str | tuple[str, int]],
 ) -> None:
     bench = Bench(reads_max=2)

@@ -1,4 +1,4 @@
-"""Clients that read a log: what they get, what is refused, and what they learn if nobody answers."""
+"""Clients that read a log: results, refusals, and the reason when the pubend does not answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def labels(part: Any) -> list[str]:
     return [each.payload.decode() for each in part.publications]
 
 
-def test_a_client_reads_what_matches_wherever_the_pubend_is() -> None:
+def test_a_client_reads_matching_events_of_a_local_and_a_remote_pubend() -> None:
     world, ticks = library()
     for broker in ("p", "n"):
         part = read(world.client(broker), "number >= 2")
@@ -50,7 +50,7 @@ def test_a_client_reads_what_matches_wherever_the_pubend_is() -> None:
         assert part.released < ticks[0]
 
 
-def test_every_form_of_a_part_tells_the_same_wherever_the_pubend_is() -> None:
+def test_every_form_of_a_part_has_the_same_events_for_a_local_and_a_remote_pubend() -> None:
     world, ticks = library()
     for broker in ("p", "n"):
         client = world.client(broker)
@@ -64,7 +64,7 @@ def test_every_form_of_a_part_tells_the_same_wherever_the_pubend_is() -> None:
             assert rows.done == counted.done == events.done >= ticks[-1]
 
 
-def test_a_client_gets_as_much_at_once_as_it_asks_for_within_the_limit() -> None:
+def test_a_client_gets_as_many_bytes_as_it_requests_within_the_limit() -> None:
     world, ticks = library(read_chunk_bytes=1, read_bytes_max=60)
     client = world.client("p")
     for form in (ReadForm.EVENTS, ReadForm.ROWS):
@@ -80,7 +80,7 @@ def test_a_range_includes_both_of_its_ends() -> None:
     assert part.done == ticks[2]
 
 
-def test_a_part_ends_where_the_limit_is_and_says_so() -> None:
+def test_a_part_ends_at_the_limit_and_gives_its_last_tick() -> None:
     world, ticks = library(read_chunk_bytes=1)
     part = read(world.client("n"))
     assert labels(part) == ["e0"]
@@ -89,7 +89,7 @@ def test_a_part_ends_where_the_limit_is_and_says_so() -> None:
     assert labels(rest) == ["e1"]
 
 
-def test_what_the_log_no_longer_has_is_said_to_be_released() -> None:
+def test_ticks_below_the_log_are_answered_as_released() -> None:
     world, ticks = library(retention_s=0)
     world.run(s=2)
     part = read(world.client("n"))
@@ -98,57 +98,57 @@ def test_what_the_log_no_longer_has_is_said_to_be_released() -> None:
     assert part.done >= part.released
 
 
-def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
+def test_an_invalid_filter_is_refused_with_the_column_of_the_error() -> None:
     world, _ = library()
     assert "column 8" in reason(read(world.client("n"), "price >"))
 
 
-def test_a_pubend_that_is_not_known_is_refused() -> None:
+def test_a_read_of_an_unknown_pubend_is_refused() -> None:
     world, _ = library()
-    told = reason(read(world.client("n"), pubend=PubendId("nowhere")))
-    assert told == "there is no pubend nowhere, as far as this broker knows"
+    text = reason(read(world.client("n"), pubend=PubendId("nowhere")))
+    assert text == "the pubend nowhere is not known at this broker"
 
 
-def test_pubends_of_the_same_name_are_named() -> None:
+def test_a_refusal_lists_the_pubends_of_one_name() -> None:
     world, _ = library()
     (known,) = world["n"].components.announcements.pubends()
-    told = reason(read(world.client("n"), pubend=PubendId(known.name, 7)))
-    assert told.endswith(f"as far as this broker knows, but {known}")
+    text = reason(read(world.client("n"), pubend=PubendId(known.name, 7)))
+    assert text.endswith(f"is not known at this broker, but {known}")
 
 
-def test_best_effort_has_no_log_to_read() -> None:
+def test_a_read_of_a_best_effort_pubend_is_refused() -> None:
     world, _ = library()
     world.publisher("p", "Q", quality=Quality.BEST_EFFORT)
-    told = reason(read(world.client("n"), pubend=PubendId("Q")))
-    assert told == "the pubend Q is best effort: it has no log to read"
+    text = reason(read(world.client("n"), pubend=PubendId("Q")))
+    assert text == "the pubend Q is best effort and has no log to read"
 
 
-def test_a_range_that_is_none_is_refused() -> None:
+def test_an_invalid_range_is_refused() -> None:
     world, _ = library()
-    assert reason(read(world.client("n"), low=9, high=8)) == "[9, 8] is no range"
+    assert reason(read(world.client("n"), low=9, high=8)) == "[9, 8] is not a valid range"
 
 
-def test_a_range_may_begin_before_all_ticks() -> None:
+def test_a_range_may_start_below_tick_zero() -> None:
     world, _ = library()
     assert len(labels(read(world.client("n"), low=-5))) == 4
 
 
-def test_a_broker_that_cannot_be_reached_is_said_to_be_so() -> None:
+def test_an_unreachable_broker_is_named_as_the_reason() -> None:
     world, _ = library(retry_max_ms=2_000)
     world.cut("p", "n")
     client = world.client("n")
     assert read(client, s=3) is None
     world.run(s=2)
-    told = reason(client.answer(1))
-    assert told == "the broker of P cannot be reached now; try again later"
+    text = reason(client.answer(1))
+    assert text == "the broker of P cannot be reached now; retry later"
     since = world.now
     world.heal("p", "n")
     world.run(s=3)
-    assert world.sent_over(Read, "n", "p", since) == [], "nobody waits for it any more"
+    assert world.sent_over(Read, "n", "p", since) == [], "the request is not repeated any more"
     assert len(client.notices) == 1
 
 
-def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+def test_a_lost_reply_is_requested_again() -> None:
     world, _ = library()
     lost = world.lose(of(ReadReply))
     client = world.client("n")
@@ -159,7 +159,7 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     assert len(client.notices) == 1
 
 
-def test_a_read_that_is_asked_under_the_same_number_takes_the_place_of_the_one_before() -> None:
+def test_a_read_with_the_same_request_number_replaces_the_former_one() -> None:
     world, _ = library()
     client = world.client("n")
     client.request(ReadLog(1, P, "number = 0", 0, FAR))
@@ -169,7 +169,7 @@ def test_a_read_that_is_asked_under_the_same_number_takes_the_place_of_the_one_b
     assert labels(part) == ["e3"]
 
 
-def test_a_client_that_is_gone_is_told_nothing_and_nobody_asks_for_it() -> None:
+def test_the_read_of_a_disconnected_client_is_cancelled() -> None:
     world, _ = library()
     world.cut("p", "n")
     client, other = world.client("n"), world.client("n", "other")
@@ -183,7 +183,7 @@ def test_a_client_that_is_gone_is_told_nothing_and_nobody_asks_for_it() -> None:
     assert len(labels(other.answer(1))) == 4
 
 
-def test_a_read_that_meets_a_corrupt_row_gets_what_is_before_it_and_then_the_reason() -> None:
+def test_a_read_returns_the_events_before_a_corrupt_row_and_then_the_reason() -> None:
     world, ticks = library()
     world.nodes["p"].disk.corrupt.add(ticks[2])
     world.crash("p")
@@ -192,6 +192,6 @@ def test_a_read_that_meets_a_corrupt_row_gets_what_is_before_it_and_then_the_rea
     client = world.client("n")
     part = read(client)
     assert labels(part) == ["e0", "e1"]
-    told = reason(read(client, low=part.done + 1))
-    assert f"row {ticks[2]} is damaged" in told
+    text = reason(read(client, low=part.done + 1))
+    assert f"row {ticks[2]} is damaged" in text
     assert labels(read(client, low=ticks[3])) == ["e3"]

@@ -1,4 +1,4 @@
-"""A broker takes another neighbourhood: durable, in one step, and in all rooms (R13)."""
+"""A broker applies another neighbourhood: durable, in one step, and in all components (R13)."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ AFTER = ("ik", "jk", "ix", "km")
 @pytest.mark.parametrize(
     ("cell", "found"), [("i", set()), ("j", set()), ("k", {"i"}), ("x", set()), ("m", set())]
 )
-def test_only_the_cell_that_another_moves_to_gains(cell: str, found: set[str]) -> None:
+def test_only_the_new_neighbour_of_a_moved_cell_becomes_wider(cell: str, found: set[str]) -> None:
     assert gained(near(cell, *BEFORE), near(cell, *AFTER)) == found
 
 
-def test_a_stored_neighbourhood_counts_if_it_is_newer_than_the_configured() -> None:
+def test_a_stored_neighbourhood_is_used_if_it_is_newer_than_the_configured_one() -> None:
     configured = near("i", *BEFORE, version=2)
     stored = near("i", *AFTER, version=3)
     older = near("i", *AFTER, version=1)
     other = near("k", *AFTER, version=9)
     assert newest(configured, record(stored)).neighbours == ("k", "x")
     assert newest(configured, record(older)) is configured
-    assert newest(configured, record(other)) is configured, "a broker stays in its cell"
+    assert newest(configured, record(other)) is configured, "a broker does not change its cell"
     assert newest(configured, None) is configured
 
 
@@ -61,7 +61,7 @@ def test_nothing_happens_before_the_record_is_durable() -> None:
     assert not done
     assert "i" not in world["k"].components.exchange.table_store.edges
     world.nodes["k"].disk.stopped = False
-    world.run(s=2)  # something else is written, and syncs
+    world.run(s=2)  # something else is written and synced
     world["k"].context.write((), lambda: None)
     world.happen("k", None)
     world.run(s=1)
@@ -78,7 +78,7 @@ def test_a_neighbourhood_that_is_no_newer_or_of_another_cell_is_an_error() -> No
         world["n"].reshape(world.topology.neighbourhood("p", 1, version=9))
 
 
-def test_steps_that_follow_each_other_are_taken_in_order() -> None:
+def test_consecutive_steps_are_applied_in_order() -> None:
     world = World("p-j-i", "j-k")
     steps = [("i", "j", "k"), ("i", "k", "j"), ("i", "j", "p")]
     broker, seen = world["i"], []
@@ -91,43 +91,45 @@ def test_steps_that_follow_each_other_are_taken_in_order() -> None:
     assert seen == [("k",), ("j",), ("p",)]
 
 
-def test_the_driver_is_told_whom_to_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[BrokerId, tuple[BrokerId, ...]]] = []
+def test_the_driver_receives_the_peers_of_the_new_neighbourhood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peers_set: list[tuple[BrokerId, tuple[BrokerId, ...]]] = []
     relink = World._set_peers
 
     def noted(world: World, node: Node, peers: tuple[BrokerId, ...]) -> None:
-        told.append((node.name, peers))
+        peers_set.append((node.name, peers))
         relink(world, node, peers)
 
     monkeypatch.setattr(World, "_set_peers", noted)
     world = World("p-j-i", "j-k")
-    assert told == [], "what is configured the driver knows"
+    assert peers_set == [], "the driver knows the configured peers"
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k")
+    world.apply_tree("k")
     world.run(ms=10)
-    assert told == [("k", ("i", "j"))]
+    assert peers_set == [("k", ("i", "j"))]
     world.restart("k")
     world.run(ms=10)
-    assert told[1:] == told[:1], "again in the next life"
+    assert peers_set[1:] == peers_set[:1], "again in the next incarnation"
 
 
 def test_a_cell_that_was_never_used_raises_no_scope() -> None:
-    # as APPEND: nobody was ever behind it, so nothing was filtered without it
+    # as APPEND: no SHB was ever behind it, so nothing was filtered without it
     world = World("p-j-i", "j-k")
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k", unused=("i",))
+    world.apply_tree("k", unused=("i",))
     world.run(ms=10)
     assert "i" in world["k"].components.exchange.table_store.edges
     assert "scope raised" not in world["k"].coverage_marks
     world = World("p-j-i", "j-k")
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k")
+    world.apply_tree("k")
     world.run(ms=10)
     assert world["k"].coverage_marks["scope raised"] == 1
 
 
 def members(world: World, cell: str, *brokers: str) -> None:
-    """Let a cell have other brokers, and all hear of it."""
+    """Give a cell other brokers, and let all learn of it."""
     world.topology = Topology(
         tuple(
             CellInfo(each.name, brokers, each.neighbours, each.shape_version)
@@ -138,34 +140,34 @@ def members(world: World, cell: str, *brokers: str) -> None:
     )
 
 
-def test_the_leaf_of_a_broker_that_leaves_its_cell_goes_and_comes_back_with_it() -> None:
+def test_the_leaf_of_a_broker_is_removed_and_restored_with_its_membership_in_the_cell() -> None:
     world = World("p-n", cells={"n": ["n1", "n2"]})
     leaf = str(ShbId("n2", "n"))
     members(world, "n", "n1")
-    world.hear_of_the_tree("p", "n1")
+    world.apply_tree("p", "n1")
     world.run(s=1)
     assert leaf not in world["n1"].components.exchange.table_store.edges
     assert world["p"].components.sessions.open_peers() == ["n1"]
     assert not world["n1"].components.sessions.is_open("n2")
     members(world, "n", "n1", "n2")
-    world.hear_of_the_tree("p", "n1", "n2")
+    world.apply_tree("p", "n1", "n2")
     world.run(s=2)
     assert world["n1"].components.exchange.table_store.edges[leaf].settled
     assert world["p"].components.sessions.open_peers() == ["n1", "n2"]
 
 
-def test_events_flow_on_when_the_broker_that_fed_them_leaves_its_cell() -> None:
+def test_events_are_delivered_when_their_feeder_leaves_its_cell() -> None:
     world = World("p-n-c", cells={"n": ["n1", "n2"]})
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE")
     world.run(s=2)
     feeder = world["c"].components.router.feeder(P)
-    (stays,) = {"n1", "n2"} - {feeder}
-    members(world, "n", stays)
-    world.hear_of_the_tree("p", "c", stays)
+    (remaining,) = {"n1", "n2"} - {feeder}
+    members(world, "n", remaining)
+    world.apply_tree("p", "c", remaining)
     ann.publish("e1")
     world.run(s=3)
-    assert world["c"].components.router.feeder(P) == stays
+    assert world["c"].components.router.feeder(P) == remaining
     assert x.events == ["e1"]
 
 
@@ -180,7 +182,7 @@ def test_a_detached_cell_is_forgotten_with_its_tables() -> None:
         CellInfo(each.name, each.brokers, ("p",), 2) if each.name == "n" else each for each in cells
     ]
     world.topology = Topology(tuple(cells))
-    world.hear_of_the_tree("n", "p")
+    world.apply_tree("n", "p")
     world.run(s=1)
     assert set(world["n"].components.exchange.table_store.edges) == {"p", "n@n"}
     assert ShbId("c", "c") not in world["p"].components.exchange.table_store.edges["n"].hosts

@@ -1,10 +1,10 @@
-"""The request to retire a broker: what is refused, what it releases, and who learns of it (R26)."""
+"""The request to retire a broker: refusals, released logs, and which brokers learn of it (R26)."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import BrokerRetired, RetireBroker
+from gapless.messages.operating import BrokerRetired, RetireBroker
 from gapless.messages.overlay import Retire
 from tests.broker.harness import BrokerHarness, P, reason
 
@@ -12,23 +12,23 @@ from tests.broker.harness import BrokerHarness, P, reason
 def test_a_broker_does_not_retire_itself() -> None:
     world = BrokerHarness("p-n")
     client = world.client("n")
-    told = client.call(RetireBroker(1, "n", "n"))
-    assert reason(told) == "the broker n is alive; stop it before it is retired"
+    answer = client.call(RetireBroker(1, "n", "n"))
+    assert reason(answer) == "the broker n is alive; stop it before it is retired"
 
 
 @pytest.mark.parametrize(("broker", "cell"), [("m", "m"), ("n", "a"), ("N", "n")])
-def test_a_broker_that_is_not_known_is_not_retired_and_the_known_ones_are_named(
+def test_the_retirement_of_an_unknown_broker_is_refused_with_the_names_of_known_ones(
     broker: str, cell: str
 ) -> None:
     world = BrokerHarness("p-a-n")
     world.run(s=1)
     world.crash("n")
-    told = world.client("a").call(RetireBroker(1, broker, cell))
-    assert f"no broker {broker} in the cell {cell} is known here" in reason(told)
-    assert "known are n in n, p in p" in reason(told)
+    answer = world.client("a").call(RetireBroker(1, broker, cell))
+    assert f"no broker {broker} in the cell {cell} is known here" in reason(answer)
+    assert "known are n in n, p in p" in reason(answer)
 
 
-def test_a_broker_beyond_the_known_cells_is_known_by_what_is_kept_for_it() -> None:
+def test_a_broker_outside_the_neighbourhood_is_known_by_its_membership() -> None:
     world = BrokerHarness("p-a-b-n", delta=0)
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
@@ -38,7 +38,7 @@ def test_a_broker_beyond_the_known_cells_is_known_by_what_is_kept_for_it() -> No
     assert world.client("p").call(RetireBroker(1, "n", "n")) == BrokerRetired(1)
 
 
-def test_that_a_broker_is_retired_may_be_said_twice() -> None:
+def test_a_broker_may_be_retired_twice() -> None:
     world = BrokerHarness("p-n")
     world.run(s=1)
     world.crash("n")
@@ -47,7 +47,7 @@ def test_that_a_broker_is_retired_may_be_said_twice() -> None:
     assert client.call(RetireBroker(2, "n", "n")) == BrokerRetired(2)
 
 
-def test_a_broker_that_is_alive_next_door_is_not_retired() -> None:
+def test_the_retirement_of_a_reachable_broker_is_refused() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
@@ -56,8 +56,8 @@ def test_a_broker_that_is_alive_next_door_is_not_retired() -> None:
     assert world.member("p", P, "n") is not None
 
 
-def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
-    # the operator tells a neighbour of the dead broker; the pubend is farther away
+def test_no_log_is_retained_for_a_retired_broker_at_a_distant_pubend() -> None:
+    # the operator calls a neighbour of the dead broker; the pubend is farther away
     world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
@@ -73,8 +73,8 @@ def test_a_retired_broker_keeps_no_log_wherever_the_pubend_is() -> None:
     assert world.released("p", P) >= ann.ticks["e1"]
 
 
-def test_a_broker_that_was_down_hears_of_a_retirement_when_it_is_back() -> None:
-    # section 17, R26: otherwise the log stays pinned
+def test_a_broker_that_was_down_learns_of_a_retirement_when_it_restarts() -> None:
+    # section 17, R26: otherwise the log is retained for ever
     world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)

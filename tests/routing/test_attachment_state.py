@@ -1,4 +1,4 @@
-"""The table of an attachment: every state with every input, and the class beside it (R10, R40)."""
+"""The states of an attachment: every state with every input, and the class (R10, R40)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_state(state: AttachmentState, *, is_congested: bool = False) -> Attachmen
 
 @pytest.mark.parametrize("cause", AttachmentInput)
 @pytest.mark.parametrize("state", AttachmentState)
-def test_every_input_in_every_state_leads_where_the_table_says(
+def test_every_input_in_every_state_leads_to_the_state_of_the_table(
     state: AttachmentState, cause: AttachmentInput
 ) -> None:
     made = in_state(state)
@@ -50,13 +50,13 @@ def test_every_input_in_every_state_leads_where_the_table_says(
             INPUTS[cause](made)
 
 
-def test_a_waiting_attachment_of_a_congested_session_is_held_when_a_source_is_found() -> None:
+def test_a_waiting_attachment_of_a_congested_session_is_paused_when_a_source_is_found() -> None:
     made = attachment(is_congested=True)
     made.start(7)
     assert (made.state, made.sent) == (AttachmentState.HELD, 7)
 
 
-def test_a_held_attachment_goes_on_above_what_is_known_when_its_session_has_drained() -> None:
+def test_a_paused_attachment_resumes_above_the_known_ticks_when_its_session_has_drained() -> None:
     made = in_state(AttachmentState.HELD)
     assert made.resume(30)
     assert (made.state, made.sent) == (AttachmentState.FED, 30)
@@ -69,7 +69,7 @@ def test_a_waiting_attachment_was_sent_nothing_when_its_session_has_drained() ->
 
 
 @given(st.lists(st.sampled_from([*AttachmentInput])))
-def test_the_class_and_the_table_agree_whatever_happens(causes: list[AttachmentInput]) -> None:
+def test_with_random_inputs_the_class_follows_the_table(causes: list[AttachmentInput]) -> None:
     made, has_source, is_congested = attachment(), False, False
     for cause in causes:
         if (made.state, cause) not in NEXT_STATES:

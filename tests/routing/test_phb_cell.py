@@ -1,4 +1,4 @@
-"""A home cell with two brokers, and more receivers than the limit (R10, R25)."""
+"""A PHB cell with two brokers, and more receivers than the limit (R10, R25)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gapless.messages.streams import (
 from tests.broker.harness import BrokerHarness
 
 
-def test_a_router_of_the_home_cell_is_sent_everything_and_filters_itself() -> None:
-    # R25: kind home, everything passes
+def test_a_router_of_the_phb_cell_receives_everything_and_filters_itself() -> None:
+    # R25: with the kind PHB_CELL everything passes
     names = (f"P{number}" for number in range(100))
     name = next(each for each in names if rendezvous(PubendId(each), ["p1", "p2"])[0] == "p2")
     world = BrokerHarness("p-n", cells={"p": ["p1", "p2"]})
@@ -35,7 +35,7 @@ def test_a_router_of_the_home_cell_is_sent_everything_and_filters_itself() -> No
 
 
 def test_more_attachments_than_the_limit_are_refused() -> None:
-    # P7: attachments_max; two receivers of one pubend, and room for one
+    # P7: attachments_max; two receivers of one pubend, and a limit of one
     world = BrokerHarness("p-n", "p-m", attachments_max=1)
     world.publisher("p")
     world.subscriber("n", "x", "TRUE")

@@ -21,7 +21,7 @@ from tests.stream.small_streams import STOCKS, Line, Node, event, knowledge_rang
 
 
 def fed(names: str = "pn") -> tuple[Line, Node]:
-    """Return a line whose last router feeds r and has a piece cached."""
+    """Return a line whose last router feeds r and has a knowledge range cached."""
     line = Line(names)
     line.attach()
     line.run(ms=20)
@@ -32,7 +32,7 @@ def fed(names: str = "pn") -> tuple[Line, Node]:
 
 def reshape(line: Line, node: Node, *, wider: bool) -> None:
     node.context.now = line.now
-    near = neighbourhood_of("p", "pn")  # only how wide the change is matters to a router
+    near = neighbourhood_of("p", "pn")  # a router depends only on the width of the change
     node.router.reshape(TreeChange(near, near, wider=wider))
     line._collect(node)
 
@@ -41,19 +41,19 @@ def sent(line: Line, kind: type, source: str, target: str) -> list[Any]:
     return [each for s, t, each in line.sent if (s, t) == (source, target) and type(each) is kind]
 
 
-def test_a_wider_router_forgets_what_it_was_told_and_asks_again_when_it_is_asked() -> None:
+def test_a_wider_router_clears_its_cache_and_forwards_nacks() -> None:
     line, node = fed()
     reshape(line, node, wider=True)
     line.run(ms=20)
-    asked = line.count(Nack, "n", "p")
+    nacks = line.count(Nack, "n", "p")
     line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
     line.run(ms=20)
-    assert line.count(Nack, "n", "p") == asked + 1
+    assert line.count(Nack, "n", "p") == nacks + 1
     assert line.ticks() == [5, 5]
-    assert node.router.top(STOCKS) == 10, "how far the stream has come is not forgotten"
+    assert node.router.top(STOCKS) == 10, "the top of the stream is kept"
 
 
-def test_a_router_that_is_not_wider_keeps_what_it_knows() -> None:
+def test_a_router_that_is_not_wider_keeps_its_cache() -> None:
     line, node = fed()
     reshape(line, node, wider=False)
     line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_router_that_is_not_wider_keeps_what_it_knows() -> None:
     assert line.ticks() == [5, 5]
 
 
-def test_a_wider_router_keeps_its_own_log_which_nobody_has_filtered() -> None:
+def test_a_wider_router_keeps_the_unfiltered_knowledge_of_its_own_log() -> None:
     line, node = fed("p")
     reshape(line, node, wider=True)
     line.send("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_a_wider_router_attaches_with_a_number_of_a_new_scope() -> None:
     assert node.router.feeder(STOCKS) == "p"
 
 
-def test_pieces_of_an_older_scope_are_dropped_and_those_of_the_new_one_taken() -> None:
+def test_knowledge_ranges_of_an_older_scope_are_dropped_and_those_of_the_new_one_accepted() -> None:
     line, node = fed()
     reshape(line, node, wider=True)
     line.run(ms=20)
@@ -96,9 +96,9 @@ def test_pieces_of_an_older_scope_are_dropped_and_those_of_the_new_one_taken() -
     assert node.router.top(STOCKS) == 20
 
 
-def test_an_answer_to_a_question_of_an_older_scope_is_refused() -> None:
+def test_an_attached_reply_of_an_older_scope_is_refused() -> None:
     line = Line("pn")
-    line.nodes["n"].feeder = None  # nobody to ask, so the first who answers would be taken
+    line.nodes["n"].feeder = None  # it has no feeder, so the first that answers would be accepted
     line.attach()
     line.run(ms=20)
     node = line.nodes["n"]
@@ -109,7 +109,7 @@ def test_an_answer_to_a_question_of_an_older_scope_is_refused() -> None:
     assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
 
 
-def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
+def test_a_feed_that_starts_later_has_numbers_of_the_current_scope() -> None:
     line = Line("pn")
     reshape(line, line.nodes["n"], wider=True)
     line.attach()
@@ -120,13 +120,13 @@ def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
     assert line.ticks() == [5]
 
 
-def test_a_feed_whose_way_has_not_changed_goes_on() -> None:
+def test_a_feed_whose_path_has_not_changed_continues() -> None:
     line, node = fed()
     reshape(line, node, wider=False)
     assert sent(line, Detach, "n", "p") == []
 
 
-def test_a_feed_over_cells_of_another_shape_is_asked_for_anew() -> None:
+def test_a_feed_over_cells_of_another_shape_attaches_again() -> None:
     line, node = fed()
     node.shapes = (("p", 2),)
     reshape(line, node, wider=False)
@@ -137,7 +137,7 @@ def test_a_feed_over_cells_of_another_shape_is_asked_for_anew() -> None:
     assert node.router.feeder(STOCKS) == "p"
 
 
-def test_a_feed_from_a_broker_that_is_not_on_the_way_any_more_is_given_up() -> None:
+def test_a_feed_from_a_broker_that_is_no_longer_on_the_path_ends() -> None:
     line, node = fed()
     node.feeder = None
     reshape(line, node, wider=False)
@@ -145,7 +145,7 @@ def test_a_feed_from_a_broker_that_is_not_on_the_way_any_more_is_given_up() -> N
     assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
 
 
-def test_a_receiver_that_knows_another_shape_is_refused() -> None:
+def test_a_receiver_with_another_shape_version_is_refused() -> None:
     line = Line("p")
     line.nodes["p"].reshaped = {"r": (("p", 2),)}
     line.attach()
@@ -153,7 +153,7 @@ def test_a_receiver_that_knows_another_shape_is_refused() -> None:
     assert line.received["r"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH)]
 
 
-def test_a_receiver_is_told_when_the_shapes_have_become_different() -> None:
+def test_a_receiver_is_notified_when_its_shape_version_becomes_different() -> None:
     line, node = fed("p")
     node.reshaped = {"r": (("p", 2),)}
     reshape(line, node, wider=False)
@@ -165,7 +165,7 @@ def test_a_receiver_is_told_when_the_shapes_have_become_different() -> None:
     assert line.ticks() == [5]
 
 
-def test_a_feed_ends_when_its_receiver_says_that_it_knows_another_shape() -> None:
+def test_a_feed_ends_when_its_receiver_refreshes_with_another_shape_version() -> None:
     line, node = fed("p")
     node.reshaped = {"r": ()}
     line.send("r", Attach(STOCKS, 2, sent(line, Attach, "r", "p")[0].kind, "r", False, (("r", 2),)))
@@ -178,7 +178,7 @@ def test_a_feed_ends_when_its_receiver_says_that_it_knows_another_shape() -> Non
     assert line.ticks() == [5]
 
 
-def test_a_receiver_that_does_not_lie_beyond_any_more_is_told(
+def test_a_receiver_that_is_no_longer_beyond_the_router_is_notified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line, node = fed()
@@ -190,7 +190,7 @@ def test_a_receiver_that_does_not_lie_beyond_any_more_is_told(
     assert line.ticks() == [5]
 
 
-def test_a_feed_turns_to_where_its_pubend_is_found_to_be() -> None:
+def test_a_feed_moves_to_the_new_direction_of_its_pubend() -> None:
     line, node = fed()
     node.feeder = "elsewhere"
     node.context.now = line.now

@@ -1,4 +1,4 @@
-"""The router's streams: what is sent at once, what is withheld, and who is asked for the rest."""
+"""The streams of a router: ranges sent at once, withheld silence, and nacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fed(names: str = "pan", parameters: Parameters | None = None) -> Line:
     return line
 
 
-def test_a_receiver_gets_every_tick_above_where_it_was_attached() -> None:
+def test_a_receiver_gets_every_tick_above_its_attach_tick() -> None:
     line = fed()
     (attached,) = [each for each in line.received["r"] if isinstance(each, Attached)]
     assert attached.sent_up_to == 20
@@ -37,7 +37,7 @@ def test_a_receiver_gets_every_tick_above_where_it_was_attached() -> None:
     assert line.ranges() == [knowledge_range(21, 24, event(23, 1))]
 
 
-def test_a_frame_has_no_more_events_than_it_may_have_however_many_came_at_once() -> None:
+def test_a_stream_data_message_has_no_more_events_than_the_limit() -> None:
     # P7: frame_events_max; a row of the log may be of a larger batch
     line = fed(parameters=Parameters(frame_events_max=2))
     line.publish(knowledge_range(21, 30, *(event(tick, 1) for tick in (22, 24, 25, 27, 29))))
@@ -47,8 +47,8 @@ def test_a_frame_has_no_more_events_than_it_may_have_however_many_came_at_once()
     assert [(each.low, each.high) for each in frames] == [(21, 24), (25, 28), (29, 30)]
 
 
-def test_a_router_that_has_nothing_cached_still_offers_how_far_the_stream_is() -> None:
-    # R8, A24: it would offer tick 0 and send new subscribers asking for a released past
+def test_a_router_with_an_empty_cache_offers_the_top_of_the_stream() -> None:
+    # R8, A24: otherwise it would offer tick 0 and new subscribers would request a released past
     line = fed()
     line.attach("late", 4)
     line.run(ms=10)
@@ -56,8 +56,8 @@ def test_a_router_that_has_nothing_cached_still_offers_how_far_the_stream_is() -
     assert attached.sent_up_to == 20
 
 
-def test_what_no_receiver_wants_is_withheld_and_told_by_the_timer() -> None:
-    # R35: silence is lazy, or nearly all frames would carry no event
+def test_silence_is_withheld_and_sent_by_the_timer() -> None:
+    # R35: silence is lazy, otherwise nearly all messages would carry no event
     line = fed("pan", Parameters(silence_ms=100))
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
     for tick in range(21, 41):
@@ -95,11 +95,11 @@ def test_an_eager_receiver_gets_silence_at_once() -> None:
     assert line.ranges() == [knowledge_range(1, 9)]
 
 
-def test_a_lost_frame_is_asked_for_through_two_hops_and_answered_from_the_nearest_cache() -> None:
+def test_a_lost_message_is_nacked_over_two_hops_and_answered_from_the_nearest_cache() -> None:
     # example 14.1
     line = fed()
     line.publish(knowledge_range(21, 24, event(23, 1)))
-    line.run(ms=2)  # at n, not yet at the receiver
+    line.run(ms=2)  # it has reached n, but not the receiver
     line.flying.clear()
     line.publish(knowledge_range(25, 30, event(27, 1)))
     line.run(ms=10)
@@ -122,9 +122,9 @@ def test_a_nack_that_no_cache_can_answer_reaches_the_log() -> None:
     assert line.log.reads == 1
 
 
-def test_nacks_of_two_receivers_travel_up_once() -> None:
-    # GD 3.1 and 4.2: with two receivers behind one router the nack range sent upstream is about
-    # half of what the two sent
+def test_equal_nacks_of_two_receivers_are_forwarded_once() -> None:
+    # GD 3.1 and 4.2: with two receivers behind one router the range nacked upstream is about half
+    # of the ranges that the two nacked
     line = Line("pan")
     line.publish(knowledge_range(1, 1_000, event(500, 1)))
     for receiver, number in (("r1", 2), ("r2", 4)):
@@ -133,17 +133,17 @@ def test_nacks_of_two_receivers_travel_up_once() -> None:
     for receiver in ("r1", "r2"):
         line.send(receiver, Nack(STOCKS, (TickRange(1, 1_000),)))
     line.run(ms=20)
-    asked = sum(
+    nacked = sum(
         high - low + 1
         for source, _, message in line.sent
         if source == "n" and isinstance(message, Nack)
         for low, high in message.ranges
     )
-    assert asked == 1_000
+    assert nacked == 1_000
     assert line.ticks("r1") == line.ticks("r2") == [500]
 
 
-def test_an_answer_to_a_nack_goes_only_to_those_who_asked() -> None:
+def test_a_retransmission_is_sent_only_to_receivers_that_nacked() -> None:
     # GD 3.1: retransmitted messages go down paths that have expressed curiosity
     line = Line("pan")
     line.publish(knowledge_range(1, 10, event(5, 1)))
@@ -188,14 +188,14 @@ def test_a_receiver_waits_while_its_router_has_no_feed_itself() -> None:
     assert attached[0].sent_up_to == 20
 
 
-def test_attachments_that_are_not_refreshed_end_and_the_feed_with_the_last() -> None:
+def test_attachments_that_are_not_refreshed_end_and_the_last_one_ends_the_feed() -> None:
     line = fed()
     line.run(ms=10_000)
     assert line.count(Detach, "n", "a") >= 1
     assert line.nodes["n"].router._routed == {}
 
 
-def test_a_detached_receiver_hears_no_more() -> None:
+def test_a_detached_receiver_is_sent_nothing() -> None:
     line = fed()
     line.send("r", Detach(STOCKS, 2))
     line.run(ms=5)
@@ -204,8 +204,8 @@ def test_a_detached_receiver_hears_no_more() -> None:
     assert line.ranges() == []
 
 
-def test_a_forgetful_cache_gives_the_same_answers() -> None:
-    # R38: forgetting gives Q, never F; with no cache at all everything comes from the log
+def test_without_a_cache_the_answers_are_the_same() -> None:
+    # R38: forgotten ticks become Q, never F; with no cache at all everything comes from the log
     line = Line("pan", Parameters(cache_bytes=0))
     line.attach()
     line.run(ms=20)
@@ -218,7 +218,7 @@ def test_a_forgetful_cache_gives_the_same_answers() -> None:
     assert sorted(set(line.ticks())) == list(range(10, 200, 10))
 
 
-def test_silence_of_several_pieces_is_one_message() -> None:
+def test_silence_of_several_knowledge_ranges_is_one_message() -> None:
     line = fed("pan", Parameters(silence_ms=100))
     for tick in range(21, 31):
         line.publish(knowledge_range(tick, tick))
@@ -241,12 +241,12 @@ def test_silence_of_several_pubends_is_one_message() -> None:
     assert [[pubend for pubend, *_ in each.ranges] for each in sent] == [[STOCKS, BONDS]]
 
 
-def test_silence_before_an_event_is_told_before_it() -> None:
+def test_silence_before_an_event_is_sent_before_it() -> None:
     line = fed("pn")
     line.publish(knowledge_range(21, 25, stream_epoch=0))
     line.publish(
         knowledge_range(26, 30, event(28, 1), stream_epoch=1)
-    )  # another regime: it cannot be joined
+    )  # another stream epoch: the ranges cannot be joined
     line.run(ms=10)
     assert line.ranges() == [
         knowledge_range(21, 25),
@@ -254,7 +254,7 @@ def test_silence_before_an_event_is_told_before_it() -> None:
     ]
 
 
-def test_an_event_is_matched_once_for_all_receivers_and_however_late_it_is_told() -> None:
+def test_an_event_is_matched_once_for_all_receivers_and_retransmissions() -> None:
     # R25: one match gives the set of tables, a receiver's test is a mask
     line = Line("pn", Parameters(silence_ms=100))
     for receiver, number in (("r1", 2), ("r2", 4), ("r3", 6)):
@@ -271,8 +271,8 @@ def test_an_event_is_matched_once_for_all_receivers_and_however_late_it_is_told(
         assert line.ranges(receiver)[-1].high == 30
 
 
-def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
-    # R35: a D that passes stays D, also if it had come as again
+def test_a_late_event_inside_withheld_silence_is_matched() -> None:
+    # R35: a D that passes stays D, also if it had been retransmitted
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
@@ -283,7 +283,7 @@ def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
     assert line.ranges() == [knowledge_range(21, 30, event(24, 1), event(28, 1))]
 
 
-def test_withheld_silence_before_a_gap_says_nothing_of_what_lies_beyond_it() -> None:
+def test_withheld_silence_before_a_gap_does_not_cover_ticks_beyond_it() -> None:
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
@@ -295,15 +295,15 @@ def test_withheld_silence_before_a_gap_says_nothing_of_what_lies_beyond_it() -> 
     assert line.ranges() == [knowledge_range(21, 30, event(27, 1))]
 
 
-def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> None:
-    # R35: what came as again was never judged for a receiver that did not ask
+def test_an_event_received_before_withheld_silence_is_not_sent_as_silence() -> None:
+    # R35: a retransmitted tick was not matched for a receiver that did not nack it
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
     node.router.receive(STOCKS, 2, knowledge_range(24, 24, event(24, 1)), first=False)
     node.router.receive(
         STOCKS, 2, knowledge_range(21, 25, event(22, 0)), first=True
-    )  # it says F of 24
+    )  # in this range 24 is F
     node.router.receive(STOCKS, 2, knowledge_range(26, 27, event(27, 1)), first=False)
     node.router.receive(STOCKS, 2, knowledge_range(28, 30, event(29, 0)), first=True)
     line.run(ms=200)
@@ -313,7 +313,7 @@ def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> Non
 def test_tables_are_chosen_by_the_vector_of_the_stream_epoch_and_by_none_if_it_is_not_known() -> (
     None
 ):
-    # R24: without the regime's vector nothing can be sufficient
+    # R24: without the vector of the stream epoch no table is sufficient
     line = fed("pn")
     line.publish(knowledge_range(21, 25, event(22, 1)))
     line.publish(knowledge_range(26, 30, event(28, 1), stream_epoch=7))
@@ -324,7 +324,7 @@ def test_tables_are_chosen_by_the_vector_of_the_stream_epoch_and_by_none_if_it_i
     assert unknown is None
 
 
-def test_a_log_is_told_when_receivers_begin_and_cease_to_wait_in_total_order() -> None:
+def test_a_log_becomes_eager_while_receivers_wait_in_total_order() -> None:
     # R30, R51
     line = Line("pan")
     line.attach("r1", 2, eager=True)
@@ -339,7 +339,7 @@ def test_a_log_is_told_when_receivers_begin_and_cease_to_wait_in_total_order() -
     assert not line.log.eager
 
 
-def test_eagerness_ends_with_the_session_of_the_last_who_had_it() -> None:
+def test_eager_silence_ends_with_the_session_of_the_last_eager_receiver() -> None:
     line = Line("pn")
     line.attach("r1", 2, eager=True)
     line.attach("r2", 4)
@@ -350,7 +350,7 @@ def test_eagerness_ends_with_the_session_of_the_last_who_had_it() -> None:
     assert not line.log.eager
 
 
-def test_only_the_greatest_wish_to_advance_travels_on() -> None:
+def test_only_the_greatest_advance_request_is_forwarded() -> None:
     # R51
     line = Line("pan")
     for receiver, number in (("r1", 2), ("r2", 4), ("r3", 6)):
@@ -362,7 +362,7 @@ def test_only_the_greatest_wish_to_advance_travels_on() -> None:
     assert line.log.advances == [500, 600]
 
 
-def test_a_repeated_wish_to_advance_travels_on_since_the_first_may_be_lost() -> None:
+def test_a_repeated_advance_request_is_forwarded_since_the_first_may_be_lost() -> None:
     line = Line("pan")
     line.attach(eager=True)
     line.run(ms=20)
@@ -378,7 +378,7 @@ def test_a_repeated_wish_to_advance_travels_on_since_the_first_may_be_lost() -> 
     assert line.log.advances == [500]
 
 
-def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
+def test_a_new_feeder_receives_the_advance_request_at_once() -> None:
     line = Line("pan")
     line.attach(eager=True)
     line.run(ms=20)
@@ -391,7 +391,7 @@ def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
     assert line.count(AdvanceRequest, "n", "a") == 2
 
 
-def test_who_waits_for_what_is_known_here_is_told_it() -> None:
+def test_an_advance_request_below_the_top_is_answered_from_the_cache() -> None:
     line = fed("pn", Parameters(silence_ms=100))
     line.publish(knowledge_range(21, 40))
     line.nodes["n"].router.receive(STOCKS, 2, knowledge_range(21, 40), first=True)
@@ -401,7 +401,7 @@ def test_who_waits_for_what_is_known_here_is_told_it() -> None:
     assert line.log.advances == []
 
 
-def test_a_receiver_that_asked_before_the_pubend_was_opened_is_fed_when_it_is() -> None:
+def test_a_receiver_that_attached_before_the_pubend_was_opened_is_fed_when_it_opens() -> None:
     line = Line("pn")
     line.nodes["p"].feeder = None
     line.nodes["n"].feeder = "p"
@@ -415,7 +415,7 @@ def test_a_receiver_that_asked_before_the_pubend_was_opened_is_fed_when_it_is() 
     assert line.nodes["p"].router.feeder(BONDS) is None
 
 
-def test_a_router_says_how_far_a_stream_has_come() -> None:
+def test_a_router_returns_the_top_of_a_stream() -> None:
     line = fed()
     assert line.nodes["n"].router.top(STOCKS) == 20
     assert line.nodes["n"].router.top(BONDS) == 0

@@ -1,4 +1,4 @@
-"""Slow receivers are held back: they see a gap and ask at their own pace, nobody else waits (R40)."""
+"""Slow receivers are paused and nack omitted ticks at their own pace; others do not wait (R40)."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ def fed(**parameters: Any) -> Line:
     return line
 
 
-def full(line: Line, receiver: str = "r") -> None:
+def congest(line: Line, receiver: str = "r") -> None:
     line.nodes["n"].router.pause_peer(receiver)
 
 
-def free(line: Line, receiver: str = "r") -> None:
+def drain(line: Line, receiver: str = "r") -> None:
     line.nodes["n"].router.resume_peer(receiver)
 
 
-def test_a_slow_receiver_is_sent_nothing_and_others_are() -> None:
+def test_a_congested_receiver_is_sent_nothing_while_others_are_served() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.publish(knowledge_range(26, 29))
     line.run(ms=400)
     assert line.received.get("r", []) == []
     assert line.ticks("s") == [23]
-    assert line.ranges("s")[-1].high == 29, "the silence behind it too"
+    assert line.ranges("s")[-1].high == 29, "the silence after it too"
     assert line.nodes["n"].context.coverage_marks["receiver was slow"] == 1
 
 
-def test_when_it_is_free_again_it_goes_on_with_what_comes_and_sees_a_gap() -> None:
+def test_a_drained_receiver_continues_with_new_ticks_and_sees_a_gap() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    free(line)
+    drain(line)
     line.run(ms=250)
-    assert line.ranges("r") == [], "what was left out is not sent by itself"
+    assert line.ranges("r") == [], "omitted ticks are not sent unless they are nacked"
     line.publish(knowledge_range(26, 30, event(28, 1)))
     line.run(ms=10)
     assert line.ranges("r") == [knowledge_range(26, 30, event(28, 1))]
 
 
-def test_what_it_missed_it_gets_when_it_asks() -> None:
+def test_omitted_ticks_are_sent_when_they_are_nacked() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    free(line)
+    drain(line)
     line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=10)
     assert line.ranges("r") == [knowledge_range(21, 25, event(23, 1))]
@@ -68,34 +68,34 @@ def test_what_it_missed_it_gets_when_it_asks() -> None:
     assert not frame.first
 
 
-def test_what_a_slow_receiver_asks_for_is_not_sent_until_it_is_free_again() -> None:
+def test_ticks_nacked_by_a_congested_receiver_are_sent_when_it_has_drained() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=250)
     assert line.received.get("r", []) == []
-    free(line)
+    drain(line)
     line.run(ms=10)
     assert line.ticks("r") == [23]
 
 
-def test_what_it_asked_for_and_nobody_here_knows_any_more_is_asked_for_again() -> None:
+def test_nacked_ticks_that_the_cache_has_lost_meanwhile_are_nacked_upstream() -> None:
     line = fed()
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     line.received.clear()
-    full(line)
+    congest(line)
     line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=250)
     line.nodes["n"].router._routed[STOCKS].stream.forget_all()
-    free(line)
+    drain(line)
     line.run(ms=100)
     assert line.ticks("r") == [23]
 
 
-def test_an_answer_from_afar_is_not_sent_to_who_has_become_slow() -> None:
+def test_a_retransmission_from_upstream_is_not_sent_to_a_congested_receiver() -> None:
     line = fed()
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
@@ -103,70 +103,70 @@ def test_an_answer_from_afar_is_not_sent_to_who_has_become_slow() -> None:
     line.nodes["n"].router._routed[STOCKS].stream.forget_all()
     line.send("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=1)
-    full(line)
+    congest(line)
     line.run(ms=250)
     assert line.count(Nack, "n", "a") == 1
     assert line.received.get("r", []) == []
 
 
-def test_how_far_it_was_sent_is_said_when_it_refreshes_so_that_it_sees_the_gap_at_once() -> None:
+def test_a_refresh_is_answered_with_the_sent_tick_so_that_the_gap_shows_at_once() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
-    free(line)
+    drain(line)
     line.attach("r", 2)
     line.run(ms=5)
     assert line.received["r"] == [Attached(STOCKS, 2, 25, relayed=False)]
 
 
-def test_a_receiver_that_attaches_anew_while_it_is_slow_begins_where_the_stream_is() -> None:
+def test_a_congested_receiver_that_attaches_again_starts_at_the_top_of_the_stream() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     line.attach("r", 6)
     line.run(ms=5)
     assert line.received["r"] == [Attached(STOCKS, 6, 25, relayed=False)]
-    free(line)
+    drain(line)
     line.publish(knowledge_range(26, 30, event(28, 1)))
     line.run(ms=10)
     assert line.ticks("r") == [28]
 
 
-def test_who_waits_for_a_feed_is_not_said_to_have_been_sent_anything() -> None:
+def test_a_waiting_receiver_counts_as_sent_nothing() -> None:
     line = Line("pan")
     line.cuts |= {("a", "p"), ("p", "a")}
     line.attach("r", 2)
     line.run(ms=20)
-    full(line)
-    free(line)
+    congest(line)
+    drain(line)
     (held,) = line.nodes["n"].router._routed[STOCKS].attachments.values()
     assert held.state is AttachmentState.WAITING
     assert held.sent == 0
 
 
-def test_that_a_receiver_is_free_means_nothing_if_it_was_not_full() -> None:
-    # else silence that was withheld for the timer would be left out
+def test_a_drained_event_without_congestion_has_no_effect() -> None:
+    # otherwise silence withheld for the timer would be omitted
     line = fed()
     line.nodes["n"].wanted = lambda each: each.attributes["a"] == 1
     line.publish(knowledge_range(21, 25, event(23, 0)))
     line.run(ms=5)
-    free(line)
+    drain(line)
     line.run(ms=250)
     assert line.ranges("r") == [knowledge_range(21, 25)]
 
 
-def test_silence_goes_to_those_who_are_not_slow_only() -> None:
+def test_silence_is_not_sent_to_congested_receivers() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25))
     line.run(ms=400)
     assert [type(each) for each in line.received["s"]] == [StreamSilence]
     assert line.received.get("r", []) == []
 
 
-def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
+def test_best_effort_events_are_lost_for_congested_receivers() -> None:
     # R33
     line = Line("pan")
     line.best_effort = {BONDS}
@@ -174,18 +174,18 @@ def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
     line.attach("r", 2, pubend=BONDS)
     line.attach("s", 4, pubend=BONDS)
     line.run(ms=20)
-    full(line)
+    congest(line)
     line.publish(knowledge_range(5, 5, event(5, 1), stream_epoch=1), BONDS)
     line.run(ms=20)
-    free(line)
+    drain(line)
     line.publish(knowledge_range(7, 7, event(7, 1), stream_epoch=1), BONDS)
     line.run(ms=20)
     assert (line.ticks("r"), line.ticks("s")) == ([7], [5, 7])
 
 
-def test_who_is_slow_and_waits_in_total_order_is_not_sent_the_stream_for_that() -> None:
+def test_an_advance_request_of_a_congested_receiver_is_not_answered() -> None:
     line = fed()
-    full(line)
+    congest(line)
     line.publish(knowledge_range(21, 25, event(23, 1)))
     line.run(ms=10)
     line.send("r", AdvanceRequest(STOCKS, 25))
@@ -193,14 +193,14 @@ def test_who_is_slow_and_waits_in_total_order_is_not_sent_the_stream_for_that() 
     assert line.received.get("r", []) == []
 
 
-def test_a_large_answer_goes_out_in_parts_each_when_it_is_asked_for() -> None:
+def test_a_large_retransmission_is_sent_in_parts_one_for_each_nack() -> None:
     line = fed(frame_bytes_max=1)
-    full(line)
+    congest(line)
     for low in range(21, 141, 10):
-        # with many events a piece, so that the pieces stay apart
+        # with many events each, so that the knowledge ranges are not joined
         line.publish(knowledge_range(low, low + 9, *(event(low + index, 1) for index in range(10))))
     line.run(ms=10)
-    free(line)
+    drain(line)
     rounds = 0
     while len(line.ticks("r")) < 120:
         rounds += 1

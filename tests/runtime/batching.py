@@ -1,8 +1,8 @@
-"""A broker that takes together what becomes durable together, for the simulator.
+"""A broker that handles writes that become durable together in one step, for the simulator.
 
-The simulator's disk reports writes one by one, at one moment. This machine gathers them and takes
-them in one step when the moment is over, as the driver does, so that the simulator's faults and
-checks also cover :meth:`gapless.broker.Broker.step_all`.
+The simulator's disk reports writes one by one, at one time. This machine collects them and handles them in
+one step when that time is over, as the driver does, so that the simulator's faults and checks also cover
+:meth:`gapless.broker.Broker.step_all`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.broker import Broker
-from gapless.core.machine import ClientRequest, Effect, MachineEvent, StepTime, Written
+from gapless.core.context import StepTime
+from gapless.core.effects import Effect
+from gapless.core.events import ClientRequest, MachineEvent, Written
 from gapless.messages.clients import Publish
 
 __all__ = ["BatchingBroker"]
 
 
 class BatchingBroker(Broker):
-    """Steps through batches of writes and of publications."""
+    """Handles batches of writes and of publications."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -25,7 +27,7 @@ class BatchingBroker(Broker):
         self._gathered_at = 0
 
     def step(self, event: MachineEvent, now: StepTime) -> list[Effect]:
-        """Gather what may come together; take all that was gathered before anything else."""
+        """Collect what may be handled together; handle all that was collected before anything else."""
         gathered = self._gathered
         if _may_wait(event) and (not gathered or type(gathered[-1]) is type(event)):
             gathered.append(event)
@@ -41,7 +43,7 @@ class BatchingBroker(Broker):
         return effects + self.step_all((event,), now)
 
     def next_timer(self) -> int | None:
-        """What was gathered waits for nothing but the end of this moment."""
+        """Return the current time while events are collected."""
         due = super().next_timer()
         if not self._gathered:
             return due

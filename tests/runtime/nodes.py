@@ -1,4 +1,4 @@
-"""Nodes in this process, on ports that are free, and waiting for what must come to be."""
+"""Nodes in this process, on free ports, and functions that wait for a condition."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T], loop: str = "asyncio") -> T:
-    """Run a test's coroutine in a loop of a kind."""
+    """Run a test's coroutine in an event loop of a kind."""
     factory = uvloop.new_event_loop if loop == "uvloop" else None
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until something holds; a test that waits too long has failed."""
+    """Wait until a condition holds; the test fails at the deadline."""
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody announces what a test looks for
+        while not condition():  # noqa: ASYNC110 - there is no notification for what a test waits for
             await asyncio.sleep(0.005)
 
 
@@ -63,7 +63,7 @@ class World:
         return node
 
     async def knows(self, name: str, pubend: str) -> None:
-        """Wait until a broker has heard of a pubend."""
+        """Wait until a broker knows a pubend."""
         await until(lambda: self.nodes[name].broker.components.announcements.get(PubendId(pubend)))
 
 

@@ -1,4 +1,4 @@
-"""A client that speaks frames and nothing else: every test sees what goes over the wire."""
+"""A client that sends and receives single frames, so that a test sees what goes over the wire."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gapless.wire import (
 )
 
 DEADLINE_S = 30.0
-"""Far longer than anything takes: a test that waits so long has failed."""
+"""Far longer than any step of a test takes; a test fails when it has passed."""
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class RawClient:
 
     async def close(self) -> None:
         self._writer.close()
-        with contextlib.suppress(OSError):  # the broker was faster
+        with contextlib.suppress(OSError):  # the broker closed it first
             await self._writer.wait_closed()
 
     # --- frames ----------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class RawClient:
             return await self._reader.readexactly(int.from_bytes(header, "big"))
 
     async def read_disconnect(self) -> Disconnect:
-        """Read until the broker says goodbye and closes."""
+        """Read until the broker disconnects."""
         while True:
             notice = CLIENT_NOTICES.decode(await self.body())
             if isinstance(notice, Disconnect):
@@ -104,30 +104,30 @@ class RawClient:
                 return notice
 
     async def read_refusal(self) -> Disconnect:
-        """Read what may be a welcome, then the goodbye and the end."""
+        """Read an optional Connected, then the Disconnect and the end."""
         body = await self.body()
         handshake = decode_handshake(body)
         return handshake if isinstance(handshake, Disconnect) else await self.read_disconnect()
 
     async def read_disconnect_or_reset(self) -> Disconnect | None:
-        """Read until the end; a broker that did not want to wait may have cut the connection."""
+        """Read until the end; the broker may have cut the connection without a Disconnect."""
         try:
             return await self.read_disconnect()
         except (ConnectionError, asyncio.IncompleteReadError):
             return None
 
     def send_keepalive(self) -> None:
-        """Say that it is still here."""
+        """Send one keepalive."""
         self.send(KeepAlive())
 
     async def keep_alive(self, interval_s: float) -> None:
-        """Say that it is still here, again and again."""
+        """Send keepalives for ever."""
         while True:
             self.send_keepalive()
             await asyncio.sleep(interval_s)
 
     async def next(self, kind: type[T], **fields: Any) -> T:
-        """Return the next notice of a kind with some values; others are kept for later."""
+        """Return the next notice of a kind with some values; keep others for later."""
         for index, notice in enumerate(self._notices):
             if _fits(notice, kind, fields):
                 del self._notices[index]
@@ -142,7 +142,7 @@ class RawClient:
                 self._notices.append(notice)
 
     async def ask(self, kind: type[T], request: Any) -> T:
-        """Send a request and return its answer."""
+        """Send a request and return its reply."""
         self.send(request)
         return await self.next(kind, request=request.request)
 
@@ -150,7 +150,7 @@ class RawClient:
         self._request += 1
         return self._request
 
-    # --- what most tests do ------------------------------------------------------------------------
+    # --- common steps of tests ---------------------------------------------------------------------
 
     async def open(self, pubend: str, publisher: str = "desk") -> PublisherOpened:
         opened = await self.ask(PubendOpened, OpenPubend(self.number(), pubend))
@@ -167,25 +167,25 @@ class RawClient:
     def send_publish(
         self, pubend: str, session: int, first: int, count: int = 1, payload: bytes = b""
     ) -> int:
-        """Publish without waiting for the answer; return the number of the request."""
+        """Publish without waiting for the reply; return the number of the request."""
         events: Events = tuple(({"n": first + index}, payload) for index in range(count))
         number = self.number()
         self.send(Publish(number, PubendId(pubend), "desk", session, first, events))
         return number
 
     async def published(self, count: int) -> int:
-        """Wait for so many acknowledged events; return how many came."""
+        """Wait until this many events are acknowledged; return their number."""
         found = 0
         while found < count:
             found += len((await self.next(Published)).ticks)
         return found
 
     def received(self, kind: type) -> list[Any]:
-        """Return the notices of a kind that came and were not asked for."""
+        """Return the notices of a kind that were received and not consumed."""
         return [notice for notice in self._notices if isinstance(notice, kind)]
 
     async def subscribe(self, subscription: str, text: str = "", **options: Any) -> Subscribed:
-        """Subscribe and wait until it has started everywhere."""
+        """Subscribe and wait until every pubend has started."""
         options.setdefault("credit", 100_000)
         request = Subscribe(self.number(), subscription, text, **options)
         return await self.ask(Subscribed, request)
@@ -201,11 +201,11 @@ class RawClient:
         return found
 
     def give_credit(self, subscription: str, events: int) -> None:
-        """Take so many more events."""
+        """Give credit for more events."""
         self.send(Credit(subscription, events))
 
     def acknowledge(self, subscription: str, pubend: str) -> None:
-        """Say that all events of a pubend that came are done with."""
+        """Acknowledge all received events of a pubend."""
         tick = self._position[PubendId(pubend)]
         self.send(Ack(subscription, ((PubendId(pubend), tick),)))
 

@@ -1,4 +1,4 @@
-"""Who is let in by a broker that asks: clients by their tokens, brokers by their own secret."""
+"""Authentication: clients by their tokens, brokers by their shared secret."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ YESTERDAY = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
 async def guarded(
     words: str, access: Callable[[str], AccessOptions | None]
 ) -> AsyncIterator[World]:
-    """Nodes that ask as each is told to."""
+    """Start nodes with the given access options."""
     made = World(words, None, QUICK)
     try:
         for name, _ in made.overlay.brokers:
@@ -61,7 +61,7 @@ async def guarded(
 
 
 async def answer(url: str, token: str = "", role: Role = Role.CLIENT, name: str = "x") -> object:
-    """Say who one is; return what the broker says."""
+    """Send a Connect; return the reply of the broker."""
     client = RawClient(url)
     await client.connect()
     try:
@@ -72,7 +72,7 @@ async def answer(url: str, token: str = "", role: Role = Role.CLIENT, name: str 
 
 
 async def denied(url: str, token: str = "", role: Role = Role.CLIENT, name: str = "x") -> str:
-    """Return why one is not let in."""
+    """Return the reason of the refusal."""
     said = await answer(url, token, role, name)
     assert isinstance(said, Disconnect), said
     assert said.code is DisconnectReason.NOT_AUTHENTICATED, said
@@ -81,7 +81,7 @@ async def denied(url: str, token: str = "", role: Role = Role.CLIENT, name: str 
 
 
 def alone(principals: Principals, work: Callable[[World], Awaitable[None]]) -> None:
-    """Do something with one broker that asks for tokens."""
+    """Run a scenario with one broker that requires tokens."""
 
     async def scenario() -> None:
         options = AccessOptions(tokens=str(principals.path))
@@ -91,7 +91,7 @@ def alone(principals: Principals, work: Callable[[World], Awaitable[None]]) -> N
     run(scenario())
 
 
-def test_a_broker_without_tokens_lets_anybody_in_with_and_without_one() -> None:
+def test_a_broker_without_a_token_file_accepts_every_client() -> None:
     async def scenario() -> None:
         async with guarded("line:1", lambda _: None) as brokers:
             for token in ("", "sesame"):
@@ -100,7 +100,7 @@ def test_a_broker_without_tokens_lets_anybody_in_with_and_without_one() -> None:
     run(scenario())
 
 
-def test_a_client_comes_in_with_any_of_its_tokens_and_not_otherwise(tmp_path: Path) -> None:
+def test_a_client_is_accepted_with_any_of_its_tokens_only(tmp_path: Path) -> None:
     principals = Principals(tmp_path, "alice", "bob")
     first = principals["alice"]
     principals.add("alice", expires=TOMORROW)
@@ -109,18 +109,18 @@ def test_a_client_comes_in_with_any_of_its_tokens_and_not_otherwise(tmp_path: Pa
         url = brokers["b1"].url
         for token in (first, principals["alice"], principals["bob"]):
             assert isinstance(await answer(url, token), Connected)
-        assert "no token came" in await denied(url)
+        assert "requires a token" in await denied(url)
         assert "--token-file" in await denied(url)
         for wrong in (new_token(), first[:-1], first.upper(), "x" * (TOKEN_CHARACTERS_MAX + 1)):
-            assert "does not know your token" in await denied(url, wrong)
+            assert "does not know the token" in await denied(url, wrong)
         digest = load_tokens(principals.path)[0].sha256
-        assert "does not know your token" in await denied(url, digest)
+        assert "does not know the token" in await denied(url, digest)
         assert brokers["b1"].acceptor.refused == 7
 
     alone(principals, work)
 
 
-def test_what_is_sent_behind_a_token_that_is_not_taken_is_not_looked_at(tmp_path: Path) -> None:
+def test_frames_after_a_refused_token_are_ignored(tmp_path: Path) -> None:
     async def work(brokers: World) -> None:
         client = RawClient(brokers["b1"].url)
         await client.connect()
@@ -136,7 +136,7 @@ def test_what_is_sent_behind_a_token_that_is_not_taken_is_not_looked_at(tmp_path
     alone(principals, work)
 
 
-def test_a_token_counts_until_it_expires_and_the_refusal_says_when_that_was(tmp_path: Path) -> None:
+def test_a_token_is_valid_until_it_expires_and_the_refusal_names_the_time(tmp_path: Path) -> None:
     principals = Principals(tmp_path)
     token = principals.add("alice", expires=TOMORROW)
     now = TOMORROW - dt.timedelta(microseconds=1)
@@ -149,7 +149,7 @@ def test_a_token_counts_until_it_expires_and_the_refusal_says_when_that_was(tmp_
     assert TOMORROW.isoformat() in said.reason
 
 
-def test_a_file_that_changes_counts_from_the_next_connection_on(tmp_path: Path) -> None:
+def test_a_changed_token_file_applies_from_the_next_connection(tmp_path: Path) -> None:
     principals = Principals(tmp_path, "alice")
 
     async def work(brokers: World) -> None:
@@ -160,14 +160,14 @@ def test_a_file_that_changes_counts_from_the_next_connection_on(tmp_path: Path) 
             assert isinstance(await answer(url, bob), Connected)
             remove_tokens(principals.path, "alice")
             assert "does not know" in await denied(url, principals["alice"])
-            # who is there stays
+            # a connected client stays connected
             await there.open("quotes")
 
     alone(principals, work)
 
 
 @pytest.mark.parametrize("corruption", ["[[tokens", '[[tokens]]\nprincipal = "alice"\n', None])
-def test_while_the_file_is_corrupt_nobody_new_comes_in_and_nobody_is_thrown_out(
+def test_an_invalid_token_file_refuses_new_clients_and_keeps_connected_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, corruption: str | None
 ) -> None:
     principals = Principals(tmp_path, "alice")
@@ -194,7 +194,7 @@ def test_while_the_file_is_corrupt_nobody_new_comes_in_and_nobody_is_thrown_out(
     assert str(principals.path) in str(record.gapless_fields)  # type: ignore[attr-defined]
 
 
-def test_a_broker_does_not_start_without_its_file(tmp_path: Path) -> None:
+def test_a_broker_does_not_start_without_its_token_file(tmp_path: Path) -> None:
     options = AccessOptions(tokens=str(tmp_path / "nowhere.toml"))
     with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read"):
         Authenticator(options, StructuredLog())
@@ -208,13 +208,13 @@ def test_a_broker_does_not_start_without_its_file(tmp_path: Path) -> None:
         (f'[[tokens]]\nprincipal = "a b"\nsha256 = "{"0" * 64}"\n', "no name of a principal"),
         (
             f'[[tokens]]\nprincipal = "a"\nsha256 = "{"0" * 64}"\nexpires = 2027-01-01T00:00:00\n',
-            "needs a zone",
+            "needs a time zone",
         ),
         (f'[[tokens]]\nprincipal = "a"\nsha256 = "{"0" * 64}"\ntoken = "sesame"\n', "no key"),
         ("#" * (TOKENS_BYTES_MAX + 1), "may have"),
     ],
 )
-def test_what_cannot_stand_in_the_file_is_named_and_no_secret_quoted(
+def test_an_invalid_entry_of_the_token_file_is_named_without_its_secret(
     tmp_path: Path, content: str, said: str
 ) -> None:
     path = tmp_path / "tokens.toml"
@@ -228,13 +228,13 @@ def test_what_cannot_stand_in_the_file_is_named_and_no_secret_quoted(
 # --- changing the file ----------------------------------------------------------------------------------
 
 
-def test_tokens_are_added_beside_what_is_there_and_removed_by_name_or_id(tmp_path: Path) -> None:
+def test_tokens_are_added_to_a_file_and_removed_by_name_or_id(tmp_path: Path) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text("# ours\n")
     path.chmod(0o640)
     entries = [
-        TokenEntry(principal=name, sha256=f"{place}" * 64, expires=expires)
-        for place, (name, expires) in enumerate(
+        TokenEntry(principal=name, sha256=f"{digit}" * 64, expires=expires)
+        for digit, (name, expires) in enumerate(
             [("alice", None), ("bob", TOMORROW), ("alice", None)]
         )
     ]
@@ -252,7 +252,7 @@ def test_tokens_are_added_beside_what_is_there_and_removed_by_name_or_id(tmp_pat
     assert [each.name for each in tmp_path.iterdir()] == ["tokens.toml"]
 
 
-def test_nothing_is_added_to_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_token_file_that_cannot_be_read_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text("[[tokens")
     with pytest.raises(UsageError, match="is not TOML"):
@@ -293,10 +293,10 @@ def test_brokers_with_the_same_secret_have_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("token", "said"),
-    [(new_token(), "no token of brokers here"), ("", "brokers show a token")],
+    [(new_token(), "the broker token is not valid"), ("", "brokers need a token")],
     ids=["another", "none"],
 )
-def test_a_broker_that_shows_another_secret_or_none_gets_no_link(
+def test_a_broker_with_another_secret_or_none_gets_no_link(
     tmp_path: Path, token: str, said: str
 ) -> None:
     principals = Principals(tmp_path, "alice")
@@ -317,7 +317,7 @@ def test_a_broker_that_shows_another_secret_or_none_gets_no_link(
     run(scenario())
 
 
-def test_a_client_that_calls_itself_a_broker_is_not_let_in_by_its_token_nor_the_other_way(
+def test_a_client_token_does_not_admit_a_broker_and_a_secret_does_not_admit_a_client(
     tmp_path: Path,
 ) -> None:
     principals = Principals(tmp_path, "alice")
@@ -329,7 +329,7 @@ def test_a_client_that_calls_itself_a_broker_is_not_let_in_by_its_token_nor_the_
     async def scenario() -> None:
         async with guarded("line:2", lambda _: options) as brokers:
             url = brokers["b2"].url
-            assert "no token of brokers" in await denied(
+            assert "the broker token is not valid" in await denied(
                 url, principals["alice"], Role.BROKER, "b1"
             )
             assert "does not know" in await denied(url, secret)
@@ -338,7 +338,7 @@ def test_a_client_that_calls_itself_a_broker_is_not_let_in_by_its_token_nor_the_
     run(scenario())
 
 
-def test_a_broker_alone_takes_nobody_for_a_broker(tmp_path: Path) -> None:
+def test_a_broker_without_a_secret_refuses_all_brokers(tmp_path: Path) -> None:
     principals = Principals(tmp_path, "alice")
 
     async def work(brokers: World) -> None:
@@ -349,7 +349,7 @@ def test_a_broker_alone_takes_nobody_for_a_broker(tmp_path: Path) -> None:
     alone(principals, work)
 
 
-def test_the_secret_of_brokers_is_exchanged_while_they_run(tmp_path: Path) -> None:
+def test_the_secret_of_brokers_can_be_replaced_while_they_run(tmp_path: Path) -> None:
     principals = Principals(tmp_path)
     old, new = new_token(), new_token()
     path = tmp_path / "broker.token"
@@ -376,7 +376,7 @@ def test_the_secret_of_brokers_is_exchanged_while_they_run(tmp_path: Path) -> No
     assert said.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
 
 
-def test_a_secret_without_tokens_is_shown_and_not_asked_for(tmp_path: Path) -> None:
+def test_a_secret_without_a_token_file_is_sent_and_not_required(tmp_path: Path) -> None:
     secret = new_token()
     options = AccessOptions(broker_token=secret_in(tmp_path, "broker.token", secret))
     guard = Authenticator(options, StructuredLog())
@@ -389,7 +389,7 @@ def test_a_secret_without_tokens_is_shown_and_not_asked_for(tmp_path: Path) -> N
 # --- files of operators -------------------------------------------------------------------------------
 
 
-def test_the_files_of_a_broker_are_found_beside_its_own(tmp_path: Path) -> None:
+def test_token_files_are_relative_to_the_configuration_file(tmp_path: Path) -> None:
     path = tmp_path / "b1.toml"
     path.write_text(
         'name = "b1"\ndata = "b1"\n[access]\ntokens = "t.toml"\nbroker_token = "b.token"'
@@ -408,7 +408,7 @@ def test_an_overlay_with_tokens_needs_a_secret_of_its_brokers(tmp_path: Path) ->
         load_config(path)
 
 
-def test_access_that_names_no_file_is_refused(tmp_path: Path) -> None:
+def test_an_access_table_without_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "b1.toml"
     path.write_text('name = "b1"\ndata = "b1"\n[access]\n')
     with pytest.raises(UsageError, match="name a file of tokens"):
@@ -418,7 +418,7 @@ def test_access_that_names_no_file_is_refused(tmp_path: Path) -> None:
 # --- secrets ------------------------------------------------------------------------------------------
 
 
-def test_no_token_is_in_what_brokers_say_or_show(
+def test_no_token_is_in_the_logs_or_the_health_of_a_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     principals = Principals(tmp_path, "alice")
@@ -446,7 +446,7 @@ def test_no_token_is_in_what_brokers_say_or_show(
         assert not [each for each in (*said, *shown) if token in each]
 
 
-def test_a_broker_that_is_open_says_whom_it_lets_in(
+def test_a_broker_open_to_other_computers_logs_whom_it_accepts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from gapless.runtime import Address
@@ -455,12 +455,12 @@ def test_a_broker_that_is_open_says_whom_it_lets_in(
 
     async def scenario(access: AccessOptions | None) -> None:
         made = World("line:1", None, QUICK)
-        node = await made.start("b1", access=access, listen=Address("0.0.0.0", 0))  # noqa: S104 - for a moment
+        node = await made.start("b1", access=access, listen=Address("0.0.0.0", 0))  # noqa: S104 - for a short time
         await node.stop()
 
     with caplog.at_level(logging.WARNING, "gapless"):
         run(scenario(None))
         run(scenario(AccessOptions(tokens=str(principals.path))))
     said = [str(vars(each)) for each in caplog.records if "open to other" in each.message]
-    assert "anybody, and may do all" in said[0]
-    assert "who has a token" in said[1]
+    assert "anyone, with all rights" in said[0]
+    assert "holders of a token" in said[1]

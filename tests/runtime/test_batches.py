@@ -1,4 +1,4 @@
-"""What happens at once is taken in one step: the promises hold as they do one by one."""
+"""Events that are handled in one step: the promises hold as they do one by one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.runtime.raw_client import RawClient
 
 
 @pytest.mark.parametrize("seed", range(1_000, 1_000 + scaled(15)))
-def test_no_promise_is_broken_when_writes_are_taken_together(seed: int) -> None:
+def test_no_promise_is_broken_when_writes_are_handled_together(seed: int) -> None:
     result = run_seed(seed, "tests.runtime.batching:BatchingBroker")
     assert not result.violations, f"{result.line()}\n{result.options.line()}"
 
 
-def test_publications_that_come_together_are_answered_one_by_one() -> None:
+def test_publications_that_arrive_together_are_acknowledged_one_by_one() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
@@ -39,7 +39,7 @@ def test_publications_that_come_together_are_answered_one_by_one() -> None:
     run(scenario())
 
 
-def test_a_refused_publication_does_not_take_its_neighbours_along() -> None:
+def test_a_refused_publication_does_not_affect_its_neighbours() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
@@ -71,7 +71,7 @@ def test_a_delivery_is_divided_in_the_order_of_its_events() -> None:
     assert second.runs == ((trades, (publication(3),)), *runs[1:])
 
 
-def test_a_delivery_travels_the_same_whether_its_events_were_written_just_now_or_not() -> None:
+def test_a_delivery_is_encoded_alike_with_and_without_cached_events() -> None:
     one = tuple(map(publication, range(1, 9)))
     other = tuple(map(publication, range(20, 29)))
     contents.encode_publications(one)
@@ -85,7 +85,7 @@ def test_a_delivery_travels_the_same_whether_its_events_were_written_just_now_or
     assert CLIENT_NOTICES.encode(encoded) == CLIENT_NOTICES.encode(delivery)
 
 
-def test_more_events_than_a_frame_holds_are_delivered_in_several() -> None:
+def test_events_beyond_one_frame_are_delivered_in_several() -> None:
     size = 900_000
     count = FRAME_BYTES_MAX // size + 4
 
@@ -105,7 +105,7 @@ def test_more_events_than_a_frame_holds_are_delivered_in_several() -> None:
     run(scenario())
 
 
-def test_a_packet_that_is_larger_than_a_frame_gets_through() -> None:
+def test_a_packet_larger_than_a_frame_is_delivered() -> None:
     size = 900_000
     count = FRAME_BYTES_MAX // size + 4
     parameters = Parameters(redial_ms=500)

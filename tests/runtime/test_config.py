@@ -1,4 +1,4 @@
-"""What operators write: read as meant, or refused with the file, the key and what to do."""
+"""Configuration files and topology words: read, or refused with the file, the key and the remedy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ p1 = "10.0.0.1:7400"
 
 
 def sample(docstring: str | None) -> str:
-    """Return the file that a docstring shows."""
+    """Return the sample file of a docstring."""
     assert docstring is not None
     block = docstring.split("::\n", 1)[1]
     lines = [line for line in block.splitlines() if line.startswith("    ") or not line]
@@ -69,7 +69,7 @@ def test_a_broker_needs_only_a_name_and_a_directory(tmp_path: Path) -> None:
     assert found.overlay.brokers == [("b7", "c1")]
 
 
-def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
+def test_delta_comes_from_the_overlay_file(tmp_path: Path) -> None:
     written(tmp_path, OVERLAY, "overlay.toml")
     path = written(tmp_path, 'name = "p1"\ndata = "d"\noverlay = "overlay.toml"')
     assert load_config(path).settings.parameters.delta == 0
@@ -80,7 +80,7 @@ def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
     [
         ('data = "d"', "must be a key `name`"),
         ('name = "b1"', "must be a key `data`"),
-        ('name = "b1"\ndata = "d"\nport = 1', "no key `port`; there are name, data, overlay"),
+        ('name = "b1"\ndata = "d"\nport = 1', "no key `port`; valid keys: name, data, overlay"),
         ('name = "b1"\ndata = 5', "at `data`"),
         ('name = "b1"\ndata = "d"\n[log]\nlevel = "loud"', "at `log.level`"),
         ('name = "b1"\ndata = "d"\n[log]\npath = "x"', "at `log`"),
@@ -98,7 +98,7 @@ def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
         ("name = ", "is not TOML"),
     ],
 )
-def test_a_mistake_is_refused_with_the_file_and_what_to_do(
+def test_a_mistake_is_refused_with_the_file_and_the_remedy(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     written(tmp_path, OVERLAY, "overlay.toml")
@@ -108,7 +108,7 @@ def test_a_mistake_is_refused_with_the_file_and_what_to_do(
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.toml cannot be read: No such file"):
         load_config(tmp_path / "none.toml")
     path = written(tmp_path, 'name = "b1"\ndata = "d"\noverlay = "gone.toml"')
@@ -120,8 +120,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         (OVERLAY.replace('["paris", "london"]', '["paris", "rome"]'), "rome, which is no cell"),
-        (OVERLAY.replace('"l1", "l2"', '"p1"'), "the broker p1 stands in"),
-        (OVERLAY + 'x9 = "10.0.0.9:1"', "x9, which is a broker of no cell"),
+        (OVERLAY.replace('"l1", "l2"', '"p1"'), "the broker p1 is in"),
+        (OVERLAY + 'x9 = "10.0.0.9:1"', "x9, which is not a broker of any cell"),
         (OVERLAY.replace("edges", "edge"), "no key `edge`"),
         (OVERLAY.replace('[["paris", "london"]]', "[]"), "not connected"),
         ("edges = []", "must be a key `cells`"),
@@ -138,16 +138,16 @@ def test_a_mistake_in_the_overlay_is_refused(tmp_path: Path, text: str, problem:
 
 
 @pytest.mark.parametrize("name", ["../x", "x/y", "/", ".", "..", "a\\\\b", "a\\u0000", "a\\u202eb"])
-def test_a_name_that_cannot_be_that_of_a_directory_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_no_directory_name_is_refused(tmp_path: Path, name: str) -> None:
     for text in (f'[cells]\na = ["{name}"]\n', f'[cells]\n"{name}" = ["a"]\n'):
         path = written(tmp_path, text, "overlay.toml")
-        with pytest.raises(UsageError, match="is no name for a cell or a broker") as caught:
+        with pytest.raises(UsageError, match="is no name of a cell or a broker") as caught:
             load_overlay(path)
         assert str(caught.value).startswith(f"{path}: ")
         assert str(caught.value).isprintable(), "one line, and nothing that a terminal would obey"
 
 
-def test_names_may_have_what_directories_may_have(tmp_path: Path) -> None:
+def test_names_may_have_the_characters_of_directory_names(tmp_path: Path) -> None:
     text = '[cells]\n"São Paulo" = ["b.1", "…", " ", "-x"]\n'
     overlay = load_overlay(written(tmp_path, text, "overlay.toml"))
     assert len(overlay.brokers) == 4
@@ -167,7 +167,7 @@ def test_names_may_have_what_directories_may_have(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_few_words_stand_for_a_tree(words: str, edges: set[tuple[str, str]]) -> None:
+def test_topology_words_generate_a_tree(words: str, edges: set[tuple[str, str]]) -> None:
     overlay = generate(words)
     found = {
         (cell.name, neighbour)
@@ -183,7 +183,7 @@ def test_a_few_words_stand_for_a_tree(words: str, edges: set[tuple[str, str]]) -
     ("words", "same_as", "brokers"),
     [("line:3x2", "line:3", 2), ("star:4x3", "star:4", 3), ("tree:2x3x2", "tree:2x3", 2)],
 )
-def test_one_number_more_is_how_many_brokers_every_cell_has(
+def test_the_second_number_is_the_number_of_brokers_in_each_cell(
     words: str, same_as: str, brokers: int
 ) -> None:
     tree, single = generate(words).topology.cells, generate(same_as).topology.cells
@@ -195,11 +195,11 @@ def test_one_number_more_is_how_many_brokers_every_cell_has(
         assert cell.brokers == tuple(f"b{number}{letter}" for letter in "abc"[:brokers])
 
 
-def test_cells_of_one_broker_are_the_same_whether_one_is_said_or_not() -> None:
+def test_one_broker_per_cell_is_the_default() -> None:
     assert generate("line:3x1") == generate("line:3")
 
 
-def test_brokers_are_listed_as_people_count() -> None:
+def test_brokers_are_listed_in_numeric_order() -> None:
     names = [name for name, _ in generate("line:12").brokers]
     assert names[-3:] == ["b10", "b11", "b12"]
     names = [name for name, _ in generate("line:12x2").brokers]
@@ -215,12 +215,12 @@ def test_brokers_are_listed_as_people_count() -> None:
         ("line:501x2", "1 to 1,000 brokers"),
     ],
 )
-def test_cells_have_as_many_brokers_as_there_are_letters(words: str, problem: str) -> None:
+def test_the_number_of_brokers_in_a_cell_is_limited(words: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         generate(words)
 
 
-def test_another_delta_may_be_given_for_words_and_files(tmp_path: Path) -> None:
+def test_delta_can_be_overridden_for_words_and_files(tmp_path: Path) -> None:
     assert overlay_of("line:3x2").delta == 1
     assert overlay_of("line:3x2", delta=2).delta == 2
     path = str(written(tmp_path, OVERLAY, "overlay.toml"))
@@ -237,7 +237,7 @@ def test_another_delta_may_be_given_for_words_and_files(tmp_path: Path) -> None:
         *("line:3x", "line:3x2x2", "tree:2x3x2x2", "star:٣"),
     ],
 )
-def test_words_that_stand_for_no_tree_are_refused(words: str) -> None:
+def test_invalid_topology_words_are_refused(words: str) -> None:
     with pytest.raises(UsageError):
         generate(words)
 
@@ -249,7 +249,7 @@ def test_an_overlay_above_the_limit_of_cells_is_refused(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["line:3", "star:11", "tree:2x3", "line:3x2"])
-def test_an_overlay_that_was_written_is_read_as_the_same(words: str, tmp_path: Path) -> None:
+def test_a_written_overlay_is_read_back_equal(words: str, tmp_path: Path) -> None:
     overlay = overlay_of(words, delta=2)
     overlay.addresses[overlay.brokers[0][0]] = Address("::1", 7_400)
     assert load_overlay(written(tmp_path, overlay.to_toml(), "o.toml")) == overlay

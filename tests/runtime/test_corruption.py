@@ -1,4 +1,4 @@
-"""What is damaged on disk is refused with the reason; the rest starts."""
+"""Corrupt records on disk are refused with the reason; the rest of the broker starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.runtime.raw_client import RawClient
 
 
 def corrupt(directory: Path, kind: str, name: str) -> None:
-    """Change a record without its checksum."""
+    """Change a record, but not its checksum."""
     with closing(sqlite3.connect(directory / "broker.db")) as database:
         changed = database.execute(
             "UPDATE records SET body = CAST(body || x'00' AS BLOB) WHERE key LIKE ?",
@@ -41,7 +41,7 @@ def test_a_corrupt_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None
                 ReadLog(14, PubendId("trades"), "", 0, 2**62),
             ):
                 refused = await client.ask(Refused, request)
-                assert "could not be brought back" in refused.reason
+                assert "could not be restored" in refused.reason
             opened = await client.open("quotes")
             assert opened.last_sequence == 3
             await client.publish("quotes", opened.session, 4)
@@ -53,12 +53,12 @@ def test_a_corrupt_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None
 
 
 async def second_incarnation_again(directory: Path) -> None:
-    """Nothing damaged was repaired or lost by starting."""
+    """Starting neither repairs nor removes the corrupt record."""
     async with world(data=directory) as brokers:
         assert list(brokers["b1"].refused) == ["pubend trades"]
 
 
-def test_a_corrupt_subscription_is_refused_and_not_written_over(tmp_path: Path) -> None:
+def test_a_corrupt_subscription_is_refused_and_not_overwritten(tmp_path: Path) -> None:
     async def first_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             await client.open("trades")

@@ -13,7 +13,7 @@ from tests.runtime.raw_client import RawClient
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_what_is_published_at_one_end_of_a_line_is_delivered_at_the_other(loop: str) -> None:
+def test_events_published_at_one_end_of_a_line_are_delivered_at_the_other(loop: str) -> None:
     async def scenario() -> None:
         async with (
             world("line:3") as brokers,
@@ -30,7 +30,7 @@ def test_what_is_published_at_one_end_of_a_line_is_delivered_at_the_other(loop: 
     run(scenario(), loop)
 
 
-def test_a_lone_event_is_delivered_without_company() -> None:
+def test_a_lone_event_is_delivered_without_waiting_for_others() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
@@ -79,7 +79,7 @@ def test_a_restart_of_all_brokers_keeps_the_log_and_durable_subscriptions(
     run(second_incarnation(session), loop)
 
 
-def test_a_broker_in_the_middle_may_be_killed_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_killing_a_broker_in_the_middle_loses_no_event(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             world("line:3", tmp_path) as brokers,
@@ -99,7 +99,7 @@ def test_a_broker_in_the_middle_may_be_killed_and_nothing_is_lost(tmp_path: Path
     run(scenario())
 
 
-def test_a_pubend_elsewhere_is_refused_with_the_broker_that_has_it() -> None:
+def test_opening_a_pubend_of_another_broker_is_refused_with_its_phb() -> None:
     async def scenario() -> None:
         async with (
             world("line:2") as brokers,

@@ -1,23 +1,24 @@
-"""Writes of one turn become durable together: in the loop if they are alone, else by a thread."""
+"""Writes of one turn of the event loop become durable together, inline or by the writer thread."""
 
 from __future__ import annotations
 
 import asyncio
 
-from gapless.core.machine import Fetch, Write, Written
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Written
 from gapless.runtime.disk_queue import DiskQueue
 from tests.runtime.nodes import run
 
 
 class FakeStore:
-    """Does what it is told, in the loop where it may, and otherwise when the test says so."""
+    """Commits inline if allowed, and otherwise when the test says so."""
 
     def __init__(self) -> None:
         self.pending_bytes = 0
         self.may_commit_inline = True
         self.may_be_here = True
         self.flushes: list[tuple[list[int], bool]] = []
-        """Which writes were flushed together, and whether it was allowed at once."""
+        """Which writes were flushed together, and whether the commit could be inline."""
         self._gathered: list[int] = []
 
     def gather(self, write: Write) -> int:
@@ -31,10 +32,10 @@ class FakeStore:
         return [Written(write_id) for write_id in gathered] if here and self.may_be_here else []
 
     def fetch(self, fetch: Fetch) -> None:
-        """Nothing is read."""
+        """Read nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 def write(disk: DiskQueue, *write_ids: int) -> None:
@@ -43,7 +44,7 @@ def write(disk: DiskQueue, *write_ids: int) -> None:
 
 
 def noticed(store: FakeStore) -> DiskQueue:
-    """Return a disk with somebody who takes note at once of what is durable."""
+    """Return a disk queue whose machine handles completed writes at once."""
 
     def note(done: list[Written]) -> None:
         assert [*disk.steps_of(done)]
@@ -53,12 +54,12 @@ def noticed(store: FakeStore) -> DiskQueue:
 
 
 def step(disk: DiskQueue, *write_ids: int) -> None:
-    """Let one step write, and whoever is told of it take note."""
+    """Let one step write, and handle what became durable."""
     write(disk, *write_ids)
     disk.step_ended()
 
 
-def test_what_is_written_in_one_turn_becomes_durable_together_and_at_once() -> None:
+def test_writes_of_one_turn_become_durable_together_inline() -> None:
     async def scenario() -> None:
         store, done = FakeStore(), list[Written]()
         disk = DiskQueue(store, asyncio.get_running_loop(), done.extend, 1_000)
@@ -71,12 +72,12 @@ def test_what_is_written_in_one_turn_becomes_durable_together_and_at_once() -> N
     run(scenario())
 
 
-def test_while_something_is_under_way_nothing_overtakes_it() -> None:
+def test_no_write_overtakes_a_pending_one() -> None:
     async def scenario() -> None:
         store, done = FakeStore(), list[Written]()
         disk = DiskQueue(store, asyncio.get_running_loop(), done.extend, 1_000)
         write(disk, 1)
-        await asyncio.sleep(0)  # done, but nobody has looked at it: it is under way
+        await asyncio.sleep(0)  # durable, but not handled: it is still pending
         write(disk, 2)
         await asyncio.sleep(0)
         assert store.flushes == [([1], True), ([2], False)]
@@ -89,12 +90,12 @@ def test_while_something_is_under_way_nothing_overtakes_it() -> None:
     run(scenario())
 
 
-def test_a_step_that_is_alone_in_its_turn_as_the_last_one_was_does_not_wait_for_the_turn() -> None:
+def test_a_single_step_after_a_turn_with_a_single_step_commits_at_once() -> None:
     async def scenario() -> None:
         store = FakeStore()
         disk = noticed(store)
         step(disk, 1)
-        assert store.flushes == []  # nothing is known of turns
+        assert store.flushes == []  # there was no turn before
         await asyncio.sleep(0)
         step(disk, 2, 3)
         assert store.flushes == [([1], True), ([2, 3], True)]
@@ -104,7 +105,7 @@ def test_a_step_that_is_alone_in_its_turn_as_the_last_one_was_does_not_wait_for_
     run(scenario())
 
 
-def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_next() -> None:
+def test_several_writing_steps_of_a_turn_commit_together_in_the_next_turn() -> None:
     async def scenario() -> None:
         store = FakeStore()
         disk = noticed(store)
@@ -112,7 +113,7 @@ def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_ne
         await asyncio.sleep(0)
         for write_id in (2, 3, 4):
             step(disk, write_id)
-        assert store.flushes[1:] == [([2], True)]  # the first could not know of the others
+        assert store.flushes[1:] == [([2], True)]  # the first write could not know of the others
         await asyncio.sleep(0)
         assert store.flushes[2:] == [([3, 4], True)]
         for write_id in (5, 6):
@@ -124,7 +125,7 @@ def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_ne
     run(scenario())
 
 
-def test_a_step_that_writes_nothing_is_no_company() -> None:
+def test_a_step_without_writes_does_not_count_as_a_step_of_the_turn() -> None:
     async def scenario() -> None:
         store = FakeStore()
         disk = noticed(store)
@@ -138,7 +139,7 @@ def test_a_step_that_writes_nothing_is_no_company() -> None:
     run(scenario())
 
 
-def test_what_would_take_long_waits_for_the_turn_and_its_company() -> None:
+def test_a_slow_commit_waits_for_the_end_of_the_turn() -> None:
     async def scenario() -> None:
         store = FakeStore()
         disk = noticed(store)
@@ -153,53 +154,53 @@ def test_what_would_take_long_waits_for_the_turn_and_its_company() -> None:
     run(scenario())
 
 
-def test_what_is_durable_at_once_does_not_overtake_what_the_machine_has_not_heard_of() -> None:
+def test_an_inline_commit_does_not_overtake_writes_the_machine_has_not_handled() -> None:
     async def scenario() -> None:
-        store, heard = FakeStore(), list[int]()
+        store, order = FakeStore(), list[int]()
 
-        def hear(events: list[Written]) -> None:
-            for told in disk.steps_of(events):
-                for event in told:
+        def take_up(events: list[Written]) -> None:
+            for batch in disk.steps_of(events):
+                for event in batch:
                     assert isinstance(event, Written)
-                    heard.append(event.write_id)
+                    order.append(event.write_id)
                     if event.write_id == 2:
-                        step(disk, 4)  # while 3 is durable and not heard of
+                        step(disk, 4)  # while 3 is durable and not handled
 
-        disk = DiskQueue(store, asyncio.get_running_loop(), hear, 150)
+        disk = DiskQueue(store, asyncio.get_running_loop(), take_up, 150)
         step(disk, 1)
         await asyncio.sleep(0)
         store.may_be_here = False
         step(disk, 2, 3)
         await asyncio.sleep(0)
         store.may_be_here = True
-        hear([Written(2), Written(3)])
-        assert heard == [1, 2, 3]
+        take_up([Written(2), Written(3)])
+        assert order == [1, 2, 3]
         assert store.flushes[-1] == ([4], False)
 
     run(scenario())
 
 
-def test_who_waits_until_nothing_is_under_way_waits_for_what_follows_too() -> None:
+def test_drained_waits_also_for_the_writes_that_completions_cause() -> None:
     async def scenario() -> None:
-        store, heard = FakeStore(), list[int]()
+        store, order = FakeStore(), list[int]()
 
-        def hear(events: list[Written]) -> None:
-            for told in [*disk.steps_of(events)]:  # as when they wait behind a step
-                for event in told:
+        def take_up(events: list[Written]) -> None:
+            for batch in [*disk.steps_of(events)]:  # as when they wait for a step
+                for event in batch:
                     assert isinstance(event, Written)
-                    heard.append(event.write_id)
+                    order.append(event.write_id)
                     if event.write_id < 8:
                         step(disk, event.write_id + 1)
 
-        disk = DiskQueue(store, asyncio.get_running_loop(), hear, 1_000)
+        disk = DiskQueue(store, asyncio.get_running_loop(), take_up, 1_000)
         step(disk, 1)
         await asyncio.gather(disk.drained(), disk.drained())
-        assert heard == [*range(1, 9)]
+        assert order == [*range(1, 9)]
 
     run(scenario())
 
 
-def test_nobody_waits_for_a_disk_that_has_given_up() -> None:
+def test_drained_returns_when_the_disk_has_given_up() -> None:
     async def scenario() -> None:
         store = FakeStore()
         store.may_be_here = False

@@ -1,4 +1,4 @@
-"""The driver: one event after the other, and a timer that is neither early nor forgotten."""
+"""The driver: it handles one event after the other, and its timer is neither early nor lost."""
 
 from __future__ import annotations
 
@@ -9,28 +9,15 @@ from typing import Any
 
 import pytest
 
-from gapless.core.machine import (
-    ClientDown,
-    ClientUp,
-    DisconnectClient,
-    Effect,
-    Fetch,
-    LinkFull,
-    LinkUp,
-    MachineEvent,
-    Notify,
-    Send,
-    SetPeers,
-    StepTime,
-    Write,
-    Written,
-)
+from gapless.core.context import StepTime
+from gapless.core.effects import DisconnectClient, Effect, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.events import ClientDown, ClientUp, LinkFull, LinkUp, MachineEvent, Written
 from gapless.runtime.driver import Driver, MachineError
 from tests.runtime.nodes import LOOPS, run, until
 
 
 class ScriptedMachine:
-    """A machine that does what it is told, and notes what happens to it."""
+    """A machine that returns the given effects and records its events."""
 
     def __init__(self) -> None:
         self.happened: list[tuple[MachineEvent, int]] = []
@@ -52,7 +39,7 @@ class ScriptedMachine:
 
 
 class RecordingHandler:
-    """Notes what is to be done."""
+    """Records the effects."""
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
@@ -123,7 +110,7 @@ def test_every_effect_is_carried_out_in_order() -> None:
     run(scenario())
 
 
-def test_what_an_effect_causes_happens_behind_the_step_that_caused_it() -> None:
+def test_an_event_caused_by_an_effect_is_handled_after_the_step() -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()
         machine.effects[ClientUp("one")] = [Notify("one", "last words"), Send("b2", "after")]
@@ -134,7 +121,7 @@ def test_what_an_effect_causes_happens_behind_the_step_that_caused_it() -> None:
     run(scenario())
 
 
-def test_what_happens_together_is_one_step() -> None:
+def test_events_that_are_handled_together_are_one_step() -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()
         machine.effects[ClientUp("one")] = [Notify("one", "hello")]
@@ -147,7 +134,7 @@ def test_what_happens_together_is_one_step() -> None:
     run(scenario())
 
 
-def test_what_was_gathered_goes_out_once_all_that_happened_is_through() -> None:
+def test_output_is_flushed_once_after_all_events_are_handled() -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()
         machine.effects[ClientUp("one")] = [Notify("one", "last words")]
@@ -159,7 +146,7 @@ def test_what_was_gathered_goes_out_once_all_that_happened_is_through() -> None:
     run(scenario())
 
 
-def test_what_happens_when_it_goes_out_is_not_forgotten() -> None:
+def test_an_event_during_the_flush_is_handled() -> None:
     class CongestedHandler(RecordingHandler):
         def flush(self) -> None:
             super().flush()
@@ -174,12 +161,12 @@ def test_what_happens_when_it_goes_out_is_not_forgotten() -> None:
     run(scenario())
 
 
-def test_what_becomes_durable_at_the_end_of_a_step_happens_next() -> None:
+def test_a_write_that_becomes_durable_at_the_end_of_a_step_is_handled_next() -> None:
     class ImmediateHandler(RecordingHandler):
         def sync(self) -> None:
             super().sync()
             if self.syncs == 1:
-                assert self.flushes == 1, "what is ready goes out before the disk is waited for"
+                assert self.flushes == 1, "output is flushed before the commit"
                 self.driver.handle(Written(1))
 
     async def scenario() -> None:
@@ -193,7 +180,7 @@ def test_what_becomes_durable_at_the_end_of_a_step_happens_next() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_timer_is_never_early_and_an_earlier_one_comes_first(loop: str) -> None:
+def test_a_timer_is_never_early_and_an_earlier_one_fires_first(loop: str) -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()
         driver = driven(machine, handler, [])
@@ -211,7 +198,7 @@ def test_a_timer_is_never_early_and_an_earlier_one_comes_first(loop: str) -> Non
     run(scenario(), loop)
 
 
-def test_nothing_happens_to_a_machine_that_was_stopped() -> None:
+def test_a_stopped_driver_handles_no_event() -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()
         driver = driven(machine, handler, [])
@@ -225,7 +212,7 @@ def test_nothing_happens_to_a_machine_that_was_stopped() -> None:
     run(scenario())
 
 
-def test_a_machine_that_breaks_is_stepped_no_more() -> None:
+def test_a_machine_that_fails_is_not_stepped_again() -> None:
     async def scenario() -> None:
         machine, handler, failures = ScriptedMachine(), RecordingHandler(), list[BaseException]()
         machine.effects[LinkUp("b2")] = ["nonsense"]  # type: ignore[list-item]

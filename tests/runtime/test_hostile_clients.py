@@ -1,8 +1,8 @@
-"""Requests that are well formed and make no sense: answered or refused, never the broker's end.
+"""Well-formed requests with unreasonable values: answered or refused, never the end of the broker.
 
-A client chooses every number and text of its requests. Here it chooses badly: extremes of 64 bits,
-empty names, filters that are none, names of others. The machine takes them one after the other,
-with a store that answers at once.
+A client chooses every number and text of its requests. Here it chooses extremes of 64 bits, empty names,
+invalid filters and names of other clients. The machine handles the requests one after the other, with a
+store that answers at once.
 """
 
 from __future__ import annotations
@@ -15,20 +15,11 @@ import msgspec
 import pytest
 
 from gapless.broker import Broker
+from gapless.core.context import StepTime
+from gapless.core.effects import Fetch, Notify, Write
 from gapless.core.errors import ProtocolError
+from gapless.core.events import ClientDown, ClientRequest, ClientUp, Fetched, MachineEvent, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import (
-    ClientDown,
-    ClientRequest,
-    ClientUp,
-    Fetch,
-    Fetched,
-    MachineEvent,
-    Notify,
-    StepTime,
-    Write,
-    Written,
-)
 from gapless.core.parameters import DEFAULTS
 from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
 from gapless.messages.records import AppendPackedRow, AppendRow, LogRow, TrimLog
@@ -47,13 +38,13 @@ TEXTS = (
 )
 
 
-class Hand:
+class ValueSource:
     """Draws values for the fields of a struct."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
         self._bold = self._dice.random() < 0.5
-        """Whether it likes extremes."""
+        """Whether it prefers extremes."""
 
     def request(self) -> Any:
         return self.value(msgspec.inspect.type_info(self._dice.choice(KINDS)))
@@ -97,7 +88,7 @@ class Hand:
 
 
 class BrokerRun:
-    """A broker with a store that is always right, and clients that are not."""
+    """A broker with a correct store, and clients with unreasonable requests."""
 
     def __init__(self) -> None:
         around = generate("line:2").topology.neighbourhood("c1", DEFAULTS.neighbourhood_radius)
@@ -152,14 +143,14 @@ class BrokerRun:
 
 
 def _storable(*ticks: int) -> None:
-    """A tick is a column of the store: 64 bits with a sign."""
+    """Assert that ticks fit a column of the store: 64 bits with a sign."""
     for tick in ticks:
         assert -(2**63) <= tick < 2**63
 
 
 def play(seed: int, requests: int) -> int:
-    """Let clients ask what they draw; return how many requests came through the codec."""
-    dice, hand, incarnation = random.Random(seed), Hand(seed), BrokerRun()
+    """Let clients send random requests; return how many passed the codec."""
+    dice, hand, incarnation = random.Random(seed), ValueSource(seed), BrokerRun()
     clients = ["one.1", "two.2"]
     for client in clients:
         incarnation.handle(ClientUp(client))
@@ -188,5 +179,5 @@ def play(seed: int, requests: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_no_request_that_can_be_read_ends_the_broker(seed: int) -> None:
+def test_no_decodable_request_ends_the_broker(seed: int) -> None:
     assert play(seed, requests=150) > 20

@@ -1,4 +1,4 @@
-"""Links: who dials, again and again, and what is a link and what is none."""
+"""Links between brokers: which side dials, redials, and when a link ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gapless.core.backoff import Backoff, BackoffWaits
-from gapless.core.machine import LinkDown, LinkUp
+from gapless.core.events import LinkDown, LinkUp
 from gapless.core.parameters import Parameters
 from gapless.runtime.links import BrokerLinks
 from gapless.wire import Connect, Connected, Role, decode_handshake
@@ -29,7 +29,7 @@ def test_all_brokers_of_a_neighbourhood_are_linked_once(loop: str) -> None:
     run(scenario(), loop)
 
 
-def test_brokers_of_redundant_cells_are_linked_with_all_around_and_agree_who_dials() -> None:
+def test_brokers_of_redundant_cells_have_links_with_their_whole_neighbourhood() -> None:
     async def scenario() -> None:
         async with world("line:4x2") as brokers:  # with δ = 1, ends know three cells, others four
             nodes = [*brokers.nodes.values()]
@@ -39,12 +39,12 @@ def test_brokers_of_redundant_cells_are_linked_with_all_around_and_agree_who_dia
                 assert set(node.links.open_peers) == node.links.peers
                 later = {peer for peer in node.links.peers if peer > node.name}
                 assert bool(node.links.dial_attempts) == bool(later)
-            assert all(node.acceptor.refused == 0 for node in nodes), "nobody was dialled in vain"
+            assert all(node.acceptor.refused == 0 for node in nodes), "no dial was refused"
 
     run(scenario())
 
 
-def test_a_broker_dials_until_its_peer_is_there_and_again_when_it_was_gone(tmp_path: Path) -> None:
+def test_a_broker_dials_until_its_peer_accepts_and_redials_after_a_loss(tmp_path: Path) -> None:
     parameters = Parameters(redial_ms=1, redial_max_ms=20)
 
     async def scenario() -> None:
@@ -88,7 +88,7 @@ def test_a_second_connection_of_a_peer_replaces_the_first() -> None:
     run(scenario())
 
 
-def test_a_link_on_which_nothing_comes_is_closed() -> None:
+def test_an_idle_link_is_closed() -> None:
     parameters = Parameters(session_timeout_ms=50, heartbeat_ms=10, link_idle_timeout_ms=60)
 
     async def scenario() -> None:
@@ -106,7 +106,7 @@ def test_a_link_on_which_nothing_comes_is_closed() -> None:
     run(scenario())
 
 
-def test_who_is_no_neighbour_any_more_loses_its_link() -> None:
+def test_a_peer_that_leaves_the_neighbourhood_loses_its_link() -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
             node = brokers["b1"]
@@ -121,17 +121,17 @@ def test_who_is_no_neighbour_any_more_loses_its_link() -> None:
     run(scenario())
 
 
-def test_waits_grow_up_to_a_bound_and_are_never_below_half_of_it() -> None:
+def test_back_off_waits_grow_up_to_a_limit_and_are_at_least_half_of_it() -> None:
     for draw in (lambda: 0.0, lambda: 0.999):
         waits = [*islice(Backoff(first_s=0.05, longest_s=5.0).waits(draw), 12)]
         assert waits == sorted(waits)
         assert 2.5 <= waits[-1] <= 5.0
 
 
-def test_a_link_that_ends_at_once_is_dialled_less_and_less_often(
+def test_a_link_that_ends_at_once_is_dialled_with_growing_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # a peer that lets us in and throws us out again would be dialled twenty times a second for ever
+    # a peer that accepts and disconnects at once would be dialled twenty times a second for ever
     waits: list[float] = []
 
     class Noting(BackoffWaits):

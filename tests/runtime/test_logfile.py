@@ -1,4 +1,4 @@
-"""The file that a broker writes its words to: bounded, whole lines, errors beside them."""
+"""The log file of a broker: bounded, with whole lines and the error output of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated_and_the_oldest_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     file = LogFile(path, 20, 2)
     for number in range(8):
@@ -31,7 +31,7 @@ def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
     assert len([*tmp_path.iterdir()]) == 3
 
 
-def test_a_line_is_never_divided_and_a_long_one_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_line_is_never_divided_and_a_long_one_has_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     file = LogFile(path, 20, 9)
     for line in ("short\n", "long" * 10 + "\n", "short\n"):
@@ -42,7 +42,7 @@ def test_a_line_is_never_divided_and_a_long_one_has_a_file_of_its_own(tmp_path: 
     assert lines_of(path) == ["short"]
 
 
-def test_without_files_to_keep_a_full_one_is_gone(tmp_path: Path) -> None:
+def test_a_full_file_is_removed_if_no_old_files_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     file = LogFile(path, 12, 0)
     file.write("the first\n")
@@ -52,7 +52,7 @@ def test_without_files_to_keep_a_full_one_is_gone(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_what_an_older_process_wrote_counts(tmp_path: Path) -> None:
+def test_lines_of_a_former_process_count_for_the_size(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     path.write_text("what an older process said\n")
     file = LogFile(path, 30, 1)
@@ -62,7 +62,7 @@ def test_what_an_older_process_wrote_counts(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "broker.log.1") == ["what an older process said"]
 
 
-def test_a_file_that_cannot_be_put_aside_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_rotated_is_still_written_to(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     (tmp_path / "broker.log.1").mkdir()
     file = LogFile(path, 12, 1)
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         LogFile(tmp_path / "nowhere" / "broker.log", 100, 1)
 
 
-def test_what_a_process_says_when_it_breaks_stands_in_the_file_that_is_written_to(
+def test_the_error_output_of_a_process_is_in_the_current_file(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -91,7 +91,7 @@ def test_what_a_process_says_when_it_breaks_stands_in_the_file_that_is_written_t
     assert lines_of(tmp_path / "broker.log.1") == ["the first"]
 
 
-def test_the_log_of_a_supervised_broker_has_a_bound(tmp_path: Path) -> None:
+def test_the_log_of_a_supervised_broker_is_bounded(tmp_path: Path) -> None:
     log = LogConfig(bytes_max=4_096, files_kept=1)
 
     async def lived() -> None:
@@ -108,7 +108,7 @@ def test_the_log_of_a_supervised_broker_has_a_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("bytes_max", 4_095), ("files_kept", 1_001)])
-def test_a_bound_that_makes_no_sense_is_refused(tmp_path: Path, key: str, value: int) -> None:
+def test_an_invalid_bound_is_refused(tmp_path: Path, key: str, value: int) -> None:
     path = tmp_path / "log.toml"
     path.write_text(f"{key} = {value}")
     with pytest.raises(UsageError, match=key):

@@ -1,4 +1,4 @@
-"""What a broker shows of itself: metrics, health, and what it says."""
+"""Metrics, health and log lines of a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.raw_client import DEADLINE_S, RawClient
 
 
 async def get(node: Node, path: str, method: str = "GET") -> tuple[str, bytes]:
-    """Return the first line and the body of an answer."""
+    """Return the first line and the body of a response."""
     assert node.metrics_address is not None
     reader, writer = await asyncio.open_connection(*node.metrics_address)
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
@@ -40,7 +40,7 @@ async def samples(node: Node) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_metrics_count_what_happened(loop: str) -> None:
+def test_metrics_count_events_and_connections(loop: str) -> None:
     async def scenario() -> None:
         async with world("line:1") as brokers:
             node = brokers["b1"]
@@ -69,7 +69,7 @@ def test_metrics_count_what_happened(loop: str) -> None:
     run(scenario(), loop)
 
 
-def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
+def test_metrics_count_partitions_and_bypasses() -> None:
     names = (
         "partitions",
         "cells_unreachable",
@@ -82,7 +82,7 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
         found = await samples(node)
         return [found[f"gapless_{name}"] for name in names]
 
-    # a feed that began past b2, because b2 was not ready, is back soon
+    # a feed that started as a bypass of b2, because b2 was not ready, returns soon
     parameters = Parameters(attach_refresh_ms=100, feed_switch_delay_ms=50)
 
     async def scenario() -> None:
@@ -96,7 +96,7 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
                 while await values(node) != [0, 0, 0, 0, 0]:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 await brokers["b2"].kill()
-                # b1 misses b2, too; and b2 may have said in its last moment that it missed b1
+                # b1 reports b2 too; and b2 may have reported b1 before its end
                 while await values(node) not in ([2, 1, 1, 0, 0], [3, 1, 1, 0, 0]):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 found = await samples(node)
@@ -113,7 +113,7 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
     run(bounded())
 
 
-def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:
+def test_health_names_the_broker_its_links_and_missing_links() -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
             await brokers["b2"].stop()
@@ -131,7 +131,7 @@ def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:
     run(scenario())
 
 
-def test_what_is_no_page_is_answered_and_hurts_nobody() -> None:
+def test_an_invalid_http_request_gets_an_error_response() -> None:
     async def scenario() -> None:
         async with world("line:1") as brokers:
             await brokers["b1"].stop()
@@ -163,7 +163,7 @@ def test_a_line_of_json_has_its_fields() -> None:
     }
 
 
-def test_a_line_of_text_quotes_what_would_be_misread() -> None:
+def test_a_line_of_text_quotes_ambiguous_values() -> None:
     line = TextLines().format(record("link is down", peer="b2", reason='a "b"\nc'))
     assert line.endswith(r'link is down                     peer=b2 reason="a \"b\"\nc"')
     assert "\n" not in line

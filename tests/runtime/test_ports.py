@@ -1,4 +1,4 @@
-"""Ports that are held for brokers of this computer."""
+"""Ports that are reserved for brokers on this computer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gapless.runtime.ports import ReservedPorts
 
 
 def listen(port: int) -> socket.socket:
-    """Listen at a port as a broker does."""
+    """Listen on a port as a broker does."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -25,7 +25,7 @@ def listen(port: int) -> socket.socket:
     return made
 
 
-def test_a_broker_can_listen_where_a_port_is_held_for_it() -> None:
+def test_a_broker_can_listen_on_its_reserved_port() -> None:
     held = ReservedPorts(3)
     listeners = [listen(port) for port in held.ports]
     assert len({each.getsockname() for each in listeners}) == 3
@@ -34,8 +34,8 @@ def test_a_broker_can_listen_where_a_port_is_held_for_it() -> None:
     held.release()
 
 
-def test_nobody_else_is_given_a_port_that_is_held() -> None:
-    # without a holder the very next who asks may get it
+def test_a_reserved_port_is_not_assigned_to_another_socket() -> None:
+    # without a reservation the next bind may get the port
     held = ReservedPorts(1)
     others = []
     for _ in range(200):
@@ -66,13 +66,13 @@ async def _refused(port: int) -> bool:
     return False
 
 
-def test_where_nobody_listens_yet_a_client_is_refused() -> None:
+def test_a_reserved_port_without_a_listener_refuses_clients() -> None:
     held = ReservedPorts(1)
     assert asyncio.run(_refused(held.ports[0]))
     held.release()
 
 
-def test_ports_that_nobody_needs_any_more_are_let_go_by_themselves() -> None:
+def test_unreferenced_reservations_are_released() -> None:
     held = ReservedPorts(1)
     port = held.ports[0]
     files = len([*Path("/proc/self/fd").iterdir()])

@@ -1,4 +1,4 @@
-"""A broker as a process: what it asks of the system before it begins."""
+"""Memory settings of a broker process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def faults_of_a_read():
 faults_of_a_read()
 print(sum(faults_of_a_read() for _ in range(20)))
 """
-"""Rows of a log that come and go together, read after read; the first one may fault."""
+"""A program that allocates and frees the rows of a log, read after read; the first read may fault."""
 
 
 def _faults(before: str) -> int:
@@ -32,5 +32,5 @@ def _faults(before: str) -> int:
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt"
 )
-def test_the_memory_of_a_read_is_used_again_by_the_next_one() -> None:
+def test_the_memory_of_a_read_is_reused_by_the_next_read() -> None:
     assert _faults(keep_freed_memory.__name__ + "()") < _faults("pass") / 10

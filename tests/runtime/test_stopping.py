@@ -1,4 +1,4 @@
-"""How a life ends: in order, or because it cannot go on."""
+"""The end of a broker: an orderly stop, a failed step, a failed disk."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from gapless.client import connect
+from gapless.core.context import StepTime
 from gapless.core.errors import DirectoryLockedError, DiskFullError, UsageError
-from gapless.core.machine import ClientRequest, MachineEvent, StepTime
+from gapless.core.events import ClientRequest, MachineEvent
 from gapless.core.parameters import Parameters
 from gapless.runtime import Address, BrokerSettings, MachineError, Node
 from gapless.runtime.logs import TextLines
@@ -24,7 +25,7 @@ from tests.runtime.raw_client import RawClient
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_broker_that_stops_answers_what_it_was_asked_and_says_disconnect(
+def test_a_broker_that_stops_answers_pending_requests_and_disconnects(
     loop: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -41,7 +42,7 @@ def test_a_broker_that_stops_answers_what_it_was_asked_and_says_disconnect(
     run(scenario(), loop)
 
 
-def test_a_stopped_broker_can_be_reached_no_more_and_lets_its_directory_go(tmp_path: Path) -> None:
+def test_a_stopped_broker_refuses_connections_and_unlocks_its_directory(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(data=tmp_path) as brokers:
             url = brokers["b1"].url
@@ -64,7 +65,7 @@ def test_a_directory_that_another_broker_uses_is_refused(tmp_path: Path) -> None
     run(scenario())
 
 
-def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
+def test_an_address_in_use_is_refused_with_a_remedy() -> None:
     async def scenario() -> None:
         async with world() as brokers:
             taken = Address.parse(brokers["b1"].url)
@@ -74,7 +75,7 @@ def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
     run(scenario())
 
 
-def test_a_step_that_breaks_ends_the_broker_and_says_at_which_event(
+def test_a_failed_step_ends_the_broker_and_names_the_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failures: list[BaseException] = []
@@ -126,7 +127,7 @@ def fill_disk(node: Node) -> None:
     store._writer.execute(f"PRAGMA max_page_count={pages + 2}")
 
 
-def test_a_full_disk_is_told_in_one_line_and_with_room_again_nothing_is_lost(
+def test_a_full_disk_is_logged_in_one_line_and_loses_no_event_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> list[int]:
@@ -149,11 +150,11 @@ def test_a_full_disk_is_told_in_one_line_and_with_room_again_nothing_is_lost(
     line = TextLines().format(record)
     assert "\n" not in line
     assert "no space is left on the disk" in line
-    assert "make room and start the broker again" in line
+    assert "free space and start the broker again" in line
     assert re.search(r'refused="writes that were not acknowledged: [1-9]', line)
 
 
-def test_a_broker_says_so_when_it_is_open_to_other_computers(
+def test_a_broker_open_to_other_computers_logs_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(host: str) -> None:
@@ -164,7 +165,7 @@ def test_a_broker_says_so_when_it_is_open_to_other_computers(
     with caplog.at_level(logging.WARNING, "gapless"):
         run(scenario("127.0.0.1"))
         assert not caplog.records
-        run(scenario("0.0.0.0"))  # noqa: S104 - that is the point
+        run(scenario("0.0.0.0"))  # noqa: S104 - the test needs an open address
     assert "open to other computers" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Real processes: started, killed, restarted, stopped; and nothing is lost."""
+"""Real processes: started, killed, restarted and stopped without loss."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.runtime.raw_client import DEADLINE_S, RawClient
 
 
 class Publisher:
-    """Publishes numbers one after the other, whatever happens to its broker."""
+    """Publishes numbers one after the other, across failures of its broker."""
 
     def __init__(self, supervisor: Supervisor, broker: str) -> None:
         self._supervisor = supervisor
@@ -51,10 +51,10 @@ class Publisher:
         while self.published < last:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 async with RawClient(self._supervisor[self._broker].url) as client:
-                    await self._go_on(client, last)
+                    await self._continue(client, last)
             await asyncio.sleep(0.02)
 
-    async def _go_on(self, client: RawClient, last: int) -> None:
+    async def _continue(self, client: RawClient, last: int) -> None:
         await client.ask(PubendOpened, OpenPubend(client.number(), "trades"))
         opened = await client.ask(
             PublisherOpened, OpenPublisher(client.number(), PubendId("trades"), "desk")
@@ -66,7 +66,7 @@ class Publisher:
 
 
 class Subscriber:
-    """Reads a durable subscription, whatever happens to its broker; acknowledges what it has."""
+    """Reads and acknowledges a durable subscription, across failures of its broker."""
 
     def __init__(self, supervisor: Supervisor, broker: str) -> None:
         self._supervisor = supervisor
@@ -78,20 +78,20 @@ class Subscriber:
         while len(self.seen) < count:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 async with RawClient(self._supervisor[self._broker].url) as client:
-                    # from the beginning: its broker may not have heard of the pubend yet
+                    # from the earliest: its broker may not know the pubend yet
                     start = StartPoint(StartKind.EARLIEST)
                     await client.subscribe("all", durable=True, start=start)
                     self.started.set()
                     while len(self.seen) < count:
                         for number in await client.events(1):
-                            if number not in self.seen:  # was not acknowledged on disk
+                            if number not in self.seen:  # the acknowledgement was not on disk
                                 self.seen.append(number)
                         client.acknowledge("all", "trades")
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
+def test_a_publisher_and_a_subscriber_lose_no_event_when_brokers_are_killed(
     loop: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -124,7 +124,7 @@ def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
     run(scenario(), loop)
 
 
-def test_a_broker_that_is_started_again_has_its_metrics_where_they_were(tmp_path: Path) -> None:
+def test_a_restarted_broker_keeps_its_metrics_port(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Supervisor(generate("line:2"), tmp_path, port=0) as supervisor:
             broker, other = supervisor.brokers
@@ -161,7 +161,7 @@ def test_brokers_are_stopped_in_order_the_last_one_first(tmp_path: Path) -> None
     assert "broker has stopped" in (tmp_path / "b1" / "broker.log").read_text()
 
 
-def test_a_broker_is_not_restarted_if_nobody_wants_that(tmp_path: Path) -> None:
+def test_a_broker_is_not_restarted_if_restarts_are_off(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Supervisor(generate("line:1"), tmp_path, port=0, restart=False) as supervisor:
             supervisor.kill("b1")
@@ -194,7 +194,7 @@ def test_a_broker_whose_log_cannot_be_written_is_named(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_an_overlay_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_directories_of_an_overlay_are_private_to_their_owner(tmp_path: Path) -> None:
     async def scenario() -> None:
         data = tmp_path / "data"
         async with Supervisor(generate("line:1"), data, port=0):
@@ -216,7 +216,7 @@ def test_a_directory_of_another_overlay_is_refused(tmp_path: Path) -> None:
 
 
 def files(data: Path) -> dict[Path, bytes]:
-    """Return what stands in the files that brokers are told by."""
+    """Return the contents of the configuration files of the brokers."""
     return {path: path.read_bytes() for path in sorted(data.rglob("*.toml"))}
 
 
@@ -233,7 +233,7 @@ def test_another_delta_is_refused_and_no_file_is_changed(tmp_path: Path) -> None
     run(scenario(1))
 
 
-def test_an_overlay_that_runs_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_running_overlay_is_refused_and_not_changed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Supervisor(generate("line:2"), tmp_path, port=0) as first:
             before = files(tmp_path)
@@ -250,10 +250,10 @@ def test_an_overlay_that_runs_is_refused_and_left_as_it_is(tmp_path: Path) -> No
             )
 
     run(scenario())
-    run(scenario())  # whoever had the directory has let it go
+    run(scenario())  # the directory is unlocked again
 
 
-def test_the_directory_of_an_overlay_that_cannot_start_is_free_again(tmp_path: Path) -> None:
+def test_the_directory_is_unlocked_when_an_overlay_cannot_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         (tmp_path / "b1" / "store").mkdir(parents=True)
         held = DirectoryLock(tmp_path / "b1" / "store")
@@ -267,7 +267,7 @@ def test_the_directory_of_an_overlay_that_cannot_start_is_free_again(tmp_path: P
     run(scenario())
 
 
-def test_a_file_of_tokens_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
+def test_an_invalid_token_file_is_refused_before_any_change(tmp_path: Path) -> None:
     async def scenario() -> None:
         data = tmp_path / "data"
         with pytest.raises(UsageError, match=r"none\.toml"):
@@ -287,7 +287,7 @@ def test_a_broker_is_not_named_like_a_file_of_the_overlay(tmp_path: Path, name: 
         Supervisor(load_overlay(path), tmp_path / "data", port=0)
 
 
-def test_a_broker_that_refuses_its_file_is_given_up_and_says_why(
+def test_a_broker_that_refuses_its_configuration_is_given_up_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "REFUSALS", 2)
@@ -301,23 +301,23 @@ def test_a_broker_that_refuses_its_file_is_given_up_and_says_why(
             supervisor.kill("b1")
             await until(lambda: supervisor["b1"].stage is ProcessStage.FAILED)
             assert supervisor["b2"].stage is ProcessStage.READY
-        told = [
+        details = [
             each.detail
             for each in happened
             if each.stage in {ProcessStage.DIED, ProcessStage.FAILED}
         ]
-        assert len(told) == 3
-        assert told[0].startswith("killed by SIGKILL; starts again in ")
-        assert "exit code 2: " in told[1]
-        assert "there is no key `nonsense`" in told[1]
-        assert "starts again in" in told[1]
-        assert "there is no key `nonsense`" in told[2]
-        assert told[2].endswith("; it is not started again")
+        assert len(details) == 3
+        assert details[0].startswith("killed by SIGKILL; starts again in ")
+        assert "exit code 2: " in details[1]
+        assert "there is no key `nonsense`" in details[1]
+        assert "starts again in" in details[1]
+        assert "there is no key `nonsense`" in details[2]
+        assert details[2].endswith("; not restarted")
 
     run(scenario())
 
 
-def test_a_broker_whose_disk_fails_says_why_and_is_started_until_that_is_over(
+def test_a_broker_whose_disk_fails_is_restarted_until_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "REFUSALS", 1)
@@ -344,7 +344,7 @@ def test_a_broker_whose_disk_fails_says_why_and_is_started_until_that_is_over(
 def test_ports_follow_the_first_one(tmp_path: Path) -> None:
     supervisor = Supervisor(generate("line:3"), tmp_path, port=7_400)
     assert supervisor.urls == [f"gapless://127.0.0.1:{port}" for port in (7_400, 7_401, 7_402)]
-    with pytest.raises(UsageError, match="take a lower one"):
+    with pytest.raises(UsageError, match="choose a lower one"):
         Supervisor(generate("line:3"), tmp_path, port=65_534)
 
 
@@ -377,7 +377,7 @@ def test_a_signal_stops_a_broker_in_order(number: signal.Signals, tmp_path: Path
         assert b"Traceback" not in said
 
 
-def test_a_broker_whose_supervisor_is_gone_stops(tmp_path: Path) -> None:
+def test_a_broker_stops_when_its_supervisor_has_ended(tmp_path: Path) -> None:
     with start(tmp_path, "--supervised") as process:
         ready(process)
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""Frames go out when the step that sends them is through, or once in a turn when much comes in."""
+"""Frames are written at the end of the step that sends them, or once a turn under load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtime.nodes import run
 
 
 class Transport:
-    """Notes who writes what, in which order."""
+    """Records the writes of all transports in order."""
 
     def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Transport:
         self._is_reading = True
 
     def abort(self) -> None:
-        """Nothing is told here."""
+        """Do nothing."""
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -37,14 +37,14 @@ class Transport:
         self._is_reading = True
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
-        """Nothing waits here."""
+        """Do nothing."""
 
     def write(self, data: bytes | bytearray) -> None:
         self._written.append((self._name, bytes(data)))
 
 
 class Echo:
-    """Sends every body to another connection, and an answer back, and is done with its step."""
+    """Sends every body to another connection and a reply back, then ends its step."""
 
     def __init__(
         self, scheduler: WriteScheduler, here: FramedConnection, there: FramedConnection
@@ -60,11 +60,11 @@ class Echo:
         self._scheduler.flush()
 
     def closed(self, reason: str) -> None:
-        """Nobody is told."""
+        """Do nothing."""
 
 
 def line() -> tuple[FramedConnection, Transport, list[tuple[str, bytes]]]:
-    """A client whose frames are passed on to a broker."""
+    """Return a client whose frames are forwarded to a broker."""
     written: list[tuple[str, bytes]] = []
     scheduler, connections = (
         WriteScheduler(asyncio.get_running_loop()),
@@ -82,7 +82,7 @@ def line() -> tuple[FramedConnection, Transport, list[tuple[str, bytes]]]:
 
 
 def arrive(connection: FramedConnection, data: bytes) -> None:
-    """Let a connection read."""
+    """Let a connection read data."""
     while data:
         buffer = connection.get_buffer(-1)
         count = min(len(data), len(buffer))
@@ -95,7 +95,7 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def test_what_has_farther_to_go_is_written_first_and_in_the_same_turn() -> None:
+def test_frames_to_brokers_are_written_before_frames_to_clients_in_the_same_turn() -> None:
     async def scenario() -> None:
         client, _, written = line()
         arrive(client, framed(b"hi"))
@@ -104,7 +104,7 @@ def test_what_has_farther_to_go_is_written_first_and_in_the_same_turn() -> None:
     run(scenario())
 
 
-def test_when_much_comes_in_what_goes_out_is_written_once_in_a_turn() -> None:
+def test_under_load_frames_are_written_once_a_turn() -> None:
     async def scenario() -> None:
         client, _, written = line()
         arrive(client, framed(b"one" + bytes(MUCH_READ)))
@@ -118,7 +118,7 @@ def test_when_much_comes_in_what_goes_out_is_written_once_in_a_turn() -> None:
     run(scenario())
 
 
-def test_who_sends_much_is_read_again_when_others_had_their_turn() -> None:
+def test_a_connection_that_sends_much_is_paused_until_the_next_turn() -> None:
     async def scenario() -> None:
         client, transport, _ = line()
         arrive(client, framed(bytes(TURN_BYTES // 2)))
@@ -133,7 +133,7 @@ def test_who_sends_much_is_read_again_when_others_had_their_turn() -> None:
     run(scenario())
 
 
-def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
+def test_a_paused_connection_is_not_read_before_it_is_resumed() -> None:
     async def scenario() -> None:
         client, transport, _ = line()
         arrive(client, framed(bytes(TURN_BYTES)))
@@ -146,7 +146,7 @@ def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
     run(scenario())
 
 
-def test_what_comes_after_the_end_is_dropped_in_large_pieces() -> None:
+def test_bytes_after_the_end_are_discarded_in_large_chunks() -> None:
     async def scenario() -> None:
         client, transport, _ = line()
         arrive(client, framed(b"cut off")[:3])

@@ -1,15 +1,14 @@
 """Whole brokers in a small world that a test drives by hand.
 
-Brokers stand in a tree that is written down as text (``"p-a-n", "a-m"``; one broker a cell unless
-``cells`` says more). Time is virtual and moves only by :meth:`World.run`. A message takes a
-millisecond over a link, a write a millisecond to the disk; nothing is random, so a story always goes
-the same way.
+Brokers are in a tree that is given as text (``"p-a-n", "a-m"``; one broker a cell unless ``cells``
+gives more). Time is virtual and moves only by :meth:`World.run`. A message takes a millisecond over a
+link, a write a millisecond to the disk; nothing is random, so a scenario always runs the same way.
 
-What a story may do: cut a link, both ways or one way, or clog it one way; lose, hold or repeat
-messages that it describes; stop a disk; crash a broker, which loses what was not synced; set a clock;
-change the tree and let brokers hear of it one by one. Sessions do not number their packets here (the
-datagram model of R1), so single messages can be lost. Clients only record. Events have labels, so that a
-story can say who got what.
+A scenario may cut a link, in both directions or one, or clog it in one direction; lose, hold or repeat
+messages that it describes; stop a disk; crash a broker, which loses unsynced writes; set a clock;
+change the tree and let brokers apply it one by one. Sessions do not number their packets here (the
+datagram model of R1), so single messages can be lost. Clients only record. Events have labels, so that
+a scenario can name them.
 """
 
 from __future__ import annotations
@@ -21,26 +20,20 @@ from typing import Any
 
 from gapless.broker import Broker
 from gapless.content.values import Value
-from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.core.machine import (
+from gapless.core.context import StepTime
+from gapless.core.effects import DisconnectClient, Effect, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.events import (
     ClientDown,
     ClientRequest,
     ClientUp,
-    DisconnectClient,
-    Effect,
-    Fetch,
     Fetched,
     LinkDown,
     LinkUp,
     MachineEvent,
-    Notify,
     Received,
-    Send,
-    SetPeers,
-    StepTime,
-    Write,
     Written,
 )
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
@@ -89,11 +82,11 @@ HOP_US = microseconds(ms=1)
 SYNC_US = microseconds(ms=1)
 
 Wanted = Callable[[BrokerId, BrokerId, Any], bool]
-"""Says of a message, from one broker to another, whether a fault strikes it."""
+"""Tests whether a fault applies to a message from one broker to another."""
 
 
 def of(*kinds: type, source: BrokerId | None = None, target: BrokerId | None = None) -> Wanted:
-    """Describe messages by their kinds, and the link they go over."""
+    """Describe messages by their kinds, and by their link."""
 
     def wanted(sender: BrokerId, receiver: BrokerId, message: Any) -> bool:
         return (
@@ -104,36 +97,36 @@ def of(*kinds: type, source: BrokerId | None = None, target: BrokerId | None = N
 
 
 def shb(broker: BrokerId) -> ShbId:
-    """Return the subscriber host of a broker that is alone in its cell."""
+    """Return the SHB of a broker that is alone in its cell."""
     return ShbId(broker, broker)
 
 
 class Fault:
-    """Something that happens to messages until it is over."""
+    """A fault that applies to messages until it ends."""
 
     def __init__(self, world: World, kind: str, wanted: Wanted) -> None:
         self.kind = kind
         self.wanted = wanted
         self.struck: list[tuple[BrokerId, BrokerId, Packet]] = []
-        """Every message it struck, in the packet that it travels in."""
+        """Every message it affected, in its packet."""
         self._world = world
 
     @property
     def messages(self) -> list[Any]:
-        """The messages that it struck."""
+        """The messages that it affected."""
         return [message for _, _, packet in self.struck for message in packet.messages]
 
     def end(self) -> None:
-        """Let messages pass again; what was held stays so."""
+        """Let messages pass again; held ones stay held."""
         self._world.faults.remove(self)
 
     def release(self, *, reverse: bool = False) -> None:
-        """End it and deliver what was held, perhaps the last first."""
+        """End it and deliver held messages, or in reverse order."""
         self.end()
         self.deliver(reverse=reverse)
 
     def deliver(self, *, reverse: bool = False) -> None:
-        """Deliver what was held; more may be held from now on."""
+        """Deliver held messages; more may be held from now on."""
         struck, self.struck = self.struck, []
         for source, target, packet in reversed(struck) if reverse else struck:
             self._world.fly(source, target, packet)
@@ -156,7 +149,7 @@ class Disk:
         return [self.records[key] for key in sorted(self.records)]
 
     def sync(self) -> list[int]:
-        """Make all writes durable; return their tickets."""
+        """Make all writes durable; return their write ids."""
         writes, self.unsynced = self.unsynced, []
         for write in writes:
             for change in write.changes:
@@ -164,7 +157,7 @@ class Disk:
         return [write.write_id for write in writes]
 
     def fetched(self, fetch: Fetch) -> Fetched:
-        """Return what a look at a log finds, up to the first row that is damaged."""
+        """Return the rows of a fetch, up to the first corrupt row."""
         rows, fault = self.rows(fetch), None
         for index, row in enumerate(rows):
             if row.first in self.corrupt:
@@ -192,7 +185,7 @@ class Disk:
 
 
 class Node:
-    """A computer: its disk, its clock, and the broker that runs on it, if one does."""
+    """A computer: its disk, its clock, and its broker, if one runs."""
 
     def __init__(self, name: BrokerId, cell: CellId) -> None:
         self.name = name
@@ -202,7 +195,7 @@ class Node:
         self.broker: Broker | None = None
         self.clients: dict[str, Client] = {}
         self.peers: tuple[BrokerId, ...] = ()
-        """Whom it wants links with."""
+        """The peers to which it wants links."""
 
 
 class World:
@@ -224,7 +217,7 @@ class World:
         self.nodes: dict[BrokerId, Node] = {}
         self.faults: list[Fault] = []
         self.sent: list[tuple[int, BrokerId, BrokerId, Any]] = []
-        """Every message between brokers: when, from whom, to whom."""
+        """Every message between brokers: time, sender, receiver."""
         self._neighbourhoods = {
             each.name: topology.neighbourhood(each.name, self.parameters.neighbourhood_radius)
             for each in topology.cells
@@ -252,11 +245,11 @@ class World:
         self._run_until(self.now + microseconds(ms=ms, s=s), lambda: False)
 
     def receive(self, name: BrokerId, peer: BrokerId, message: Any) -> None:
-        """Give a message to a broker as if its session with a peer had brought it."""
+        """Give a message to a broker as if it had arrived over its session with a peer."""
         self[name].components.sessions._listener.received(peer, message)
 
     def wait(self, happened: Callable[[], bool], *, s: int = 1) -> bool:
-        """Let time pass until something has happened, at most so long; say whether it has."""
+        """Let time pass until a condition holds, at most so long; return whether it holds."""
         self._run_until(self.now + microseconds(s=s), happened)
         return happened()
 
@@ -281,14 +274,14 @@ class World:
                 yield due, name
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
-        """Let something happen later."""
+        """Run an action later."""
         self._order += 1
         heapq.heappush(self._queue, (self.now + delay_us, self._order, action))
 
     # --- brokers -----------------------------------------------------------------------------
 
     def start(self, name: BrokerId) -> None:
-        """Begin a life of a broker from what is on its disk."""
+        """Start an incarnation of a broker from its disk."""
         node = self.nodes[name]
         assert node.broker is None, f"{name} runs already"
         neighbourhood = self._neighbourhoods[node.cell]
@@ -301,7 +294,7 @@ class World:
                 self._connect(name, peer)
 
     def crash(self, name: BrokerId) -> None:
-        """End a life: memory and unsynced writes are gone, links and clients notice."""
+        """Crash a broker: memory and unsynced writes are lost, links and clients notice."""
         node = self.nodes[name]
         node.broker = None
         node.disk.unsynced = []
@@ -311,7 +304,7 @@ class World:
             self.happen(peer, LinkDown(name))
 
     def restart(self, name: BrokerId, *, clock_back_s: int = 0) -> None:
-        """Crash a broker and start it again, perhaps with its clock set back."""
+        """Crash a broker and start it again, optionally with its clock set back."""
         self.crash(name)
         self.set_clock(name, -clock_back_s)
         self.start(name)
@@ -324,7 +317,7 @@ class World:
         return StepTime(self.now, CLOCK_START + self.now + node.clock_error)
 
     def happen(self, name: BrokerId, event: MachineEvent) -> None:
-        """Let something happen to a broker; the dead get nothing."""
+        """Pass an event to a broker; a broker that is down gets nothing."""
         node = self.nodes[name]
         if node.broker is not None:
             for effect in node.broker.step(event, self._step_time(node)):
@@ -336,7 +329,7 @@ class World:
                 self._send(node.name, peer, packet)
             case Notify(client, notice):
                 if client in node.clients:
-                    node.clients[client].hear(notice)
+                    node.clients[client].take_notice(notice)
             case DisconnectClient(client, _):
                 node.clients.pop(client, None)
             case Write():
@@ -359,7 +352,7 @@ class World:
     # --- the tree ----------------------------------------------------------------------------
 
     def shift(self, moved: CellId, old: CellId, new: CellId) -> None:
-        """Let a cell leave its neighbour for a neighbour of that; no broker has heard of it yet."""
+        """Move a cell from its neighbour to a neighbour of that; no broker knows of it yet."""
         others = {moved: ({old}, {new}), old: ({moved}, set()), new: (set(), {moved})}
         changed = []
         for info in self.topology.cells:
@@ -369,8 +362,8 @@ class World:
             changed.append(CellInfo(info.name, info.brokers, neighbours, version))
         self.topology = Topology(tuple(changed))
 
-    def hear_of_the_tree(self, *names: BrokerId, unused: tuple[CellId, ...] = ()) -> None:
-        """Let brokers take the tree as it is now; it is on their disks a millisecond later."""
+    def apply_tree(self, *names: BrokerId, unused: tuple[CellId, ...] = ()) -> None:
+        """Let brokers apply the current tree; it is on their disks a millisecond later."""
         for name in names:
             broker = self[name]
             version = broker.neighbourhood.version + 1
@@ -379,7 +372,7 @@ class World:
             self.happen(name, None)
 
     def _set_peers(self, node: Node, peers: tuple[BrokerId, ...]) -> None:
-        """Have the links that a broker wants, with those who want them too."""
+        """Open links between a broker and the peers that both want them."""
         before, node.peers = node.peers, peers
         for peer in before:
             if peer not in peers:
@@ -391,21 +384,21 @@ class World:
     # --- links -------------------------------------------------------------------------------
 
     def cut(self, one: BrokerId, other: BrokerId) -> None:
-        """Cut a link both ways; both ends notice."""
+        """Cut a link in both directions; both ends notice."""
         self._cuts |= {(one, other), (other, one)}
         self.happen(one, LinkDown(other))
         self.happen(other, LinkDown(one))
 
     def mute(self, source: BrokerId, target: BrokerId) -> None:
-        """Cut a link one way; nobody is told."""
+        """Cut a link in one direction; no end notices."""
         self._cuts.add((source, target))
 
     def clog(self, source: BrokerId, target: BrokerId) -> None:
-        """Let a link carry half of its load one way: what is sent arrives, and ever later."""
+        """Let a link carry half of its load in one direction: packets arrive later and later."""
         self._clogged_since[source, target] = self.now
 
     def heal(self, one: BrokerId, other: BrokerId) -> None:
-        """Mend a link that was cut."""
+        """Restore a link that was cut."""
         self._cuts -= {(one, other), (other, one)}
         self._connect(one, other)
 
@@ -432,7 +425,7 @@ class World:
             self.fly(source, target, _repacked(packet, kept))
 
     def fly(self, source: BrokerId, target: BrokerId, packet: Any) -> None:
-        """Let a packet be under way; a link that is cut meanwhile loses it."""
+        """Put a packet in transit; a link that is cut meanwhile loses it."""
 
         def arrive() -> None:
             if (source, target) not in self._cuts:
@@ -447,7 +440,7 @@ class World:
         return self._fault("lose", wanted)
 
     def hold(self, wanted: Wanted) -> Fault:
-        """Hold messages back until they are released."""
+        """Hold messages until they are released."""
         return self._fault("hold", wanted)
 
     def repeat(self, wanted: Wanted) -> Fault:
@@ -462,7 +455,7 @@ class World:
     def sent_over(
         self, kind: type, source: BrokerId, target: BrokerId, since: int = 0
     ) -> list[Any]:
-        """Return the messages of a kind that went over a link, lost ones included."""
+        """Return the messages of a kind that were sent over a link, lost ones included."""
         return [
             message
             for at, one, other, message in self.sent
@@ -478,11 +471,11 @@ class World:
         return hosted
 
     def subend(self, name: BrokerId, pubend: PubendId) -> Subend:
-        """Return the subend of a host."""
+        """Return the subend of an SHB."""
         return self[name].components.subends.guaranteed[pubend]
 
     def horizon(self, name: BrokerId, pubend: PubendId) -> Tick:
-        """Return how far a host has come; 0 before it has a base."""
+        """Return the horizon of an SHB; 0 before it has a base."""
         return self.subend(name, pubend).horizon
 
     def started_after(self, name: BrokerId, subscription: str, pubend: PubendId) -> Tick | None:
@@ -491,13 +484,13 @@ class World:
         return start.after if isinstance(start, Started) else None
 
     def released(self, name: BrokerId, pubend: PubendId) -> Tick:
-        """Return up to where a log is released, as its disk says."""
+        """Return the released tick of a log on disk."""
         record = self.nodes[name].disk.records["pubend", str(pubend)]
         assert isinstance(record, PubendRecord)
         return record.released
 
     def member(self, name: BrokerId, pubend: PubendId, host: BrokerId) -> MemberRecord | None:
-        """Return a member's row on the disk of a pubend's broker."""
+        """Return a member's row on the disk of a PHB."""
         key = MemberRecord.key_of(pubend, shb(host))
         record = self.nodes[name].disk.records.get(key)
         assert record is None or isinstance(record, MemberRecord)
@@ -512,13 +505,13 @@ class World:
         advertisement: str = "TRUE",
         quality: Quality = Quality.GUARANTEED,
     ) -> Publisher:
-        """Open a pubend and a publisher, and wait until all have heard of it."""
+        """Open a pubend and a publisher, and wait until all brokers know it."""
         made = Publisher(self, broker, pubend, advertisement, quality)
         self.run(ms=100)
         return made
 
     def subscriber(self, broker: BrokerId, name: str, wanted: str, **options: Any) -> Subscriber:
-        """Let a client subscribe; nobody has answered yet."""
+        """Send a subscribe call without waiting for the answer."""
         return Subscriber(self, broker, name, wanted, **options)
 
 
@@ -527,7 +520,7 @@ def _repacked(packet: Packet, messages: list[Any]) -> Packet:
 
 
 class Client:
-    """A client that records what it hears, over all its connections."""
+    """A client that records its notices, over all its connections."""
 
     def __init__(self, world: World, broker: BrokerId, name: str) -> None:
         self.world = world
@@ -538,17 +531,17 @@ class Client:
         self.connect()
 
     def connect(self, broker: BrokerId | None = None) -> None:
-        """Connect, perhaps to another broker."""
+        """Connect, optionally to another broker."""
         self.broker = broker or self.broker
         self.world.nodes[self.broker].clients[self.name] = self
         self.world.happen(self.broker, ClientUp(self.name))
 
     def leave(self) -> None:
-        """Let the connection go."""
+        """Disconnect."""
         self.world.nodes[self.broker].clients.pop(self.name, None)
         self.world.happen(self.broker, ClientDown(self.name))
 
-    def hear(self, notice: Any) -> None:
+    def take_notice(self, notice: Any) -> None:
         """Take a notice."""
         self.notices.append(notice)
 
@@ -557,7 +550,7 @@ class Client:
         self.world.happen(self.broker, ClientRequest(self.name, request))
 
     def number(self) -> int:
-        """Return a number that no request had."""
+        """Return an unused request number."""
         self._requests += 1
         return self._requests
 
@@ -567,7 +560,7 @@ class Client:
         return found[-1] if found else None
 
     def call(self, request: Any, *, s: int = 1) -> Any:
-        """Ask and wait for the answer, at most so long."""
+        """Send a request and wait for the answer, at most so long."""
         self.request(request)
         self.world.wait(lambda: self.answer(request.request) is not None, s=s)
         return self.answer(request.request)
@@ -585,7 +578,7 @@ class Publisher(Client):
     ) -> None:
         super().__init__(world, broker, f"publisher of {pubend}")
         self.ticks: dict[str, Tick] = {}
-        """By label, of those that are acknowledged."""
+        """The ticks of acknowledged events, by label."""
         self._sequence = 0
         self._labels: dict[int, str] = {}
         found = self.call(OpenPubend(self.number(), pubend, advertisement, quality), s=5)
@@ -594,26 +587,28 @@ class Publisher(Client):
         self.open()
 
     def open(self) -> PublisherOpened:
-        """Begin a session; older ones are fenced off."""
+        """Open a publisher session; older ones are fenced."""
         opened = self.call(OpenPublisher(self.number(), self.pubend, "ann"))
         assert isinstance(opened, PublisherOpened)
         self.session = opened.session
         return opened
 
-    def say(self, label: str, *, sequence: int = 0, session: int = 0, **values: Value) -> int:
-        """Ask to publish an event; return the number of the request."""
-        return self.say_values(label, values, sequence, session)
+    def send_event(
+        self, label: str, *, sequence: int = 0, session: int = 0, **values: Value
+    ) -> int:
+        """Send an event; return the number of the request."""
+        return self.send_values(label, values, sequence, session)
 
     def publish(self, label: str, **values: Value) -> Tick:
         """Publish an event and wait until it is acknowledged; return its tick."""
-        number = self.say_values(label, values)
+        number = self.send_values(label, values)
         self.world.wait(lambda: self.answer(number) is not None)
         return self.ticks[label]
 
-    def say_values(
+    def send_values(
         self, label: str, values: Mapping[str, Value | None], sequence: int = 0, session: int = 0
     ) -> int:
-        """Ask to publish an event whose values are at hand."""
+        """Send an event with the given values."""
         self._sequence = sequence or self._sequence + 1
         number = self.number()
         self._labels[number] = label
@@ -623,15 +618,15 @@ class Publisher(Client):
         self.request(Publish(number, self.pubend, "ann", session, self._sequence, events))
         return number
 
-    def hear(self, notice: Any) -> None:
-        """Note the tick of an event that is acknowledged."""
-        super().hear(notice)
+    def take_notice(self, notice: Any) -> None:
+        """Record the tick of an acknowledged event."""
+        super().take_notice(notice)
         if isinstance(notice, Published):
             (tick,) = notice.ticks
             self.ticks[self._labels[notice.request]] = tick
 
     def refused(self, number: int) -> bool:
-        """Say whether a request was refused."""
+        """Return whether a request was refused."""
         return isinstance(self.answer(number), Refused)
 
 
@@ -658,7 +653,7 @@ class Subscriber(Client):
         self.subscribe(start or StartPoint())
 
     def subscribe(self, start: StartPoint) -> None:
-        """Ask for the subscription, new or as it was."""
+        """Send the subscribe call, for a new subscription or to resume."""
         self.request(
             Subscribe(
                 self.number(),
@@ -672,23 +667,23 @@ class Subscriber(Client):
         )
 
     def come_back(self, start: StartPoint | None = None, broker: BrokerId | None = None) -> None:
-        """Connect again and go on."""
+        """Connect again and resume."""
         self.connect(broker)
         self.subscribe(start or StartPoint())
 
     def set_filter(self, wanted: str) -> int:
-        """Ask for another filter; return the number of the request."""
+        """Send a filter change; return the number of the request."""
         self.wanted = wanted
         number = self.number()
         self.request(SetFilter(number, self.name, wanted))
         return number
 
     def acknowledge(self, pubend: PubendId, tick: Tick) -> None:
-        """Need no more what is up to a tick."""
+        """Acknowledge a pubend up to a tick."""
         self.request(Ack(self.name, ((pubend, tick),)))
 
     def give_credit(self, events: int) -> None:
-        """Take so many more events."""
+        """Give credit for so many more events."""
         self.request(Credit(self.name, events))
 
     def end(self) -> None:
@@ -697,22 +692,22 @@ class Subscriber(Client):
 
     @property
     def publications(self) -> list[tuple[PubendId, Publication]]:
-        """The events it was given, in the order of hearing."""
+        """The events it received, in order."""
         return [event for each in self.of_kind(Delivery) for event in each.events]
 
     @property
     def events(self) -> list[str]:
-        """The labels of the events it was given."""
+        """The labels of the events it received."""
         return [publication.payload.decode() for _, publication in self.publications]
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps it was told of."""
+        """The gaps it received."""
         return self.of_kind(Gap)
 
     @property
     def starts(self) -> dict[PubendId, Tick]:
-        """By pubend, after which tick its first connection was told that it started."""
+        """By pubend, the tick after which its first connection was notified that it started."""
         found: dict[PubendId, Tick] = {}
         for notice in self.notices:
             if isinstance(notice, Subscribed):
@@ -722,6 +717,6 @@ class Subscriber(Client):
         return found
 
     def filter_changed(self, number: int) -> dict[PubendId, Tick] | None:
-        """Return up to where the filter before a change governed; None if nobody has answered."""
+        """Return up to where the filter before a change applied; None if there is no answer."""
         answer = self.answer(number)
         return dict(answer.position) if isinstance(answer, FilterSet) else None

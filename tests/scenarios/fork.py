@@ -1,10 +1,11 @@
-"""Two pubends, a client of both, and a broker that is lost, retired, or taken for lost (R26)."""
+"""Two pubends, a client of both, and a broker that is retired, perhaps by mistake (R26)."""
 
 from __future__ import annotations
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import BrokerRetired, Order, RetireBroker, StartKind, StartPoint
+from gapless.messages.clients import Order, StartKind, StartPoint
+from gapless.messages.operating import BrokerRetired, RetireBroker
 from tests.broker.harness import BrokerHarness, P, Q
 from tests.scenarios.brokers import Publisher, Subscriber
 
@@ -12,7 +13,7 @@ __all__ = ["Fork", "acknowledge", "at", "retire"]
 
 
 def retire(world: BrokerHarness, name: str, *, at: str = "a") -> None:
-    """Let an operator say that a broker never returns."""
+    """Let an operator retire a broker."""
     operator = world.client(at, "operator")
     assert isinstance(
         operator.call(RetireBroker(operator.number(), name, name), s=2), BrokerRetired
@@ -26,12 +27,12 @@ def acknowledge(x: Subscriber, **publishers: Publisher) -> None:
 
 
 def at(p: Tick, q: Tick, *, merged: Tick | None = None) -> StartPoint:
-    """Return where a client goes on that has places on P and Q."""
+    """Return the start point of a client with positions on P and Q."""
     return StartPoint(StartKind.POSITION, ((P, p), (Q, q)), merged=merged)
 
 
 class Fork:
-    """P at p and Q at q, a client at n that has one event of each, and then q is away and retired."""
+    """P at p and Q at q, and a client at n that has one event of each; then q is retired."""
 
     def __init__(
         self, *, durable: bool = True, order: Order = Order.TOTAL, **parameters: int
@@ -54,7 +55,7 @@ class Fork:
         self.world.run(s=3)
 
     def cut_q_off(self) -> None:
-        """Let q live on behind a cut, and be retired by mistake."""
+        """Cut q off, and retire it by mistake."""
         self.world.cut("a", "q")
         self.world.run(s=3)
         retire(self.world, "q")

@@ -1,8 +1,8 @@
-"""Naive rules, one for each run that breaks it, and what the runs have in common.
+"""Naive rules, one for each run that breaks it, and common parts of the runs.
 
 A run is played by the rules, and again with its rule replaced by the naive one: then it must fail.
-An event is *lost* if a broker filters it for a receiver behind which a started subscription wants
-it; a *flood* is an event that goes on although nobody behind wants it.
+An event is *lost* if a broker filters it for a receiver behind which a started subscription matches
+it; a *flood* is an event that is forwarded although no subscription behind matches it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Patches = list[tuple[Any, str, Any]]
 def run_by_the_rules_and_without(
     scenario: Callable[[], None], patches: Patches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scenario passes, and fails once its rule is taken out."""
+    """A scenario passes, and fails once its rule is removed."""
     scenario()
     for owner, name, naive in patches:
         monkeypatch.setattr(owner, name, naive)
@@ -47,7 +47,7 @@ def run_by_the_rules_and_without(
 
 
 def vector_of(world: World, broker: str, stream_epoch: int = 1) -> StreamVector:
-    """Return what a broker's tables allow it to promise to the hosts that have subscribers (R31)."""
+    """Return the vector that a broker's tables allow for the SHBs with subscribers (R31)."""
     members = {one.shb for one in world.brokers.values() if one.leaf.statistics()["owners"]}
     claims = world[broker].claims(P)
     return StreamVector(stream_epoch, 1, {host: claims[host] for host in claims if host in members})
@@ -70,17 +70,17 @@ def counts_if_a_table_of_the_edge_has_it(
     return host in edge.hosts
 
 
-def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozenset[ShbId]]:
+def no_host_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozenset[ShbId]]:
     return {}
 
 
 claim_by_the_rule = SubscriptionTable.claim
 
 
-def claims_when_nobody_is_late(
+def claims_when_no_host_is_late(
     table: SubscriptionTable, host: ShbId, pubend: PubendId, version: int
 ) -> VectorEntry | None:
-    """Speak for a pubend's hosts when all of them can be spoken for, as one marker for all would."""
+    """Claim a pubend's hosts only when all of them can be claimed, as one marker for all would."""
     return None if table.late.get(pubend) else claim_by_the_rule(table, host, pubend, version)
 
 
@@ -91,7 +91,7 @@ def marked_for_ever(
 
 
 def dominated_in_vectors(edge: Edge, _matters: object) -> None:
-    """Drop old tables when current ones have as great entries, whatever they claim."""
+    """Drop stale tables when current ones have as great entries, whatever they claim."""
     current: dict[ShbId, VectorEntry] = {}
     for held in edge.held():
         if held.current and held.table is not None:
@@ -116,7 +116,7 @@ _own = LeafTable.own
 def own_only_the_newest_form(
     leaf: LeafTable, owner: str, conjunctions: Iterable[Conjunction]
 ) -> VirtualTime:
-    """Let the newest form of a subscription take the place of those before; owners are "x at 11"."""
+    """Let the newest form of a subscription replace the former ones; owners are "x at 11"."""
     start = _own(leaf, owner, conjunctions)
     name, _, _ = owner.partition(" at ")
     for other in map(str, [*leaf._owners]):
@@ -137,14 +137,14 @@ def never_behind_a_sibling(_chooser: TableChooser, _host: ShbId, _edge: Edge, _c
 
 
 def forgotten_at_once(edge: Edge, sender: str, _now: int) -> None:
-    """Drop a table when its source is gone, instead of keeping it as old."""
+    """Drop a table when its source is lost, instead of keeping it as stale."""
     held = edge._held.get(sender)
     if held is not None:
         edge._discard(held)
 
 
 class Speaker:
-    """One broker speaks for its node: its conjunctions, with the greatest vector ever heard."""
+    """One table for a whole cell: its conjunctions, with the greatest vector ever received."""
 
     def __init__(self) -> None:
         self.vector: dict[tuple[int, ShbId], VectorEntry] = {}
@@ -175,11 +175,11 @@ class Speaker:
         return outcome
 
 
-# --- a tree in which nothing of a subscription has travelled --------------------------------------
+# --- a tree in which no part of a subscription was propagated ------------------------------------
 
 
 def pruned_world() -> World:
-    """Return z-c-n-p with only weather at p; s at z wants IBM, so nothing of it travelled."""
+    """Return z-c-n-p with only weather at p; s at z matches IBM, so it was not propagated."""
     world = World(tree("z-c-n-p"))
     world.advertise("W", "p", "type = 'weather'", known_to=world.brokers)
     world["z"].subscribe("x", "type = 'stock' AND symbol = 'IBM'")

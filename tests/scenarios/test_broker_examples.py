@@ -1,7 +1,7 @@
 """Worked examples of streams and subscriptions, with whole brokers, step by step.
 
-The numbers (14.1, …) are those of the rules' own list. Each story is played by the rules, and again
-with a rule taken out, and then goes wrong as the second test says.
+The numbers (14.1, …) are those of the rules' own list. Each scenario is played by the rules, and again
+with a rule removed, and then fails as the second test shows.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tests.scenarios.brokers import Subscriber, World, of, shb
 P, R = PubendId("P"), PubendId("R")
 
 
-# --- 14.1 a lost frame and its nack through two hops ----------------------------------------------
+# --- 14.1 lost stream data and its nack over two hops -------------------------------------------
 
 
-def lost_frame(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
-    """In p - a - n, a has sent two frames when the link to n is cut."""
+def lost_data(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
+    """In p - a - n, a has sent two messages when the link to n is cut."""
     world = World("p-a-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "price > 10")
-    world.subscriber("a", "y", "price < 0")  # for whom a goes on while n is cut off
+    world.subscriber("a", "y", "price < 0")  # for which a stays fed while n is cut off
     world.run(s=1)
     ann.publish("e23", price=23)  # 1
     world.run(ms=50)
@@ -58,40 +58,40 @@ def lost_frame(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
     return world, x
 
 
-def test_14_1_a_lost_frame_is_asked_for_and_comes_from_the_next_broker() -> None:
-    world, x = lost_frame()
+def test_14_1_lost_stream_data_is_nacked_and_comes_from_the_next_broker() -> None:
+    world, x = lost_data()
     assert x.events == ["e23", "e27", "e36"]
     (low, high), *_ = [each for nack in world.sent_over(Nack, "n", "a") for each in nack.ranges]
     again = [frame for frame in world.sent_over(StreamData, "a", "n") if not frame.first]
-    told = [event.payload for frame in again for event in frame.knowledge.publications]
-    assert told == [b"e27"], "e32 does not match: it is filtered, also when it is asked for"
+    resent = [event.payload for frame in again for event in frame.knowledge.publications]
+    assert resent == [b"e27"], "e32 does not match: it is filtered, also when it is nacked"
     assert low <= again[0].knowledge.publications[0].tick <= high
-    assert world.sent_over(Nack, "a", "p") == [], "a knew it all"
+    assert world.sent_over(Nack, "a", "p") == [], "the cache of a has all ticks"
 
 
-def test_14_1_if_the_next_broker_has_forgotten_the_log_is_asked() -> None:
-    world, x = lost_frame(cache_lost=True)
+def test_14_1_if_the_next_broker_has_forgotten_the_log_answers() -> None:
+    world, x = lost_data(cache_lost=True)
     assert x.events == ["e23", "e27", "e36"]
     assert world.sent_over(Nack, "a", "p")
 
 
-def test_14_1_without_curiosity_what_was_lost_holds_up_everything_behind_it() -> None:
-    def ask_nothing(_nacks: SubendNacks) -> None:
+def test_14_1_without_curiosity_lost_ticks_block_all_later_ones() -> None:
+    def send_no_nack(_nacks: SubendNacks) -> None:
         """Wait for the gap to close by itself."""
 
-    with patched(SubendNacks, "ask", ask_nothing):
-        _, x = lost_frame()
+    with patched(SubendNacks, "ask", send_no_nack):
+        _, x = lost_data()
     assert x.events == ["e23"]
 
 
-def test_14_1_without_passing_nacks_on_a_router_that_has_forgotten_is_a_dead_end() -> None:
-    def answer_what_is_known_only(
+def test_14_1_without_forwarded_nacks_a_router_that_has_forgotten_blocks_the_stream() -> None:
+    def answer_from_the_cache_only(
         _inquiry: UpstreamRequests, _routed: object, _unknown: object
     ) -> None:
-        """Let the receiver ask again."""
+        """Let the receiver nack again."""
 
-    with patched(UpstreamRequests, "request_ticks", answer_what_is_known_only):
-        _, x = lost_frame(cache_lost=True)
+    with patched(UpstreamRequests, "request_ticks", answer_from_the_cache_only):
+        _, x = lost_data(cache_lost=True)
     assert x.events == ["e23"]
 
 
@@ -99,15 +99,15 @@ def test_14_1_without_the_doubt_horizon_a_gap_is_taken_for_silence() -> None:
     def everything_known(horizon: DoubtHorizon, stream: IStream) -> list[KnowledgeRange]:
         return stream.known(horizon.tick + 1, stream.top)
 
-    def leap(horizon: DoubtHorizon, piece: KnowledgeRange) -> None:
-        horizon.skip_to(piece.high)
+    def leap(horizon: DoubtHorizon, knowledge: KnowledgeRange) -> None:
+        horizon.skip_to(knowledge.high)
 
     with (
         patched(DoubtHorizon, "next_ranges", everything_known),
         patched(DoubtHorizon, "pass_over", leap),
     ):
-        _, x = lost_frame()
-    assert x.events == ["e23", "e36"], "e27 is lost without a word"
+        _, x = lost_data()
+    assert x.events == ["e23", "e36"], "e27 is lost without a gap"
 
 
 # --- 14.2 late subscriber across a cut link -------------------------------------------------------
@@ -144,31 +144,31 @@ class LateSubscriber:
             for label, tick in ann.ticks.items()
             if tick > self.s2.starts[P] and label not in self.s2.events
         ]
-        """What s2 wants, after the position that it was told, and was not given."""
+        """The events after its confirmed start that s2 matches and did not receive."""
 
 
-def test_14_2_a_late_subscriber_starts_behind_the_cut_and_sees_no_gap() -> None:
-    story = LateSubscriber()
-    assert [each.pubend for each in story.notified.pending] == [P], (
-        "the call names what it waits for"
+def test_14_2_a_late_subscriber_starts_after_the_cut_without_a_gap() -> None:
+    scenario = LateSubscriber()
+    assert [each.pubend for each in scenario.notified.pending] == [P], (
+        "the reply names the pending pubend"
     )
-    assert "no route to its broker b1" in story.notified.pending[0].reason
-    assert story.s1.events == ["p1", "p3", "p5"]
-    assert story.while_unknown == {}
-    assert story.s2.events == ["p5"]
-    assert story.s2.gaps == []
-    assert story.missed == []
+    assert "no route to its broker b1" in scenario.notified.pending[0].reason
+    assert scenario.s1.events == ["p1", "p3", "p5"]
+    assert scenario.while_unknown == {}
+    assert scenario.s2.events == ["p5"]
+    assert scenario.s2.gaps == []
+    assert scenario.missed == []
 
 
 def test_14_2_without_start_points_a_filtered_event_looks_like_silence() -> None:
     with start_where_the_stream_is():
-        story = LateSubscriber()
-    assert story.s2.events == ["p5"]
-    assert story.missed == ["p4"]
+        scenario = LateSubscriber()
+    assert scenario.s2.events == ["p5"]
+    assert scenario.missed == ["p4"]
 
 
 def start_where_the_stream_is() -> ExitStack:
-    """Take R44 (1) and (2) out: whoever is fed starts, whatever the regime says."""
+    """Remove R44 (1) and (2): every fed cursor starts, whatever the stream epoch serves."""
 
     def start_at_once(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
         for cursor in [*subend.groups.pending.values()]:
@@ -176,7 +176,7 @@ def start_where_the_stream_is() -> ExitStack:
 
     stack = ExitStack()
     stack.enter_context(patched(Subend, "_start_cursors", start_at_once))
-    stack.enter_context(patched(CursorGroups, "is_covered", lambda _crew, _time: True))
+    stack.enter_context(patched(CursorGroups, "is_covered", lambda _groups, _time: True))
     stack.enter_context(patched(FilterSegment, "is_served_at", lambda _segment, _time: True))
     return stack
 
@@ -198,7 +198,7 @@ class ConnectedChange:
         world.run(ms=200)
         world.cut("s", "r")
         change = x.set_filter("kind = 'B'")
-        self.pann.publish("a2", kind="A")  # B has not come to p yet
+        self.pann.publish("a2", kind="A")  # the table with B has not reached p yet
         world.run(s=1)
         self.barred = world.horizon("s", R)
         self.pann.publish("a3", kind="A")
@@ -210,7 +210,7 @@ class ConnectedChange:
         self.roots = [str(root) for root in world["s"].components.exchange.leaf.roots]
         updates = world.hold(of(TableDelta, TableFull, source="s", target="r"))
         world.heal("s", "r")
-        world.run(s=1)  # r fills the gap, as far as it knows what s wants
+        world.run(s=1)  # r fills the gap by the filters that it knows of s
         updates.release()
         world.run(s=1)
         self.rann.publish("ra3", kind="A")
@@ -221,24 +221,26 @@ class ConnectedChange:
         return [each.payload.decode() for of, each in self.x.publications if of == pubend]
 
 
-def test_14_6_a_filter_changes_where_each_stream_reaches_it_or_after_a_while_where_it_is() -> None:
-    story = ConnectedChange()
-    assert story.switched is not None
-    assert story.pann.ticks["a2"] <= story.switched[P] < story.pann.ticks["a3"]
-    assert story.switched[R] == story.barred
-    assert story.roots == ["kind = 'B'"], "nobody needs A any more"
-    assert story.events_of(P) == ["a1", "a2", "b3"]
-    assert story.events_of(R) == ["ra1", "rb2", "rb3"], "rb2 comes from the log"
+def test_14_6_a_filter_changes_when_a_stream_serves_it_or_at_its_position_after_the_timeout() -> (
+    None
+):
+    scenario = ConnectedChange()
+    assert scenario.switched is not None
+    assert scenario.pann.ticks["a2"] <= scenario.switched[P] < scenario.pann.ticks["a3"]
+    assert scenario.switched[R] == scenario.barred
+    assert scenario.roots == ["kind = 'B'"], "A is not needed any more"
+    assert scenario.events_of(P) == ["a1", "a2", "b3"]
+    assert scenario.events_of(R) == ["ra1", "rb2", "rb3"], "rb2 is read from the log"
 
 
 def test_14_6_without_the_switch_by_position_the_call_waits_as_long_as_the_barrier() -> None:
     with patched(FilterChanges, "_switch_by_position", lambda _changes: None):
-        story = ConnectedChange()
-    assert story.switched is None
-    assert "rb2" not in story.events_of(R)
+        scenario = ConnectedChange()
+    assert scenario.switched is None
+    assert "rb2" not in scenario.events_of(R)
 
 
-def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
+def test_14_6_without_the_read_events_before_the_new_start_are_lost() -> None:
     def stay_live(filter_switch: FilterSwitch, *, surely: bool = False) -> None:
         del surely
         cursor = filter_switch._cursor
@@ -247,16 +249,16 @@ def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
 
     with (
         patched(FilterSwitch, "switch_now", stay_live),
-        patched(CursorGroups, "is_covered", lambda _crew, _time: True),
+        patched(CursorGroups, "is_covered", lambda _groups, _time: True),
     ):
-        story = ConnectedChange()
-    assert story.switched is not None
-    assert story.switched[R] < story.rann.ticks["rb2"]
-    assert story.events_of(R) == ["ra1", "rb3"]
+        scenario = ConnectedChange()
+    assert scenario.switched is not None
+    assert scenario.switched[R] < scenario.rann.ticks["rb2"]
+    assert scenario.events_of(R) == ["ra1", "rb3"]
 
 
 def disconnected_change() -> Subscriber:
-    """A durable subscription gets another filter while its client is away."""
+    """Change the filter of a durable subscription while its client is disconnected."""
     world = World("p-s")
     ann = world.publisher("p")
     x = world.subscriber("s", "x", "kind = 'A'", durable=True)
@@ -288,24 +290,26 @@ def disconnected_change() -> Subscriber:
     return x
 
 
-def test_14_6_an_absent_client_gets_the_old_filter_up_to_the_change_and_the_new_one_after() -> None:
+def test_14_6_a_disconnected_client_gets_the_old_filter_up_to_the_change_and_then_the_new_one() -> (
+    None
+):
     assert disconnected_change().events == ["a60", "a64", "a100", "b150", "b170"]
 
 
-def test_14_6_without_segments_the_new_filter_is_taken_for_the_past() -> None:
+def test_14_6_without_segments_the_new_filter_applies_to_the_past() -> None:
     def newest(segments: FilterSegments, _tick: Tick) -> tuple[FilterSegment, Tick]:
         return segments.current, FOREVER
 
     with patched(FilterSegments, "at", newest):
         x = disconnected_change()
-    assert x.events == ["a60", "a64", "b110", "b150", "b170"], "a100 is lost, b110 never was wanted"
+    assert x.events == ["a60", "a64", "b110", "b150", "b170"], "a100 is lost, b110 did not match"
 
 
 # --- 14.7 a new host while the log is being released ----------------------------------------------
 
 
 class NewHost:
-    """Hosts c and d keep up, and the log is released behind them, when e begins."""
+    """SHBs c and d keep up, and the log is released behind them, when e starts."""
 
     def __init__(self) -> None:
         world = self.world = World("p-a-c", "a-d", "a-e")
@@ -328,20 +332,20 @@ class NewHost:
         world.run(s=2)  # 4: c and d report, e lost it
         self.kept = world.released("p", P) < ann.ticks["e211"]
         self.lost.end()
-        world.restart("a")  # whose cache could help otherwise
+        world.restart("a")  # its cache could help otherwise
         nack.release()
         world.run(s=3)
 
 
-def test_14_7_a_host_that_has_started_is_a_member_whose_log_is_kept() -> None:
-    story = NewHost()
-    assert story.known == (True, None), "no report, no member, and nothing is kept"
-    assert story.row is not None
-    assert story.row.ack_floor <= story.s3.starts[P], "the row is on disk before it starts"
-    assert story.lost.messages
-    assert story.kept
-    assert story.s3.events == ["e211"]
-    assert story.s3.gaps == []
+def test_14_7_the_log_is_retained_for_a_host_that_has_started() -> None:
+    scenario = NewHost()
+    assert scenario.known == (True, None), "without a report e is no member and no log is retained"
+    assert scenario.row is not None
+    assert scenario.row.ack_floor <= scenario.s3.starts[P], "the row is on disk before it starts"
+    assert scenario.lost.messages
+    assert scenario.kept
+    assert scenario.s3.events == ["e211"]
+    assert scenario.s3.gaps == []
 
 
 def test_14_7_without_the_row_that_is_written_with_the_stream_epoch_the_log_is_released_too_early() -> (
@@ -351,14 +355,14 @@ def test_14_7_without_the_row_that_is_written_with_the_stream_epoch_the_log_is_r
         return []
 
     with patched(Members, "rows_for", no_rows):
-        story = NewHost()
-    assert story.s3.starts
-    assert not story.kept
-    assert story.s3.events == []
+        scenario = NewHost()
+    assert scenario.s3.starts
+    assert not scenario.kept
+    assert scenario.s3.events == []
 
 
 def rejoining() -> tuple[World, MemberRecord | None, MemberRecord | None]:
-    """A host leaves; a report that a router sent before arrives afterwards; later it joins again."""
+    """An SHB leaves; an earlier report of a router arrives later; then the SHB joins again."""
     world = World("p-a-e", interest_grace_s=2)
     ann = world.publisher("p")
     s3 = world.subscriber("e", "s3", "TRUE")
@@ -387,11 +391,11 @@ def test_14_7_a_report_from_before_a_host_left_is_ignored() -> None:
     assert after is None
     assert again is not None
     latest = world.pubend("p", P).stream_epochs[-1]
-    assert shb("e") in dict(latest.entries), "a new row and a new regime"
+    assert shb("e") in dict(latest.entries), "a new row and a new stream epoch"
     assert latest.start > again.ack_floor
 
 
-def test_14_7_without_the_memory_of_who_left_a_late_report_pins_the_log() -> None:
+def test_14_7_without_ended_memberships_a_late_report_retains_the_log() -> None:
     def forget_at_once(members: Members, host: Any, join: Any, now: int) -> Any:
         gone = leave(members, host, join, now)
         members._ended.clear()

@@ -1,8 +1,8 @@
-"""Cells that are down are bypassed, up to δ in a row; beyond that streams wait and lose nothing (PT).
+"""Cells that are down are bypassed, up to δ in a row; beyond that streams wait without loss (PT).
 
 PT's brokers know the tree within Δ = δ + 1, and so reach past δ brokers that have failed in a row
-(PT II, IV). Here these are cells, and both sides of the gap act: who is fed attaches beyond it (R7),
-and who feeds asks the cells beyond it for their subscriptions (R20). P is a pubend at p.
+(PT II, IV). Here these are cells, and both sides of the gap act: a receiver attaches beyond it (R7),
+and a feeder requests the tables of the cells beyond it (R20). P is a pubend at p.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ sources_by_the_rule = TableSources._of
 
 
 def only_the_next_cell(routing: FeedCandidates, pubend: PubendId) -> list[Candidate]:
-    """Take out R7 (c) and (d): who is not of the next cell feeds nobody."""
+    """Remove R7 (c) and (d): only brokers of the next cell may feed."""
     known = routing._announcements.get(pubend)
     next_cell = () if known is None else known.path[:1]
     neighbourhood = routing._tree.neighbourhood
@@ -46,18 +46,18 @@ def only_the_next_cell(routing: FeedCandidates, pubend: PubendId) -> list[Candid
 def only_the_first_branch(
     sources: TableSources, cell: CellId, current: Collection[BrokerId]
 ) -> Iterator[BrokerId]:
-    """Ask one broker in place of a cell that is down, whatever else lies beyond it."""
+    """Use one broker as source in place of a cell that is down, whatever else is beyond it."""
     yield from list(sources_by_the_rule(sources, cell, current))[:1]
 
 
 def line(delta: int) -> tuple[str, list[CellId]]:
-    """Return a line from p over a, δ cells that will die, and b to c."""
+    """Return a line from p over a, δ cells that will crash, and b to c."""
     dying = [f"n{number}" for number in range(1, delta + 1)]
     return "-".join(["p", "a", *dying, "b", "c"]), dying
 
 
 class Gap:
-    """p - a - (δ cells) - b - c: the cells in the middle die while events flow and one subscribes."""
+    """p - a - (δ cells) - b - c: the cells in the middle crash while events are published."""
 
     def __init__(self, delta: int, *, more: int = 0) -> None:
         text, self.dying = line(delta + more)
@@ -65,13 +65,13 @@ class Gap:
         self.ann = self.world.publisher("p")
         self.x = self.world.subscriber("c", "x", "kind = 1")
         self.world.run(s=2)
-        self.said: list[str] = []
+        self.published: list[str] = []
 
     def publish(self, count: int = 3, *, kind: int = 1) -> None:
         for _ in range(count):
-            label = f"e{len(self.said)}"
+            label = f"e{len(self.published)}"
             self.ann.publish(label, kind=kind)
-            self.said.append(label)
+            self.published.append(label)
 
     def die(self) -> None:
         for name in self.dying:
@@ -89,7 +89,7 @@ class Gap:
 
 
 @pytest.mark.parametrize("delta", [1, 2, 3, 4])
-def test_so_many_cells_in_a_row_that_are_dead_are_bypassed(delta: int) -> None:
+def test_delta_cells_in_a_row_that_are_down_are_bypassed(delta: int) -> None:
     # PT II: "resilient to δ failures in a row"
     gap = Gap(delta)
     gap.publish()
@@ -97,16 +97,16 @@ def test_so_many_cells_in_a_row_that_are_dead_are_bypassed(delta: int) -> None:
     gap.publish()
     gap.world.run(s=2)
     assert gap.world["b"].components.router.feeder(P) == "a"
-    assert gap.x.events == gap.said
+    assert gap.x.events == gap.published
     gap.publish()
     gap.world.run(ms=100)
-    assert gap.x.events == gap.said
+    assert gap.x.events == gap.published
 
 
 @pytest.mark.parametrize("delta", [1, 2, 3, 4])
-def test_subscriptions_cross_the_gap_and_start(delta: int) -> None:
-    # PT V-B: "B continues the subscription propagation process by sending s to X (the first reachable
-    # broker beyond the partition)"; 14.3 step 4
+def test_subscriptions_cross_the_bypassed_cells_and_start(delta: int) -> None:
+    # PT V-B: "B continues the subscription propagation process by sending s to X (the first
+    # reachable broker beyond the partition)"; 14.3 step 4
     gap = Gap(delta)
     gap.die()
     gap.world.run(s=1)
@@ -114,12 +114,12 @@ def test_subscriptions_cross_the_gap_and_start(delta: int) -> None:
     assert gap.world.wait(lambda: bool(y.starts), s=2)
     gap.publish(kind=2)
     gap.world.run(s=1)
-    assert y.events == gap.said
+    assert y.events == gap.published
     assert gap.x.events == []
 
 
 @pytest.mark.parametrize("delta", [1, 2, 3, 4])
-def test_across_the_gap_only_what_is_wanted_travels(delta: int) -> None:
+def test_only_matching_events_are_sent_past_the_bypassed_cells(delta: int) -> None:
     # 14.3 step 3: the tables of the far side's own brokers are enough for an exact filter
     gap = Gap(delta)
     gap.die()
@@ -134,7 +134,7 @@ def test_across_the_gap_only_what_is_wanted_travels(delta: int) -> None:
 
 
 @pytest.mark.parametrize("delta", [1, 2, 4])
-def test_when_the_dead_return_the_streams_go_over_them_again_and_nothing_is_lost(
+def test_when_the_cells_restart_the_streams_use_them_again_and_lose_nothing(
     delta: int,
 ) -> None:
     # 14.3 step 6
@@ -151,12 +151,12 @@ def test_when_the_dead_return_the_streams_go_over_them_again_and_nothing_is_lost
     assert gap.world[gap.dying[0]].components.router.feeder(P) == "a"
     gap.publish()
     gap.world.run(s=1)
-    assert gap.x.events == gap.said
+    assert gap.x.events == gap.published
     assert gap.x.gaps == []
 
 
 @pytest.mark.parametrize("delta", [0, 1, 2, 3])
-def test_one_more_and_streams_wait_for_the_way_to_come_back_and_lose_nothing(delta: int) -> None:
+def test_beyond_delta_cells_streams_wait_for_the_path_and_lose_nothing(delta: int) -> None:
     # PT III: a barrier; "no active session bypasses the partition's pnodes"
     gap = Gap(delta, more=1)
     gap.publish()
@@ -166,24 +166,24 @@ def test_one_more_and_streams_wait_for_the_way_to_come_back_and_lose_nothing(del
     y = gap.world.subscriber("c", "y", "kind > 0")
     gap.world.run(s=5)
     assert gap.world["b"].components.router.feeder(P) is None
-    assert gap.x.events == gap.said[:3]
-    assert y.starts == {}, "nobody may start who was not heard"
+    assert gap.x.events == gap.published[:3]
+    assert y.starts == {}, "a subscription without a table at p must not start"
     gap.world.start(gap.dying[0])  # one of them is enough
     gap.world.run(s=8)
     if delta:
-        assert gap.x.events == gap.said
+        assert gap.x.events == gap.published
         assert y.starts.keys() == {P}
     for name in gap.dying[1:]:
         gap.world.start(name)
     gap.world.run(s=8)
     gap.publish()
     gap.world.run(s=1)
-    assert gap.x.events == gap.said
-    assert y.events == gap.said[-3:]
+    assert gap.x.events == gap.published
+    assert y.events == gap.published[-3:]
 
 
 @pytest.mark.parametrize("delta", [1, 3])
-def test_without_bypass_the_streams_stand_still(delta: int) -> None:
+def test_without_bypass_the_streams_stop(delta: int) -> None:
     with patched(FeedCandidates, "candidates", only_the_next_cell):
         gap = Gap(delta)
         gap.die()
@@ -192,11 +192,11 @@ def test_without_bypass_the_streams_stand_still(delta: int) -> None:
         assert gap.x.events == []
 
 
-# --- two branches behind the gap (example 14.3) -------------------------------------------------------
+# --- two branches behind the gap (example 14.3) ---------------------------------------------------
 
 
 class Branches:
-    """p - a - n - {c, d}; n dies, then c and d each get a new subscription."""
+    """p - a - n - {c, d}; n crashes, then c and d each get a new subscription."""
 
     def __init__(self, *, forgetful: bool = False) -> None:
         with ExitStack() as stack:
@@ -219,32 +219,33 @@ class Branches:
             world.run(s=2)
 
 
-def test_both_branches_beyond_a_dead_cell_are_fed_and_heard() -> None:
-    story = Branches()
-    assert story.started == [True, True]
-    assert [each.events for each in story.old[:2]] == [["at c"], ["at d"]]
-    assert [each.events for each in story.new] == [["by c"], ["by d"]]
+def test_both_branches_beyond_a_cell_that_is_down_are_fed_and_start() -> None:
+    scenario = Branches()
+    assert scenario.started == [True, True]
+    assert [each.events for each in scenario.old[:2]] == [["at c"], ["at d"]]
+    assert [each.events for each in scenario.new] == [["by c"], ["by d"]]
 
 
-def test_each_branch_gets_only_what_it_wants() -> None:
+def test_each_branch_gets_only_its_matching_events() -> None:
     # 14.3 step 3: an entry in d's table and none in c's shows that it is not behind c
-    story = Branches()
+    scenario = Branches()
     for name in "cd":
-        frames = story.world.sent_over(StreamData, "a", name, story.since)
+        frames = scenario.world.sent_over(StreamData, "a", name, scenario.since)
         labels = [each.payload for frame in frames for each in frame.knowledge.publications]
         assert labels == [f"at {name}".encode(), f"by {name}".encode()]
 
 
 def test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start() -> None:
-    # R20 taken out: one source beyond, and receivers are none. They would start in the end, when the
-    # pubend has heard from their host for so long without any table that it serves it unfiltered (R31)
-    story = Branches(forgetful=True)
-    assert sorted(story.started) == [False, True]
+    # R20 removed: one source beyond, and receivers are none. They would start later, when the PHB
+    # has received the reports of their SHB for so long without any table that it serves it
+    # unfiltered (R31)
+    scenario = Branches(forgetful=True)
+    assert sorted(scenario.started) == [False, True]
 
 
-def test_the_dead_cells_own_subscriber_catches_up_when_it_returns() -> None:
+def test_the_subscriber_of_the_crashed_cell_catches_up_when_it_restarts() -> None:
     # PT VI: "brokers with local matching subscribers are not removed from Out_p. This is crucial to
-    # prevent publication loss"; 14.3 step 6, before anybody is parked
+    # prevent publication loss"; 14.3 step 6, before any member is inactive
     world = World("p-a-n-c", delta=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE")
@@ -267,13 +268,13 @@ def test_the_dead_cells_own_subscriber_catches_up_when_it_returns() -> None:
     assert x.events == ["e1", "e2", "e3"]
 
 
-# --- the dead cell's own host (example 14.3, steps 5 and 6) ---------------------------------------------
+# --- the SHB of the dead cell (example 14.3, steps 5 and 6) ---------------------------------------
 
 
 class DeadHost:
-    """p - a - n - {c, d}, a host in each of c, d, n; n is dead for longer than a host stays routed.
+    """p - a - n - {c, d}, an SHB in each of c, d, n; n is down until its SHB is an inactive member.
 
-    By the time n returns, its old table at a is gone too, and z was published, which nobody wants.
+    By the time n returns, its stale table at a is dropped too, and z was published, which matches no filter.
     """
 
     def __init__(self) -> None:
@@ -302,7 +303,7 @@ class DeadHost:
         self._note()
 
     def stay_down(self) -> None:
-        """Let the old table of n go, and something be published that n wants, that c does, that none does."""
+        """Let the stale table of n expire, and publish events for n, for c, and for no filter."""
         parameters = self.world.parameters
         self.world.run(s=parameters.stale_table_ttl_s + parameters.inactive_after_s)
         since = self.world.now
@@ -315,7 +316,7 @@ class DeadHost:
         self.released = self.world.released("p", P)
 
     def _note(self) -> None:
-        """Note the regime that p serves now, and what its disk says of the host at n."""
+        """Record the stream epoch that p serves now, and the row of the SHB of n on its disk."""
         stream_epoch = self.world.pubend("p", P).stream_epochs[-1]
         counters = {host.broker: entry.time.counter for host, entry in stream_epoch.entries}
         self.stream_epochs.append((stream_epoch.number, counters))
@@ -324,8 +325,8 @@ class DeadHost:
         self.rows.append(row)
 
 
-def never_park(members: Members, claim: Claim, now: int) -> Any:
-    """Take out R54: whoever was a member counts as heard of just now."""
+def never_inactive(members: Members, claim: Claim, now: int) -> Any:
+    """Remove R54: every member counts as heard just now."""
     members._heard_at.update(dict.fromkeys(members._rows, now))
     return review_by_the_rule(members, claim, now)
 
@@ -333,39 +334,42 @@ def never_park(members: Members, claim: Claim, now: int) -> Any:
 review_by_the_rule = Members.update_states
 
 
-def test_a_dead_host_leaves_the_vector_and_is_listed_again_when_it_is_heard() -> None:
-    # 14.3 steps 4 to 6: its regimes 5, 6, 7, 8 are 2, 3, 4, 5 here; in its new life n counts from 1
-    story = DeadHost()
-    assert story.stream_epochs == [
+def test_a_dead_host_leaves_the_vector_and_is_in_it_again_when_it_reports() -> None:
+    # 14.3 steps 4 to 6: its stream epochs 5, 6, 7, 8 are 2, 3, 4, 5 here; after its restart n
+    # counts from 1
+    scenario = DeadHost()
+    assert scenario.stream_epochs == [
         (2, {"c": 2, "d": 2, "n": 2}),
         (3, {"c": 3, "d": 2, "n": 2}),
         (4, {"c": 3, "d": 2}),
         (5, {"c": 3, "d": 2, "n": 1}),
     ]
-    assert [row.inactive for row in story.rows] == [False, False, True, False]
-    incarnations = [row.time.incarnation for row in story.rows]
-    assert incarnations[0] == incarnations[2] < incarnations[3], "what it is listed at never falls"
+    assert [row.inactive for row in scenario.rows] == [False, False, True, False]
+    incarnations = [row.time.incarnation for row in scenario.rows]
+    assert incarnations[0] == incarnations[2] < incarnations[3], (
+        "the time in the vector never falls"
+    )
 
 
-def test_the_floor_of_a_parked_host_holds_the_log_and_it_catches_up() -> None:
+def test_the_ack_floor_of_an_inactive_host_retains_the_log_and_it_catches_up() -> None:
     # 14.3 steps 5 and 6: "its floor still holds the log"; "durable clients return by catch-up"
-    story = DeadHost()
-    assert story.rows[2].ack_floor == story.rows[0].ack_floor
-    assert story.released <= story.rows[2].ack_floor < story.ann.ticks["n1"]
-    assert story.durable.events == ["n1", "n2"], "from before it was parked, and from then on"
-    assert story.durable.gaps == []
-    assert story.new.events == ["c1"]
+    scenario = DeadHost()
+    assert scenario.rows[2].ack_floor == scenario.rows[0].ack_floor
+    assert scenario.released <= scenario.rows[2].ack_floor < scenario.ann.ticks["n1"]
+    assert scenario.durable.events == ["n1", "n2"], "from before it was inactive, and from then on"
+    assert scenario.durable.gaps == []
+    assert scenario.new.events == ["c1"]
 
 
-def test_nothing_travels_for_the_sake_of_a_parked_host() -> None:
+def test_no_events_are_sent_for_an_inactive_host() -> None:
     assert DeadHost().sent == [b"c1"]
 
 
-def test_without_parking_a_dead_host_stays_listed_and_everything_travels_for_its_sake() -> None:
-    # a's table claims it no more, so p may not filter: for nobody
-    with patched(Members, "update_states", never_park):
-        story = DeadHost()
-    assert story.stream_epochs[2] == story.stream_epochs[1], "regime 7 never comes"
-    assert story.stream_epochs[3][0] == story.stream_epochs[1][0] + 1
-    assert not any(row.inactive for row in story.rows)
-    assert story.sent == [b"n2", b"c1", b"z"]
+def test_without_inactive_members_a_dead_host_stays_in_the_vector_and_everything_is_sent() -> None:
+    # a's table does not claim it any more, so p may not filter, for no receiver
+    with patched(Members, "update_states", never_inactive):
+        scenario = DeadHost()
+    assert scenario.stream_epochs[2] == scenario.stream_epochs[1], "stream epoch 7 never opens"
+    assert scenario.stream_epochs[3][0] == scenario.stream_epochs[1][0] + 1
+    assert not any(row.inactive for row in scenario.rows)
+    assert scenario.sent == [b"n2", b"c1", b"z"]

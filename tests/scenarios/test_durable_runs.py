@@ -1,6 +1,6 @@
-"""Runs that once lost what a durable subscriber is owed, or stopped it, without any fault of its own.
+"""Runs that once lost events of a durable subscriber, or stopped it without a fault of its own.
 
-Each was found by reading the rules against the code, and is a story of whole brokers.
+Each was found by comparing the rules with the code, and is a scenario of whole brokers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from gapless.messages.clients import (
     Delivery,
     Order,
     Refused,
-    RetireBroker,
     Seek,
     StartKind,
     StartPoint,
     Subscribe,
     SubscriptionEnded,
 )
+from gapless.messages.operating import RetireBroker
 from gapless.messages.pubend_requests import Read
 from gapless.messages.streams import AckReport
 from tests.scenarios.brokers import Client, World, of
@@ -31,7 +31,7 @@ def at(tick: Tick) -> StartPoint:
     return StartPoint(StartKind.POSITION, ((P, tick),))
 
 
-def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_a_crash() -> None:
+def test_a_client_connected_longer_than_its_expiry_keeps_its_subscription_over_a_crash() -> None:
     world = World("p-s")
     ann = world.publisher("p")
     desk = world.subscriber("s", "desk", "TRUE", durable=True)
@@ -55,10 +55,10 @@ def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_
     assert (desk.events, desk.gaps) == (["e1", "e2"], [])
 
 
-def test_a_gap_that_is_lost_on_its_way_to_the_client_is_told_again() -> None:
-    # P5: a gap is not acknowledged by the silence behind it
+def test_a_gap_that_did_not_reach_the_client_is_sent_again() -> None:
+    # P5: a gap is not acknowledged by the silence after it
     class Deaf:
-        def hear(self, notice: Any) -> None:
+        def take_notice(self, notice: Any) -> None:
             del notice
 
     world = World(
@@ -93,8 +93,8 @@ def test_a_gap_that_is_lost_on_its_way_to_the_client_is_told_again() -> None:
     assert position < gap.low <= ann.ticks["e2"] <= gap.high
 
 
-def test_a_hold_outlives_a_partition_that_is_longer_than_its_time_to_live() -> None:
-    # R49: when the partition heals, the host needs a while to refresh its holds
+def test_a_log_hold_survives_a_partition_that_is_longer_than_its_ttl() -> None:
+    # R49: when the partition heals, the SHB needs a while to refresh its log holds
     world = World("p-a-s", log_hold_ttl_s=20)
     ann = world.publisher("p")
     ann.publish("e0")
@@ -117,8 +117,8 @@ def test_a_hold_outlives_a_partition_that_is_longer_than_its_time_to_live() -> N
     assert (desk.events, desk.gaps) == (["e1", "e2", "e3"], [])
 
 
-def test_the_log_is_kept_for_a_host_whose_reports_of_what_became_durable_were_lost() -> None:
-    # R55: that a host has nothing durable is true only until it has
+def test_the_log_is_retained_for_a_host_whose_reports_of_a_durable_subscription_were_lost() -> None:
+    # R55: a report without durable subscriptions is true only until there is one
     world = World("p-s", member_grace_s=1, retention_s=0)
     ann = world.publisher("p")
     world.subscriber("s", "passing by", "TRUE")
@@ -137,8 +137,8 @@ def test_the_log_is_kept_for_a_host_whose_reports_of_what_became_durable_were_lo
     assert (desk.events, desk.gaps) == (["e1"], [])
 
 
-def test_a_host_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
-    # R43: so its broker's new life need not be taken for the end of its stay
+def test_an_shb_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
+    # R43: so its broker's new incarnation need not count as the end of its membership
     world = World("p-s", interest_grace_s=1)
     world.publisher("p")
     world.subscriber("s", "passing by", "TRUE")
@@ -150,8 +150,8 @@ def test_a_host_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
     assert world.member("p", P, "s") is None
 
 
-def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:
-    # I13: the hold's name is on disk before a report relies on it
+def test_a_seek_back_loses_nothing_when_the_shb_crashes_then() -> None:
+    # I13: the name of the log hold is on disk before a report relies on it
     world = World("p-s", log_hold_ttl_s=20)
     ann = world.publisher("p")
     world.subscriber("s", "other", "TRUE")
@@ -175,7 +175,7 @@ def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:
     assert (desk.events, desk.gaps) == (["e2", "e3", "e4", "e5"], [])
 
 
-def test_a_hold_is_let_go_only_when_the_one_that_follows_it_is_kept() -> None:
+def test_a_log_hold_is_released_only_when_its_successor_is_stored() -> None:
     # R49
     world = World("p-s")
     ann = world.publisher("p")
@@ -200,7 +200,7 @@ def test_a_hold_is_let_go_only_when_the_one_that_follows_it_is_kept() -> None:
     assert all(gap.high < ann.ticks["e1"] for gap in desk.gaps)
 
 
-def test_an_older_connection_cannot_end_what_a_newer_one_has_taken_over() -> None:
+def test_a_fenced_connection_cannot_end_the_subscription() -> None:
     world = World("p-s")
     ann = world.publisher("p")
     desk = world.subscriber("s", "desk", "TRUE", durable=True)
@@ -217,7 +217,7 @@ def test_an_older_connection_cannot_end_what_a_newer_one_has_taken_over() -> Non
     assert any(isinstance(notice, Delivery) for notice in newer.notices)
 
 
-def test_a_hold_that_is_released_stops_no_read_that_names_it() -> None:
+def test_a_released_log_hold_stops_no_read_that_names_it() -> None:
     world = World("p-s", read_chunk_bytes=60)
     ann = world.publisher("p")
     world.subscriber("p", "keeper", "TRUE", durable=True, credit=0)
@@ -240,8 +240,8 @@ def test_a_hold_that_is_released_stops_no_read_that_names_it() -> None:
     assert len(reader.events) == 81
 
 
-def test_total_order_goes_on_above_what_was_merged_before_a_crash() -> None:
-    # R51: also if the client comes back without its position
+def test_total_order_continues_above_the_ticks_merged_before_a_crash() -> None:
+    # R51: also if the client resumes without its position
     world = World("p-s-c")
     world.set_clock("c", -4)
     ann = world.publisher("p", "P")
@@ -264,12 +264,12 @@ def test_total_order_goes_on_above_what_was_merged_before_a_crash() -> None:
     assert merged == sorted(merged)
 
 
-# --- retirement (R26) ---------------------------------------------------------------------------------
+# --- retirement (R26) -----------------------------------------------------------------------------
 
 
-def test_a_host_that_is_back_after_its_retirement_is_over_is_not_retired_again() -> None:
-    # b has begun anew meanwhile: if what it heard then counted for as long as if it were new, it would
-    # tell the others again, and the log would be released under the subscription
+def test_a_host_that_returned_from_retirement_is_not_retired_again() -> None:
+    # b has restarted meanwhile: if the retirement it received then counted as recent from then on,
+    # b would forward it again, and the log would be released under the subscription
     world = World("p-a-n", "a-b", tombstone_ttl_s=60)
     ann = world.publisher("p")
     world.crash("n")

@@ -1,10 +1,10 @@
-"""Runs that break naive feeds, with whole brokers: who may feed whom.
+"""Runs that break naive feeds, with whole brokers: which broker may feed which.
 
-The names (A2, A18) are those of the rules' own list. Two rules keep a feed straight: a broker asks
-only brokers that are nearer to the pubend (R7), and who is asked feeds only those that lie beyond it
-(R10). In every story but the last of each part the brokers that ask are naive: they ask everybody
-they reach. The second rule alone must hold then; without it the story goes wrong as the second test
-says. P is a pubend at p.
+The names (A2, A18) are those of the rules' own list. Two rules keep feeds acyclic: a broker attaches only
+to brokers that are nearer to the pubend (R7), and a feeder feeds only receivers that are beyond it (R10).
+In every scenario but the last of each part the receivers are naive: they try every broker that they reach.
+The second rule alone must hold then; without it the scenario fails as the second test shows. P is a pubend
+at p.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ candidates_by_the_rule = FeedCandidates.candidates
 may_feed_by_the_rule = FeedCandidates.may_feed
 
 
-def candidates_are_all_who_are_reached(
+def all_reachable_brokers_are_candidates(
     routing: FeedCandidates, pubend: PubendId
 ) -> list[Candidate]:
     nearer = candidates_by_the_rule(routing, pubend)
@@ -47,24 +47,24 @@ def candidates_are_all_who_are_reached(
     return nearer + [Candidate(broker, 1) for broker in others]
 
 
-def whoever_asks_is_fed(routing: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
+def every_receiver_is_fed(routing: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
     return receiver.kind is AttachKind.CELL or may_feed_by_the_rule(routing, pubend, receiver)
 
 
 def naive(*, asking: bool, feeding: bool) -> ExitStack:
-    """Take out R7, R10, or both, for a while."""
+    """Remove R7, R10, or both, for a while."""
     stack = ExitStack()
     if asking:
         stack.enter_context(
-            patched(FeedCandidates, "candidates", candidates_are_all_who_are_reached)
+            patched(FeedCandidates, "candidates", all_reachable_brokers_are_candidates)
         )
     if feeding:
-        stack.enter_context(patched(FeedCandidates, "may_feed", whoever_asks_is_fed))
+        stack.enter_context(patched(FeedCandidates, "may_feed", every_receiver_is_fed))
     return stack
 
 
 def of_routers(world: World, kind: type, source: BrokerId, target: BrokerId) -> list[Any]:
-    """Return the messages of feeds of routers that went over a link; leaves have odd numbers."""
+    """Return the feed messages of routers that were sent over a link; leaves have odd numbers."""
     return [
         each for each in world.sent_over(kind, source, target) if not is_leaf_number(each.number)
     ]
@@ -74,10 +74,10 @@ def of_routers(world: World, kind: type, source: BrokerId, target: BrokerId) -> 
 
 
 class FarSide:
-    """p - a - n - {c, d}: c knows an event for d only as silence; n has forgotten it, and loses a.
+    """p - a - n - {c, d}: c has an event for d only as silence; n has forgotten it, and loses a.
 
-    c was sent the stream filtered for itself. d has missed the event and asks n for it, when n is cut
-    off from all that is nearer to P but still reaches c.
+    The stream of c was filtered for c. d has missed the event and nacks it at n, when n is cut off from all
+    brokers nearer to P but still reaches c.
     """
 
     def __init__(self, *, asking: bool = True, feeding: bool = False) -> None:
@@ -88,14 +88,14 @@ class FarSide:
             self.y = world.subscriber("d", "y", "kind = 'Y'")
             world.run(s=2)
             missed = world.lose(of(StreamData, source="n", target="d"))
-            asked = world.lose(of(Nack, source="d"))
+            nacks = world.lose(of(Nack, source="d"))
             ann.publish("e90", kind="Y", text="long" * 2_000)
-            world.run(s=2)  # silence after it is told, so that d sees a gap
+            world.run(s=2)  # silence after it is sent, so that d sees a gap
             assert missed.messages
             missed.end()
             world.cut("a", "n")
             world.run(ms=100)
-            asked.end()
+            nacks.end()
             world.run(s=4)
             self.during = list(self.y.events)
             world.heal("a", "n")
@@ -103,37 +103,37 @@ class FarSide:
             self.ticks = ann.ticks
 
     def ranges(self, source: BrokerId, target: BrokerId) -> int:
-        """Count the messages with knowledge of the stream that went over a link."""
+        """Count the messages with knowledge of the stream that were sent over a link."""
         return sum(
             len(self.world.sent_over(kind, source, target)) for kind in (StreamData, StreamSilence)
         )
 
 
-def test_a2_a_broker_that_is_not_nearer_refuses_and_hands_out_nothing_of_its_cache() -> None:
-    story = FarSide()
+def test_a2_a_broker_that_is_not_nearer_refuses_and_sends_nothing_of_its_cache() -> None:
+    scenario = FarSide()
     for far in ("c", "d"):
-        reasons = {each.reason for each in of_routers(story.world, FeedUnavailable, far, "n")}
+        reasons = {each.reason for each in of_routers(scenario.world, FeedUnavailable, far, "n")}
         assert reasons == {FeedUnavailableReason.NOT_NEARER}
-        assert of_routers(story.world, Attached, far, "n") == []
-        assert story.ranges(far, "n") == 0
-    assert story.during == []
-    assert story.y.events == ["e90"], "it comes from the log when the way is back"
+        assert of_routers(scenario.world, Attached, far, "n") == []
+        assert scenario.ranges(far, "n") == 0
+    assert scenario.during == []
+    assert scenario.y.events == ["e90"], "e90 comes from the log when the path is restored"
 
 
-def test_a2_fed_from_the_far_side_an_event_is_taken_for_silence() -> None:
-    story = FarSide(feeding=True)
-    assert of_routers(story.world, Attached, "c", "n")
-    assert story.ranges("c", "n") > 0
-    assert story.y.events == [], "it was lost for ever"
-    assert story.world.horizon("d", P) > story.ticks["e90"]
+def test_a2_fed_from_the_far_side_an_event_becomes_silence() -> None:
+    scenario = FarSide(feeding=True)
+    assert of_routers(scenario.world, Attached, "c", "n")
+    assert scenario.ranges("c", "n") > 0
+    assert scenario.y.events == [], "e90 was lost for ever"
+    assert scenario.world.horizon("d", P) > scenario.ticks["e90"]
 
 
-def test_a2_by_the_rule_the_far_side_is_not_even_asked() -> None:
-    # R7: candidates are the brokers on the way
-    story = FarSide(asking=False)
-    assert of_routers(story.world, Attach, "n", "c") == []
-    assert of_routers(story.world, Attach, "n", "d") == []
-    assert story.y.events == ["e90"]
+def test_a2_by_the_rule_the_far_side_is_not_tried() -> None:
+    # R7: candidates are the brokers on the path
+    scenario = FarSide(asking=False)
+    assert of_routers(scenario.world, Attach, "n", "c") == []
+    assert of_routers(scenario.world, Attach, "n", "d") == []
+    assert scenario.y.events == ["e90"]
 
 
 # --- A18: a sideways loop -------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Sideways:
             self.y = world.subscriber("b2", "y", "TRUE")
             world.run(s=2)
             missed = world.lose(of(StreamData, source="p"))
-            asked = world.lose(of(Nack, target="p"))
+            nacks = world.lose(of(Nack, target="p"))
             ann.publish("e1")
             world.run(ms=300)
             assert missed.messages
@@ -159,7 +159,7 @@ class Sideways:
             world.run(ms=300)
             world.cut("p", "b2")
             world.run(ms=300)
-            asked.end()
+            nacks.end()
             self.feeders = [world[name].components.router.feeder(P) for name in ("b1", "b2")]
             cut_off = world.now
             world.run(s=4)
@@ -173,27 +173,29 @@ class Sideways:
 
 
 def test_a18_brokers_of_one_cell_do_not_feed_each_other() -> None:
-    story = Sideways()
+    scenario = Sideways()
     for source, target in (("b1", "b2"), ("b2", "b1")):
-        reasons = {each.reason for each in of_routers(story.world, FeedUnavailable, source, target)}
+        reasons = {
+            each.reason for each in of_routers(scenario.world, FeedUnavailable, source, target)
+        }
         assert reasons == {FeedUnavailableReason.NOT_NEARER}
-        assert of_routers(story.world, Attached, source, target) == []
-    assert story.feeders == [None, None]
-    assert min(story.nacks) == 0, (
-        "leaves may ask routers, all in one direction; nothing comes round"
+        assert of_routers(scenario.world, Attached, source, target) == []
+    assert scenario.feeders == [None, None]
+    assert min(scenario.nacks) == 0, (
+        "leaves may nack at routers, all in one direction; nothing loops"
     )
-    assert (story.x.events, story.y.events) == (["e1"], ["e1"])
+    assert (scenario.x.events, scenario.y.events) == (["e1"], ["e1"])
 
 
-def test_a18_brokers_that_feed_each_other_let_nacks_go_round() -> None:
-    story = Sideways(feeding=True)
-    assert story.feeders == ["b2", "b1"], "each believes that it is fed"
-    assert min(story.nacks) > 5
+def test_a18_brokers_that_feed_each_other_send_nacks_in_a_loop() -> None:
+    scenario = Sideways(feeding=True)
+    assert scenario.feeders == ["b2", "b1"], "each has the other as feeder"
+    assert min(scenario.nacks) > 5
 
 
-def test_a18_by_the_rule_the_own_cell_is_not_even_asked() -> None:
-    # R7: in another cell than the pubend's, routers ask the next cell only
-    story = Sideways(asking=False)
-    assert of_routers(story.world, Attach, "b1", "b2") == []
-    assert of_routers(story.world, Attach, "b2", "b1") == []
-    assert (story.x.events, story.y.events) == (["e1"], ["e1"])
+def test_a18_by_the_rule_the_own_cell_is_not_tried() -> None:
+    # R7: in another cell than the pubend's, routers attach to the next cell only
+    scenario = Sideways(asking=False)
+    assert of_routers(scenario.world, Attach, "b1", "b2") == []
+    assert of_routers(scenario.world, Attach, "b2", "b1") == []
+    assert (scenario.x.events, scenario.y.events) == (["e1"], ["e1"])

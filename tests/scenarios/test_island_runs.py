@@ -1,4 +1,4 @@
-"""Partial partitions: islands fed over relays, barriers that wait, brokers that hear only one side.
+"""Partial partitions: islands fed over relays, barriers, brokers that reach only one side.
 
 PT III: brokers that are cut off from one side but alive are an *island*; where nothing gets through
 there is a *barrier*. A2 and A18 are runs of the rules' own list, here with relays as they really are
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gapless.core.events import LinkDrained, LinkFull
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import LinkDrained, LinkFull
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.streams import Attach, Attached, Nack, StreamData, StreamSilence
@@ -38,18 +38,18 @@ def inside(world: World, kind: type, source: BrokerId, target: BrokerId) -> list
 
 
 def ranges(world: World, source: BrokerId, target: BrokerId) -> int:
-    """Count the messages with knowledge of a stream that went over a link."""
+    """Count the messages with knowledge of a stream that were sent over a link."""
     return sum(len(world.sent_over(kind, source, target)) for kind in (StreamData, StreamSilence))
 
 
-# --- A2: the island -----------------------------------------------------------------------------------
+# --- A2: the island -------------------------------------------------------------------------------
 
 
 class Island:
     """p - a - n - {c, d}, δ = 1: a and n lose the link between them; n still reaches c and d.
 
-    c and d bypass n: they are fed by a, each filtered for itself. n's own subscriber and what attaches
-    at n need everything.
+    c and d bypass n: a feeds them, each filtered for itself. n's own subscriber and receivers at n need
+    everything.
     """
 
     def __init__(self, *, relay_hops_max: int = 3) -> None:
@@ -80,22 +80,22 @@ def test_a2_an_island_is_fed_over_relays_by_a_broker_that_is_nearer() -> None:
     assert (island.x.events, island.y.events, island.z.events) == (["X0"], ["Y1"], ["Z2"])
 
 
-def test_a2_a_relay_passes_on_what_it_is_not_sent_itself_and_keeps_nothing_of_it() -> None:
-    # R3: c knows the event for n as silence, and carries it all the same
+def test_a2_a_relay_forwards_events_that_are_not_for_it_and_keeps_none() -> None:
+    # R3: c has the event for n as silence, and relays it all the same
     island = Island()
     world = island.world
     island.publish("Z")
     (relay,) = world["n"].components.sessions.route("a")
     assert island.z.events == ["Z0"]
     assert ranges(world, relay, "n") == 0, "nothing from its own cache"
-    assert inside(world, StreamData, "a", "n"), "it came from a"
+    assert inside(world, StreamData, "a", "n"), "a sent it"
     assert world.sent_over(StreamData, "a", relay, island.since) == [], (
-        "which told the relay nothing of it"
+        "a sent the relay nothing of it"
     )
 
 
-def test_a2_who_is_fed_over_relays_says_so_to_those_that_it_feeds() -> None:
-    # R7: classes (a) to (c) need a feed that did not say `relayed`
+def test_a2_a_router_fed_over_relays_sends_the_relayed_flag_to_its_receivers() -> None:
+    # R7: classes (a) to (c) need a feed without `relayed`
     island = Island()
     world = island.world
     world.run(s=20)
@@ -105,7 +105,7 @@ def test_a2_who_is_fed_over_relays_says_so_to_those_that_it_feeds() -> None:
 
 
 def test_a2_a_subscription_made_on_the_island_starts() -> None:
-    # PT V-B: live brokers on the island hear of subscriptions, and may subscribe
+    # PT V-B: live brokers on the island receive subscriptions, and may subscribe
     island = Island()
     new = island.world.subscriber("n", "new", "kind = 'N'")
     assert island.world.wait(lambda: bool(new.starts), s=3)
@@ -114,7 +114,7 @@ def test_a2_a_subscription_made_on_the_island_starts() -> None:
 
 
 def test_a2_an_event_that_the_island_missed_comes_from_the_log() -> None:
-    # the far side has it as silence; asked, it would have been lost
+    # the far side has it as silence; a nack there would lose it
     island = Island()
     world = island.world
     relays = ("c", "d")
@@ -129,10 +129,10 @@ def test_a2_an_event_that_the_island_missed_comes_from_the_log() -> None:
 
 
 @pytest.mark.parametrize("links", [(("a", "c"), ("a", "d")), (("c", "n"), ("d", "n"))])
-def test_an_island_is_fed_over_links_that_are_full_most_of_the_time(
+def test_an_island_is_fed_over_links_that_are_congested_most_of_the_time(
     links: tuple[tuple[str, str], ...],
 ) -> None:
-    # R40 over relays: what is full is not broken; a new session would find it full again
+    # R40 over relays: a congested route is not broken; a new session would be congested again
     island = Island()
     world = island.world
     for number in range(10):
@@ -147,12 +147,12 @@ def test_an_island_is_fed_over_links_that_are_full_most_of_the_time(
     assert island.z.events == [f"Z{number}" for number in range(10)]
     ended = {"relay broke", "gap in a session", "session died"}
     assert not ended & {*world["a"].coverage_marks, *world["n"].coverage_marks}, (
-        "it was one session all the time"
+        "the session was never replaced"
     )
 
 
-def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
-    # R11; PT III: nothing gets through to n, which is told so and loses nothing
+def test_a_subscriber_behind_a_barrier_waits_and_catches_up_when_it_heals() -> None:
+    # R11; PT III: nothing reaches n, which is notified and loses nothing
     island = Island(relay_hops_max=0)
     world = island.world
     assert world["n"].components.router.feeder(P) is None
@@ -168,7 +168,7 @@ def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
 
 
 @pytest.mark.parametrize("relay_hops_max", [0, 3])
-def test_when_the_link_comes_back_it_is_taken_and_nothing_is_lost_or_repeated(
+def test_a_restored_link_is_used_and_nothing_is_lost_or_repeated(
     relay_hops_max: int,
 ) -> None:
     island = Island(relay_hops_max=relay_hops_max)
@@ -178,14 +178,14 @@ def test_when_the_link_comes_back_it_is_taken_and_nothing_is_lost_or_repeated(
     for _ in range(20):
         island.publish("X", "Y", "Z")
     assert world["n"].components.sessions.is_direct("a")
-    assert world["c"].components.router.feeder(P) == "n", "and c goes back to it"
+    assert world["c"].components.router.feeder(P) == "n", "c uses n again"
     labels = [*island.ann.ticks]
     assert island.x.events == labels[0::3]
     assert island.y.events == labels[1::3]
     assert island.z.events == labels[2::3]
 
 
-# --- A18: two brokers of one cell -----------------------------------------------------------------------
+# --- A18: two brokers of one cell -----------------------------------------------------------------
 
 
 class Sideways:
@@ -202,8 +202,8 @@ class Sideways:
         world.run(s=4)
         self.since = world.now
 
-    def asked_the_peer(self, kind: type) -> int:
-        """Count what routers of the cell asked each other, by their links or over relays."""
+    def sent_to_the_peer(self, kind: type) -> int:
+        """Count the messages that routers of the cell sent each other, over links or relays."""
         pairs = (("b1", "b2"), ("b2", "b1"))
         found = [each for pair in pairs for each in self.world.sent_over(kind, *pair)]
         return len([each for each in found if not is_leaf_number(each.number)])
@@ -212,46 +212,46 @@ class Sideways:
 @pytest.mark.parametrize("cut", ["b1", "b2"])
 def test_a18_a_broker_that_lost_the_upper_cell_is_fed_through_its_peer_not_by_it(cut: str) -> None:
     # GD 3.1: "route messages towards s1 sideways via its cell neighbor"; R7 (b)
-    story = Sideways(cut)
+    scenario = Sideways(cut)
     (other,) = {"b1", "b2"} - {cut}
-    assert story.world[cut].components.sessions.route("p") == (other,)
-    assert story.asked_the_peer(Attach) == 0
-    story.ann.publish("e1")
-    story.world.run(s=1)
-    assert (story.x.events, story.y.events) == (["e1"], ["e1"])
+    assert scenario.world[cut].components.sessions.route("p") == (other,)
+    assert scenario.sent_to_the_peer(Attach) == 0
+    scenario.ann.publish("e1")
+    scenario.world.run(s=1)
+    assert (scenario.x.events, scenario.y.events) == (["e1"], ["e1"])
 
 
 def test_a18_two_brokers_that_lost_the_upper_cell_do_not_feed_each_other() -> None:
-    # no way is left: they wait, nothing goes round, and all comes when one link is back
-    story = Sideways("b1", "b2")
-    world = story.world
-    story.ann.publish("e1")
+    # there is no route: they wait, nothing loops, and all ticks come when one link is restored
+    scenario = Sideways("b1", "b2")
+    world = scenario.world
+    scenario.ann.publish("e1")
     world.run(s=4)
     assert [world[name].components.router.feeder(P) for name in ("b1", "b2")] == [None, None]
-    assert story.asked_the_peer(Attach) == story.asked_the_peer(Attached) == 0
+    assert scenario.sent_to_the_peer(Attach) == scenario.sent_to_the_peer(Attached) == 0
     pairs = (("b1", "b2"), ("b2", "b1"))
-    assert min(len(world.sent_over(Nack, *pair, story.since)) for pair in pairs) == 0
-    assert story.x.events == story.y.events == []
+    assert min(len(world.sent_over(Nack, *pair, scenario.since)) for pair in pairs) == 0
+    assert scenario.x.events == scenario.y.events == []
     world.heal("p", "b1")
     world.run(s=8)
     assert world["b2"].components.sessions.route("p") == ("b1",)
-    story.ann.publish("e2")
+    scenario.ann.publish("e2")
     world.run(s=1)
-    assert (story.x.events, story.y.events) == (["e1", "e2"], ["e1", "e2"])
+    assert (scenario.x.events, scenario.y.events) == (["e1", "e2"], ["e1", "e2"])
 
 
-# --- brokers that reach different sides -----------------------------------------------------------------
+# --- brokers that reach different sides -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("hears", ["up", "down"])
-def test_brokers_that_hear_in_one_direction_only_go_around(hears: str) -> None:
-    # A28 with a way around: the link p - n carries one direction, nobody is told so
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_link_that_works_in_one_direction_only_is_bypassed_by_relays(direction: str) -> None:
+    # A28 with another route: the link p - n carries one direction, no end notices
     world = World("p-n-c", delta=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE")
     z = world.subscriber("n", "z", "TRUE")
     world.run(s=2)
-    world.mute(*(("n", "p") if hears == "down" else ("p", "n")))
+    world.mute(*(("n", "p") if direction == "down" else ("p", "n")))
     for number in range(8):
         ann.publish(f"e{number}")
         world.run(s=1)
@@ -259,8 +259,8 @@ def test_brokers_that_hear_in_one_direction_only_go_around(hears: str) -> None:
     assert world["n"].components.sessions.route("p") == ("c",)
 
 
-def test_two_brokers_of_a_cell_that_reach_different_sides_are_a_bridge_together() -> None:
-    # p - {n1, n2} - c: n1 has lost c, n2 has lost p; each stream finds a way over both
+def test_two_brokers_of_a_cell_that_reach_different_sides_form_a_route_together() -> None:
+    # p - {n1, n2} - c: n1 has lost c, n2 has lost p; each stream finds a route over both
     world = World("p-n-c", cells={"n": ["n1", "n2"]})
     publishers = [world.publisher("p", f"P{number}") for number in range(6)]
     x = world.subscriber("c", "x", "TRUE")
@@ -269,17 +269,17 @@ def test_two_brokers_of_a_cell_that_reach_different_sides_are_a_bridge_together(
     world.cut("n2", "p")
     world.run(s=4)
     assert {world["c"].components.sessions.route(name) for name in ("n1", "n2")} == {("n2",), ()}
-    ways = {world["n2"].components.router.feeder(each.pubend) for each in publishers}
-    assert ways == {"p"}, "over n1, which is a relay for it and no feeder"
+    feeders = {world["n2"].components.router.feeder(each.pubend) for each in publishers}
+    assert feeders == {"p"}, "over n1, which is a relay and no feeder"
     for each in publishers:
         each.publish(each.pubend.name)
     world.run(s=1)
     assert sorted(x.events) == [each.pubend.name for each in publishers]
     y = world.subscriber("c", "y", "kind = 1")
-    assert world.wait(lambda: len(y.starts) == 6, s=3), "its subscription finds the same way back"
+    assert world.wait(lambda: len(y.starts) == 6, s=3), "its table update takes the same route back"
 
 
-def test_with_three_brokers_a_way_over_two_relays_is_found() -> None:
+def test_with_three_brokers_a_route_over_two_relays_is_found() -> None:
     # n1 is cut from p and c; c reaches n3 only, p reaches n2 only
     world = World("p-n-c", cells={"n": ["n1", "n2", "n3"]})
     ann = world.publisher("p")
@@ -296,9 +296,9 @@ def test_with_three_brokers_a_way_over_two_relays_is_found() -> None:
 
 
 class LostBelow:
-    """p - a - n - c, δ = 1, no relays: c has lost n, which is well otherwise, and is fed by a.
+    """p - a - n - c, δ = 1, no relays: c has lost n, which is up otherwise, and is fed by a.
 
-    So n cannot tell a what c wants, and a has no reason to ask beyond n.
+    So n cannot send a the filters of c, and a has no reason to use a source beyond n.
     """
 
     def __init__(self) -> None:
@@ -320,23 +320,25 @@ class LostBelow:
         self.came = [each.payload for frame in frames for each in frame.knowledge.publications]
 
 
-def test_who_is_fed_past_a_cell_that_it_has_lost_is_asked_what_it_wants() -> None:
+def test_a_receiver_that_bypasses_a_live_cell_is_a_source_of_tables() -> None:
     # R20: "every receiver attached with kind cell is a source for its direction"
-    story = LostBelow()
-    assert story.started
-    assert story.came == [b"e1", b"e2"], "it is filtered for"
-    assert (story.x.events, story.new.events) == (["e1"], ["e2"])
+    scenario = LostBelow()
+    assert scenario.started
+    assert scenario.came == [b"e1", b"e2"], "the stream is filtered for c"
+    assert (scenario.x.events, scenario.new.events) == (["e1"], ["e2"])
 
 
-def test_if_receivers_were_no_sources_it_could_not_start() -> None:
+def test_if_receivers_were_no_sources_a_new_subscription_could_not_start() -> None:
     with patched(TableSources, "set_fed", lambda *_, **__: None):
-        story = LostBelow()
-    assert not story.started
-    assert (story.x.events, story.new.events) == (["e1"], []), "what had started goes on"
+        scenario = LostBelow()
+    assert not scenario.started
+    assert (scenario.x.events, scenario.new.events) == (["e1"], []), (
+        "the started subscription continues"
+    )
 
 
-def test_acknowledgements_travel_over_relays_too() -> None:
-    # else the log of an island would never be released, or released too early
+def test_acknowledgements_are_sent_over_relays() -> None:
+    # otherwise the log of an island would never be released, or released too early
     world = World("p-b", cells={"b": ["b1", "b2"]}, retention_s=0)
     ann = world.publisher("p")
     x = world.subscriber("b1", "x", "TRUE", durable=True)

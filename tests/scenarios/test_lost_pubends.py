@@ -1,4 +1,4 @@
-"""A broker that was retired is back without its disk: nobody waits for what it had, whatever happens then (R26)."""
+"""A retired broker returns without its disk: no merge waits for its former pubends (R26)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ R = PubendId("R")
 
 
 def wipe_q(fork: Fork) -> None:
-    """Let the disk of q be empty."""
+    """Empty the disk of q."""
     disk = fork.world.nodes["q"].disk
     disk.records.clear()
     disk.logs.clear()
 
 
 def lost() -> Fork:
-    """Let q be retired, and be back without its disk."""
+    """Retire q, and let it return without its disk."""
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     wipe_q(fork)
@@ -38,7 +38,7 @@ def lost() -> Fork:
 
 
 def retire_by_mistake(fork: Fork) -> None:
-    """Let q be cut off, retired and back."""
+    """Cut q off, retire it, and let it return."""
     fork.cut_q_off()
     fork.world.heal("a", "q")
     fork.world.run(s=20)
@@ -46,14 +46,14 @@ def retire_by_mistake(fork: Fork) -> None:
 
 
 def subscription_at_m(fork: Fork) -> Subscriber:
-    """Let a client bring a place on Q to m."""
+    """Let a client present a position on Q at m."""
     start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
     y = fork.world.subscriber("m", "y", "TRUE", order=Order.TOTAL, start=start)
     fork.world.run(s=10)
     return y
 
 
-def test_nobody_waits_for_lost_pubends_after_another_retirement_that_was_a_mistake() -> None:
+def test_no_merge_waits_for_lost_pubends_after_another_mistaken_retirement() -> None:
     fork = lost()
     world = fork.world
     world.publisher("q", "R")
@@ -65,7 +65,7 @@ def test_nobody_waits_for_lost_pubends_after_another_retirement_that_was_a_mista
     assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
 
 
-def test_what_was_made_since_is_waited_for_after_another_retirement_that_was_a_mistake() -> None:
+def test_a_merge_waits_for_a_later_pubend_after_another_mistaken_retirement() -> None:
     fork = lost()
     world = fork.world
     cyd = world.publisher("q", "R")
@@ -78,15 +78,13 @@ def test_what_was_made_since_is_waited_for_after_another_retirement_that_was_a_m
     world.run(s=1)
     fork.ann.publish("a2")
     world.run(s=20)
-    assert fork.x.events == ["a1", "b1"], "R is only away"
+    assert fork.x.events == ["a1", "b1"], "the broker of R is only unreachable"
     world.heal("a", "q")
     world.run(s=20)
     assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "c1", "a2"], [])
 
 
-def test_nobody_waits_for_a_lost_pubend_if_another_was_made_before_the_retirement_was_heard() -> (
-    None
-):
+def test_no_merge_waits_for_a_lost_pubend_if_another_was_created_before_the_return() -> None:
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     world = fork.world
@@ -108,7 +106,7 @@ def test_nobody_waits_for_a_lost_pubend_if_another_was_made_before_the_retiremen
 
 
 @pytest.mark.parametrize("restarted", ["", "mn"])
-def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lost_pubend(
+def test_no_merge_waits_at_restarted_brokers_that_learn_of_a_lost_pubend_from_others(
     restarted: str,
 ) -> None:
     fork = lost()
@@ -117,7 +115,7 @@ def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lo
         world.restart(name)
     world.run(s=10)
     if restarted:
-        assert world["m"].components.announcements.get(Q) is not None, "a remembers it"
+        assert world["m"].components.announcements.get(Q) is not None, "a announces it"
         fork.x.come_back()
         world.run(s=5)
     y = subscription_at_m(fork)
@@ -126,8 +124,8 @@ def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lo
     assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
 
 
-def test_news_of_a_left_pubend_that_others_repeat_does_not_hide_that_it_was_left() -> None:
-    # m begins anew before q is back; a still tells it of Q
+def test_a_repeated_announcement_of_an_abandoned_pubend_does_not_end_that_state() -> None:
+    # m restarts before q returns; a still announces Q to it
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     world = fork.world
@@ -143,18 +141,18 @@ def test_news_of_a_left_pubend_that_others_repeat_does_not_hide_that_it_was_left
     assert y.events == ["a2"]
 
 
-def test_the_name_of_a_lost_pubend_is_not_said_to_be_at_its_broker() -> None:
+def test_the_name_of_a_lost_pubend_is_not_redirected_to_its_broker() -> None:
     fork = lost()
     fork.world.restart("m")
     fork.world.run(s=10)
     answer = Requester(fork.world, "m", "client").call(OpenPubend(1, "Q", "TRUE"), s=10)
     assert isinstance(answer, PubendOpened)
     assert answer.pubend.name == "Q"
-    assert answer.pubend != Q, "it has a number while somebody remembers the other"
+    assert answer.pubend != Q, "the name gets a number while a broker remembers Q"
 
 
 def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
-    # the disk of q was only not there
+    # the disk of q was only not mounted
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     world = fork.world
@@ -176,20 +174,20 @@ def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
     assert fork.x.events == ["a1", "b1", "b2"]
     assert [world[name].components.locations.is_lost(Q) for name in "mn"] == [True, False]
     retire_by_mistake(fork)
-    assert not world["m"].components.locations.is_lost(Q), "q has named it"
+    assert not world["m"].components.locations.is_lost(Q), "q has announced it"
     assert world["m"].components.locations.broker_of(Q) == "q"
     world.cut("a", "q")
     world.run(s=3)
     fork.ann.publish("a2")
     world.run(s=20)
-    assert fork.x.events == ["a1", "b1", "b2"], "it is only away"
+    assert fork.x.events == ["a1", "b1", "b2"], "its broker is only unreachable"
 
 
 def sync_up_to_back(fork: Fork) -> None:
-    """Let n hear that q is back, and have only that on disk."""
+    """Let n receive that q has returned, with only that write on disk."""
     disk = fork.world.nodes["n"].disk
 
-    def place() -> int:
+    def location() -> int:
         writes = [write.changes for write in disk.unsynced]
         backs = [
             number
@@ -203,12 +201,12 @@ def sync_up_to_back(fork: Fork) -> None:
         ]
         return backs[0] if backs else -1
 
-    fork.world.wait(lambda: place() >= 0)
-    disk.unsynced = disk.unsynced[: place() + 1]
+    fork.world.wait(lambda: location() >= 0)
+    disk.unsynced = disk.unsynced[: location() + 1]
     disk.sync()
 
 
-def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back() -> None:
+def test_a_merge_waits_for_a_pubend_if_the_shb_crashed_just_after_the_phb_returned() -> None:
     fork = Fork(retention_s=3_600)
     world = fork.world
     fork.cut_q_off()
@@ -219,7 +217,7 @@ def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back
     records = world.nodes["n"].disk.records
     join = records["joined pubend", "Q"]
     assert isinstance(join, JoinedPubendRecord)
-    assert join.abandoned, "that it is not any more was not on disk"
+    assert join.abandoned, "the end of that state was not on disk"
     world.cut("a", "q")
     world.run(s=3)
     world.start("n")
@@ -237,7 +235,7 @@ def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back
     assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
 
 
-def test_what_was_lost_is_known_if_the_crash_came_just_after_its_broker_was_back_without_it() -> (
+def test_a_pubend_is_known_as_lost_if_the_shb_crashed_just_after_the_phb_returned_without_it() -> (
     None
 ):
     fork = Fork(retention_s=3_600)
@@ -250,9 +248,9 @@ def test_what_was_lost_is_known_if_the_crash_came_just_after_its_broker_was_back
     world.crash("n")
     world.start("n")
     world.run(s=10)
-    place = world.nodes["n"].disk.records["pubend location", "Q"]
-    assert isinstance(place, PubendLocationRecord)
-    assert (place.host_retired, place.lost) == (True, True)
+    location = world.nodes["n"].disk.records["pubend location", "Q"]
+    assert isinstance(location, PubendLocationRecord)
+    assert (location.host_retired, location.lost) == (True, True)
     fork.x.come_back()
     world.run(s=5)
     fork.ann.publish("a2")

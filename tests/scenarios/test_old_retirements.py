@@ -1,4 +1,4 @@
-"""Retirements that are older than ``tombstone_ttl_s``: nobody waits, and no host that lives is retired again (R26)."""
+"""Retirements older than ``tombstone_ttl_s``: no merge waits, no live host is affected (R26)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.scenarios.fork import Fork, at
 
 
 def restart(fork: Fork, *, s: int) -> None:
-    """Let all brokers but q be down for a while, and begin anew."""
+    """Stop all brokers but q for a while, and restart them."""
     for name in "pamn":
         fork.world.crash(name)
     fork.world.run(s=s)
@@ -37,16 +37,16 @@ def test_total_order_does_not_wait_again_when_the_retirement_is_old() -> None:
     assert fork.x.events == ["a1", "b1", "a2"]
 
 
-@pytest.mark.parametrize("begins_anew", [False, True])
-def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
-    begins_anew: bool,
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_year_later_no_merge_waits_for_a_position_on_an_abandoned_pubend(
+    restarts: bool,
 ) -> None:
-    # m has never joined Q, and was told that it exists by a life that is over
+    # m has never joined Q, and learned of it in an earlier incarnation
     fork = Fork(tombstone_ttl_s=30, retention_s=3_600)
     fork.lose_q()
     world = fork.world
     world.run(s=120)
-    if begins_anew:
+    if restarts:
         restart(fork, s=365 * 86_400)
     assert not world["m"].components.retirements.is_recent(shb("q"))
     start = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
@@ -57,10 +57,10 @@ def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
     world.run(s=10)
     assert (y.events, z.events) == (["a2"], ["a2"])
     assert [(each.pubend, each.excluded) for each in y.of_kind(Stalled)] == [(Q, True)]
-    assert world["m"].components.locations.broker_of(Q) is None, "its name is free"
+    assert world["m"].components.locations.broker_of(Q) is None, "the name is free"
 
 
-def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
+def test_a_position_is_kept_a_year_later_if_the_broker_returns() -> None:
     fork = Fork(tombstone_ttl_s=30, retention_s=10**9)
     fork.cut_q_off()
     world = fork.world
@@ -86,9 +86,9 @@ def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
     assert gap.low <= b2 <= gap.high == a2
 
 
-@pytest.mark.parametrize("begins_anew", [False, True])
-def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
-    begins_anew: bool,
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_merge_waits_for_the_pubends_of_a_broker_that_returned_without_its_disk(
+    restarts: bool,
 ) -> None:
     fork = Fork(retention_s=3_600)
     fork.lose_q()
@@ -98,7 +98,7 @@ def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
     world.start("q")
     world.run(s=10)
     assert world["n"].components.retirements.is_back(shb("q"))
-    if begins_anew:
+    if restarts:
         restart(fork, s=60)
         world.restart("q")
         world.run(s=10)
@@ -112,8 +112,8 @@ def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
     assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
 
 
-def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() -> None:
-    # n was retired where nobody else was; it never heard of that, and is long back
+def test_an_old_retirement_of_a_live_host_releases_no_log() -> None:
+    # n was retired where no other broker was; it never learned of that, and is long up again
     world = BrokerHarness("p-a-n", "a-b", retention_s=0, tombstone_ttl_s=30)
     ann = world.publisher("p")
     world.cut("a", "b")
@@ -131,10 +131,10 @@ def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() ->
     world.start("b")
     world.heal("a", "b")
     world.run(s=20)
-    assert world["b"].components.retirements.has("n"), "it has heard it in time, and nothing else"
+    assert world["b"].components.retirements.has("n"), "b received it in time, and nothing else"
     assert not world["a"].components.retirements.has("n")
     assert world.member("p", P, "n") is not None
     world.heal("a", "n")
     world.run(s=20)
     assert (x.events, x.gaps) == (["e1"], [])
-    assert world["b"].components.retirements.is_back(shb("n")), "it was told to n, which lives"
+    assert world["b"].components.retirements.is_back(shb("n")), "b sent it to n, which is up"

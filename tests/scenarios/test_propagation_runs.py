@@ -30,7 +30,7 @@ from tests.scenarios.naive_propagation import (
     elsewhere_if_another_table_has_it,
     forgotten_at_once,
     marked_for_ever,
-    nobody_is_late,
+    no_host_is_late,
     own_only_the_newest_form,
     pruned_world,
     run_by_the_rules_and_without,
@@ -64,7 +64,7 @@ def test_a1_an_empty_slice_is_not_sufficient(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_an_edge_is_unsettled_until_a_whole_table_came_over_it() -> None:
+def test_an_edge_is_unsettled_until_a_full_table_has_arrived() -> None:
     world = World(tree("p-n-c"))
     world.advertise("P", "p", "", known_to=world.brokers)
     nobody = StreamVector(1, 1, {})
@@ -78,7 +78,7 @@ def test_an_edge_is_unsettled_until_a_whole_table_came_over_it() -> None:
 # --- A3, A4: a new pubend, and subscriptions that were pruned -----------------------------------
 
 
-def test_a3_being_late_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a3_lateness_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world = pruned_world()
         world.advertise("P", "p", "type = 'stock'", known_to=["p"])
@@ -88,10 +88,12 @@ def test_a3_being_late_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.Mo
             check_that_what_is_claimed_passes(world)
         assert shb("z") in vector_of(world, "p").entries
 
-    run_by_the_rules_and_without(scenario, [(OutTable, "_late", nobody_is_late)], monkeypatch)
+    run_by_the_rules_and_without(scenario, [(OutTable, "_late", no_host_is_late)], monkeypatch)
 
 
-def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a4_the_known_pubends_of_a_table_end_with_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def scenario() -> None:
         world = pruned_world()
         world.advertise("P", "p", "type = 'stock'", known_to=world.brokers)
@@ -122,7 +124,7 @@ def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPat
 
 
 def lagging_peer() -> tuple[World, StreamVector]:
-    """Cell n = {b1, b2}; a has b2's table; b1 lags behind for s2 and is ahead for s1."""
+    """Cell n = {b1, b2}; a has b2's table; b1 lags for s2 and is ahead for s1."""
     world = World(
         tree("a-n", "n-s1", "n-s2"), {n: n for n in ("a", "s1", "s2")} | {"b1": "n", "b2": "n"}
     )
@@ -138,12 +140,12 @@ def lagging_peer() -> tuple[World, StreamVector]:
     return world, vector_of(world, "a")
 
 
-def test_a5_tables_of_two_brokers_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a5_tables_of_two_brokers_are_kept_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         world, promised = lagging_peer()
         edge = world["a"].table_store.edges["n"]
         assert [held.sender for held in edge.held()] == ["b2"]
-        # the source moves to b1, which lags for s2 and hears of a change at s1
+        # the source changes to b1, which lags for s2 and receives a change of s1
         world["s1"].subscribe("w", "symbol = 'W'")
         world.settle(("s1", "s1"), ("b1", "s1"))
         edge.mark_stale("b2", world.now)
@@ -153,7 +155,7 @@ def test_a5_tables_of_two_brokers_stand_side_by_side(monkeypatch: pytest.MonkeyP
         choice = world["a"].choose(P, promised, cell_receiver("n"))
         assert choice.tables is not None, "flood"
         assert not world["a"].passes(P, promised, cell_receiver("n"), OTHER), "flood"
-        # b1 catches up: the old table is not needed any more
+        # b1 catches up: the stale table is not needed any more
         world.settle(("b1", "s2"), ("a", "b1"))
         assert [held.sender for held in edge.held()] == ["b1"]
 
@@ -174,7 +176,7 @@ def test_a5_taking_the_vector_as_sent_floods(monkeypatch: pytest.MonkeyPatch) ->
 # --- A16: rights ----------------------------------------------------------------------------------
 
 
-def test_a16_a_filter_needs_the_control_version_of_the_piece(
+def test_a16_a_filter_needs_the_control_version_of_the_range(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def scenario() -> None:
@@ -201,7 +203,7 @@ def test_a16_a_filter_needs_the_control_version_of_the_piece(
     )
 
 
-def test_a16_a_form_of_an_older_control_version_stays_while_its_ticks_are_repaired(
+def test_a16_a_restricted_filter_of_an_older_control_version_stays_while_its_ticks_are_repaired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def scenario() -> None:
@@ -212,7 +214,7 @@ def test_a16_a_form_of_an_older_control_version_stays_while_its_ticks_are_repair
         subscriber.subscribe("x at 10", "news = TRUE")
         world.settle()
         promised = vector_of(world, "p")
-        # version 11 takes all news but those of T; a tick of version 10 was lost, and is nacked
+        # version 11 revokes all news but those of T; a tick of version 10 was lost, and is nacked
         subscriber.leaf.restrict(11)
         subscriber.subscribe("x at 11", "news = TRUE AND symbol = 'T'")
         world.settle()
@@ -236,7 +238,7 @@ def test_a16_a_form_of_an_older_control_version_stays_while_its_ticks_are_repair
 # --- A25 ------------------------------------------------------------------------------------------
 
 
-def test_a25_a_table_from_beyond_does_not_show_a_host_elsewhere(
+def test_a25_a_table_from_beyond_does_not_locate_a_host_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def scenario() -> None:
@@ -249,7 +251,9 @@ def test_a25_a_table_from_beyond_does_not_show_a_host_elsewhere(
         world.stop("n")
         world.exchange("p", "c")  # bypass
         world.now += 10**12
-        world["p"].table_store.drop_stale(world.now)  # what n said is forgotten; c's table is left
+        world["p"].table_store.drop_stale(
+            world.now
+        )  # the table of n is forgotten; c's table is left
         n = world.start("n")
         n.learn(P)
         n.subscribe("y", "symbol = 'T'")

@@ -1,7 +1,7 @@
-"""Recovery: what is missing travels, and nothing waits for it (PT VIII; VT 4, sufficiency).
+"""Recovery: only missing state is sent, and nothing waits for it (PT VIII; VT 4, sufficiency).
 
-PT VIII-A, partial recovery: a broker that was out of reach gets those subscriptions that it lacks, no
-others. PT VIII-B, full recovery: a broker that crashed has lost all it knew. In VT's words such a
+PT VIII-A, partial recovery: a broker that was unreachable gets the subscriptions that it lacks, no
+others. PT VIII-B, full recovery: a broker that crashed has lost all its state. In VT's words such a
 broker may "participate in message routing without having to wait to get the most recent subscription
 state". P is a pubend at p.
 """
@@ -23,7 +23,7 @@ P = PubendId("P")
 
 
 def table_messages(world: World, source: BrokerId, target: BrokerId, since: int) -> list[Any]:
-    """Return what a broker sent to another of its tables."""
+    """Return the table messages that a broker sent to another."""
     found = [
         (at, message)
         for at, one, other, message in world.sent
@@ -33,13 +33,13 @@ def table_messages(world: World, source: BrokerId, target: BrokerId, since: int)
     return [message for _, message in found]
 
 
-# --- partial recovery (PT VIII-A) -----------------------------------------------------------------------
+# --- partial recovery (PT VIII-A) -----------------------------------------------------------------
 
 
 class Cut:
-    """p - n - c, with a hundred subscriptions at c; n and c lose each other, and find each other again.
+    """p - n - c, with a hundred subscriptions at c; the link between n and c is cut and restored.
 
-    Without relays and with δ = 0 there is no other way between them.
+    Without relays and with δ = 0 there is no other route between them.
     """
 
     def __init__(self, **parameters: int) -> None:
@@ -52,14 +52,14 @@ class Cut:
         world.run(s=1)
 
     def heal(self) -> int:
-        """Mend the link; return the time at which that was."""
+        """Restore the link; return the time."""
         since = self.world.now
         self.world.heal("n", "c")
         self.world.run(s=3)
         return since
 
 
-def test_after_a_short_cut_no_table_travels_if_nothing_has_changed() -> None:
+def test_after_a_short_cut_no_table_is_sent_if_nothing_has_changed() -> None:
     # PT VIII-A (ii): "R replies by sending a summary of the subscriptions it has already accepted";
     # here the summary is one number, the version of the table
     cut = Cut()
@@ -70,7 +70,7 @@ def test_after_a_short_cut_no_table_travels_if_nothing_has_changed() -> None:
         assert table_messages(cut.world, source, target, since) == []
 
 
-def test_after_a_short_cut_only_the_changes_travel() -> None:
+def test_after_a_short_cut_only_the_changes_are_sent() -> None:
     # PT VIII-A (iii): "transfer those subscriptions that it has accepted but are missing at R"
     cut = Cut()
     new = [cut.world.subscriber("c", f"new{number}", f"kind = {-number}") for number in (1, 2)]
@@ -83,7 +83,7 @@ def test_after_a_short_cut_only_the_changes_travel() -> None:
     assert all(each.starts for each in new)
 
 
-def test_who_is_too_far_behind_gets_the_whole_table() -> None:
+def test_a_requester_that_is_too_far_behind_gets_the_whole_table() -> None:
     # R19: delta_log_max
     cut = Cut(delta_log_max=2)
     for number in range(1, 6):
@@ -96,7 +96,7 @@ def test_who_is_too_far_behind_gets_the_whole_table() -> None:
     assert len(full.conjunctions) == 105
 
 
-def test_of_a_stream_only_what_was_missed_is_sent_again() -> None:
+def test_only_the_missed_ticks_of_a_stream_are_sent_again() -> None:
     world = World("p-n-c")
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE")
@@ -116,11 +116,11 @@ def test_of_a_stream_only_what_was_missed_is_sent_again() -> None:
     frames = world.sent_over(StreamData, "n", "c", since)
     labels = [each.payload.decode() for frame in frames for each in frame.knowledge.publications]
     assert labels == missed
-    assert world.sent_over(Nack, "n", "p", since) == [], "the nearest cache has it"
+    assert world.sent_over(Nack, "n", "p", since) == [], "the nearest cache has the ticks"
 
 
-def test_a_source_that_was_replaced_and_returns_is_asked_for_changes_only() -> None:
-    # R21: "an old table whose source returns in the same life is current again"
+def test_a_former_source_that_returns_is_asked_for_changes_only() -> None:
+    # R21: a stale table whose source returns in the same incarnation is current again
     world = World("p-n-c", cells={"n": ["n1", "n2"]}, relay_hops_max=0)
     world.publisher("p")
     for number in range(100):
@@ -146,13 +146,13 @@ def _sources(world: World) -> tuple[BrokerId, ...]:
     return world["p"].components.exchange.table_store.edges["n"].sources()
 
 
-# --- full recovery (PT VIII-B) --------------------------------------------------------------------------
+# --- full recovery (PT VIII-B) --------------------------------------------------------------------
 
 
 class Restart:
-    """p - n - {c, d}: n comes back knowing nobody, and hears of c and d late.
+    """p - n - {c, d}: n restarts without tables, and receives those of c and d late.
 
-    With ``two`` brokers in n the other one dies as well, so that all goes over the one that is back.
+    With ``two`` brokers in n the other one crashes as well, so that all events pass the restarted one.
     """
 
     def __init__(self, *, two: bool = False) -> None:
@@ -178,7 +178,7 @@ class Restart:
         self.world.run(s=1)
 
     def sent_to(self, cell: BrokerId, since: int) -> list[str]:
-        """Return the labels of what the restarted broker sent to a cell."""
+        """Return the labels of the events that the restarted broker sent to a cell."""
         frames = self.world.sent_over(StreamData, "n1", cell, since)
         return [each.payload.decode() for frame in frames for each in frame.knowledge.publications]
 
@@ -187,36 +187,38 @@ class Restart:
 def test_a_restarted_router_forwards_before_its_tables_are_complete(two: bool) -> None:
     # VT 1: "a broker that has just recovered from a crash failure [can] participate in message
     # routing without having to wait"
-    story = Restart(two=two)
-    assert story.events == (["1 of 0"], ["2 of 0"])
-    assert "2 of 0" in story.sent_to("c", story.since), "it knows nobody, and sends everything"
+    scenario = Restart(two=two)
+    assert scenario.events == (["1 of 0"], ["2 of 0"])
+    assert "2 of 0" in scenario.sent_to("c", scenario.since), (
+        "it has no tables, and sends everything"
+    )
 
 
 @pytest.mark.parametrize("two", [False, True])
-def test_when_its_tables_are_complete_it_sends_what_is_wanted_only(two: bool) -> None:
-    story = Restart(two=two)
-    story.updates.release()
-    story.world.run(s=2)
-    since = story.world.now
-    story.publish()
-    assert story.sent_to("c", since) == ["1 of 3"]
-    assert story.sent_to("d", since) == ["2 of 3"]
-    assert (story.x.events, story.y.events) == (["1 of 0", "1 of 3"], ["2 of 0", "2 of 3"])
+def test_when_its_tables_are_complete_a_restarted_router_filters(two: bool) -> None:
+    scenario = Restart(two=two)
+    scenario.updates.release()
+    scenario.world.run(s=2)
+    since = scenario.world.now
+    scenario.publish()
+    assert scenario.sent_to("c", since) == ["1 of 3"]
+    assert scenario.sent_to("d", since) == ["2 of 3"]
+    assert (scenario.x.events, scenario.y.events) == (["1 of 0", "1 of 3"], ["2 of 0", "2 of 3"])
 
 
-def test_a_restarted_router_that_took_its_tables_for_complete_would_lose_events() -> None:
-    # A1: R24 taken out
+def test_a_restarted_router_that_treats_its_tables_as_complete_loses_events() -> None:
+    # A1: R24 removed
     with patched(sufficiency, "sufficient", lambda *_, **__: True):
-        story = Restart()
-    assert story.events == ([], [])
+        scenario = Restart()
+    assert scenario.events == ([], [])
 
 
 def test_a_new_subscription_starts_over_a_router_that_is_still_recovering() -> None:
-    story = Restart()
-    z = story.world.subscriber("c", "z", "kind = 3")
-    story.world.run(s=1)
-    assert z.starts == {}, "the pubend has not heard of it"
-    story.updates.release()
-    assert story.world.wait(lambda: bool(z.starts), s=3)
-    story.publish()
+    scenario = Restart()
+    z = scenario.world.subscriber("c", "z", "kind = 3")
+    scenario.world.run(s=1)
+    assert z.starts == {}, "the PHB does not know it"
+    scenario.updates.release()
+    assert scenario.world.wait(lambda: bool(z.starts), s=3)
+    scenario.publish()
     assert z.events == ["3 of 3"]

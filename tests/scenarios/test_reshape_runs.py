@@ -1,9 +1,9 @@
 """Runs that break a naive change of the tree, with whole brokers (R13).
 
-In all of them cell i leaves its neighbour j for k, a neighbour of j: SHIFT(i, j, k). Brokers hear of
-it one by one; how they agree on it is not told here. A23 is a name of the rules' own list. Each
-story is played by the rules, and again with its rule taken out, and then goes wrong as the second
-test says.
+In all of them cell i leaves its neighbour j for k, a neighbour of j: SHIFT(i, j, k). Brokers learn of
+it one by one; how they agree on it is not part of these runs. A23 is a name of the rules' own list.
+Each scenario is played by the rules, and again with its rule removed, and then fails as the second
+test shows.
 """
 
 from __future__ import annotations
@@ -37,116 +37,116 @@ reshape_by_the_rule = Router.reshape
 
 
 def keep_ranges(router: Router, change: TreeChange) -> None:
-    """Go on without raising the scope."""
+    """Continue without raising the scope."""
     reshape_by_the_rule(router, change._replace(wider=False))
 
 
-# --- A23: what was silent for fewer hosts ---------------------------------------------------------
+# --- A23: silence for fewer hosts -----------------------------------------------------------------
 
 
 def missed_by_the_cell_that_moves() -> Subscriber:
-    """From p - j - {i, k}: i has missed an event that k was told as silence, and asks k for it."""
+    """From p - j - {i, k}: i has missed an event that k has as silence, and nacks it at k."""
     world = World("p-j-i", "j-k")
     ann = world.publisher("p")
     x = world.subscriber("i", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
     missed = world.lose(of(StreamData, source="j", target="i"))
-    asked = world.lose(of(Nack, source="i", target="j"))
+    nacks = world.lose(of(Nack, source="i", target="j"))
     tick = ann.publish("e70", kind="X")
     world.run(s=1)
     assert missed.messages
     assert world.horizon("k", P) > tick > world.horizon("i", P)
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k", "j", "i", "p")
+    world.apply_tree("k", "j", "i", "p")
     missed.end()
-    asked.end()
+    nacks.end()
     world.run(s=10)
     assert world["i"].components.router.feeder(P) == "k"
     return x
 
 
-def test_a23_a_cell_that_gains_a_neighbour_forgets_what_was_silent_for_fewer_hosts() -> None:
+def test_a23_a_cell_that_gains_a_neighbour_forgets_silence_for_fewer_hosts() -> None:
     assert missed_by_the_cell_that_moves().events == ["e70"]
 
 
-def test_a23_what_was_filtered_for_one_side_is_told_as_silence_to_the_other() -> None:
+def test_a23_ticks_filtered_for_one_side_are_sent_as_silence_to_the_other() -> None:
     with patched(Router, "reshape", keep_ranges):
         x = missed_by_the_cell_that_moves()
-    assert x.events == [], "it was lost for ever"
+    assert x.events == [], "the event was lost for ever"
     assert x.gaps == []
 
 
 def missed_on_the_side_that_is_left() -> Subscriber:
-    """From i - j - {p, k}, the pubend at i: p has missed an event, k was told it as silence."""
+    """From i - j - {p, k}, the pubend at i: p has missed an event, k has it as silence."""
     world = World("i-j-p", "j-k", cache_bytes=4_000)
     ann = world.publisher("i")
     x = world.subscriber("p", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
     missed = world.lose(of(StreamData, source="j", target="p"))
-    asked = world.lose(of(Nack, source="p", target="j"))
+    nacks = world.lose(of(Nack, source="p", target="j"))
     ann.publish("e70", kind="X", text="long" * 2_000)
     world.run(s=1)
     assert missed.messages
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("i", "k", "j", "p")
+    world.apply_tree("i", "k", "j", "p")
     missed.end()
-    asked.end()
+    nacks.end()
     world.run(s=10)
     assert world["j"].components.router.feeder(P) == "k"
     return x
 
 
-def test_a23_it_also_forgets_what_now_comes_from_the_new_neighbour() -> None:
+def test_a23_the_cell_also_forgets_ticks_that_now_come_from_the_new_neighbour() -> None:
     assert missed_on_the_side_that_is_left().events == ["e70"]
 
 
-def test_a23_what_came_round_the_other_way_is_told_back_as_silence() -> None:
+def test_a23_ticks_from_the_former_direction_are_sent_back_as_silence() -> None:
     with patched(Router, "reshape", keep_ranges):
         x = missed_on_the_side_that_is_left()
     assert x.events == []
 
 
-def silence_under_way() -> Subscriber:
-    """From p - j - {i, k}: what j told k before the change arrives at k after it."""
+def silence_in_transit() -> Subscriber:
+    """From p - j - {i, k}: a range that j sent to k before the change arrives after it."""
     world = World("p-j-i", "j-k")
     ann = world.publisher("p")
     x = world.subscriber("i", "x", "kind = 'X'")
     world.subscriber("k", "y", "kind = 'Y'")
     world.run(s=2)
     world.lose(of(StreamData, source="j", target="i"))
-    asked = world.lose(of(Nack, source="i", target="j"))
+    nacks = world.lose(of(Nack, source="i", target="j"))
     late = world.hold(of(StreamData, StreamSilence, source="j", target="k"))
     ann.publish("e70", kind="X")
     world.run(ms=300)
     assert late.messages
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k", "j", "i", "p")
+    world.apply_tree("k", "j", "i", "p")
     world.run(ms=1)
     late.release()
-    asked.end()
+    nacks.end()
     world.run(s=10)
     return x
 
 
-def test_a23_pieces_of_an_older_scope_are_dropped() -> None:
-    assert silence_under_way().events == ["e70"]
+def test_a23_knowledge_ranges_of_an_older_scope_are_dropped() -> None:
+    assert silence_in_transit().events == ["e70"]
 
 
 def test_a23_silence_of_an_older_scope_hides_an_event() -> None:
     with patched(router_module, "scope_of", lambda _: 2**31):
-        x = silence_under_way()
+        x = silence_in_transit()
     assert x.events == []
 
 
-# --- where hosts are ------------------------------------------------------------------------------
+# --- locations of hosts ---------------------------------------------------------------------------
 
 
 def restarted_and_moved() -> Subscriber:
-    """From k - j - i - x, the pubend at k: i has restarted and not heard of x when it tells k.
+    """From k - j - i - x, the pubend at k: i has restarted and sends k its table without x.
 
-    j's table, as k has it, still names x. It is no sign that x is behind j.
+    j's table, as k has it, still names x. It does not show that x is behind j.
     """
     world = World("k-j-i-x")
     ann = world.publisher("k")
@@ -158,7 +158,7 @@ def restarted_and_moved() -> Subscriber:
     world.run(ms=500)
     world.hold(of(TableDelta, TableFull, source="j", target="k"))
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k", "j", "i", "x")
+    world.apply_tree("k", "j", "i", "x")
     assert world.wait(lambda: world["i"].components.router.feeder(P) == "k")
     world.run(ms=500)
     assert _is_settled(world, "k", "i")
@@ -174,23 +174,23 @@ def _is_settled(world: World, broker: BrokerId, cell: CellId) -> bool:
     return edge is not None and edge.settled
 
 
-def test_tables_of_an_older_shape_do_not_show_where_hosts_are() -> None:
+def test_tables_of_an_older_shape_do_not_locate_hosts() -> None:
     assert restarted_and_moved().events == ["e1"]
 
 
-def test_by_tables_of_an_older_shape_a_host_seems_to_be_where_it_was() -> None:
+def test_tables_of_an_older_shape_locate_a_moved_host_at_its_former_edge() -> None:
     def believe(edge: Edge, shape_version: int) -> None:
-        """Take every table as a sign."""
+        """Let every table locate hosts."""
 
     with patched(Edge, "distrust_before", believe):
         x = restarted_and_moved()
     assert x.events == []
 
 
-# --- who has not heard of it ----------------------------------------------------------------------
+# --- brokers with the old tree --------------------------------------------------------------------
 
 
-def one_broker_has_not_heard() -> tuple[World, Subscriber]:
+def one_broker_has_the_old_tree() -> tuple[World, Subscriber]:
     """From k - {j1, j2} - i, the pubend at k: k and j1 switch, j2 and i only a while later."""
     world = World("k-j-i", cells={"j": ["j1", "j2"]})
     ann = world.publisher("k")
@@ -199,44 +199,44 @@ def one_broker_has_not_heard() -> tuple[World, Subscriber]:
     assert world["i"].components.router.feeder(ann.pubend) == "j2"
     assert "j1" in world["k"].components.exchange.table_store.edges["j"].sources()
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("k", "j1")
+    world.apply_tree("k", "j1")
     world.run(s=1)
     ann.publish("e1", kind="X")
     world.run(s=1)
-    world.hear_of_the_tree("j2", "i")
+    world.apply_tree("j2", "i")
     world.run(s=10)
     return world, x
 
 
-def test_brokers_that_know_different_shapes_do_not_feed_each_other() -> None:
-    world, x = one_broker_has_not_heard()
+def test_brokers_with_different_shape_versions_do_not_feed_each_other() -> None:
+    world, x = one_broker_has_the_old_tree()
     reasons = {each.reason for each in world.sent_over(FeedUnavailable, "k", "j2")}
     assert FeedUnavailableReason.SHAPE_MISMATCH in reasons
     assert x.events == ["e1"]
 
 
-def test_a_broker_with_the_old_shape_passes_on_what_was_filtered_for_the_new_one() -> None:
+def test_a_broker_with_the_old_shape_forwards_ticks_filtered_for_the_new_one() -> None:
     with (
         patched(FeedCandidates, "has_shape", lambda *_: True),
         patched(
             TableSources, "set_fed", lambda *_, **__: None
-        ),  # else j2 itself says what it needs
+        ),  # otherwise j2 itself sends its filters
     ):
-        _, x = one_broker_has_not_heard()
-    assert x.events == [], "k has narrowed what it sends to j, and j2 still feeds i"
+        _, x = one_broker_has_the_old_tree()
+    assert x.events == [], "k filters more for j, and j2 still feeds i"
 
 
 # --- a crash --------------------------------------------------------------------------------------
 
 
-def test_a_broker_begins_in_the_tree_that_is_on_its_disk() -> None:
+def test_a_broker_starts_with_the_tree_on_its_disk() -> None:
     world = World("p-j-i", "j-k")
     ann = world.publisher("p")
     x = world.subscriber("i", "x", "TRUE", durable=True)
     world.run(s=2)
     x.leave()
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("i", "j", "k", "p")
+    world.apply_tree("i", "j", "k", "p")
     world.run(ms=1)
     world.restart("i")
     world.run(s=1)
@@ -247,13 +247,15 @@ def test_a_broker_begins_in_the_tree_that_is_on_its_disk() -> None:
     assert x.events == ["e1"]
 
 
-def test_a_crash_before_the_write_leaves_the_tree_as_it_was() -> None:
+def test_a_crash_before_the_write_leaves_the_tree_unchanged() -> None:
     world = World("p-j-i", "j-k")
     world.nodes["i"].disk.stopped = True
     world.shift("i", "j", "k")
-    world.hear_of_the_tree("i")
+    world.apply_tree("i")
     world.run(s=1)
-    assert world["i"].neighbourhood.neighbours == ("j",), "nothing happens before it is durable"
+    assert world["i"].neighbourhood.neighbours == ("j",), (
+        "nothing changes before the record is durable"
+    )
     world.restart("i")
     world.run(s=1)
     assert world["i"].neighbourhood.neighbours == ("j",)
@@ -263,7 +265,7 @@ def test_a_crash_before_the_write_leaves_the_tree_as_it_was() -> None:
 
 
 class Traffic:
-    """i - j - {k, m}, with a cell behind each: all publish and all listen while i moves."""
+    """i - j - {k, m}, with a cell behind each: all publish and all subscribe while i moves."""
 
     CHAINS = ("ii-i-j-k-kk", "j-m")
 
@@ -288,26 +290,26 @@ class Traffic:
         self._count = 0
 
     def publish(self, rounds: int) -> None:
-        """Let all publish something, and time pass."""
+        """Let all publishers publish, and time pass."""
         for _ in range(rounds):
             for ann in self.anns:
                 kind = self.chance.choice("XYZ")
                 self._count += 1
                 label = f"{ann.pubend.name} {self._count}"
-                ann.say(label, kind=kind)
+                ann.send_event(label, kind=kind)
                 self.expected[kind].append(label)
             self.world.run(ms=self.chance.choice([5, 20, 100]))
 
     def shift(self, moved: str, old: str, new: str) -> None:
-        """Change the tree; brokers hear of it in any order, with events between."""
+        """Change the tree; brokers apply it in any order, with events between."""
         self.world.shift(moved, old, new)
         names = sorted(self.world.nodes)
         for name in self.chance.sample(names, len(names)):
-            self.world.hear_of_the_tree(name)
+            self.world.apply_tree(name)
             self.publish(self.chance.choice([0, 1, 3]))
 
     def crash(self, name: BrokerId) -> None:
-        """Restart a broker; its listeners come back. If it has not stored the tree, it hears again."""
+        """Restart a broker with its clients. It applies the tree again if it had not stored it."""
         world = self.world
         self.crashed.add(name)
         world.restart(name)
@@ -316,13 +318,13 @@ class Traffic:
             world.nodes[name].cell, world.parameters.neighbourhood_radius
         )
         if world[name].neighbourhood.cells != neighbourhood.cells:
-            world.hear_of_the_tree(name)
+            world.apply_tree(name)
         for listener in self.listeners:
             if listener.broker == name:
                 listener.come_back()
 
     def faults(self) -> list[str]:
-        """Return what is wrong with what the listeners were given."""
+        """Return the faults in the events that the clients received."""
         found = []
         for listener in self.listeners:
             expected = self.expected[listener.wanted[-2]]
@@ -330,7 +332,9 @@ class Traffic:
                 name = ann.pubend.name
                 mine = [each for each in listener.events if each.split()[0] == name]
                 if listener.broker in self.crashed:
-                    mine = [*dict.fromkeys(mine)]  # who acknowledges nothing hears it again
+                    mine = [
+                        *dict.fromkeys(mine)
+                    ]  # a client that acknowledges nothing gets it again
                 if mine != [each for each in expected if each.split()[0] == name]:
                     found.append(f"{listener.name} of {name}: {mine}")
         return found
@@ -355,7 +359,7 @@ def test_every_event_is_delivered_once_and_in_order_while_a_cell_moves(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_event_is_delivered_once_and_in_order_when_routers_crash_on_the_way(
+def test_every_event_is_delivered_once_and_in_order_when_routers_crash_during_the_move(
     seed: int,
 ) -> None:
     traffic = Traffic(seed, delta=seed // 2 % 2)

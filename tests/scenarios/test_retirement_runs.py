@@ -1,4 +1,4 @@
-"""Retirement: nobody waits for a broker that never returns; and what holds if it is back after all (R26)."""
+"""Retirement: no merge waits for a retired broker, and what holds if it returns after all (R26)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tests.scenarios.fork import Fork, acknowledge, at, retire
 
 
 def positions(x: Subscriber) -> list[tuple[Tick, PubendId]]:
-    """Return where the events stand that a client was given, as it was given them."""
+    """Return the positions of the events that a client received, in order."""
     return [(each.tick, pubend) for pubend, each in x.publications]
 
 
 def hosting_of(x: Subscriber) -> HostingReference:
-    """Return where a durable subscription lives, as its client was told last."""
+    """Return the hosting reference that the client of a durable subscription received last."""
     hosting: HostingReference | None = x.of_kind(Subscribed)[-1].hosting
     assert hosting is not None
     return hosting
 
 
 def fail_over(x: Subscriber, broker: str, start: StartPoint, acked: PositionTuple) -> None:
-    """Let a client go on at another broker."""
+    """Let a client continue at another broker."""
     hosting = hosting_of(x).next_epoch()
     x.connect(broker)
     number, credit = x.number(), 1_000
@@ -48,7 +48,7 @@ def fail_over(x: Subscriber, broker: str, start: StartPoint, acked: PositionTupl
     )
 
 
-# --- nobody waits ---------------------------------------------------------------------------------------
+# --- no merge waits -------------------------------------------------------------------------------
 
 
 def test_total_order_does_not_wait_for_a_retired_broker() -> None:
@@ -62,8 +62,8 @@ def test_total_order_does_not_wait_for_a_retired_broker() -> None:
     assert (stalled.pubend, stalled.excluded) == (Q, True)
 
 
-def test_a_stream_that_is_excluded_takes_nothing_that_is_still_under_way() -> None:
-    # it may lie below what the others have come to
+def test_an_excluded_stream_ignores_events_that_are_still_in_transit() -> None:
+    # a late event may be below the position of the other streams
     fork = Fork()
     fork.lose_q()
     cursor = fork.world.cursor("n", "x", Q)
@@ -76,7 +76,7 @@ def test_a_stream_that_is_excluded_takes_nothing_that_is_still_under_way() -> No
     assert not cursor.catch_up.is_reading
 
 
-def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_excluded() -> None:
+def test_a_subscription_that_has_caught_up_is_not_slow_because_of_an_excluded_stream() -> None:
     fork = Fork(durable=False, slow_consumer_timeout_s=20)
     fork.lose_q()
     world = fork.world
@@ -87,7 +87,7 @@ def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_exclud
     assert fork.x.events == ["a1", "b1", "a2"]
 
 
-def test_total_order_waits_for_a_broker_that_is_only_away() -> None:
+def test_total_order_waits_for_a_broker_that_is_down_but_not_retired() -> None:
     fork = Fork()
     fork.world.crash("q")
     fork.world.run(s=3)
@@ -96,8 +96,8 @@ def test_total_order_waits_for_a_broker_that_is_only_away() -> None:
     assert fork.x.events == ["a1", "b1"]
 
 
-def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -> None:
-    # n hears of the retirement while it is fed; then nobody announces Q any more
+def test_total_order_does_not_wait_if_all_brokers_restart_before_the_feed_is_lost() -> None:
+    # n learns of the retirement while it is fed; then no broker announces Q any more
     fork = Fork()
     world = fork.world
     world.crash("q")
@@ -117,10 +117,10 @@ def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -
     fork.ann.publish("a2")
     world.run(s=30)
     assert fork.x.events == ["a1", "b1", "a2"]
-    assert world["n"].components.locations.broker_of(Q) is None, "its name is free"
+    assert world["n"].components.locations.broker_of(Q) is None, "the name is free"
 
 
-def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
+def test_a_subscription_made_after_a_retirement_does_not_wait() -> None:
     fork = Fork(retention_s=3_600)
     fork.lose_q()
     position = ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"]))
@@ -135,7 +135,7 @@ def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
     assert (y.events, z.events) == (["a2"], ["a1", "a2"])
 
 
-def test_nobody_takes_leave_of_a_retired_broker_for_ever() -> None:
+def test_the_request_to_leave_a_retired_broker_is_not_repeated_for_ever() -> None:
     # R26, R43
     world = BrokerHarness("p-a-n", "a-q")
     world.publisher("q", "Q")
@@ -151,7 +151,7 @@ def test_nobody_takes_leave_of_a_retired_broker_for_ever() -> None:
     assert world.sent_over(LeavePubend, "n", "a", since) == []
 
 
-def test_a_leave_that_is_under_way_ends_when_the_broker_is_retired() -> None:
+def test_a_pending_request_to_leave_ends_when_the_broker_is_retired() -> None:
     world = BrokerHarness("p-a-n", "a-q")
     world.publisher("q", "Q")
     x = world.subscriber("n", "x", "TRUE")
@@ -168,10 +168,10 @@ def test_a_leave_that_is_under_way_ends_when_the_broker_is_retired() -> None:
     assert ("join", "Q") not in world.nodes["n"].disk.records
 
 
-# --- the pubends of a broker that is back ---------------------------------------------------------------
+# --- the pubends of a broker that returned --------------------------------------------------------
 
 
-def test_in_publisher_order_a_retired_broker_that_is_back_brings_the_rest_once_and_in_order() -> (
+def test_in_publisher_order_a_retired_broker_that_returns_delivers_the_rest_once_and_in_order() -> (
     None
 ):
     fork = Fork(order=Order.PUBLISHER, retention_s=0)
@@ -188,7 +188,7 @@ def test_in_publisher_order_a_retired_broker_that_is_back_brings_the_rest_once_a
     assert fork.x.gaps == []
 
 
-def test_in_publisher_order_a_restart_of_the_host_in_between_changes_nothing() -> None:
+def test_in_publisher_order_a_restart_of_the_shb_in_between_loses_nothing() -> None:
     fork = Fork(order=Order.PUBLISHER, retention_s=0)
     fork.bob.publish("b2")
     fork.lose_q()
@@ -207,7 +207,7 @@ def test_in_publisher_order_a_restart_of_the_host_in_between_changes_nothing() -
     assert fork.x.gaps == []
 
 
-def test_in_total_order_what_comes_too_late_is_told_as_a_gap_and_the_order_goes_on() -> None:
+def test_in_total_order_late_events_are_a_gap_and_the_merge_continues() -> None:
     # R51: a pubend that appears later starts above the merge position
     fork = Fork()
     fork.cut_q_off()
@@ -229,7 +229,7 @@ def test_in_total_order_what_comes_too_late_is_told_as_a_gap_and_the_order_goes_
     assert [each.excluded for each in fork.x.of_kind(Stalled)] == [True, False]
 
 
-def test_in_total_order_nothing_is_lost_if_nothing_was_merged_meanwhile() -> None:
+def test_in_total_order_no_event_is_lost_if_nothing_was_merged_meanwhile() -> None:
     fork = Fork()
     fork.cut_q_off()
     fork.bob.publish("b2")
@@ -241,7 +241,7 @@ def test_in_total_order_nothing_is_lost_if_nothing_was_merged_meanwhile() -> Non
     assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
 
 
-def test_total_order_waits_again_for_a_broker_that_was_back() -> None:
+def test_total_order_waits_again_for_a_broker_that_had_returned() -> None:
     fork = Fork()
     fork.cut_q_off()
     fork.ann.publish("a2")
@@ -258,7 +258,7 @@ def test_total_order_waits_again_for_a_broker_that_was_back() -> None:
     assert fork.x.events == ["a1", "b1", "a2", "a3"]
 
 
-def test_in_total_order_a_restart_of_the_host_while_the_broker_is_away_changes_nothing() -> None:
+def test_in_total_order_a_restart_of_the_shb_while_the_phb_is_retired_keeps_the_exclusion() -> None:
     fork = Fork()
     fork.cut_q_off()
     fork.bob.publish("b2")
@@ -283,8 +283,8 @@ def test_in_total_order_a_restart_of_the_host_while_the_broker_is_away_changes_n
     assert gap.low <= fork.bob.ticks["b2"]
 
 
-def test_a_client_that_was_away_all_the_time_misses_nothing() -> None:
-    # nothing was merged without the stream; what it has not acknowledged comes again, of all streams
+def test_a_client_that_was_disconnected_all_the_time_misses_nothing() -> None:
+    # nothing was merged without the stream; unacknowledged events come again, of all streams
     fork = Fork()
     fork.bob.publish("b2")
     fork.ann.publish("a2")
@@ -304,7 +304,7 @@ def test_a_client_that_was_away_all_the_time_misses_nothing() -> None:
     assert fork.x.gaps == []
 
 
-def test_what_was_not_acknowledged_below_a_gap_comes_again() -> None:
+def test_unacknowledged_events_below_a_gap_are_delivered_again() -> None:
     fork = Fork()
     b2 = fork.bob.publish("b2")
     fork.world.run(s=2)
@@ -325,8 +325,8 @@ def test_what_was_not_acknowledged_below_a_gap_comes_again() -> None:
     assert b2 < gap.low <= fork.bob.ticks["b3"] <= gap.high == a2
 
 
-def test_a_client_that_comes_while_the_broker_is_away_is_told_of_all_that_it_missed() -> None:
-    # it is given a2 again without b2, which it has not acknowledged: so b2 comes too late
+def test_a_client_that_resumes_while_the_phb_is_retired_gets_gaps_for_all_missed_events() -> None:
+    # it receives a2 again without b2, which it has not acknowledged: so b2 is too late
     fork = Fork()
     b2 = fork.bob.publish("b2")
     fork.world.run(s=1)
@@ -347,7 +347,7 @@ def test_a_client_that_comes_while_the_broker_is_away_is_told_of_all_that_it_mis
     assert gap.low <= b2 <= gap.high == a2
 
 
-def test_who_seeks_back_over_the_gap_gets_what_lies_there() -> None:
+def test_a_seek_back_over_the_gap_delivers_its_events() -> None:
     fork = Fork(retention_s=3_600)
     fork.cut_q_off()
     fork.bob.publish("b2")
@@ -365,7 +365,7 @@ def test_who_seeks_back_over_the_gap_gets_what_lies_there() -> None:
     assert len(fork.x.gaps) == 1
 
 
-def test_a_gap_that_was_lost_with_the_host_is_told_again() -> None:
+def test_a_gap_that_was_lost_with_the_shb_is_sent_again() -> None:
     fork = Fork()
     fork.cut_q_off()
     fork.bob.publish("b2")
@@ -392,8 +392,8 @@ def test_a_gap_that_was_lost_with_the_host_is_told_again() -> None:
     assert len(fork.x.gaps) == 2
 
 
-def test_the_order_does_not_go_on_before_it_is_on_disk_that_a_stream_is_excluded() -> None:
-    # else after a crash nobody at n would know that what q has comes too late
+def test_the_merge_does_not_continue_before_the_exclusion_is_on_disk() -> None:
+    # otherwise after a crash n would not know that events of q are too late
     fork = Fork()
     world = fork.world
     world.crash("q")
@@ -409,10 +409,10 @@ def test_the_order_does_not_go_on_before_it_is_on_disk_that_a_stream_is_excluded
     world.run(s=5)
     fork.x.come_back()
     world.run(s=20)
-    assert fork.x.events == ["a1", "b1", "a2"], "a tells it again"
+    assert fork.x.events == ["a1", "b1", "a2"], "a sends the retirement again"
 
 
-def test_a_client_that_went_elsewhere_meanwhile_is_told_of_the_gap_there() -> None:
+def test_a_client_that_failed_over_meanwhile_gets_the_gap_at_its_new_broker() -> None:
     fork = Fork(durable=False)
     fork.cut_q_off()
     fork.bob.publish("b2")
@@ -432,8 +432,8 @@ def test_a_client_that_went_elsewhere_meanwhile_is_told_of_the_gap_there() -> No
     assert fork.x.gaps == [Gap("x", Q, fork.bob.ticks["b1"] + 1, a2)]
 
 
-def test_a_client_is_told_again_of_a_stream_excluded_when_its_host_has_begun_anew() -> None:
-    # else it would count that stream as looked at, and bring a place that hides what was lost
+def test_a_client_is_notified_again_of_an_exclusion_when_its_shb_has_restarted() -> None:
+    # otherwise the client would advance its position on that stream and hide the lost events
     fork = Fork()
     fork.cut_q_off()
     stood_at = fork.world.cursor("n", "x", Q).position
@@ -447,7 +447,7 @@ def test_a_client_is_told_again_of_a_stream_excluded_when_its_host_has_begun_ane
     assert [each.excluded for each in fork.x.of_kind(Stalled)] == [True, True]
 
 
-def test_that_a_stream_is_passed_by_is_told_before_what_lies_beyond() -> None:
+def test_an_exclusion_is_sent_before_the_events_beyond_it() -> None:
     # the connection may be lost in between
     fork = Fork(durable=False)
     fork.world.crash("q")
@@ -462,8 +462,8 @@ def test_that_a_stream_is_passed_by_is_told_before_what_lies_beyond() -> None:
     assert kinds.index(Stalled) < kinds.index(Delivery)
 
 
-def test_a_place_at_the_last_event_of_another_stream_is_not_from_before() -> None:
-    # in total order a client has looked at Q up to the tick before, as Q comes after P there
+def test_a_position_just_below_the_last_event_of_another_stream_causes_no_gap() -> None:
+    # in total order a client has passed Q up to the tick before, as Q follows P there
     fork = Fork(durable=False, retention_s=3_600)
     fork.world.run(s=1)
     a2 = fork.ann.publish("a2")
@@ -478,7 +478,7 @@ def test_a_place_at_the_last_event_of_another_stream_is_not_from_before() -> Non
     assert fork.x.gaps == []
 
 
-def test_a_crash_behind_a_gap_does_not_make_another_one() -> None:
+def test_a_crash_after_a_gap_does_not_cause_another_one() -> None:
     fork = Fork(retention_s=3_600)
     world = fork.world
     fork.cut_q_off()
@@ -500,8 +500,8 @@ def test_a_crash_behind_a_gap_does_not_make_another_one() -> None:
     assert (fork.x.events, len(fork.x.gaps)) == (["a1", "b1", "a2", "b2", "a3"], 1)
 
 
-def test_what_came_too_late_still_does_after_a_second_retirement() -> None:
-    # its client has forgotten the gap, and has acknowledged what lies beyond on the other stream
+def test_late_events_stay_late_after_a_second_retirement() -> None:
+    # its client has forgotten the gap, and has acknowledged later events of the other stream
     for is_away in (False, True):
         fork = Fork(retention_s=3_600)
         world = fork.world
@@ -527,7 +527,7 @@ def test_what_came_too_late_still_does_after_a_second_retirement() -> None:
         assert [each.high for each in fork.x.gaps] == [a2, a2]
 
 
-def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream_excluded() -> None:
+def test_the_merge_does_not_go_back_if_the_shb_crashes_after_a_seek_on_an_excluded_stream() -> None:
     fork = Fork(retention_s=3_600)
     world, a1 = fork.world, fork.ann.ticks["a1"]
     fork.bob.publish("b2")
@@ -539,7 +539,7 @@ def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream
     seen = len(fork.x.events)
     fork.x.request(Seek(fork.x.number(), "x", at(a1, a1)))
     world.run(s=10)
-    assert fork.x.events[seen:] == [], "that it is adrift there is not on disk"
+    assert fork.x.events[seen:] == [], "the merge exclusion is not on disk"
     world.resume_disk("n")
     world.run(s=3)
     assert fork.x.events[seen:] == ["a2"]
@@ -551,8 +551,8 @@ def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream
     assert (fork.x.events[seen:], [each.high for each in fork.x.gaps]) == (["a2"], [a2])
 
 
-def test_how_far_a_quiet_stream_is_does_not_make_another_one_late() -> None:
-    # nothing was given of P meanwhile, so nothing of Q comes too late, also if the client comes again
+def test_progress_of_a_quiet_stream_does_not_make_another_one_late() -> None:
+    # no event of P was delivered meanwhile, so none of Q is too late, also if the client resumes
     fork = Fork(progress_ms=1_000)
     world = fork.world
     world.cut("a", "q")
@@ -574,10 +574,8 @@ def test_how_far_a_quiet_stream_is_does_not_make_another_one_late() -> None:
     assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
 
 
-def test_what_was_not_acknowledged_before_a_failover_is_not_late_for_one_who_has_forgotten_it() -> (
-    None
-):
-    # q was retired and back before; what came since is from its log as always
+def test_unacknowledged_events_are_not_late_after_a_failover_without_a_position() -> None:
+    # q was retired and had returned before; later events come from its log as always
     fork = Fork(retention_s=3_600)
     world, x = fork.world, fork.x
     acked = ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"]))
@@ -599,7 +597,7 @@ def test_what_was_not_acknowledged_before_a_failover_is_not_late_for_one_who_has
     assert (x.events, x.gaps) == (["a1", "b1", "b2", "a2", "b2", "a2"], [])
 
 
-def test_who_needs_a_pubend_that_was_left_in_vain_joins_it_anew_when_it_is_back() -> None:
+def test_a_pubend_that_could_not_be_left_is_joined_again_when_its_broker_returns() -> None:
     fork = Fork(durable=False, order=Order.PUBLISHER)
     fork.cut_q_off()
     fork.x.end()
@@ -614,10 +612,10 @@ def test_who_needs_a_pubend_that_was_left_in_vain_joins_it_anew_when_it_is_back(
     assert y.events == ["b2"]
 
 
-# --- a host that is back --------------------------------------------------------------------------------
+# --- an SHB that returned -------------------------------------------------------------------------
 
 
-def test_a_host_that_was_retired_by_mistake_is_served_when_it_is_back() -> None:
+def test_an_shb_that_was_retired_by_mistake_is_served_when_it_returns() -> None:
     # R26
     world = BrokerHarness("p-a-n", retention_s=0)
     ann = world.publisher("p")
@@ -633,7 +631,7 @@ def test_a_host_that_was_retired_by_mistake_is_served_when_it_is_back() -> None:
     assert x.events == ["e1"]
 
 
-def test_what_was_released_under_a_host_that_is_back_is_a_gap_and_the_rest_comes_once() -> None:
+def test_released_events_of_a_returned_shb_are_a_gap_and_the_rest_is_delivered_once() -> None:
     # R55
     world = BrokerHarness("p-a-n", "a-b", retention_s=0)
     ann = world.publisher("p")
@@ -652,7 +650,7 @@ def test_what_was_released_under_a_host_that_is_back_is_a_gap_and_the_rest_comes
     acknowledge(y, P=ann)
     world.run(s=30)
     assert world.released("p", P) >= ann.ticks["e2"]
-    world.restart("a")  # routers have it in their memory
+    world.restart("a")  # routers have the events in their caches
     world.run(s=5)
     e3 = ann.publish("e3")
     world.run(s=1)
@@ -666,10 +664,8 @@ def test_what_was_released_under_a_host_that_is_back_is_a_gap_and_the_rest_comes
     assert world.member("p", P, "n") is not None
 
 
-def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_retirement_again() -> (
-    None
-):
-    # b was cut off and knows only of the retirement; p has forgotten everything that is not on disk
+def test_a_restarted_broker_that_gets_an_old_retirement_again_knows_of_the_return() -> None:
+    # b was cut off and knows only the retirement; p has lost everything that is not on disk
     world = BrokerHarness("p-a-n", "p-b", retention_s=0)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -682,7 +678,7 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
     world.heal("a", "n")
     world.run(s=20)
     assert world.member("p", P, "n") is not None
-    gaps = x.gaps  # of what was released while it was retired
+    gaps = x.gaps  # of ticks released while it was retired
     x.leave()
     world.run(s=1)
     world.cut("p", "a")
@@ -695,7 +691,7 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
     world.run(s=20)
     assert world.member("p", P, "n") is not None
     assert "n" not in {each.broker for each in world["b"].components.retirements.all()}, (
-        "p has told b"
+        "b learned it from p"
     )
     world.heal("p", "a")
     world.run(s=20)
@@ -704,8 +700,8 @@ def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_
     assert (x.events, x.gaps) == (["e1"], gaps)
 
 
-def test_a_broker_that_lives_next_door_contradicts_its_retirement_at_once() -> None:
-    # the operator asks one that has no session with it
+def test_a_reachable_broker_contradicts_its_retirement_at_once() -> None:
+    # the operator calls a broker that has no session with it
     world = BrokerHarness("p-a-n", "a-b", "b-c", delta=0)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -726,7 +722,7 @@ def test_a_broker_that_lives_next_door_contradicts_its_retirement_at_once() -> N
     assert (x.events, x.gaps) == (["e1"], [])
 
 
-def test_a_broker_that_was_back_and_dies_can_be_retired_again() -> None:
+def test_a_broker_that_returned_and_crashes_can_be_retired_again() -> None:
     fork = Fork()
     fork.cut_q_off()
     fork.world.heal("a", "q")

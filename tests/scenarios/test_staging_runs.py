@@ -1,4 +1,4 @@
-"""Staging with a crash at every write: whatever is cut off, a writer that asks again is done once."""
+"""Staging with a crash at every write: a writer that repeats its requests is done once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.broker import Broker
-from gapless.core.machine import Effect, Write
+from gapless.core.effects import Effect, Write
 from gapless.messages.clients import OpenPubend
 from gapless.messages.staging import BatchCommitted, ChunkStaged, CommitBatch, StageChunk
 from tests.broker.harness import BrokerHarness, P
@@ -15,13 +15,13 @@ from tests.pubend.writers import Writer, commits, labels, logged, staged
 from tests.scenarios.brokers import Node, Subscriber
 
 WRITES = range(1, 13)
-"""The writes of the story."""
+"""The writes of the scenario."""
 
 NEVER = 10**9
 
 
 class Fragile(BrokerHarness):
-    """A world in which the broker p dies at one of its writes: before it is durable, or right after."""
+    """A world in which p crashes at one of its writes: before it is durable, or right after."""
 
     def __init__(self, *chains: str, at: int, survives: bool) -> None:
         self._left = NEVER
@@ -36,7 +36,7 @@ class Fragile(BrokerHarness):
 
     def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
         if node.broker is not broker:
-            return  # it died at an effect before this one
+            return  # it crashed at an effect before this one
         super()._carry_out(node, broker, effect)
         if node.name == "p" and isinstance(effect, Write):
             self._left -= 1
@@ -47,10 +47,10 @@ class Fragile(BrokerHarness):
                 self.crash("p")
 
 
-class Stubborn(Writer):
-    """Asks until it is answered, over as many lives of the broker as it takes."""
+class RepeatingWriter(Writer):
+    """Repeats a request until it is answered, over as many incarnations of the broker as needed."""
 
-    def insist(self, request: Any) -> Any:
+    def repeat(self, request: Any) -> Any:
         for _ in range(5):
             if self.world.nodes["p"].broker is None:
                 self.world.start("p")
@@ -62,24 +62,26 @@ class Stubborn(Writer):
         raise AssertionError(f"{request} is never answered")
 
 
-def write(writer: Stubborn, batch: int, *chunks: tuple[int, str, int, tuple[str, ...]]) -> Any:
+def write(
+    writer: RepeatingWriter, batch: int, *chunks: tuple[int, str, int, tuple[str, ...]]
+) -> Any:
     """Stage chunks of a batch, and commit the attempt called good of each partition."""
-    for partition, attempt, number, said in chunks:
-        request: Any = writer.chunk(*said, at=(batch, partition, attempt, number))
+    for partition, attempt, number, chunk_labels in chunks:
+        request: Any = writer.chunk(*chunk_labels, at=(batch, partition, attempt, number))
         assert isinstance(request, StageChunk)
-        assert isinstance(writer.insist(request), ChunkStaged)
+        assert isinstance(writer.repeat(request), ChunkStaged)
     counts: dict[int, int] = {}
     for partition, attempt, _, _ in chunks:
         counts[partition] = counts.get(partition, 0) + (attempt == "good")
     parts = tuple((partition, "good", count) for partition, count in sorted(counts.items()))
-    return writer.insist(CommitBatch(writer.number(), P, "w", batch, parts))
+    return writer.repeat(CommitBatch(writer.number(), P, "w", batch, parts))
 
 
 @pytest.mark.parametrize("survives", [False, True], ids=["lost", "durable"])
 @pytest.mark.parametrize("at", WRITES)
 def test_a_crash_at_any_write_leaves_every_batch_whole_and_once(at: int, survives: bool) -> None:
     world = Fragile("p-n", at=at, survives=survives)
-    writer = Stubborn(world)
+    writer = RepeatingWriter(world)
     reader: Subscriber = world.subscriber("n", "reader", "TRUE", durable=True)
     world.run(s=1)
     world.arm()

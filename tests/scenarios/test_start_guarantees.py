@@ -1,8 +1,8 @@
-"""Pubends that are made while subscriptions are there: these get them from their first event on (R46).
+"""Subscriptions older than a pubend get its events from the first on (R46).
 
-A host hears of a new pubend later than that can publish. The pubend's broker remembers from which
-tick on it had the news of each host, so the subscriptions of that host begin there and not where
-their host came.
+An SHB learns of a new pubend later than the first events are published. The PHB stores from which tick
+on it knew the filters of each SHB, so the subscriptions of that SHB start there and not at the tick
+where their SHB joins.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
 
 
 def late_updates(**parameters: Any) -> tuple[BrokerHarness, Fault]:
-    """Return a world in which n hears late of what is made at p."""
+    """Return a world in which n learns late of pubends created at p."""
     world = BrokerHarness("p-a-n", **parameters)
     return world, world.hold(of(Announce, source="a", target="n"))
 
 
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("order", [Order.PUBLISHER, Order.TOTAL])
-def test_who_subscribed_before_a_pubend_was_made_gets_its_first_event(
+def test_a_subscription_older_than_a_pubend_gets_its_first_event(
     durable: bool, order: Order
 ) -> None:
-    world, news = late_updates()
+    world, announcements = late_updates()
     x = world.subscriber("n", "x", "number > 0", durable=durable, order=order)
     world.run(s=2)
     assert x.of_kind(Subscribed)
@@ -40,8 +40,8 @@ def test_who_subscribed_before_a_pubend_was_made_gets_its_first_event(
     ann.publish("e0", number=0)
     ann.publish("e1", number=1)
     world.run(s=1)
-    assert x.events == [], "its host has not heard of the pubend"
-    news.release()
+    assert x.events == [], "its SHB does not know the pubend"
+    announcements.release()
     world.run(s=1)
     ann.publish("e2", number=2)
     world.run(s=1)
@@ -49,7 +49,7 @@ def test_who_subscribed_before_a_pubend_was_made_gets_its_first_event(
     assert x.starts[P] < ann.ticks["e0"]
 
 
-def test_a_subscription_at_the_broker_of_the_pubend_gets_its_first_event_too() -> None:
+def test_a_subscription_at_the_phb_gets_the_first_event() -> None:
     world = BrokerHarness("p-n")
     x = world.subscriber("p", "x", "TRUE")
     world.run(s=2)
@@ -59,9 +59,9 @@ def test_a_subscription_at_the_broker_of_the_pubend_gets_its_first_event_too() -
     assert x.events == ["e1"]
 
 
-def test_an_event_that_came_after_the_news_of_a_subscription_is_not_missed() -> None:
-    # the news was not there when the pubend was made, but when the event was published
-    world, news = late_updates()
+def test_an_event_published_after_the_table_update_of_a_subscription_is_delivered() -> None:
+    # p did not know the filter when the pubend was created, but when the event was published
+    world, announcements = late_updates()
     slow = world.hold(of(TableDelta, TableFull, source="a", target="p"))
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=2)
@@ -71,20 +71,20 @@ def test_an_event_that_came_after_the_news_of_a_subscription_is_not_missed() -> 
     slow.release()
     world.run(ms=100)
     ann.publish("after")
-    news.release()
+    announcements.release()
     world.run(s=1)
     assert x.events == ["after"]
     assert x.starts[P] >= before
 
 
-def test_news_that_comes_after_its_host_has_asked_is_not_too_late() -> None:
-    # what is published between the news and the regime that follows it
-    world, news = late_updates(stream_epoch_interval_ms=90)
+def test_a_table_update_that_arrives_after_the_join_request_is_not_too_late() -> None:
+    # events between the table update and the stream epoch that follows it
+    world, announcements = late_updates(stream_epoch_interval_ms=90)
     slow = world.hold(of(TableDelta, TableFull, source="a", target="p"))
     x = world.subscriber("n", "x", "number > 0")
     world.run(s=2)
     ann = world.publisher("p")
-    news.release()
+    announcements.release()
     world.run(ms=500)
     ann.publish("before", number=1)
     reports = world.hold(of(AckReport, source="a", target="p"))
@@ -100,72 +100,72 @@ def test_news_that_comes_after_its_host_has_asked_is_not_too_late() -> None:
     assert x.gaps == []
 
 
-@pytest.mark.parametrize(("home", "host"), [("p", "n1"), ("p", "n2"), ("n2", "n1")])
-def test_a_peer_that_has_heard_of_a_pubend_does_not_speak_for_who_has_not(
-    home: str, host: str
+@pytest.mark.parametrize(("phb", "host"), [("p", "n1"), ("p", "n2"), ("n2", "n1")])
+def test_a_peer_that_knows_a_pubend_does_not_claim_a_host_that_does_not(
+    phb: str, host: str
 ) -> None:
-    # it has the table of the host, and knows the pubend at once, or has it itself
+    # it has the table of the SHB, and knows the pubend at once, or hosts it
     world = BrokerHarness("p-a-n", cells={"n": ["n1", "n2"]})
-    news = world.hold(of(Announce, target=host))
-    ann = world.publisher(home)
+    announcements = world.hold(of(Announce, target=host))
+    ann = world.publisher(phb)
     world.run(s=2 * world.parameters.member_grace_s)
     x = world.subscriber(host, "x", "number > 0")
     world.run(s=2)
     assert x.of_kind(Subscribed)
     ann.publish("e1", number=1)
-    news.release()
+    announcements.release()
     world.run(s=1)
     ann.publish("e2", number=2)
     world.run(s=1)
     assert (x.events, x.gaps) == (["e1", "e2"], [])
 
 
-def test_who_subscribes_later_than_a_pubend_was_made_begins_where_its_host_comes() -> None:
-    world, news = late_updates()
+def test_a_subscription_created_after_a_pubend_starts_where_its_shb_joins() -> None:
+    world, announcements = late_updates()
     ann = world.publisher("p")
     ann.publish("before")
     x = world.subscriber("n", "x", "TRUE")
-    news.release()
+    announcements.release()
     world.run(s=2)
     ann.publish("after")
     world.run(s=1)
     assert x.events == ["after"]
 
 
-def test_what_was_known_of_hosts_is_on_disk_with_the_event() -> None:
-    world, news = late_updates()
+def test_known_hosts_are_on_disk_with_the_event() -> None:
+    world, announcements = late_updates()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=2)
     ann = world.publisher("p")
     ann.publish("e1")
     world.restart("p")
-    news.end()
+    announcements.end()
     world.run(s=5)
     assert x.events == ["e1"]
 
 
-def test_a_durable_subscription_whose_client_is_away_is_owed_the_first_event() -> None:
-    world, news = late_updates()
+def test_a_durable_subscription_of_a_disconnected_client_gets_the_first_event() -> None:
+    world, announcements = late_updates()
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=2)
     x.leave()
     ann = world.publisher("p")
     ann.publish("e1")
-    news.release()
+    announcements.release()
     world.run(s=1)
     x.come_back()
     world.run(s=1)
     assert x.events == ["e1"]
 
 
-def test_a_durable_subscription_that_was_stored_before_a_crash_is_owed_the_first_event() -> None:
-    world, news = late_updates()
+def test_a_durable_subscription_stored_before_a_crash_gets_the_first_event() -> None:
+    world, announcements = late_updates()
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=2)
     ann = world.publisher("p")
     ann.publish("e1")
     world.crash("n")
-    news.end()
+    announcements.end()
     world.start("n")
     world.run(s=5)
     x.come_back()
@@ -173,15 +173,15 @@ def test_a_durable_subscription_that_was_stored_before_a_crash_is_owed_the_first
     assert x.events == ["e1"]
 
 
-def test_the_log_is_kept_for_a_host_from_its_beginning_on() -> None:
-    # the row of the host is on disk before it is told where it begins
-    world, news = late_updates(member_grace_s=1)
+def test_the_log_is_retained_for_an_shb_from_its_start_on() -> None:
+    # the row of the SHB is on disk before its start is sent
+    world, announcements = late_updates(member_grace_s=1)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=2)
     ann = world.publisher("p")
     reports = world.lose(of(AckReport, source="a", target="p"))
     ann.publish("e1")
-    news.release()
+    announcements.release()
     lost = world.lose(of(ReadReply, source="a", target="n"))
     world.run(s=10)
     assert world.released("p", P) < ann.ticks["e1"]
@@ -192,16 +192,16 @@ def test_the_log_is_kept_for_a_host_from_its_beginning_on() -> None:
     assert (x.events, x.gaps) == (["e1"], [])
 
 
-def test_what_the_log_lost_before_the_host_came_is_a_gap() -> None:
-    # P5: retention is over, and nobody had come
-    world, news = late_updates(member_grace_s=1)
+def test_events_released_before_the_shb_joined_are_a_gap() -> None:
+    # P5: the retention time is over, and no SHB had joined
+    world, announcements = late_updates(member_grace_s=1)
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=2)
     ann = world.publisher("p")
     ann.publish("e1")
     world.run(s=10)
     assert world.released("p", P) >= ann.ticks["e1"]
-    news.release()
+    announcements.release()
     world.run(s=2)
     ann.publish("e2")
     world.run(s=1)
@@ -210,19 +210,19 @@ def test_what_the_log_lost_before_the_host_came_is_a_gap() -> None:
     assert gap.low <= ann.ticks["e1"] <= gap.high < ann.ticks["e2"]
 
 
-def test_in_total_order_a_pubend_begins_above_what_was_merged() -> None:
-    # R51: what was handed out cannot be preceded by what is older
+def test_in_total_order_a_pubend_starts_above_the_merged_ticks() -> None:
+    # R51: delivered events cannot be preceded by older ones
     world = BrokerHarness("p-a-n", "n-q")
     bob = world.publisher("q", "Q")
     x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
     world.run(s=2)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     ann = world.publisher("p")
     ann.publish("e1")
     merged = bob.publish("q1")
     world.run(s=1)
     assert x.events == ["q1"]
-    news.release()
+    announcements.release()
     world.run(s=1)
     ann.publish("e2")
     world.run(s=1)
@@ -231,31 +231,31 @@ def test_in_total_order_a_pubend_begins_above_what_was_merged() -> None:
     assert x.starts[Q] < merged
 
 
-def test_what_a_wider_advertisement_allows_is_not_missed() -> None:
+def test_the_first_event_of_a_wider_advertisement_is_delivered() -> None:
     world = BrokerHarness("p-a-n")
     ann = world.publisher("p", advertisement="number > 0")
     x = world.subscriber("n", "x", "number = 0")
     world.run(s=60)
     assert x.of_kind(Subscribed)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     wide = world.publisher("p", advertisement="TRUE")
     wide.publish("e0", number=0)
-    news.release()
+    announcements.release()
     world.run(s=1)
     assert x.events == ["e0"]
     del ann
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_filter_that_is_changed_before_the_beginning_governs_from_there(crashes: bool) -> None:
-    # the host has known the pubend for long, and is not answered: of what comes then nothing is noted
-    # any more, so the beginning is where the pubend knew of the filter before
-    world, news = late_updates(member_grace_s=1)
+def test_a_filter_changed_before_the_start_applies_from_the_start(crashes: bool) -> None:
+    # the SHB has known the pubend for long, and gets no reply: later times are not noted any more,
+    # so it starts where the PHB knew the former filter
+    world, announcements = late_updates(member_grace_s=1)
     x = world.subscriber("n", "x", "number = 1", durable=True)
     world.run(s=2)
     ann = world.publisher("p")
     lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
-    news.release()
+    announcements.release()
     world.run(s=10)
     x.set_filter("number = 2")
     world.run(s=1)
@@ -271,27 +271,27 @@ def test_a_filter_that_is_changed_before_the_beginning_governs_from_there(crashe
     assert (x.events, x.gaps) == (["e2"], [])
 
 
-def test_a_filter_change_that_is_not_through_is_not_what_a_client_was_told() -> None:
-    # the pubend is heard of between a change and its write: the filter before it counts
-    world, news = late_updates()
+def test_an_incomplete_filter_change_does_not_replace_the_confirmed_filter() -> None:
+    # the announcement arrives between a change and its write: the former filter counts
+    world, announcements = late_updates()
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=2)
     ann = world.publisher("p")
     ann.publish("e1", number=2)
-    news.release()
-    x.set_filter("number > 1")  # on disk when the news is there, and not sooner
+    announcements.release()
+    x.set_filter("number > 1")  # on disk when the announcement arrives, and not before
     world.run(s=2)
     assert x.events == ["e1"]
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_change_that_was_never_answered_does_not_count_after_a_crash(crashes: bool) -> None:
-    # it is on disk and waits for another stream; the client knows of the filter before it alone
+def test_an_unanswered_filter_change_does_not_change_the_start_guarantee(crashes: bool) -> None:
+    # it is on disk and waits for another stream; the client knows only the former filter
     world = BrokerHarness("p-a-n", "n-q", retention_s=3600)
     world.publisher("q", "Q")
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=3)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     ann = world.publisher("p")
     tables = world.hold(of(TableDelta, TableFull, source="n"))
     change = x.set_filter("number > 1")
@@ -301,12 +301,12 @@ def test_a_change_that_was_never_answered_does_not_count_after_a_crash(crashes: 
     if crashes:
         world.crash("n")
         tables.end()
-        news.end()
+        announcements.end()
         world.start("n")
         world.run(s=5)
         x.come_back()
     else:
-        news.release()
+        announcements.release()
         world.run(ms=100)
         tables.release()
     world.run(s=10)
@@ -315,8 +315,8 @@ def test_a_change_that_was_never_answered_does_not_count_after_a_crash(crashes: 
     assert (x.events, x.gaps) == (["e1", "e2"], [])
 
 
-def test_the_change_that_was_answered_last_says_from_where_a_pubend_is_owed() -> None:
-    world, news = late_updates(retention_s=3600)
+def test_the_last_confirmed_filter_change_decides_the_start_guarantee() -> None:
+    world, announcements = late_updates(retention_s=3600)
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=2)
     ann = world.publisher("p")
@@ -325,26 +325,26 @@ def test_the_change_that_was_answered_last_says_from_where_a_pubend_is_owed() ->
     world.run(s=2)
     assert x.answer(change) is not None
     ann.publish("e2", number=2)
-    news.release()
+    announcements.release()
     world.run(s=2)
     assert x.events == ["e2"]
 
 
-def test_a_filter_that_could_match_nothing_of_a_pubend_is_owed_nothing_of_it() -> None:
-    # the pubend is heard of while the first filter that could is on its way to the disk
+def test_a_filter_that_cannot_match_a_pubend_has_no_start_guarantee_for_it() -> None:
+    # the announcement arrives while the first matching filter is being written
     world = BrokerHarness("p-a-n", retention_s=3600)
     x = world.subscriber("n", "x", "number = -5", durable=True)
     world.run(s=2)
     ann = world.publisher("p", advertisement="number > 0")
     world.run(s=70)
     ann.publish("old", number=3)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     world.restart("n")
     world.run(s=2)
     x.come_back()
     world.run(s=2)
     assert x.of_kind(Subscribed)
-    news.release()
+    announcements.release()
     x.set_filter("number = 3")
     world.run(s=5)
     ann.publish("new", number=3)
@@ -353,13 +353,15 @@ def test_a_filter_that_could_match_nothing_of_a_pubend_is_owed_nothing_of_it() -
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_who_left_a_pubend_before_it_began_is_owed_nothing_of_it_later(crashes: bool) -> None:
-    world, news = late_updates(retention_s=3600)
+def test_a_filter_change_before_the_start_that_excludes_a_pubend_ends_its_start_guarantee(
+    crashes: bool,
+) -> None:
+    world, announcements = late_updates(retention_s=3600)
     x = world.subscriber("n", "x", "number = 1", durable=True)
     world.run(s=2)
     ann = world.publisher("p", advertisement="number > 0")
     lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
-    news.release()
+    announcements.release()
     world.run(s=2)
     x.set_filter("number = -5")
     world.run(s=2)
@@ -379,11 +381,11 @@ def test_who_left_a_pubend_before_it_began_is_owed_nothing_of_it_later(crashes: 
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_in_total_order_the_oldest_of_a_pubend_is_above_what_was_merged(changes: bool) -> None:
-    # R51: a filter change lets a strand that waits for the oldest begin
+def test_in_total_order_the_earliest_of_a_pubend_is_above_the_merged_ticks(changes: bool) -> None:
+    # R51: a filter change lets a cursor that is pending at the earliest start
     world = BrokerHarness("p-a-q", retention_s=3600)
     ann = world.publisher("p")
-    news = world.hold(of(Announce, source="q", target="a"))
+    announcements = world.hold(of(Announce, source="q", target="a"))
     oldest = StartPoint(StartKind.EARLIEST)
     x = world.subscriber("a", "x", "number > 0", durable=True, order=Order.TOTAL, start=oldest)
     world.run(s=1)
@@ -393,7 +395,7 @@ def test_in_total_order_the_oldest_of_a_pubend_is_above_what_was_merged(changes:
     world.run(s=1)
     assert x.events == ["p1"]
     mute = world.lose(of(Read, source="a", target="q"))
-    news.release()
+    announcements.release()
     world.run(ms=500)
     if changes:
         x.set_filter("number > 1")
@@ -403,8 +405,8 @@ def test_in_total_order_the_oldest_of_a_pubend_is_above_what_was_merged(changes:
     assert x.events == ["p1"]
 
 
-def test_a_change_that_was_answered_just_before_a_crash_counts() -> None:
-    # the record that says so was not written yet; the filter before could match nothing of the pubend
+def test_a_filter_change_confirmed_just_before_a_crash_decides_the_start_guarantee() -> None:
+    # the confirmation was not on disk yet; the former filter could not match the pubend
     world = BrokerHarness("p-a-n", retention_s=3600)
     x = world.subscriber("n", "x", "number = 1", durable=True)
     world.run(s=2)
@@ -421,8 +423,8 @@ def test_a_change_that_was_answered_just_before_a_crash_counts() -> None:
     assert (x.events, x.gaps) == (["e1"], [])
 
 
-def test_what_an_operator_sets_is_not_what_the_client_knows() -> None:
-    world, news = late_updates(retention_s=3600)
+def test_a_filter_set_by_an_operator_does_not_change_the_start_guarantee() -> None:
+    world, announcements = late_updates(retention_s=3600)
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=2)
     x.leave()
@@ -431,7 +433,7 @@ def test_what_an_operator_sets_is_not_what_the_client_knows() -> None:
     operator = world.client("n", "operator")
     answer = operator.call(SetDurableFilter(operator.number(), "x", "number > 1"), s=5)
     assert isinstance(answer, FilterSet)
-    news.release()
+    announcements.release()
     world.run(s=2)
     x.come_back()
     world.run(s=2)
@@ -439,7 +441,7 @@ def test_what_an_operator_sets_is_not_what_the_client_knows() -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_what_an_operator_sets_is_owed_where_the_filter_before_could_match_nothing(
+def test_a_filter_set_by_an_operator_has_a_start_guarantee_if_the_former_could_not_match(
     crashes: bool,
 ) -> None:
     world = BrokerHarness("p-a-n", retention_s=3600)
@@ -450,15 +452,15 @@ def test_what_an_operator_sets_is_owed_where_the_filter_before_could_match_nothi
     answer = operator.call(SetDurableFilter(operator.number(), "x", "number = 3"), s=5)
     assert isinstance(answer, FilterSet)
     world.run(s=5)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     ann = world.publisher("p", advertisement="number > 2")
     ann.publish("e1", number=3)
     if crashes:
         world.crash("n")
-        news.end()
+        announcements.end()
         world.start("n")
     else:
-        news.release()
+        announcements.release()
     world.run(s=5)
     x.come_back()
     world.run(s=2)
@@ -466,8 +468,8 @@ def test_what_an_operator_sets_is_owed_where_the_filter_before_could_match_nothi
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> None:
-    # the filter is changed after a crash, before the pubend is heard of again
+def test_a_start_guarantee_from_the_first_event_is_on_disk(crashes: bool) -> None:
+    # the filter is changed after a crash, before the pubend is announced again
     world = BrokerHarness("p-a-n", retention_s=3600)
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=2)
@@ -476,7 +478,7 @@ def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> N
     world.run(s=10)
     ann.publish("e1", number=2)
     world.run(s=10)
-    news = world.hold(of(Announce, source="a", target="n"))
+    announcements = world.hold(of(Announce, source="a", target="n"))
     if crashes:
         world.restart("n")
         world.run(s=5)
@@ -486,13 +488,13 @@ def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> N
     world.run(s=2)
     assert x.answer(change) is not None
     lost.end()
-    news.release()
+    announcements.release()
     world.run(s=10)
     assert (x.events, x.gaps) == (["e1"], [])
 
 
 def restart(world: BrokerHarness, client: Subscriber) -> None:
-    """Let the host of a client begin anew, and the client come back."""
+    """Restart the SHB of a client, and let the client resume."""
     world.restart("n")
     world.run(s=5)
     client.come_back()
@@ -500,10 +502,11 @@ def restart(world: BrokerHarness, client: Subscriber) -> None:
 
 
 @pytest.mark.parametrize("crashes_again", [False, True])
-def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend(
+def test_the_confirmed_filter_decides_when_a_crash_follows_the_announcement(
     crashes_again: bool,
 ) -> None:
-    # seed 5797: the join was on disk and the subscription's record was not; then its filter is changed
+    # seed 5797: the membership was on disk and the subscription's record was not; then its filter
+    # changes
     world = BrokerHarness("p-a-n", retention_s=3600)
     x = world.subscriber("n", "x", "number < 3", durable=True)
     world.run(s=2)
@@ -512,20 +515,20 @@ def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend(
     assert world.wait(lambda: bool(world["n"].components.subends.memberships))
     world.run(ms=5)
     ann.publish("e1", number=2)
-    news = world.lose(of(Announce, source="a", target="n"))
+    announcements = world.lose(of(Announce, source="a", target="n"))
     restart(world, x)
     change = x.set_filter("number > 1")
     world.run(s=2)
     answer = x.answer(change)
     assert isinstance(answer, FilterSet)
     assert answer.start_guarantees is not None
-    # a client that flees now takes along that it is owed more of this pubend than of others
-    [(_, moments)] = answer.start_guarantees.by_pubend
-    assert moments[0].time < answer.start_guarantees.default[0].time
+    # a client that fails over now has a start guarantee for this pubend other than the default
+    [(_, host_times)] = answer.start_guarantees.by_pubend
+    assert host_times[0].time < answer.start_guarantees.default[0].time
     if crashes_again:
         restart(world, x)
     lost.end()
-    news.end()
+    announcements.end()
     world.cut("a", "n")
     world.run(s=3)
     world.heal("a", "n")
@@ -533,8 +536,8 @@ def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend(
     assert (x.events, x.gaps) == (["e1"], [])
 
 
-def test_what_a_client_knows_counts_for_no_limit() -> None:
-    # segments_max: the first filter governs nothing
+def test_the_confirmed_filter_does_not_count_towards_segments_max() -> None:
+    # segments_max: the first filter applies to no tick
     world = BrokerHarness("p-a", segments_max=1)
     x = world.subscriber("a", "x", "number = 1", durable=True)
     world.run(s=2)
@@ -547,7 +550,7 @@ def test_what_a_client_knows_counts_for_no_limit() -> None:
 
 
 def after_many_incarnations(retention_s: int) -> tuple[BrokerHarness, Publisher, Subscriber]:
-    """Let a pubend begin anew a dozen times; then both ends, and a client is there before the news."""
+    """Restart a PHB a dozen times, then both ends; a client subscribes before the announcement."""
     world = BrokerHarness("p-a-n", retention_s=retention_s)
     ann = world.publisher("p")
     for incarnation in range(12):
@@ -570,19 +573,19 @@ def after_many_incarnations(retention_s: int) -> tuple[BrokerHarness, Publisher,
     return world, ann, x
 
 
-def test_who_subscribes_today_gets_nothing_of_long_ago() -> None:
+def test_a_new_subscription_gets_no_event_of_earlier_incarnations() -> None:
     # R46
     _, _, x = after_many_incarnations(retention_s=100_000)
     assert x.events == []
 
 
-def test_who_subscribes_today_is_told_of_no_gap_of_long_ago() -> None:
+def test_a_new_subscription_gets_no_gap_of_earlier_incarnations() -> None:
     _, _, x = after_many_incarnations(retention_s=0)
     assert x.gaps == []
 
 
-def test_who_waited_when_its_host_crashed_begins_where_its_news_comes() -> None:
-    # the pubend notes nothing more of a host that has known it for long; the answer is slow
+def test_a_subscription_pending_at_a_crash_starts_where_its_table_update_arrives() -> None:
+    # times of an SHB that has known the pubend for long are not noted; the reply is slow
     world = BrokerHarness("p-n", member_grace_s=20)
     world.subscriber("n", "other", "number < 0")
     ann = world.publisher("p")
@@ -590,14 +593,14 @@ def test_who_waited_when_its_host_crashed_begins_where_its_news_comes() -> None:
     world.cut("p", "n")
     x = world.subscriber("n", "x", "number > 0", durable=True)
     world.run(s=20)
-    assert x.of_kind(Subscribed), "it waits for P"
+    assert x.of_kind(Subscribed), "P is pending"
     world.restart("n")
     world.heal("p", "n")
-    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    announcements = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x.come_back()
     world.run(s=3)
     answers = world.hold(of(ReadReply, source="p", target="n"))
-    news.release()
+    announcements.release()
     world.run(s=3)
     ann.publish("e1", number=1)
     world.run(s=1)

@@ -1,7 +1,7 @@
-"""Runs that break naive streams, with whole brokers: regimes, silence, lives, membership.
+"""Runs that break naive streams, with whole brokers: epochs, silence, incarnations, membership.
 
-The names (A6, …) are those of the rules' own list. Each story is played by the rules, and again with
-its rule taken out, and then goes wrong as the second test says. P is a pubend at p.
+The names (A6, …) are those of the rules' own list. Each scenario is played by the rules, and again with
+its rule removed, and then fails as the second test shows. P is a pubend at p.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ P, W = PubendId("P"), PubendId("W")
 
 
 def expected_and_missing(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
-    """Return what lies behind the start that a subscriber was told and was not given to it."""
+    """Return the events after the confirmed start of a subscriber that it did not receive."""
     start = subscriber.starts.get(ann.pubend, 2**62)
     return [
         label for label in labels if ann.ticks[label] > start and label not in subscriber.events
     ]
 
 
-# --- A6: the number of a regime -------------------------------------------------------------------
+# --- A6: the number of a stream epoch -------------------------------------------------------------
 
 
 def clock_back_at_the_pubend() -> tuple[Subscriber, Subscriber]:
-    """After a crash of p with its clock set back, V^m changes in the second in which it changed before."""
+    """Crash p and set its clock back: V^m changes in the same second as once before."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "kind = 'X'")
@@ -78,14 +78,16 @@ def clock_back_at_the_pubend() -> tuple[Subscriber, Subscriber]:
     return x, y
 
 
-def test_a6_a_stream_epoch_number_means_one_vector_for_ever_whatever_the_clock_says() -> None:
+def test_a6_a_stream_epoch_number_means_one_vector_for_ever_although_the_clock_is_set_back() -> (
+    None
+):
     x, y = clock_back_at_the_pubend()
     assert (x.events, y.events) == (["x1"], ["y1"])
 
 
 @contextmanager
 def numbers_from_the_clock() -> Iterator[None]:
-    """Number regimes by the second in which they open, and two of one second one after the other."""
+    """Number stream epochs by the second in which they open, two of one second consecutively."""
 
     def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, VectorEntry], changes: Any) -> None:
         second = pubend._context.clock // microseconds(s=1)
@@ -101,15 +103,15 @@ def numbers_from_the_clock() -> Iterator[None]:
 def test_a6_with_numbers_from_a_clock_a_new_vector_is_read_as_an_old_one() -> None:
     with numbers_from_the_clock():
         _, y = clock_back_at_the_pubend()
-    assert y.starts == {}, "the regime that serves y looks like one that does not"
+    assert y.starts == {}, "the stream epoch that serves y looks like one that does not"
 
 
 class OldSilenceComesLate:
-    """What was filtered for n:2 comes to n after p's clock was set back and V^m has become n:3.
+    """A range filtered for n:2 arrives at n after p's clock was set back and V^m has become n:3.
 
-    Host n hears nothing of the stream for a while. Meanwhile V^m changes twice for the sake of m; under
-    the first of these vectors y7 is published, and is silence for all who were there. Then p crashes,
-    and y subscribes at n in the second, by p's clock, in which that first vector was new.
+    SHB n receives nothing of the stream for a while. Meanwhile V^m changes twice because of m; under the
+    first of these vectors y7 is published, and is silence for all members. Then p crashes, and y subscribes
+    at n in the second, by p's clock, in which that first vector was new.
     """
 
     def __init__(self) -> None:
@@ -141,39 +143,41 @@ class OldSilenceComesLate:
         self.missing = expected_and_missing(ann, self.y, "y7", "y8")
 
 
-def test_a6_what_was_filtered_for_an_older_vector_is_no_start() -> None:
-    story = OldSilenceComesLate()
-    assert story.counters == [2, 2, 3]
-    assert story.numbers == sorted(set(story.numbers))
-    assert story.y.starts[P] > story.ann.ticks["y7"]
-    assert story.y.events == ["y8"]
-    assert story.missing == []
+def test_a6_a_range_filtered_for_an_older_vector_is_no_start() -> None:
+    scenario = OldSilenceComesLate()
+    assert scenario.counters == [2, 2, 3]
+    assert scenario.numbers == sorted(set(scenario.numbers))
+    assert scenario.y.starts[P] > scenario.ann.ticks["y7"]
+    assert scenario.y.events == ["y8"]
+    assert scenario.missing == []
 
 
-def test_a6_with_numbers_from_a_clock_y_starts_on_what_was_filtered_without_it() -> None:
-    # two vectors have one number: who keeps the first never starts, who takes the last starts wrongly
+def test_a6_with_numbers_from_a_clock_y_starts_on_ticks_filtered_without_it() -> None:
+    # two vectors have one number: with the first y never starts, with the last it starts wrongly
     def take_the_last(stream_epochs: StreamEpochs, message: StreamEpoch) -> bool:
         stream_epochs._vectors.pop(message.number, None)
         return learn(stream_epochs, message)
 
     learn = StreamEpochs.learn
     with numbers_from_the_clock():
-        story = OldSilenceComesLate()
-        assert story.counters == [2, 2, 3]
-        assert story.numbers[0] == story.numbers[2], "the clock has come to that second again"
-        assert story.y.starts == {}
+        scenario = OldSilenceComesLate()
+        assert scenario.counters == [2, 2, 3]
+        assert scenario.numbers[0] == scenario.numbers[2], "the clock shows that second again"
+        assert scenario.y.starts == {}
         with patched(StreamEpochs, "learn", take_the_last):
-            story = OldSilenceComesLate()
-    assert story.y.starts[P] < story.ann.ticks["y7"], "y has 3, and that tick was filtered for 2"
-    assert story.y.events == ["y8"]
-    assert story.missing == ["y7"]
+            scenario = OldSilenceComesLate()
+    assert scenario.y.starts[P] < scenario.ann.ticks["y7"], (
+        "y needs 3, and that tick was filtered for 2"
+    )
+    assert scenario.y.events == ["y8"]
+    assert scenario.missing == ["y7"]
 
 
 # --- A7: merged silence ---------------------------------------------------------------------------
 
 
 def silence_before_a_start() -> list[str]:
-    """An event that only y wants is filtered, and told as silence with the regime that y waits for."""
+    """Filter an event that only y matches, and send it as silence with the stream epoch of y."""
     world = World("p-n", silence_ms=900)
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")
@@ -190,19 +194,19 @@ def silence_before_a_start() -> list[str]:
     return expected_and_missing(ann, y, "e7", "e21")
 
 
-def test_a7_a_piece_lies_in_one_stream_epoch_so_nobody_starts_on_what_was_filtered_before() -> None:
+def test_a7_a_range_is_in_one_stream_epoch_so_no_cursor_starts_on_ticks_filtered_before() -> None:
     assert silence_before_a_start() == []
 
 
-def test_a7_when_silences_of_two_stream_epochs_are_merged_a_start_comes_too_early() -> None:
-    def merged(pieces: Iterable[KnowledgeRange], _publications_max: int) -> list[KnowledgeRange]:
+def test_a7_when_silences_of_two_stream_epochs_are_merged_a_start_is_too_early() -> None:
+    def merged(ranges: Iterable[KnowledgeRange], _publications_max: int) -> list[KnowledgeRange]:
         found: list[KnowledgeRange] = []
-        for piece in pieces:
-            if found and not piece.publications and found[-1].high + 1 == piece.low:
+        for knowledge in ranges:
+            if found and not knowledge.publications and found[-1].high + 1 == knowledge.low:
                 low, before = found[-1].low, found.pop().publications
-                found.append(KnowledgeRange(low, piece.high, piece.stream_epoch, 0, before))
+                found.append(KnowledgeRange(low, knowledge.high, knowledge.stream_epoch, 0, before))
             else:
-                found.append(piece)
+                found.append(knowledge)
         return found
 
     with patched(sending, "joined", merged):
@@ -214,7 +218,7 @@ def test_a7_when_silences_of_two_stream_epochs_are_merged_a_start_comes_too_earl
 
 
 def silence_then_clock_back() -> tuple[dict[str, Tick], list[str]]:
-    """An idle pubend has told silence when it crashes and its clock is set back."""
+    """An idle pubend has sent silence when it crashes and its clock is set back."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -228,12 +232,12 @@ def silence_then_clock_back() -> tuple[dict[str, Tick], list[str]]:
     return ann.ticks, x.events
 
 
-def test_a8_what_was_told_silent_before_a_crash_stays_silent() -> None:
+def test_a8_silence_sent_before_a_crash_stays_silent() -> None:
     acknowledged, events = silence_then_clock_back()
     assert [*acknowledged] == events == ["e1"]
 
 
-def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> None:
+def test_a8_without_the_tick_ceiling_an_acknowledged_event_is_never_delivered() -> None:
     def promise(pubend: Pubend, need: Tick) -> None:
         pubend._raised(need)
 
@@ -252,13 +256,13 @@ def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> No
     assert events == []
 
 
-# --- A9: the life of a broker ---------------------------------------------------------------------
+# --- A9: the incarnation of a broker --------------------------------------------------------------
 
 
 def host_with_its_clock_back() -> tuple[Subscriber, list[str]]:
-    """A subscriber host restarts with its clock an hour back, and the news of y there is late.
+    """An SHB restarts with its clock an hour back, and the table update of y there is late.
 
-    Return y, and what it is owed and was not given.
+    Return y, and the events that it must receive and did not.
     """
     world = World("p-n")
     ann = world.publisher("p")
@@ -277,46 +281,46 @@ def host_with_its_clock_back() -> tuple[Subscriber, list[str]]:
     return y, expected_and_missing(ann, y, "y1", "y2")
 
 
-def test_a9_an_incarnation_grows_from_start_to_start_whatever_the_clock_says() -> None:
+def test_a9_an_incarnation_grows_from_start_to_start_although_the_clock_is_set_back() -> None:
     y, missing = host_with_its_clock_back()
     assert y.events == ["y2"]
     assert missing == []
 
 
-def test_a9_with_virtual_times_from_the_clock_a_subscription_starts_that_nobody_knows() -> None:
-    def begin_by_the_clock(tables: TableExchange) -> None:
+def test_a9_with_virtual_times_from_the_clock_a_subscription_unknown_to_the_phb_starts() -> None:
+    def start_by_the_clock(tables: TableExchange) -> None:
         tables.leaf.incarnation = tables._context.clock
-        begin(tables)
+        start(tables)
 
-    begin = TableExchange.start
-    with patched(TableExchange, "start", begin_by_the_clock):
+    start = TableExchange.start
+    with patched(TableExchange, "start", start_by_the_clock):
         y, missing = host_with_its_clock_back()
     assert y.events == ["y2"]
     assert missing == ["y1"]
 
 
-def test_a9_with_sessions_from_the_clock_too_a_host_is_taken_for_its_own_past() -> None:
+def test_a9_with_sessions_from_the_clock_too_a_host_is_refused_as_its_former_incarnation() -> None:
     def without_incarnations(disk: Disk) -> list[Record]:
         return [each for each in load(disk) if not isinstance(each, IncarnationRecord)]
 
     load = Disk.load
     with patched(Disk, "load", without_incarnations):
         y, _ = host_with_its_clock_back()
-    assert y.starts == {}, "sessions of a smaller life are refused, so it is alone"
+    assert y.starts == {}, "sessions of a smaller incarnation are refused, so it has none"
 
 
 # --- A10, A11: registration and V^m ---------------------------------------------------------------
 
 
 def listed_by_tables(members: Members, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
-    """V^m of all hosts that some table claims, whether they asked for the pubend or not."""
+    """V^m of all SHBs that any table claims, whether they joined the pubend or not."""
     del members, now
     claims = {host: claim(host) for host in map(shb, "pace")}
     return {host: entry for host, entry in claims.items() if entry is not None}
 
 
 class RegistrationUnderWay:
-    """The table of a new host e comes to p before its report; c keeps up all the time."""
+    """The table of a new SHB e arrives at p before its report; c keeps up all the time."""
 
     def __init__(self) -> None:
         world = World("p-a-c", "a-e")
@@ -340,33 +344,33 @@ class RegistrationUnderWay:
         world.run(s=1)
 
 
-def test_a10_a_host_starts_only_when_the_row_that_keeps_the_log_for_it_is_written() -> None:
-    story = RegistrationUnderWay()
-    assert expected_and_missing(story.ann, story.s3, "e211", "e240") == []
-    assert story.s3.events == ["e240"]
-    assert story.s3.gaps == []
+def test_a10_a_host_starts_only_when_its_member_row_is_written() -> None:
+    scenario = RegistrationUnderWay()
+    assert expected_and_missing(scenario.ann, scenario.s3, "e211", "e240") == []
+    assert scenario.s3.events == ["e240"]
+    assert scenario.s3.gaps == []
 
 
 def test_a10_with_registration_apart_from_v_m_the_log_is_released_under_a_started_host() -> None:
-    def rows_of_those_who_reported(
+    def rows_of_reporting_hosts(
         members: Members, vector: dict[ShbId, VectorEntry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
-        heard = {host: entry for host, entry in vector.items() if host in members._contacts}
-        return rows_for(members, heard, start, released)
+        last_reports = {host: entry for host, entry in vector.items() if host in members._contacts}
+        return rows_for(members, last_reports, start, released)
 
     rows_for = Members.rows_for
     with (
         patched(Members, "vector", listed_by_tables),
-        patched(Members, "rows_for", rows_of_those_who_reported),
+        patched(Members, "rows_for", rows_of_reporting_hosts),
     ):
-        story = RegistrationUnderWay()
-    assert expected_and_missing(story.ann, story.s3, "e211", "e240") == ["e211"]
-    (gap,) = story.s3.gaps
-    assert gap.low <= story.ann.ticks["e211"] <= gap.high
+        scenario = RegistrationUnderWay()
+    assert expected_and_missing(scenario.ann, scenario.s3, "e211", "e240") == ["e211"]
+    (gap,) = scenario.s3.gaps
+    assert gap.low <= scenario.ann.ticks["e211"] <= gap.high
 
 
 def weather_and_stocks() -> bool:
-    """A host wants the weather only; say whether the log of the stocks is released."""
+    """Let an SHB need the weather only; return whether the log of the stocks is released."""
     world = World("p-c")
     stocks = world.publisher("p", "P", "type = 'stock'")
     weather = world.publisher("p", "W", "type = 'weather'")
@@ -379,11 +383,11 @@ def weather_and_stocks() -> bool:
     return world.released("p", P) >= tick
 
 
-def test_a11_who_never_asked_for_a_pubend_does_not_keep_its_log() -> None:
+def test_a11_a_host_that_never_joined_a_pubend_does_not_retain_its_log() -> None:
     assert weather_and_stocks()
 
 
-def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
+def test_a11_with_membership_by_tables_alone_the_log_is_retained_for_ever() -> None:
     def rows_of_all(
         members: Members, vector: dict[ShbId, VectorEntry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
@@ -404,7 +408,7 @@ def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
 
 
 def one_lags() -> tuple[Subscriber, Subscriber]:
-    """Hosts c and d are reported as one group; z at c acknowledges, y at d does not."""
+    """SHBs c and d are reported as one group; z at c acknowledges, y at d does not."""
     world = World("p-a-c", "a-d", ack_groups=1, inactive_after_s=7, member_expiry_s=8)
     ann = world.publisher("p")
     z = world.subscriber("c", "z", "TRUE", durable=True)
@@ -422,7 +426,7 @@ def one_lags() -> tuple[Subscriber, Subscriber]:
     return z, y
 
 
-def test_a12_who_is_heard_keeps_its_lease_however_far_its_group_lags() -> None:
+def test_a12_a_host_that_reports_stays_a_member_although_its_group_lags() -> None:
     z, y = one_lags()
     numbers = [f"e{number}" for number in range(12)]
     assert z.events == numbers + numbers[9:]
@@ -430,7 +434,7 @@ def test_a12_who_is_heard_keeps_its_lease_however_far_its_group_lags() -> None:
     assert z.gaps == y.gaps == []
 
 
-def test_a12_with_a_lease_by_floor_the_group_of_a_lagging_host_loses_its_log() -> None:
+def test_a12_with_expiry_by_ack_floor_the_group_of_a_lagging_host_loses_its_log() -> None:
     def by_floor(members: Members, claim: Claim, now: int) -> Any:
         for row in members.rows():
             if floors.get(row.shb, (-1, 0))[0] < row.ack_floor:
@@ -446,11 +450,11 @@ def test_a12_with_a_lease_by_floor_the_group_of_a_lagging_host_loses_its_log() -
 
 
 def dead_host() -> MemberRecord:
-    """A host dies; return its row on the pubend's disk a while later."""
+    """Crash an SHB; return its row on the PHB's disk a while later."""
     world = World("p-a-c", inactive_after_s=7)
     world.publisher("p")
     world.subscriber("c", "y", "TRUE", durable=True)
-    world.subscriber("a", "x", "TRUE")  # for whom a goes on
+    world.subscriber("a", "x", "TRUE")  # for which a stays fed
     world.run(s=1)
     world.crash("c")
     world.run(s=10)
@@ -459,11 +463,11 @@ def dead_host() -> MemberRecord:
     return row
 
 
-def test_a12_only_what_was_heard_lately_is_reported_on() -> None:
+def test_a12_only_recent_reports_are_forwarded() -> None:
     assert dead_host().inactive
 
 
-def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
+def test_a12_a_router_that_repeats_old_reports_keeps_a_dead_host_a_member() -> None:
     def remember_for_ever(reports: ReportAggregator) -> None:
         reports._context.call_later(microseconds(ms=500), reports._tick)
         reports._pass_on()
@@ -475,11 +479,11 @@ def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
         assert not dead_host().inactive
 
 
-# --- A13: a need below a floor --------------------------------------------------------------------
+# --- A13: a need below an ack floor ---------------------------------------------------------------
 
 
 def moved_client(*, report_is_late: bool) -> Subscriber:
-    """A client moves from c to d with an old position; d has reported more, perhaps once again late."""
+    """Move a client from c to d with an old position; d has reported more, perhaps again late."""
     world = World("p-c", "p-d", prefetch_max=1, backlog_bytes=0, read_chunk_bytes=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE", durable=True)
@@ -495,7 +499,7 @@ def moved_client(*, report_is_late: bool) -> Subscriber:
     start = StartPoint(StartKind.POSITION, ((P, ann.ticks["e50"]),))
     moved = world.subscriber("d", "x", "TRUE", durable=True, start=start, credit=1)
     world.run(s=1)
-    x.end()  # at c, where it was
+    x.end()  # at c, its former broker
     world.run(s=2)
     overtaken = world.lose(of(AckReport, source="d", target="p"))
     if report_is_late:
@@ -508,7 +512,7 @@ def moved_client(*, report_is_late: bool) -> Subscriber:
 
 
 @pytest.mark.parametrize("report_is_late", [False, True])
-def test_a13_a_start_in_the_past_holds_the_log_by_itself(*, report_is_late: bool) -> None:
+def test_a13_a_start_in_the_past_retains_the_log_by_its_log_hold(*, report_is_late: bool) -> None:
     moved = moved_client(report_is_late=report_is_late)
     assert moved.events == [f"e{number}" for number in range(51, 56)]
     assert moved.gaps == []
@@ -516,40 +520,40 @@ def test_a13_a_start_in_the_past_holds_the_log_by_itself(*, report_is_late: bool
 
 @contextmanager
 def the_last_report_counts() -> Iterator[None]:
-    """Have no holds; a host reports less instead, and routers and pubends let its floor fall."""
+    """Remove log holds; an SHB reports less instead, and brokers lower its ack floor."""
 
-    def fall_on_the_way(
+    def lower_at_routers(
         reports: ReportAggregator, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick
     ) -> None:
-        heard = reports._last_reports.setdefault(pubend, {})
-        if member.shb in heard:
-            heard[member.shb] = heard[member.shb]._replace(tick=tick)
+        last_reports = reports._last_reports.setdefault(pubend, {})
+        if member.shb in last_reports:
+            last_reports[member.shb] = last_reports[member.shb]._replace(tick=tick)
         take(reports, peer, pubend, member, tick)
 
-    def fall(members: Members, member: Member, tick: Tick, now: int) -> bool:
-        news = report(members, member, tick, now)
+    def lower_at_the_pubend(members: Members, member: Member, tick: Tick, now: int) -> bool:
+        is_new = report(members, member, tick, now)
         row = members._rows.get(member.shb)
         if row is not None:
             members._rows[member.shb] = msgspec.structs.replace(row, ack_floor=tick)
-        return news
+        return is_new
 
     take, report = ReportAggregator._take, Members.report
     with (
         patched(LogHolds, "take", lambda _holding: None),
-        patched(ReportAggregator, "_take", fall_on_the_way),
-        patched(Members, "report", fall),
+        patched(ReportAggregator, "_take", lower_at_routers),
+        patched(Members, "report", lower_at_the_pubend),
     ):
         yield
 
 
-def test_a13_floors_that_fall_keep_the_log_as_long_as_reports_come_in_order() -> None:
+def test_a13_ack_floors_that_fall_retain_the_log_while_reports_arrive_in_order() -> None:
     with the_last_report_counts():
         moved = moved_client(report_is_late=False)
     assert moved.events == [f"e{number}" for number in range(51, 56)]
     assert moved.gaps == []
 
 
-def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
+def test_a13_with_ack_floors_that_fall_a_late_report_releases_the_log() -> None:
     with the_last_report_counts():
         moved = moved_client(report_is_late=True)
     assert moved.gaps
@@ -560,7 +564,7 @@ def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
 
 
 def expired_host() -> tuple[dict[str, Tick], Subscriber]:
-    """A host is cut off for so long that its membership ends and the log is released."""
+    """Cut an SHB off for so long that its membership ends and the log is released."""
     world = World("p-n", inactive_after_s=7, member_expiry_s=8)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -579,14 +583,14 @@ def expired_host() -> tuple[dict[str, Tick], Subscriber]:
     return ann.ticks, x
 
 
-def test_a14_what_the_log_has_lost_is_told_as_a_gap() -> None:
+def test_a14_released_events_are_sent_as_a_gap() -> None:
     ticks, x = expired_host()
     assert x.events == ["e50", "e101"]
     assert min(gap.low for gap in x.gaps) <= ticks["e51"]
     assert max(gap.high for gap in x.gaps) >= ticks["e99"]
 
 
-def test_a14_with_released_ticks_taken_for_silence_nobody_learns_of_the_gap() -> None:
+def test_a14_with_released_ticks_as_silence_the_gap_is_not_sent() -> None:
     def skip(subend: Subend, up_to: Tick, _gone: Tick) -> None:
         assert isinstance(subend._horizon, DoubtHorizon)
         subend._horizon.skip_to(up_to)

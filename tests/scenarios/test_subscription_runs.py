@@ -1,7 +1,7 @@
 """Runs that break naive subscribers, publishers and feeds, with whole brokers.
 
-The names (A15, …) are those of the rules' own list. Each story is played by the rules, and again with
-its rule taken out, and then goes wrong as the second test says. P is a pubend at p.
+The names (A15, …) are those of the rules' own list. Each scenario is played by the rules, and again with
+its rule removed, and then fails as the second test shows. P is a pubend at p.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")
 # --- A15: a filter change and the old conjunctions ------------------------------------------------
 
 
-def change_while_a_frame_is_lost() -> Subscriber:
-    """While x changes A to B, an event of A from before the new start is lost on its way, and asked for."""
+def change_while_stream_data_is_lost() -> Subscriber:
+    """While x changes A to B, an event of A from before the new start is lost and nacked."""
     world = World("p-s", gct_ms=200)
     ann = world.publisher("p")
     x = world.subscriber("s", "x", "kind = 'A'")
@@ -70,32 +70,34 @@ def change_while_a_frame_is_lost() -> Subscriber:
 
 
 def test_a15_the_old_conjunctions_stay_until_every_stream_has_passed_the_change() -> None:
-    assert change_while_a_frame_is_lost().events == ["a118", "b130"]
+    assert change_while_stream_data_is_lost().events == ["a118", "b130"]
 
 
-def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_silence() -> None:
+def test_a15_if_the_old_conjunctions_are_removed_at_once_a_lost_event_is_answered_as_silence() -> (
+    None
+):
     def replace(changes: FilterChanges, requester: str, request: int, wanted: Filter) -> None:
         old = changes._subscription.newest
-        begin_change(changes, requester, request, wanted)
+        start_change(changes, requester, request, wanted)
         changes._filters.interest.disown(old.number)
 
     def disown_once(tables: TableExchange, owner: int) -> None:
         if owner in tables.leaf:
             disown(tables, owner)
 
-    begin_change, disown = FilterChanges._start, TableExchange.disown
+    start_change, disown = FilterChanges._start, TableExchange.disown
     with (
         patched(FilterChanges, "_start", replace),
         patched(TableExchange, "disown", disown_once),
     ):
-        assert change_while_a_frame_is_lost().events == ["b130"]
+        assert change_while_stream_data_is_lost().events == ["b130"]
 
 
 # --- A17: a dead host -----------------------------------------------------------------------------
 
 
 def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
-    """Host z dies, and those who knew where it was restart; return what c is sent for z's sake."""
+    """Crash SHB z, restart the brokers that located it; return the messages to c because of z."""
     world = World("p-n-c", "n-d-z", inactive_after_s=7)
     ann = world.publisher("p")
     world.subscriber("c", "y", "kind = 'C'")
@@ -115,20 +117,20 @@ def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
     return [each.payload for frame in frames for each in frame.knowledge.publications], x
 
 
-def test_a17_a_host_that_is_not_heard_of_is_parked_and_returns_by_reading_the_log() -> None:
+def test_a17_a_silent_host_becomes_inactive_and_catches_up_from_the_log() -> None:
     sent, x = dead_host_behind_routers_that_restart()
     assert sent == []
     assert x.events == ["for z"]
     assert x.gaps == []
 
 
-def test_a17_without_parking_everybody_is_flooded_for_the_sake_of_the_dead() -> None:
-    def never_park(members: Members, claim: Claim, now: int) -> Any:
+def test_a17_without_inactive_members_all_receivers_are_flooded_because_of_a_dead_host() -> None:
+    def never_inactive(members: Members, claim: Claim, now: int) -> Any:
         members._heard_at.update(dict.fromkeys(members._rows, now))
         return review(members, claim, now)
 
     review = Members.update_states
-    with patched(Members, "update_states", never_park):
+    with patched(Members, "update_states", never_inactive):
         sent, _ = dead_host_behind_routers_that_restart()
     assert sent == [b"for z"]
 
@@ -139,20 +141,20 @@ HELD_MAX = 5
 
 
 def replay_while_events_come() -> tuple[list[str], list[str], int, CursorPhase]:
-    """Let x have a long past to read while events come fast; return what it got, and how much was held."""
+    """Let x read a long log while events come fast; return its events and its buffer size."""
     world = World("p-n", join_buffer_events_max=HELD_MAX, join_window_ms=50, read_chunk_bytes=30)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
     x.leave()
     for number in range(200):
-        ann.say(f"past {number}")
+        ann.send_event(f"past {number}")
         world.run(ms=2)
     x.come_back()
     cursor = world["n"].components.registry.subscriptions["x"].cursors[P]
     held = 0
     for number in range(600):
-        ann.say(f"live {number}")
+        ann.send_event(f"live {number}")
         for _ in range(2):
             world.run(ms=1)
             held = max(held, len(cursor.catch_up.held))
@@ -160,14 +162,14 @@ def replay_while_events_come() -> tuple[list[str], list[str], int, CursorPhase]:
     return x.events, [*ann.ticks], held, cursor.phase
 
 
-def test_a19_only_the_last_stretch_of_a_replay_holds_live_events_and_few() -> None:
+def test_a19_only_the_last_range_of_a_replay_buffers_live_events_and_few() -> None:
     events, published, held, state = replay_while_events_come()
     assert events == published
     assert 0 < held <= HELD_MAX
     assert state is CursorPhase.LIVE
 
 
-def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
+def test_a19_when_live_events_are_buffered_for_the_whole_replay_they_accumulate() -> None:
     def join_at_once(catch_up: CatchUp) -> None:
         cursor = catch_up._cursor
         subend = cursor.subend
@@ -175,10 +177,10 @@ def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
             catch_up.join_at = subend.horizon
             cursor.enter(CursorPhase.JOINING, CursorInput.NEARED)
 
-    def hold_all(catch_up: CatchUp, publications: list[Publication]) -> None:
+    def buffer_all(catch_up: CatchUp, publications: list[Publication]) -> None:
         catch_up.held += [each for each in publications if each.tick > catch_up.join_at]
 
-    with patched(CatchUp, "try_to_join", join_at_once), patched(CatchUp, "buffer_live", hold_all):
+    with patched(CatchUp, "try_to_join", join_at_once), patched(CatchUp, "buffer_live", buffer_all):
         _, _, held, _ = replay_while_events_come()
     assert held > HELD_MAX
 
@@ -190,7 +192,7 @@ YEAR_S = 365 * 86_400
 
 
 def pubend_a_year_ahead() -> list[tuple[bool, str]]:
-    """The clock of q is a year ahead; return what a subscriber in total order has a second later.
+    """The clock of q is a year ahead; return the events in total order a second later.
 
     Of each event: whether its tick is ahead of all other clocks by more than a day, and its label.
     """
@@ -207,22 +209,22 @@ def pubend_a_year_ahead() -> list[tuple[bool, str]]:
     return [(each.tick > tomorrow, each.payload.decode()) for _, each in x.publications]
 
 
-def test_a20_a_clock_that_is_ahead_holds_nobody_up() -> None:
+def test_a20_a_fast_clock_does_not_stall_total_order() -> None:
     assert pubend_a_year_ahead() == [(False, "q1")]
 
 
-def test_a20_without_a_limit_to_the_lead_all_streams_move_a_year_ahead() -> None:
+def test_a20_without_a_limit_on_the_lead_all_streams_move_a_year_ahead() -> None:
     with patched(Pubend, "_present", lambda pubend: pubend._context.clock):
         assert pubend_a_year_ahead() == [(True, "q1")]
 
 
-def test_a20_without_advance_the_merge_waits_for_the_clock() -> None:
+def test_a20_without_advance_requests_the_merge_waits_for_the_clock() -> None:
     with patched(Merge, "_request_advance", lambda _merge: None):
         assert pubend_a_year_ahead() == []
 
 
-def test_a20_a_clock_that_lags_holds_nobody_up() -> None:
-    """R51: whoever waits has the pubend's top move, also if that is ahead of its clock."""
+def test_a20_a_slow_clock_does_not_stall_total_order() -> None:
+    """R51: a receiver that waits advances the pubend's top, also above the pubend's clock."""
     world = World("p-n-r")
     ann = world.publisher("p", "P")
     world.set_clock("r", -60)
@@ -236,7 +238,7 @@ def test_a20_a_clock_that_lags_holds_nobody_up() -> None:
 
 
 def pubend_learned_late() -> list[tuple[Tick, str]]:
-    """The clock of r is behind; its pubend is opened when x has merged others; return what x has."""
+    """The clock of r is behind; its pubend is opened after a merge of others; return x's events."""
     world = World("p-n-r")
     ann = world.publisher("p", "P")
     world.set_clock("r", -4)
@@ -253,14 +255,14 @@ def pubend_learned_late() -> list[tuple[Tick, str]]:
     return [(each.tick, each.payload.decode()) for _, each in x.publications]
 
 
-def test_a20_a_pubend_that_is_learned_late_starts_above_what_was_merged() -> None:
+def test_a20_a_pubend_that_is_announced_late_starts_above_the_merged_ticks() -> None:
     merged = pubend_learned_late()
     assert merged == sorted(merged)
     assert [label for _, label in merged][:1] == ["p1"]
     assert [label for _, label in merged][-1:] == ["p2"]
 
 
-def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
+def test_a20_when_it_starts_at_its_own_tick_the_order_is_broken() -> None:
     def start_there(verification: StartVerification, after: Tick | None, reply: ReadReply) -> None:
         merge = verification._cursor.subscription.merge
         merged = merge.merged
@@ -279,29 +281,29 @@ def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
 
 
 def nine_before_eight() -> tuple[bool, dict[str, Tick], list[str]]:
-    """After a reconnect a client sends 9 before its unanswered 8; was 8 refused?"""
+    """After a reconnect a client sends 9 before its unanswered 8; return whether 8 was refused."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
-    ann.say("seven", sequence=7)
+    ann.send_event("seven", sequence=7)
     world.run(ms=50)
     ann.leave()
     ann.connect()
     assert ann.open().last_sequence == 7
-    ann.say("nine", sequence=9)
-    eight = ann.say("eight", sequence=8)
+    ann.send_event("nine", sequence=9)
+    eight = ann.send_event("eight", sequence=8)
     world.run(s=1)
     return ann.refused(eight), ann.ticks, x.events
 
 
-def test_a21_a_sequence_that_was_passed_over_is_refused_not_acknowledged() -> None:
+def test_a21_a_skipped_sequence_is_refused_not_acknowledged() -> None:
     refused, acknowledged, events = nine_before_eight()
     assert refused
     assert [*acknowledged] == events == ["seven", "nine"]
 
 
-def test_a21_when_all_below_the_last_counts_as_published_an_acknowledged_event_is_lost() -> None:
+def test_a21_when_all_sequences_below_the_last_count_as_published_an_event_is_lost() -> None:
     def up_to_the_last(
         _publishers: Publishers, held: PublisherRecord, first: int, count: int, *_found: Any
     ) -> tuple[Tick, ...]:
@@ -317,7 +319,7 @@ def test_a21_when_all_below_the_last_counts_as_published_an_acknowledged_event_i
 
 
 def old_session_comes_late() -> tuple[Publisher, list[str]]:
-    """What a dead connection had sent comes after a new session was opened and went another way."""
+    """A batch of a dead connection arrives after a new session was opened and sent other events."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -325,13 +327,13 @@ def old_session_comes_late() -> tuple[Publisher, list[str]]:
     old = ann.session
     ann.publish("one")
     ann.open()
-    ann.say("two, of the dead", sequence=2, session=old)
-    ann.say("two", sequence=2)
+    ann.send_event("two, of the dead", sequence=2, session=old)
+    ann.send_event("two", sequence=2)
     world.run(s=1)
     return ann, x.events
 
 
-def test_a21_a_new_session_fences_the_old_one_off() -> None:
+def test_a21_a_new_session_fences_the_old_one() -> None:
     ann, events = old_session_comes_late()
     assert [*ann.ticks] == events == ["one", "two"]
 
@@ -346,18 +348,18 @@ def test_a21_without_the_fence_the_old_session_takes_the_sequence_of_the_new_one
     assert events == ["one", "two, of the dead"]
 
 
-def retry_while_the_pubend_is_away() -> tuple[list[str], list[str]]:
-    """The answer to one is lost with p, which has it on disk; the client goes to q and asks for P there.
+def retry_while_the_phb_is_down() -> tuple[list[str], list[str]]:
+    """The answer to one is lost with p, which has it on disk; the client opens P at q.
 
-    If it gets a pubend it publishes there, else it waits for p. Return what it knows to be published
-    before p recovers, and what x was given in the end.
+    If it gets a pubend it publishes there, otherwise it waits for p. Return the events that it knows to be
+    published before p recovers, and the events that x received.
     """
     world = World("p-n-q")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     lost = world.lose(of(StreamData))
-    ann.say("one", sequence=1)
+    ann.send_event("one", sequence=1)
     ann.leave()
     world.run(ms=10)
     world.crash("p")
@@ -367,7 +369,7 @@ def retry_while_the_pubend_is_away() -> tuple[list[str], list[str]]:
     if isinstance(answer, PubendOpened):
         ann.pubend = answer.pubend
         ann.open()
-        ann.say("one", sequence=1)
+        ann.send_event("one", sequence=1)
     world.run(s=2)
     known = [*ann.ticks]
     world.start("p")
@@ -376,21 +378,21 @@ def retry_while_the_pubend_is_away() -> tuple[list[str], list[str]]:
         ann.connect("p")
         world.run(s=1)
         ann.open()
-        ann.say("one", sequence=1)
+        ann.send_event("one", sequence=1)
     world.run(s=3)
     assert [*ann.ticks] == ["one"]
     return known, x.events
 
 
 def test_a21_a_retry_waits_for_its_pubend_and_its_outcome_is_unknown_until_then() -> None:
-    known, events = retry_while_the_pubend_is_away()
+    known, events = retry_while_the_phb_is_down()
     assert known == []
     assert events == ["one"]
 
 
 def test_a21_after_a_retry_at_another_pubend_both_exist_when_the_first_recovers() -> None:
     with patched(PubendStatuses, "other_broker", lambda _status, _pubend: None):
-        known, events = retry_while_the_pubend_is_away()
+        known, events = retry_while_the_phb_is_down()
     assert known == ["one"]
     assert events == ["one", "one"]
 
@@ -399,14 +401,14 @@ def test_a21_after_a_retry_at_another_pubend_both_exist_when_the_first_recovers(
 
 
 def publication_outside() -> tuple[bool, Subscriber]:
-    """An event outside of the advertisement matches a conjunction that was pruned on the way."""
+    """Publish an event outside the advertisement that matches a pruned conjunction."""
     world = World("p-n")
     ann = world.publisher("p", "P", "type = 'stock'")
     x = world.subscriber("n", "x", "type = 'weather' OR price > 10")
     world.run(s=1)
-    outside = ann.say("rain", type="weather", price=1)
+    outside = ann.send_event("rain", type="weather", price=1)
     world.run(ms=200)
-    ann.say("ibm", type="stock", price=20)
+    ann.send_event("ibm", type="stock", price=20)
     world.run(s=1)
     return ann.refused(outside), x
 
@@ -420,14 +422,14 @@ def test_a22_a_publication_outside_the_advertisement_is_refused() -> None:
 def test_a22_without_the_refusal_a_pruned_conjunction_loses_an_event() -> None:
     with patched(pubend_module, "refuse_unadvertised", lambda _advertised, _events: None):
         refused, x = publication_outside()
-    assert not refused, "it is acknowledged"
-    assert x.events == ["ibm"], "x wants rain, and has started"
+    assert not refused, "the event is acknowledged"
+    assert x.events == ["ibm"], "x matches rain, and has started"
 
 
-def less_is_advertised_while_a_frame_is_lost() -> tuple[Publisher, Subscriber]:
-    """An event is lost on its way; then P is opened with less than it advertises, and a begins anew.
+def less_is_advertised_while_stream_data_is_lost() -> tuple[Publisher, Subscriber]:
+    """An event is lost in transit; then P is opened with a narrower advertisement, and a restarts.
 
-    Only when a has learned all tables again is the event asked for.
+    The event is nacked only when a has received all tables again.
     """
     world = World("p-a-n")
     ann = world.publisher("p", "P", "type = 'stock'")
@@ -440,7 +442,7 @@ def less_is_advertised_while_a_frame_is_lost() -> tuple[Publisher, Subscriber]:
     lost.end()
     assert lost.messages
     answer = ann.call(OpenPubend(ann.number(), "P", "type = 'stock' AND price > 10"))
-    assert isinstance(answer, PubendOpened), "it finds the one that is there"
+    assert isinstance(answer, PubendOpened), "it finds the existing pubend"
     world.restart("a")
     world.run(s=2)
     nacks.end()
@@ -449,13 +451,13 @@ def less_is_advertised_while_a_frame_is_lost() -> tuple[Publisher, Subscriber]:
 
 
 def test_a22_an_advertisement_is_never_narrowed() -> None:
-    ann, x = less_is_advertised_while_a_frame_is_lost()
+    ann, x = less_is_advertised_while_stream_data_is_lost()
     ann.publish("cheaper", type="stock", price=-2)
     ann.world.run(s=1)
     assert x.events == ["cheap", "cheaper"]
 
 
-def test_a22_when_it_is_narrowed_old_ticks_are_repaired_by_tables_that_were_pruned_anew() -> None:
+def test_a22_after_narrowing_old_ticks_are_repaired_by_newly_pruned_tables() -> None:
     def find_and_narrow(
         calls: PublisherCalls, client: str, call: OpenPubend, pubend: PubendId
     ) -> None:
@@ -470,16 +472,16 @@ def test_a22_when_it_is_narrowed_old_ticks_are_repaired_by_tables_that_were_prun
 
     find = PublisherCalls._open_hosted
     with patched(PublisherCalls, "_open_hosted", find_and_narrow):
-        _, x = less_is_advertised_while_a_frame_is_lost()
+        _, x = less_is_advertised_while_stream_data_is_lost()
     assert x.events == []
     assert x.gaps == []
 
 
-# --- A24: a router with nothing -------------------------------------------------------------------
+# --- A24: a router with an empty cache ------------------------------------------------------------
 
 
 def fresh_router() -> tuple[list[Nack], Subscriber]:
-    """A router has just attached, with nothing cached, when a new host attaches at it."""
+    """A router has just attached, with an empty cache, when a new SHB attaches at it."""
     world = World("p-a-n")
     ann = world.publisher("p")
     ann.publish("long ago")
@@ -494,13 +496,13 @@ def fresh_router() -> tuple[list[Nack], Subscriber]:
     return world.sent_over(Nack, "n", "a"), x
 
 
-def test_a24_a_router_offers_what_its_own_feeder_offered() -> None:
+def test_a24_a_router_offers_the_tick_of_its_own_feeder() -> None:
     nacks, x = fresh_router()
     assert nacks == []
     assert x.events == ["now"]
 
 
-def test_a24_without_that_a_new_host_asks_for_a_past_that_is_released() -> None:
+def test_a24_without_that_tick_a_new_host_nacks_released_ticks() -> None:
     def forget_where_the_feeder_is(routed: RoutedPubend, _at: Tick) -> None:
         feed_found(routed, 0)
 
@@ -515,7 +517,7 @@ def test_a24_without_that_a_new_host_asks_for_a_past_that_is_released() -> None:
 
 
 def lost_and_then_the_pubend_crashes() -> tuple[dict[str, Tick], list[str]]:
-    """An event is lost on its way; when it is asked for, only the log can have it."""
+    """An event is lost in transit; when it is nacked, only the log can have it."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
@@ -537,7 +539,7 @@ def test_a26_every_event_of_a_guaranteed_stream_is_logged() -> None:
     assert [*acknowledged] == events == ["quick", "next"]
 
 
-def test_a26_an_event_of_best_effort_inside_a_guaranteed_stream_turns_into_silence() -> None:
+def test_a26_a_best_effort_event_inside_a_guaranteed_stream_becomes_silence() -> None:
     def log_only_the_others(
         pubend: Pubend, pending: Any, changes: tuple[StorageChange, ...]
     ) -> None:
@@ -558,7 +560,7 @@ def test_a26_an_event_of_best_effort_inside_a_guaranteed_stream_turns_into_silen
     assert events == ["next"]
 
 
-def test_a26_what_is_lost_of_a_best_effort_pubend_is_not_asked_for() -> None:
+def test_a26_lost_events_of_a_best_effort_pubend_are_not_nacked() -> None:
     world = World("p-n")
     ann = world.publisher("p", quality=Quality.BEST_EFFORT)
     x = world.subscriber("n", "x", "TRUE")
@@ -583,14 +585,14 @@ def test_a26_a_pubend_keeps_its_quality() -> None:
     ann = world.publisher("p")
     answer = ann.call(OpenPubend(ann.number(), "P", quality=Quality.BEST_EFFORT))
     assert isinstance(answer, Refused)
-    assert "guaranteed; it stays so" in answer.reason
+    assert "guaranteed, and the quality" in answer.reason
 
 
 # --- A27: an idle pubend with its clock set back --------------------------------------------------
 
 
 def clock_back_while_idle() -> tuple[int, Subscriber]:
-    """The clock of p is set back an hour; return how often n gave its feeder up, and a new subscriber."""
+    """Set the clock of p back an hour; return how often n left its feeder, and a subscriber."""
     world = World("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")
@@ -602,13 +604,13 @@ def clock_back_while_idle() -> tuple[int, Subscriber]:
     return world["n"].coverage_marks.get("feeder was silent", 0), y
 
 
-def test_a27_silence_moves_on_by_a_tick_at_least() -> None:
+def test_a27_silence_advances_by_at_least_one_tick() -> None:
     flaps, y = clock_back_while_idle()
     assert flaps == 0
     assert y.starts.keys() == {P}
 
 
-def test_a27_without_that_the_feed_looks_dead() -> None:
+def test_a27_without_that_advance_the_feed_looks_dead() -> None:
     def wait_for_the_clock(pubend: Pubend) -> None:
         pubend._be_silent_until(pubend._present())
 
@@ -617,8 +619,8 @@ def test_a27_without_that_the_feed_looks_dead() -> None:
     assert flaps > 0
 
 
-def test_a27_without_a_tick_of_its_own_a_stream_epoch_starts_nobody() -> None:
-    def begin_with_the_next_event(
+def test_a27_without_its_own_tick_a_stream_epoch_starts_no_subscription() -> None:
+    def start_with_the_next_event(
         pubend: Pubend, vector: dict[ShbId, VectorEntry], rows: list[PutRecord]
     ) -> None:
         entries = tuple(vector.items())
@@ -631,7 +633,7 @@ def test_a27_without_a_tick_of_its_own_a_stream_epoch_starts_nobody() -> None:
 
     with (
         patched(Pubend, "_idle_once", wait_for_the_clock),
-        patched(Pubend, "open_stream_epoch", begin_with_the_next_event),
+        patched(Pubend, "open_stream_epoch", start_with_the_next_event),
     ):
         _, y = clock_back_while_idle()
     assert y.starts == {}
@@ -640,7 +642,7 @@ def test_a27_without_a_tick_of_its_own_a_stream_epoch_starts_nobody() -> None:
 # --- A28: a cut in one direction ------------------------------------------------------------------
 
 Trouble = Callable[[World, BrokerId], object]
-"""What happens between n and the broker that feeds it."""
+"""A fault between n and its feeder."""
 
 
 def cut_from_the_feeder(world: World, feeder: BrokerId) -> None:
@@ -652,12 +654,12 @@ def cut_to_the_feeder(world: World, feeder: BrokerId) -> None:
 
 
 def clogged_from_the_feeder(world: World, feeder: BrokerId) -> None:
-    """Heartbeats arrive all the time; only their answers show how old they are."""
+    """Heartbeats arrive all the time; only their echoes show how old they are."""
     world.clog(feeder, "n")
 
 
 def nothing_but_heartbeats_from_the_feeder(world: World, feeder: BrokerId) -> None:
-    """The session is as well as can be; only its streams say nothing."""
+    """The session is intact; only its streams are silent."""
     world.lose(
         lambda source, target, message: (
             (source, target) == (feeder, "n") and not isinstance(message, Heartbeat)
@@ -666,9 +668,9 @@ def nothing_but_heartbeats_from_the_feeder(world: World, feeder: BrokerId) -> No
 
 
 def fed_through(trouble: Trouble) -> tuple[list[str], list[StreamData]]:
-    """Of two brokers of the next cell the one that feeds n is in trouble, six seconds before e2.
+    """Of two brokers of the next cell the feeder of n is faulty, six seconds before e2.
 
-    Return what x has a second after e2, and what that broker still sent to n of it.
+    Return the events of x a second after e2, and the stream data that the feeder still sent to n.
     """
     world = World("p-a-n", cells={"a": ["a1", "a2"]})
     ann = world.publisher("p")
@@ -694,13 +696,13 @@ def fed_through(trouble: Trouble) -> tuple[list[str], list[StreamData]]:
         nothing_but_heartbeats_from_the_feeder,
     ],
 )
-def test_a28_a_feed_moves_when_its_way_is_cut_in_one_direction(trouble: Trouble) -> None:
+def test_a28_a_feed_moves_when_its_link_is_cut_in_one_direction(trouble: Trouble) -> None:
     events, into_nowhere = fed_through(trouble)
     assert events == ["e1", "e2"]
     assert into_nowhere == []
 
 
-def test_a28_without_the_echo_a_feeder_goes_on_into_a_way_that_is_clogged() -> None:
+def test_a28_without_the_echo_a_feeder_keeps_sending_over_a_clogged_link() -> None:
     def by_heartbeats_alone(session: PeerSession) -> bool:
         session._echo_time = session._last_heartbeat_at
         return is_alive(session)
@@ -712,15 +714,15 @@ def test_a28_without_the_echo_a_feeder_goes_on_into_a_way_that_is_clogged() -> N
     assert into_nowhere
 
 
-def test_a28_without_an_end_to_patience_a_receiver_stays_with_a_feeder_that_says_nothing() -> None:
+def test_a28_without_a_feed_timeout_a_receiver_stays_with_a_silent_feeder() -> None:
     with patched(Feed, "_leave_silent_feeder", lambda _feed: None):
         events, into_nowhere = fed_through(nothing_but_heartbeats_from_the_feeder)
     assert events == []
     assert into_nowhere
 
 
-def test_a28_without_signs_of_life_and_patience_a_broker_feeds_into_nowhere() -> None:
-    """Either would show this cut: the heartbeats that n does not hear, or the silence of the stream."""
+def test_a28_without_heartbeats_and_a_feed_timeout_a_feeder_sends_over_a_cut_link() -> None:
+    """Either would detect this cut: the heartbeats that n misses, or the silence of the stream."""
     with (
         patched(PeerSession, "is_alive", lambda session: session.is_open),
         patched(Feed, "_leave_silent_feeder", lambda _feed: None),
@@ -730,7 +732,7 @@ def test_a28_without_signs_of_life_and_patience_a_broker_feeds_into_nowhere() ->
     assert into_nowhere
 
 
-def test_a28_without_signs_of_life_a_broker_waits_for_a_feeder_that_has_forgotten_it() -> None:
+def test_a28_without_heartbeats_a_broker_waits_for_a_feeder_that_has_forgotten_it() -> None:
     with patched(PeerSession, "is_alive", lambda session: session.is_open):
         events, into_nowhere = fed_through(cut_to_the_feeder)
     assert events == ["e1"]

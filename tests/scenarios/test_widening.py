@@ -23,7 +23,7 @@ def reason(answer: Any) -> str:
     return answer.reason
 
 
-def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() -> None:
+def test_subscribers_behind_pruned_tables_get_events_of_a_wider_advertisement() -> None:
     world = World("p-a-n")
     ann = world.publisher("p", advertisement="price < 10")
     low = world.subscriber("n", "low", "price < 10")
@@ -38,7 +38,7 @@ def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() 
         world.run(ms=20)
     world.run(s=1)
     assert low.events == ["e1", *(f"e{number}" for number in range(2, 40, 2))]
-    assert high.events == [f"e{number}" for number in range(3, 40, 2)], "its news was there before"
+    assert high.events == [f"e{number}" for number in range(3, 40, 2)], "p knew its filter before"
     known = world["n"].components.announcements.get(P)
     assert known is not None
     assert known.version == 2
@@ -46,8 +46,8 @@ def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() 
     assert stream_epoch.announcement_version == 2
 
 
-def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> None:
-    # R31: after the news has gone round, claims for the new version make the regime
+def test_claims_of_tables_that_know_the_wider_advertisement_open_a_stream_epoch() -> None:
+    # R31: after the announcement has arrived, claims for the new version open a stream epoch
     world = World("p-a-n")
     ann = world.publisher("p", advertisement="price < 10")
     world.subscriber("n", "low", "price < 10")
@@ -60,7 +60,7 @@ def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> 
     assert entry.time == world["n"].components.exchange.time
 
 
-def test_a_claim_of_tables_that_know_only_the_old_advertisement_does_not_count() -> None:
+def test_claims_of_tables_that_know_only_the_old_advertisement_are_ignored() -> None:
     # A22: those tables are pruned for the old one, however new their entries are
     world = World("p-a-n")
     ann = world.publisher("p", advertisement="price < 10")
@@ -84,7 +84,7 @@ def test_an_advertisement_that_is_covered_changes_nothing() -> None:
     assert world.pubend("p", P).record.announcement_version == 1
 
 
-def test_an_advertisement_that_would_narrow_in_part_is_refused_with_a_way_out() -> None:
+def test_an_advertisement_that_would_narrow_in_part_is_refused_with_a_remedy() -> None:
     world = World("p-a")
     ann = world.publisher("p", advertisement="price < 10")
     why = reason(open_again(ann, "price > 5"))
@@ -94,7 +94,7 @@ def test_an_advertisement_that_would_narrow_in_part_is_refused_with_a_way_out() 
     ann.publish("e1", price=50)
 
 
-def test_two_who_ask_for_the_same_wider_one_get_one_version() -> None:
+def test_two_calls_for_the_same_wider_advertisement_get_one_version() -> None:
     world = World("p-a")
     ann = world.publisher("p", advertisement="price < 10")
     numbers = [ann.number(), ann.number()]
@@ -117,7 +117,7 @@ def test_a_wider_advertisement_is_the_same_after_a_restart() -> None:
     assert (known.version, known.properties.advertisement) == (2, "price < 100")
 
 
-def test_a_pubend_of_best_effort_keeps_its_advertisement() -> None:
+def test_a_best_effort_pubend_keeps_its_advertisement() -> None:
     world = World("p-a")
     ann = world.publisher("p", advertisement="price < 10", quality=Quality.BEST_EFFORT)
     assert isinstance(open_again(ann, "price < 5", Quality.BEST_EFFORT), PubendOpened)
@@ -126,7 +126,7 @@ def test_a_pubend_of_best_effort_keeps_its_advertisement() -> None:
 
 
 def unmatched(world: World, *, leaves: bool) -> tuple[Publisher, Subscriber]:
-    """Let a durable subscription have a filter that nothing advertised can match, and time pass."""
+    """Add a durable subscription whose filter cannot match the advertisement, and let time pass."""
     ann = world.publisher("p", advertisement="price < 10")
     x = world.subscriber("n", "x", "price < 10", durable=True)
     world.run(s=1)
@@ -139,12 +139,12 @@ def unmatched(world: World, *, leaves: bool) -> tuple[Publisher, Subscriber]:
         x.leave()
     last = ann.publish("e2", price=2)
     world.run(s=3)
-    assert world.released("p", P) >= last, "nobody needs it"
+    assert world.released("p", P) >= last, "no member needs the log"
     return ann, x
 
 
-def test_what_could_not_match_before_an_advertisement_was_wider_is_no_gap() -> None:
-    # I10: what nobody could need was released, and is not missed by a filter that meets more now
+def test_released_events_that_could_not_match_before_a_widening_are_no_gap() -> None:
+    # I10: unneeded events were released, and are not missed by a filter that may match more now
     world = World("p-n")
     ann, x = unmatched(world, leaves=True)
     assert isinstance(open_again(ann, "TRUE"), PubendOpened)
@@ -155,7 +155,7 @@ def test_what_could_not_match_before_an_advertisement_was_wider_is_no_gap() -> N
     assert (x.events, x.gaps) == (["e1", "e3"], [])
 
 
-def test_what_could_match_before_an_advertisement_was_wider_and_is_gone_is_a_gap() -> None:
+def test_released_events_that_could_match_before_a_widening_are_a_gap() -> None:
     world = World("p-n")
     ann, x = unmatched(world, leaves=True)
     assert isinstance(open_again(ann, "TRUE"), PubendOpened)
@@ -168,17 +168,19 @@ def test_what_could_match_before_an_advertisement_was_wider_and_is_gone_is_a_gap
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_what_a_wider_advertisement_adds_is_kept_before_its_news_has_come(leaves: bool) -> None:
-    # I9: events of a wider advertisement may come before the announcement of it
+def test_events_of_a_wider_advertisement_are_retained_before_its_announcement_arrives(
+    leaves: bool,
+) -> None:
+    # I9: events of a wider advertisement may arrive before its announcement
     world = World("p-n", member_grace_s=1)
     ann, x = unmatched(world, leaves=leaves)
-    news = world.hold(of(Announce, source="p", target="n"))
+    announcements = world.hold(of(Announce, source="p", target="n"))
     assert isinstance(open_again(ann, "TRUE"), PubendOpened)
     tick = ann.publish("e3", price=60)
     world.run(s=5)
     assert world.horizon("n", P) >= tick
-    assert world.released("p", P) < tick, "its client has not acknowledged it"
-    news.release()
+    assert world.released("p", P) < tick, "the event is not acknowledged"
+    announcements.release()
     world.restart("n")
     x.come_back()
     world.run(s=2)

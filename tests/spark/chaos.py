@@ -1,4 +1,4 @@
-"""A broker that dies again and again while Spark works."""
+"""A broker that is killed repeatedly while Spark works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Chaos(threading.Thread):
-    """Kills the broker and starts it again, until it is told to stop."""
+    """Kills the broker and restarts it until the block ends."""
 
     def __init__(self, stream: Stream, *, every_s: float) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Chaos(threading.Thread):
 
 
 def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give rows so that the broker can die in between."""
+    """Yield rows slowly, so that the broker can be killed in between."""
     for batch in batches:
         for place in range(0, batch.num_rows, 500):
             sleep(0.05)

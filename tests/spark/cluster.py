@@ -1,9 +1,9 @@
-"""A Spark cluster of this computer's own: a master, two workers with a core each, and a driver.
+"""A Spark cluster on this computer: a master, two workers with a core each, and a driver.
 
 Master and workers are started from the PySpark distribution with the Java that our sessions use. The
-workers have addresses of their own, as Spark runs no second copy of a task on the host of the first. The
-driver is a process too: this one has a session already, and a process has one at most. It is asked for jobs
-(:mod:`tests.spark.cluster_jobs`) by lines of JSON, so that all tests share it.
+workers have different addresses, because Spark runs no second copy of a task on the host of the first. The
+driver is a process too: this one has a session already, and a process has at most one. The driver reads jobs
+(:mod:`tests.spark.cluster_jobs`) as lines of JSON, so that all tests share it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 _QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A JVM that is needed for a minute should not spend it compiling."""
+"""Options for a JVM that runs for a minute: little compilation."""
 
 
 NO_CLUSTER: Final = "GAPLESS_TESTS_NO_CLUSTER"
-"""The variable with which tests that need a cluster are left out."""
+"""The variable that skips the tests that need a cluster."""
 
 
 class ClusterError(Exception):
@@ -44,9 +44,9 @@ class ClusterError(Exception):
 
 
 def skip_without_cluster() -> None:
-    """Leave a test out where there is no Java, or where somebody said that no cluster runs.
+    """Skip a test if there is no Java or if the variable says that no cluster can run.
 
-    A cluster that does not start anywhere else is a failure: it is here that executors are killed.
+    Anywhere else a cluster that does not start is a failure.
     """
     try:
         find_java()
@@ -75,7 +75,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """End everything that was started, with all that it has started itself."""
+        """End all started processes and their children."""
         for process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ class Cluster:
         return self.directory / f"{name}.log"
 
     def _output(self, name: str, pattern: str) -> str:
-        """Wait until a process has written something into its log; return the group of the pattern."""
+        """Wait until a process has logged a pattern; return its group."""
         process = self._processes[-1]
         found: list[str] = []
 
@@ -148,12 +148,12 @@ class Cluster:
     # --- jobs ------------------------------------------------------------------------------------
 
     def start(self, job: str, **arguments: Any) -> None:
-        """Let the driver begin a job."""
+        """Start a job in the driver."""
         assert self._driver.stdin is not None
         print(json.dumps([job, arguments]), file=self._driver.stdin, flush=True)
 
     def result(self) -> Any:
-        """Wait for what a job returns."""
+        """Wait for the result of the job."""
         assert self._driver.stdout is not None
         for line in self._driver.stdout:
             if line.startswith(ANSWER):

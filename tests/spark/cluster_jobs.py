@@ -1,4 +1,4 @@
-"""What the driver of the cluster runs, and the task that stands still where a test wants it to."""
+"""The jobs of the driver of the cluster, and the task that stops where a test wants it to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COPIES: Final = "copies"
 EXECUTORS: Final = 2
 
 PATIENCE_S: Final = 240
-"""Six JVMs start on a computer that may have other things to do."""
+"""The start of six JVMs on a loaded computer."""
 
 _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -37,12 +37,12 @@ _SETTINGS: Final = {
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     "spark.log.level": "ERROR",
-    # batches that are small beside a partition, so that a task can stand still in the middle
+    # batches much smaller than a partition, so that a task can stop in the middle
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # a copy is started when the others are through and one takes five times as long
+    # a copy starts when the others have finished and one takes five times as long
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.multiplier": "5",
@@ -51,9 +51,9 @@ _SETTINGS: Final = {
 
 
 class Stumble:
-    """Passes rows on; in the middle of one partition, the first attempt leaves word and stands still.
+    """Forwards rows; in the middle of one partition, the first attempt leaves a trace and stops.
 
-    Whoever comes there after it passes. A process of Spark's may be killed meanwhile, or the task.
+    Later attempts forward all rows. A process of Spark or the task may be killed meanwhile.
     """
 
     def __init__(self, traces: str, partition: int, after: int) -> None:
@@ -62,7 +62,7 @@ class Stumble:
         self._after = after
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the rows of a partition on."""
+        """Forward the rows of a partition."""
         context = TaskContext.get()
         assert context is not None
         is_mine = context.partitionId() == self._partition
@@ -89,13 +89,13 @@ class Stumble:
         parent = os.getppid()
         for _ in range(10 * PATIENCE_S):
             if os.getppid() != parent:
-                os._exit(1)  # the executor is gone, and this process with it
+                os._exit(1)  # the executor has ended, so end this process
             sleep(0.1)
-        raise TimeoutError("nobody has ended this task")
+        raise TimeoutError("the test has not ended this task")
 
 
 def executor_pid() -> int:
-    """Return the executor that this process works for: the first Java among its ancestors."""
+    """Return the executor of this process: the first Java among its ancestors."""
     pid = os.getppid()
     while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -106,7 +106,7 @@ def executor_pid() -> int:
 
 
 def ready(spark: SparkSession) -> int:
-    """Wait for both executors; return how many there are."""
+    """Wait for both executors; return their number."""
     executors = 0
     for _ in range(10 * PATIENCE_S):
         known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
@@ -118,7 +118,7 @@ def ready(spark: SparkSession) -> int:
 
 
 def read_batch(spark: SparkSession, options: dict[str, str], stumble: list[Any]) -> list[int]:
-    """Read a batch; return the numbers in it."""
+    """Read a batch; return its numbers."""
     frame = _stumbling(spark.read.format("gapless").options(**options).load(), stumble)
     return sorted(row.n for row in frame.select("n").collect())
 
@@ -126,7 +126,7 @@ def read_batch(spark: SparkSession, options: dict[str, str], stumble: list[Any])
 def read_stream(
     spark: SparkSession, options: dict[str, str], stumble: list[Any], directory: str
 ) -> list[int]:
-    """Copy a stream into Parquet; return the numbers in it."""
+    """Copy a stream into Parquet; return its numbers."""
     frame = _stumbling(spark.readStream.format("gapless").options(**options).load(), stumble)
     writer = frame.writeStream.format("parquet").option("path", f"{directory}/rows")
     _run_to_its_end(writer.option("checkpointLocation", f"{directory}/checkpoint"))
@@ -163,7 +163,7 @@ def _run_to_its_end(writer: Any) -> None:
 
 
 def main() -> None:
-    """Run jobs that are asked for, one a line, until there are no more."""
+    """Run the requested jobs, one a line, until there are no more."""
     spark = spark_session(sys.argv[1], name="gapless cluster tests", settings=_SETTINGS)
     jobs = (ready, read_batch, read_stream, copy_stream, write_batch)
     by_name = {job.__name__: job for job in jobs}
@@ -171,14 +171,14 @@ def main() -> None:
         name, arguments = json.loads(line)
         try:
             answer: Any = by_name[name](spark, **arguments)
-        except Exception:  # noqa: BLE001 - whatever it is, the test has to tell it
+        except Exception:  # noqa: BLE001 - the test reports any error
             answer = {"failed": traceback.format_exc()}
         sys.stdout.write(f"{ANSWER}{json.dumps(answer)}\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    # functions and classes are known to executors by the name of this module
+    # executors find functions and classes by the name of this module
     from tests.spark.cluster_jobs import main as named_main
 
     named_main()

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one: it takes ten seconds and more to start."""
+"""One Spark session for all tests that need one: its start takes ten seconds and more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A small session."""
+    """Return a small session."""
     pytest.importorskip("pyspark", reason=f"Spark is not installed: {INSTALL}")
     try:
         find_java()
@@ -40,6 +40,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def stream(spark: SparkSession) -> Iterator[Stream]:
-    """A broker, and a way to publish to it and to read from it."""
+    """Return a broker with functions that publish to it and read from it."""
     with SyncOverlay() as overlay, Stream(spark, overlay) as made:
         yield made

@@ -1,4 +1,4 @@
-"""What the tests of sweeps run, importable by name in a task."""
+"""Functions and machines that the tests of sweeps run, importable by name in a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gapless.broker import Broker
-from gapless.core.machine import Effect, MachineEvent, Notify, StepTime
+from gapless.core.context import StepTime
+from gapless.core.effects import Effect, Notify
+from gapless.core.events import MachineEvent
 from gapless.messages.clients import Delivery
 from tests.lab.sim.toy import ToyMachine
 
@@ -19,7 +21,7 @@ FORGETFUL: Final = f"{HERE}:ForgetfulBroker"
 
 
 class LossyToy(ToyMachine):
-    """A machine that loses every seventh delivery, in whatever process it runs."""
+    """A machine that loses every seventh delivery, in any process."""
 
     def step(self, event: Any, now: Any) -> list[Any]:
         return [each for each in super().step(event, now) if not self._lost(each)]
@@ -32,7 +34,7 @@ class LossyToy(ToyMachine):
 
 
 class ForgetfulBroker(Broker):
-    """A broker that loses every sixtieth delivery: only seeds with so many at a broker find out."""
+    """A broker that loses every sixtieth delivery: only seeds with that many fail."""
 
     def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
         return [each for each in super().step_all(events, now) if not self._lost(each)]
@@ -45,14 +47,14 @@ class ForgetfulBroker(Broker):
 
 
 def area(point: dict[str, Any]) -> dict[str, Any]:
-    """What a rectangle measures; there is none of height 13."""
+    """Return the area of a rectangle; height 13 fails."""
     if point["height"] == 13:
         raise ValueError("unlucky")
     return {"area": point["width"] * point["height"]}
 
 
 def stall(point: dict[str, Any]) -> dict[str, Any]:
-    """Leave a trace, and take long unless it is the first."""
+    """Leave a trace, and take long except at the first point."""
     (Path(point["traces"]) / str(point["n"])).touch()
     if point["n"]:
         time.sleep(60)
@@ -60,10 +62,10 @@ def stall(point: dict[str, Any]) -> dict[str, Any]:
 
 
 def die(point: dict[str, Any]) -> dict[str, Any]:
-    """Take the worker along."""
+    """Kill the worker process."""
     os._exit(int(point["n"]))
 
 
 def nested(point: dict[str, Any]) -> dict[str, Any]:
-    """Return what is no flat row."""
+    """Return a row that is not flat."""
     return {"all": [point]}

@@ -1,4 +1,4 @@
-"""What the tests of the source publish, and how they read it back."""
+"""The events that the tests of the source publish, and functions that read them back."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 COLUMNS = "symbol STRING, price DOUBLE, n LONG"
 PATIENCE_S = 240
-"""A test that waits for longer hangs; none fails because a computer is busy."""
+"""The deadline of every wait; no test fails because a computer is busy."""
 
 
 def event(n: int) -> tuple[dict[str, Any], bytes]:
-    """The event with a number: every tenth is of IBM."""
+    """Return the event with a number: every tenth is of IBM."""
     symbol = "IBM" if n % 10 == 0 else f"S{n % 10}"
     return {"symbol": symbol, "price": n / 2, "n": n}, f"payload {n}".encode()
 
@@ -79,7 +79,7 @@ class Stream:
 
 
 def numbers(frame: DataFrame) -> list[int]:
-    """The numbers of the events in a frame, sorted."""
+    """Return the numbers of the events in a frame, sorted."""
     return sorted(row.n for row in frame.select("n").collect())
 
 
@@ -101,7 +101,7 @@ class Sink:
         return self.query
 
     def run(self) -> StreamingQuery:
-        """Run until everything is written that was there at the beginning."""
+        """Run until everything that existed at the start is written."""
         query = self.start(availableNow=True)
         assert query.awaitTermination(PATIENCE_S)
         return query
@@ -114,7 +114,7 @@ class Sink:
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait for something that nobody tells."""
+    """Wait for a condition without a notification."""
     end = monotonic() + patience_s
     while not condition():
         assert monotonic() < end, f"not in time: {what}"

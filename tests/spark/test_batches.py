@@ -1,4 +1,4 @@
-"""Events become columns with the values that they have, whatever these are."""
+"""Events become rows with the values of their attributes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES: st.SearchStrategy[Value] = st.one_of(
 
 
 def table(events: list[Publication], columns: list[AttributeColumn]) -> pa.Table:
-    """Return the rows of events; those of the compiled survey and of its twin are the same."""
+    """Return the rows of events; the compiled column scan and its fallback give the same."""
     found = pa.Table.from_batches(ArrowBatches(columns).of("quotes", [[pack(events)]]))
     found.validate(full=True)
     if COMPILED is not None:
@@ -46,7 +46,7 @@ def events_of(attributes: list[dict[str, Any]]) -> list[Publication]:
     ]
 
 
-def test_every_row_has_what_every_event_has() -> None:
+def test_every_row_has_the_columns_of_every_event() -> None:
     rows = table(events_of([{"a": 1}, {}]), ALL).to_pylist()
     assert [row["tick"] for row in rows] == [1_000, 1_001]
     assert [row["timestamp"].timestamp() for row in rows] == [0.001, 0.001001]
@@ -57,7 +57,7 @@ def test_every_row_has_what_every_event_has() -> None:
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), min_size=1, max_size=8))
-def test_attributes_come_back_from_their_json(attributes: list[dict[str, Value]]) -> None:
+def test_attributes_survive_their_json(attributes: list[dict[str, Value]]) -> None:
     texts = table(events_of(attributes), ALL)["attributes"].to_pylist()
     back = [json.loads(each) for each in texts]
     assert repr(back) == repr(attributes)
@@ -70,7 +70,7 @@ def test_a_number_that_is_not_finite_is_still_a_number() -> None:
 
 
 @given(st.lists(st.dictionaries(st.just("x"), VALUES), min_size=1, max_size=5))
-def test_a_column_has_what_is_of_its_kind_and_null_for_the_rest(
+def test_a_column_has_the_values_of_its_type_and_null_otherwise(
     attributes: list[dict[str, Value]],
 ) -> None:
     def found(kind: ColumnType) -> list[Any]:
@@ -88,7 +88,7 @@ def test_a_column_has_what_is_of_its_kind_and_null_for_the_rest(
         assert whole == x if isinstance(x, int) and not isinstance(x, bool) else whole in {None, x}
 
 
-def test_columns_of_attributes_and_of_every_event_stand_beside_each_other() -> None:
+def test_columns_of_attributes_and_of_every_event_are_combined() -> None:
     events = events_of([{"x": 1}, {"x": 2.0}, {"x": 2.5}, {"y": 1}, {"x": "1"}, {"x": True}])
     columns = [
         AttributeColumn("x", ColumnType.BIGINT),
@@ -101,7 +101,7 @@ def test_columns_of_attributes_and_of_every_event_stand_beside_each_other() -> N
     assert [row["tick"] for row in rows] == list(range(1_000, 1_006))
 
 
-def test_small_pieces_share_a_batch_and_large_ones_do_not_wait() -> None:
-    piece = [pack(events_of([{"x": "x" * (BATCH_BYTES // 40)}] * 10))]
-    sizes = [len(each) for each in ArrowBatches(ALL).of("quotes", [piece] * 9)]
+def test_small_replies_share_a_batch_and_large_ones_do_not_wait() -> None:
+    reply = [pack(events_of([{"x": "x" * (BATCH_BYTES // 40)}] * 10))]
+    sizes = [len(each) for each in ArrowBatches(ALL).of("quotes", [reply] * 9)]
     assert sizes == [40, 40, 10]

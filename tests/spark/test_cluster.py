@@ -1,4 +1,4 @@
-"""A cluster whose executors are killed, or run a task twice: every row is there, once."""
+"""A cluster whose executors are killed or run a task twice: every row is there once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.spark.rows import until
 pytestmark = pytest.mark.slow
 
 EVENTS = 24_000
-"""Of a kilobyte each. Half of them are more than sockets can hold, so a task that reads them stands still
-when the one behind it does."""
+"""A kilobyte each. Half of them exceed the socket buffers, so a task that reads them stops when its
+consumer does."""
 
 STUMBLE_AFTER = 3_000
 
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class ScenarioRecorder:
-    """A broker with events, and what becomes of the task that stands still."""
+    """A broker with events, and the traces of the task that stops."""
 
     def __init__(self, overlay: SyncOverlay, session: SyncSession, traces: Path) -> None:
         self.servers = overlay.url()
@@ -55,31 +55,31 @@ class ScenarioRecorder:
         return [str(self._traces), partition, after]
 
     def publish(self) -> None:
-        """Fill two logs, each of which becomes a partition."""
+        """Fill two logs; each becomes a partition."""
         for place, pubend in enumerate(("quotes", "orders")):
             numbers = range(place, EVENTS, 2)
             with self._session.publisher(pubend) as publisher:
                 publisher.publish_many(({"n": n}, b"x" * 1_000) for n in numbers)
 
     def kill_executor(self) -> None:
-        """Kill the process that runs the task that stands still."""
+        """Kill the process that runs the stopped task."""
         self.wait_for_the_middle()
         os.kill(int((self._traces / VICTIM).read_text()), signal.SIGKILL)
 
     def wait_for_the_middle(self) -> None:
-        """Wait until a task stands still."""
+        """Wait until a task has stopped in the middle."""
         until((self._traces / VICTIM).exists, "a task is in the middle", PATIENCE_S)
 
     def clients(self) -> int:
-        """How many are connected to the broker: the test is one, and everyone who reads."""
+        """Return the number of connected clients: the test and every reader."""
         return len(self._node.clients)
 
     def attempts(self) -> int:
-        """How often the partition was begun in which a task stood still."""
+        """Return how often the partition of the stopped task was started."""
         return len(list(self._traces.glob("attempt-*")))
 
     def staged(self) -> int:
-        """How many bytes wait for a commit."""
+        """Return the bytes that wait for a commit."""
         return self._node.broker.components.staging.bytes
 
     def written(self) -> list[Any]:
@@ -87,56 +87,56 @@ class ScenarioRecorder:
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Iterator[ScenarioRecorder]:
+def scenario(tmp_path: Path) -> Iterator[ScenarioRecorder]:
     traces = tmp_path / "traces"
     traces.mkdir()
     with SyncOverlay() as overlay, connect_sync(overlay.url()) as session:
         yield ScenarioRecorder(overlay, session, traces)
 
 
-def test_an_executor_that_is_killed_in_the_middle_of_a_batch_read_costs_no_row(
-    cluster: Cluster, story: ScenarioRecorder
+def test_killing_an_executor_during_a_batch_read_loses_no_row(
+    cluster: Cluster, scenario: ScenarioRecorder
 ) -> None:
-    story.publish()
-    cluster.start("read_batch", options=story.options, stumble=story.stumble(1))
-    story.wait_for_the_middle()
-    still_reads = "one task is through, the other one still reads"
-    until(lambda: story.clients() <= 2, still_reads, PATIENCE_S)
-    story.kill_executor()
+    scenario.publish()
+    cluster.start("read_batch", options=scenario.options, stumble=scenario.stumble(1))
+    scenario.wait_for_the_middle()
+    still_reads = "one task has finished, the other one still reads"
+    until(lambda: scenario.clients() <= 2, still_reads, PATIENCE_S)
+    scenario.kill_executor()
     assert cluster.result() == [*range(EVENTS)]
-    assert story.attempts() == 2
+    assert scenario.attempts() == 2
 
 
-def test_an_executor_that_is_killed_in_the_middle_of_a_stream_costs_no_row(
-    cluster: Cluster, story: ScenarioRecorder, tmp_path: Path
+def test_killing_an_executor_during_a_stream_loses_no_row(
+    cluster: Cluster, scenario: ScenarioRecorder, tmp_path: Path
 ) -> None:
-    story.publish()
-    job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
+    scenario.publish()
+    job = {"options": scenario.options, "stumble": scenario.stumble(0), "directory": str(tmp_path)}
     cluster.start("read_stream", **job)
-    story.kill_executor()
+    scenario.kill_executor()
     assert cluster.result() == [*range(EVENTS)]
-    assert story.attempts() == 2
+    assert scenario.attempts() == 2
 
 
-def test_an_executor_that_is_killed_in_the_middle_of_a_write_writes_every_row_once(
-    cluster: Cluster, story: ScenarioRecorder, tmp_path: Path
+def test_killing_an_executor_during_a_write_writes_every_row_once(
+    cluster: Cluster, scenario: ScenarioRecorder, tmp_path: Path
 ) -> None:
-    story.publish()
-    job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
+    scenario.publish()
+    job = {"options": scenario.options, "stumble": scenario.stumble(0), "directory": str(tmp_path)}
     cluster.start("copy_stream", **job)
-    until(lambda: story.staged() > 0, "something is staged", PATIENCE_S)
-    story.kill_executor()
+    until(lambda: scenario.staged() > 0, "something is staged", PATIENCE_S)
+    scenario.kill_executor()
     assert cluster.result() is None
-    assert story.attempts() == 2
-    assert sorted(story.written()) == [*range(EVENTS)]
-    assert story.staged() == 0
+    assert scenario.attempts() == 2
+    assert sorted(scenario.written()) == [*range(EVENTS)]
+    assert scenario.staged() == 0
 
 
-def test_a_task_of_which_spark_runs_a_second_copy_writes_every_row_once(
-    cluster: Cluster, story: ScenarioRecorder
+def test_a_speculative_copy_of_a_task_writes_every_row_once(
+    cluster: Cluster, scenario: ScenarioRecorder
 ) -> None:
-    stumble = story.stumble(2, after=1_500)
-    assert cluster.run("write_batch", servers=story.servers, stumble=stumble, rows=8_000) is None
-    assert story.attempts() == 2, "Spark has not begun a second copy"
-    assert story.written() == [*range(8_000)]
-    assert story.staged() == 0
+    stumble = scenario.stumble(2, after=1_500)
+    assert cluster.run("write_batch", servers=scenario.servers, stumble=stumble, rows=8_000) is None
+    assert scenario.attempts() == 2, "Spark has not begun a second copy"
+    assert scenario.written() == [*range(8_000)]
+    assert scenario.staged() == 0

@@ -1,4 +1,4 @@
-"""Columns that are attributes: names that Spark can tell apart, and numbers that stay what they were."""
+"""Columns of attributes: unambiguous names, and numbers that are not changed."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from gapless.spark.source import columns_of
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "Tick LONG",
             "every row has a column 'tick' already; an attribute 'Tick' is in the column",
         ),
         ("`PAYLOAD` STRING", "every row has a column 'payload' already"),
-        ("price DOUBLE, Price DOUBLE", "'Price' and 'price' are one name to Spark"),
+        ("price DOUBLE, Price DOUBLE", "'Price' and 'price' are one name for Spark"),
         ("price DOUBLE, price LONG", "'price' is declared twice"),
     ],
 )
-def test_names_that_spark_cannot_tell_apart_are_refused(text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=f"option columns: {told}"):
+def test_names_that_spark_cannot_distinguish_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"option columns: {message}"):
         parse_columns(text)
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         ("Tick", "column 'Tick' is 'tick' to Spark, which every row has"),
-        ("price Price", "'Price' and 'price' are one name to Spark"),
+        ("price Price", "'Price' and 'price' are one name for Spark"),
         ("tick tick", "'tick' is declared twice"),
     ],
 )
-def test_a_schema_of_the_users_own_is_held_to_the_same(names: str, told: str) -> None:
+def test_a_schema_of_the_user_follows_the_same_rules(names: str, message: str) -> None:
     schema = StructType()
     for name in names.split():
         schema = schema.add(name, "long")
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         columns_of(schema)
 
 
 def joined(attributes: str, **columns: Any) -> dict[str, Any]:
-    """Return the attributes of the event of a row that has these columns."""
+    """Return the attributes of the event of a row with these columns."""
     types = {float: "double", int: "long", bool: "boolean", str: "string"}
     schema = StructType().add("attributes", "string")
     for name, value in columns.items():
@@ -78,7 +78,7 @@ def joined(attributes: str, **columns: Any) -> dict[str, Any]:
         ("{}", 5.0, 5.0),
     ],
 )
-def test_a_column_that_nobody_has_changed_leaves_the_number_of_the_event(
+def test_an_unchanged_column_keeps_the_number_of_the_event(
     attributes: str, value: Any, written: Any
 ) -> None:
     found = joined(attributes, n=value)["n"]

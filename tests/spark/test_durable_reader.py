@@ -1,4 +1,4 @@
-"""A named reader keeps the logs that its query reads, and no others."""
+"""A named reader retains the logs that its query reads, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.rows import until
 
 
 class DurableReaderHarness:
-    """A broker, somebody who publishes, and a driver's connections."""
+    """A broker, a publisher and the connections of a driver."""
 
     def __init__(self, url: str, session: SyncSession) -> None:
         self.network = OverlayClient((url,), 10.0)
@@ -31,7 +31,7 @@ class DurableReaderHarness:
             return publisher.publish({"n": 1})[pubend]
 
     def publish_behind_the_reader(self, pubend: str) -> int:
-        """Make a pubend, wait until the reader has begun on it, and publish what it keeps."""
+        """Create a pubend, wait until the reader has started on it, and publish an event that it retains."""
         self.publish(pubend)
         self.retained_from(pubend)
         return self.publish(pubend)
@@ -47,7 +47,7 @@ class DurableReaderHarness:
         until(is_there, f"{pubend} is known up to {tick}")
 
     def retained_from(self, pubend: str) -> int:
-        """After which tick the log is kept; the reader has to have begun on it."""
+        """Return the tick after which the log is retained; the reader must have started on it."""
         reader = self.reader()
         until(lambda: pubend in (reader.position() or {}), "the reader has begun")
         return (reader.position() or {})[pubend]
@@ -61,7 +61,7 @@ def desk() -> Iterator[DurableReaderHarness]:
         made.network.close()
 
 
-def test_a_log_is_kept_from_what_was_committed_on(desk: DurableReaderHarness) -> None:
+def test_a_log_is_retained_from_the_commit_on(desk: DurableReaderHarness) -> None:
     first, second = desk.publish("quotes"), desk.publish("quotes")
     keeper = desk.reader()
     keeper.keep({"quotes": 0})
@@ -70,14 +70,14 @@ def test_a_log_is_kept_from_what_was_committed_on(desk: DurableReaderHarness) ->
     assert first <= desk.retained_from("quotes") < second
 
 
-def test_of_pubends_that_the_query_leaves_out_nothing_is_kept(desk: DurableReaderHarness) -> None:
+def test_pubends_outside_the_query_are_not_retained(desk: DurableReaderHarness) -> None:
     read, unread = desk.publish("quotes"), desk.publish("orders")
     desk.reader("quotes").keep({"quotes": 0})
     assert desk.retained_from("quotes") < read
     assert desk.retained_from("orders") >= unread
 
 
-def test_what_comes_later_of_a_pubend_that_is_left_out_is_kept_until_the_next_commit(
+def test_a_later_pubend_outside_the_query_is_retained_until_the_next_commit(
     desk: DurableReaderHarness,
 ) -> None:
     done = desk.publish("quotes")
@@ -90,13 +90,13 @@ def test_what_comes_later_of_a_pubend_that_is_left_out_is_kept_until_the_next_co
     assert desk.retained_from("orders") >= unread
 
 
-def test_a_pubend_that_is_new_to_the_query_is_kept_for_it(desk: DurableReaderHarness) -> None:
+def test_a_new_pubend_of_the_query_is_retained(desk: DurableReaderHarness) -> None:
     done = desk.publish("quotes")
     keeper = desk.reader()
     keeper.keep({"quotes": 0})
     new = desk.publish_behind_the_reader("orders")
     assert desk.retained_from("orders") < new
     desk.reach("orders", new)
-    keeper.commit({"quotes": done})  # of a batch that was planned before the new one was known
+    keeper.commit({"quotes": done})  # the batch was planned before the new pubend was known
     assert desk.retained_from("orders") < new
     assert desk.retained_from("quotes") >= done

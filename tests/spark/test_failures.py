@@ -1,4 +1,4 @@
-"""A broker or a driver that dies costs time, and no event."""
+"""The death of a broker or a driver costs time and no event."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ query.awaitTermination()
 
 @pytest.fixture(autouse=True)
 def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read here comes in some answers."""
+    """Make read replies short, so that a read takes several."""
     monkeypatch.setattr(reading, "READ_BYTES", 1_000_000)
 
 
@@ -70,50 +70,50 @@ def whole(stream: Stream) -> Range:
     return Range("quotes", 1, ticks[-1], (stream.servers,))
 
 
-def test_a_broker_that_is_killed_in_the_middle_of_a_read_is_waited_for(stream: Stream) -> None:
+def test_a_read_waits_for_a_broker_that_was_killed(stream: Stream) -> None:
     stream.publish_all([payload_of(n) for n in range(3_000)])
-    pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
-    found = [each.attributes["n"] for each in unpack(next(pieces))]
+    replies = read_range(whole(stream), "TRUE", "fail", 30.0)
+    found = [each.attributes["n"] for each in unpack(next(replies))]
     assert 0 < len(found) < 3_000
     stream.overlay.kill("b1")
     back = threading.Timer(1.0, lambda: stream.overlay.restart("b1"))
     back.start()
-    for piece in pieces:
-        found += [each.attributes["n"] for each in unpack(piece)]
+    for reply in replies:
+        found += [each.attributes["n"] for each in unpack(reply)]
     back.join()
     assert found == list(range(3_000))
 
 
-def test_a_broker_that_does_not_come_back_is_given_up(stream: Stream) -> None:
+def test_a_read_fails_at_the_deadline_without_its_broker(stream: Stream) -> None:
     stream.publish_all([payload_of(n) for n in range(3_000)])
-    pieces = read_range(whole(stream), "TRUE", "fail", 0.5)
-    next(pieces)
+    replies = read_range(whole(stream), "TRUE", "fail", 0.5)
+    next(replies)
     stream.overlay.kill("b1")
-    with pytest.raises(TimeoutError, match=r"the log of quotes did not answer from tick \d+"):
-        list(pieces)
+    with pytest.raises(TimeoutError, match=r"the log of quotes was not read from tick \d+"):
+        list(replies)
 
 
-def test_a_task_that_says_nothing_for_long_is_given_up_and_goes_on(spark: SparkSession) -> None:
+def test_a_task_that_was_disconnected_as_silent_continues(spark: SparkSession) -> None:
     brief = Parameters(keepalive_ms=100)
     with SyncOverlay(parameters=brief) as overlay, Stream(spark, overlay) as stream:
         stream.publish_all([payload_of(n) for n in range(3_000)])
-        pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
-        found = [each.attributes["n"] for each in unpack(next(pieces))]
+        replies = read_range(whole(stream), "TRUE", "fail", 30.0)
+        found = [each.attributes["n"] for each in unpack(next(replies))]
         clients = overlay._overlay.node("b1").clients
         until(lambda: len(clients) == 1, "only the session of the test is left")
-        for piece in pieces:
-            found += [each.attributes["n"] for each in unpack(piece)]
+        for reply in replies:
+            found += [each.attributes["n"] for each in unpack(reply)]
         assert found == list(range(3_000))
 
 
-def test_a_log_that_is_nowhere_is_refused_at_the_deadline(stream: Stream) -> None:
+def test_a_missing_log_is_refused_at_the_deadline(stream: Stream) -> None:
     part = Range("nothing", 1, 10, (stream.servers,))
-    with pytest.raises(RefusedError, match="there is no pubend nothing"):
+    with pytest.raises(RefusedError, match="the pubend nothing is not known"):
         list(read_range(part, "TRUE", "fail", 0.3))
 
 
 def with_attempts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give rows slowly, with how often their task was begun before."""
+    """Yield rows slowly, with the attempt number of their task."""
     context = TaskContext.get()
     assert context is not None
     for batch in slowly(batches):
@@ -121,7 +121,7 @@ def with_attempts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_arrays([batch.column("n"), attempts], ["n", "attempt"])
 
 
-def test_a_broker_that_dies_again_and_again_while_rows_are_read_costs_no_row_and_no_task(
+def test_killing_a_broker_repeatedly_during_a_read_loses_no_row_and_fails_no_task(
     stream: Stream,
 ) -> None:
     stream.publish_all([payload_of(n) for n in range(20_000)])
@@ -133,7 +133,7 @@ def test_a_broker_that_dies_again_and_again_while_rows_are_read_costs_no_row_and
     assert {row.attempt for row in found} == {0}
 
 
-def test_a_query_outlives_the_restart_of_its_broker(stream: Stream, tmp_path: Path) -> None:
+def test_a_query_continues_after_a_restart_of_its_broker(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(100))
     sink = Sink(stream.stream(start="earliest"), tmp_path)
     query = sink.start()
@@ -153,7 +153,7 @@ def test_a_batch_without_any_broker_fails_with_a_reason(stream: Stream) -> None:
     frame = stream.load(deadline=1)
     assert numbers(frame) == list(range(5))
     stream.overlay.kill("b1")
-    with pytest.raises(PySparkException, match="no broker greeted within 1 s"):
+    with pytest.raises(PySparkException, match="no handshake with a broker within 1 s"):
         stream.load(deadline=1).count()
 
 
@@ -169,7 +169,7 @@ def start_driver(servers: str, directory: Path) -> subprocess.Popen[bytes]:
 
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
-    """Kill a driver and all that it has started, at once."""
+    """Kill a driver and all its children at once."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
@@ -180,18 +180,18 @@ def batches(directory: Path, kind: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
+def test_killing_a_driver_during_a_batch_loses_and_repeats_no_row(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(range(1_000))
     driver = start_driver(stream.servers, tmp_path)
     try:
         until(lambda: batches(tmp_path, "commits") >= 3, "some batches are done")
-        # a batch is under way while it has an offset and no commit
-        until(lambda: batches(tmp_path, "offsets") > batches(tmp_path, "commits"), "one is begun")
+        # a batch is being processed while it has an offset and no commit
+        until(lambda: batches(tmp_path, "offsets") > batches(tmp_path, "commits"), "one is started")
     finally:
         kill(driver)
-    assert batches(tmp_path, "commits") < 20, "the driver was quicker than the kill"
+    assert batches(tmp_path, "commits") < 20, "the driver finished before the kill"
     sink = Sink(stream.stream(start="earliest", columns="n LONG"), tmp_path)
     sink.run()
     assert sink.numbers() == list(range(1_000))

@@ -1,4 +1,4 @@
-"""A Java is found where there is one, and its absence is explained."""
+"""The search for a Java, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fake_java(home: Path, version: str) -> Path:
     return program
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_is_tried_first(tmp_path: Path) -> None:
     fake_java(tmp_path / "one", "21.0.1")
     other = fake_java(tmp_path / "two", "17.0.15")
     environment = {"JAVA_HOME": str(tmp_path / "one"), "PATH": str(other.parent)}
@@ -32,21 +32,21 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert (found.home, found.version) == (tmp_path / "one", 21)
 
 
-def test_the_path_comes_next_and_links_are_followed(tmp_path: Path) -> None:
+def test_the_path_is_tried_next_and_links_are_followed(tmp_path: Path) -> None:
     program = fake_java(tmp_path / "real", "17.0.15")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(program)
     assert find_java({"PATH": str(tmp_path / "bin")}).home == tmp_path / "real"
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     fake_java(tmp_path / "old", "1.8.0_392")
     new = fake_java(tmp_path / "new", "17.0.15")
     found = find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(new.parent)})
     assert found.version == 17
 
 
-def test_without_any_java_the_error_says_what_to_install(
+def test_without_any_java_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(java, "_packaged", lambda: None)

@@ -1,4 +1,4 @@
-"""Archives: every event once, whatever fails; and files that are merged under the eyes of readers."""
+"""Archives: every event once under failures, and files that are merged while they are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from gapless.cli.main import main
 from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
 from gapless.spark.jobs import archive, compact_archive, read_archive
-from gapless.spark.jobs import parts as parts_room
+from gapless.spark.jobs import parts as parts_module
 from gapless.spark.jobs.compacting import small_groups
 from gapless.spark.jobs.manifest import ArchiveStore, DataFile, Manifest
 from gapless.spark.jobs.parts import FILE, file_of_row, merged, part_writer
@@ -32,11 +32,11 @@ DAY = 86_400_000_000
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process has ended."""
 
 
 def numbers(frame: DataFrame) -> list[int]:
-    """The numbers of the events in a frame, sorted."""
+    """Return the numbers of the events in a frame, sorted."""
     return sorted(json.loads(row.attributes)["n"] for row in frame.select("attributes").collect())
 
 
@@ -50,7 +50,7 @@ def crashing(error: type[BaseException] = Crash) -> Callable[..., Any]:
 # --- with a broker -------------------------------------------------------------------------------
 
 
-def test_an_archive_has_every_event_once_and_goes_on_also_with_a_batch_that_it_has(
+def test_an_archive_has_every_event_once_and_ignores_a_repeated_batch(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(range(50))
@@ -61,7 +61,7 @@ def test_an_archive_has_every_event_once_and_goes_on_also_with_a_batch_that_it_h
     commits = tmp_path / "_checkpoint" / "commits"
     last = max(int(each.name) for each in commits.glob("[0-9]*"))
     for each in commits.glob(f"*{last}*"):
-        each.unlink()  # as if it was killed when all was done but that, so Spark repeats the batch
+        each.unlink()  # as if it was killed before this commit, so Spark repeats the batch
     stream.publish(range(60, 70))
     again = archive(stream.spark, stream.servers, tmp_path)
     assert (again.events, again.new_events) == (70, 10)
@@ -73,7 +73,7 @@ def test_an_archive_has_every_event_once_and_goes_on_also_with_a_batch_that_it_h
     assert numbers(frame.where("pubend = 'eu/trades 1'")) == list(range(50, 60))
 
 
-def test_a_crash_before_the_manifest_is_switched_leaves_files_that_nobody_sees(
+def test_files_written_before_a_crash_and_not_in_the_manifest_are_not_read(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.publish(range(20))
@@ -89,7 +89,7 @@ def test_a_crash_before_the_manifest_is_switched_leaves_files_that_nobody_sees(
     assert numbers(read_archive(stream.spark, tmp_path)) == list(range(20))
 
 
-def test_an_archive_is_of_the_same_streams_for_ever_and_needs_its_checkpoint(
+def test_an_archive_keeps_its_streams_and_needs_its_checkpoint(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(range(20))
@@ -102,7 +102,7 @@ def test_an_archive_is_of_the_same_streams_for_ever_and_needs_its_checkpoint(
         archive(stream.spark, stream.servers, tmp_path, pubends=["quotes"], filter="n < 5")
 
 
-def test_the_commands_archive_and_compact_tell_what_they_did(
+def test_the_commands_archive_and_compact_print_their_results(
     stream: Stream,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -122,14 +122,14 @@ def test_the_commands_archive_and_compact_tell_what_they_did(
     assert main(["spark", "compact", str(tmp_path)]) == 0
     assert "0 files became 0" in capsys.readouterr().out
     assert main(["spark", "compact", str(tmp_path / "nowhere")]) == 2
-    assert "is no archive" in capsys.readouterr().err
+    assert "is not an archive" in capsys.readouterr().err
 
 
 # --- without a broker: files as a batch would have written them -----------------------------------
 
 
 def add_batch(store: ArchiveStore, batch: int, ticks: range, pubend: str = "quotes") -> None:
-    """What a task does with some events, and the driver after it."""
+    """Do what a task does with some events, and the driver after it."""
     rows = pa.RecordBatch.from_pydict(
         {
             "pubend": [pubend] * len(ticks),
@@ -141,14 +141,14 @@ def add_batch(store: ArchiveStore, batch: int, ticks: range, pubend: str = "quot
             "payload": [b"x"] * len(ticks),
         }
     )
-    told = [batch.to_pylist() for batch in part_writer(str(store.data))(iter([rows]))]
-    files = [file_of_row(list(row.values())) for rows in told for row in rows]
+    written = [batch.to_pylist() for batch in part_writer(str(store.data))(iter([rows]))]
+    files = [file_of_row(list(row.values())) for rows in written for row in rows]
     store.change(lambda now: now.with_batch(batch, files))
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
-    """An archive of four batches on two days."""
+    """Return an archive of four batches on two days."""
     made = ArchiveStore(tmp_path)
     made.create(Manifest())
     for batch, low in enumerate((1, 11, DAY - 5, DAY + 5)):
@@ -159,7 +159,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 EXPECTED = [*range(1, 21), *range(DAY - 5, DAY + 15)]
 
 
-def test_events_are_cut_into_files_by_pubend_and_day(store: ArchiveStore) -> None:
+def test_events_are_divided_into_files_by_pubend_and_day(store: ArchiveStore) -> None:
     found = {key: [(each.low, each.high) for each in files] for key, files in parts(store)}
     assert found == {
         ("quotes", "1970-01-01"): [(1, 10), (11, 20), (DAY - 5, DAY - 1)],
@@ -172,7 +172,7 @@ def parts(store: ArchiveStore) -> list[tuple[tuple[str, str], list[DataFile]]]:
 
 
 @pytest.mark.parametrize("name", ["börse", "日本", "eu/a%b {x}*", "007"])
-def test_a_pubend_is_read_back_by_its_name_and_conditions_on_it_leave_other_files_closed(
+def test_a_condition_on_the_pubend_reads_only_its_files(
     spark: SparkSession, store: ArchiveStore, name: str
 ) -> None:
     others = store.read().files
@@ -186,17 +186,17 @@ def test_a_pubend_is_read_back_by_its_name_and_conditions_on_it_leave_other_file
     assert all(path.isascii() for path in files), "Java may find no others"
 
 
-def test_a_file_is_told_of_when_its_directories_are_synced_up_to_the_archive(
+def test_a_file_is_reported_after_its_directories_are_synced(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(parts_room, "sync_directory", synced.append)
+    monkeypatch.setattr(parts_module, "sync_directory", synced.append)
     add_batch(store, 4, range(30, 40), "orders")
     day = store.data / "pubend=orders" / "date=1970-01-01"
     assert synced == [day, day.parent, store.data]
 
 
-def test_a_batch_that_is_in_is_not_taken_again(store: ArchiveStore) -> None:
+def test_a_batch_in_the_archive_is_not_added_again(store: ArchiveStore) -> None:
     before = store.read()
     add_batch(store, 3, range(5))
     assert store.read() == before
@@ -215,7 +215,7 @@ def test_compaction_leaves_one_file_a_day_in_order_and_all_events(
     assert compact_archive(spark, store.path).merged == 0
 
 
-def test_who_began_to_read_before_a_compaction_reads_on(
+def test_a_reader_that_started_before_a_compaction_continues(
     spark: SparkSession, store: ArchiveStore
 ) -> None:
     early = read_archive(spark, store.path)
@@ -225,7 +225,7 @@ def test_who_began_to_read_before_a_compaction_reads_on(
     assert numbers(read_archive(spark, store.path)) == [*EXPECTED, DAY + 100]
 
 
-def test_a_crash_before_the_switch_changes_nothing_and_the_next_compaction_does_all(
+def test_a_crash_before_the_manifest_changes_nothing_and_the_next_compaction_succeeds(
     spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = store.read()
@@ -239,7 +239,7 @@ def test_a_crash_before_the_switch_changes_nothing_and_the_next_compaction_does_
     assert numbers(read_archive(spark, store.path)) == EXPECTED
 
 
-def test_a_crash_between_two_switches_leaves_all_events(
+def test_a_crash_between_two_manifests_keeps_all_events(
     spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, calls = ArchiveStore._link, []
@@ -258,7 +258,7 @@ def test_a_crash_between_two_switches_leaves_all_events(
     assert numbers(read_archive(spark, store.path)) == EXPECTED
 
 
-def test_a_batch_that_comes_during_a_compaction_stays(store: ArchiveStore) -> None:
+def test_a_batch_added_during_a_compaction_is_kept(store: ArchiveStore) -> None:
     (group, _) = small_groups(store.read(), 10**9, 2)
     new = merged(str(store.data), group)
     add_batch(store, 4, range(30, 40))
@@ -274,7 +274,7 @@ def test_of_two_compactions_of_the_same_files_the_second_is_dropped(store: Archi
     assert store.read().rows == 40
 
 
-def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(
+def test_a_file_that_the_driver_does_not_see_is_refused(
     store: ArchiveStore,
 ) -> None:
     (_, files), *_ = parts(store)
@@ -284,9 +284,9 @@ def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(
         store.check(files)
 
 
-def test_changes_at_the_same_time_are_all_made(store: ArchiveStore) -> None:
-    def add(place: int) -> None:
-        file = DataFile(f"{place}.parquet", "quotes", "1970-01-01", 1, 1, place, place)
+def test_concurrent_changes_are_all_made(store: ArchiveStore) -> None:
+    def add(index: int) -> None:
+        file = DataFile(f"{index}.parquet", "quotes", "1970-01-01", 1, 1, index, index)
         store.change(lambda now: msgspec.structs.replace(now, files=(*now.files, file)))
 
     with ThreadPoolExecutor(8) as pool:
@@ -294,7 +294,7 @@ def test_changes_at_the_same_time_are_all_made(store: ArchiveStore) -> None:
     assert len(store.read().files) == 5 + 40
 
 
-def test_cleaning_removes_what_was_replaced_long_ago_and_nothing_that_is_named(
+def test_cleaning_removes_old_replaced_files_and_no_file_in_the_manifest(
     spark: SparkSession, store: ArchiveStore
 ) -> None:
     compact_archive(spark, store.path)
@@ -305,11 +305,11 @@ def test_cleaning_removes_what_was_replaced_long_ago_and_nothing_that_is_named(
     assert numbers(read_archive(spark, store.path)) == EXPECTED
 
 
-def test_groups_are_of_small_neighbours_and_no_larger_than_the_target() -> None:
+def test_groups_have_small_adjacent_files_up_to_the_target_size() -> None:
     sizes = [10, 10, 90, 10, 30, 30, 30, 45]
     files = tuple(
-        DataFile(f"{place}", "quotes", "1970-01-01", 1, size, place, place)
-        for place, size in enumerate(sizes)
+        DataFile(f"{index}", "quotes", "1970-01-01", 1, size, index, index)
+        for index, size in enumerate(sizes)
     )
     found = small_groups(Manifest(files=files), 100, 2)
     assert [[each.bytes for each in group] for group in found] == [[10, 10], [10, 30, 30, 30]]
@@ -320,7 +320,7 @@ def test_a_manifest_that_is_corrupt_or_of_a_newer_program_is_named(tmp_path: Pat
     store.create(Manifest())
     path = tmp_path / "_manifest" / "00000002.json"
     path.write_text("{")
-    with pytest.raises(CorruptionError, match="is no manifest"):
+    with pytest.raises(CorruptionError, match="is not a manifest"):
         store.read()
     path.write_bytes(msgspec.json.encode(Manifest(format=99, version=2)))
     with pytest.raises(NewerFormatError):

@@ -1,4 +1,4 @@
-"""Runs of an archive: followed, with a reader, too late, killed, and beside another file system."""
+"""Runs of an archive: following, with a reader, too late, killed, and beside another file system."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, interest_grace_s=1)
-"""Brokers that release what nobody needs at once."""
+"""Brokers that release at once what is not needed."""
 
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
+    """Make commands use the session of the tests and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
 def numbers_in(stream: Stream) -> set[object]:
-    """The numbers of the events that the log still has."""
+    """Return the numbers of the events that the log still has."""
     return {each.attributes["n"] for each in stream.session.read("quotes")}
 
 
 @pytest.mark.usefixtures("command")
-def test_an_archive_that_follows_takes_what_comes_until_it_is_interrupted(
+def test_a_following_archive_adds_events_until_it_is_interrupted(
     stream: Stream,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -62,21 +62,21 @@ def test_an_archive_that_follows_takes_what_comes_until_it_is_interrupted(
     def until_interrupted(query: StreamingQuery, _: float) -> bool:
         until(lambda: store.read().rows == 20, "the first are archived")
         stream.publish(range(20, 30))
-        until(lambda: store.read().rows == 30, "those that came later are archived, too")
+        until(lambda: store.read().rows == 30, "the later ones are archived too")
         assert query.isActive
         raise KeyboardInterrupt
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", until_interrupted)
     arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers, "--json"]
     assert main([*arguments, "--follow", "--every", "0.1"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["events"], told["new_events"]) == (30, 30)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["events"], printed["new_events"]) == (30, 30)
     assert not stream.spark.streams.active
     assert numbers(read_archive(stream.spark, tmp_path)) == [*range(30)]
 
 
 @pytest.mark.usefixtures("command")
-def test_a_log_is_kept_for_the_reader_of_an_archive_until_it_is_archived(
+def test_a_log_is_retained_for_the_reader_of_an_archive_until_it_is_archived(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
@@ -87,7 +87,7 @@ def test_a_log_is_kept_for_the_reader_of_an_archive_until_it_is_archived(
         stream.publish(range(10, 30))
         with stream.session.publisher("other", advertisement="kind = 'other'") as publisher:
             publisher.publish({"kind": "other"})
-        until(lambda: not list(stream.session.read("other")), "what nobody keeps is released")
+        until(lambda: not list(stream.session.read("other")), "what is not retained is released")
         assert numbers_in(stream) >= {*range(10, 30)}
         assert main([*arguments, "--events-max", "10"]) == 0
         assert numbers(read_archive(spark, tmp_path)) == [*range(10, 30)]
@@ -95,13 +95,15 @@ def test_a_log_is_kept_for_the_reader_of_an_archive_until_it_is_archived(
 
 
 @pytest.mark.usefixtures("command")
-def test_an_archive_that_came_too_late_goes_on_and_counts_what_it_lacks(
+def test_an_archive_that_is_too_late_continues_and_counts_the_skipped_ticks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
         arguments = ["spark", "archive", str(tmp_path), "--url", stream.servers]
         with stream.session.subscribe("TRUE", durable="keeper", start="earliest"):
-            stream.publish(range(10))  # kept, or they might be released before Spark has begun
+            stream.publish(
+                range(10)
+            )  # retained, or they might be released before Spark has started
         assert main(arguments) == 0
         stream.session.unsubscribe("keeper")
         stream.publish(range(10, 20))
@@ -110,9 +112,9 @@ def test_an_archive_that_came_too_late_goes_on_and_counts_what_it_lacks(
         assert "no longer has" in capsys.readouterr().err
         more = ["--on-release", "skip", "--deadline", "30", "--partition-bytes", "1000000"]
         assert main([*arguments, *more, "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["skipped"]["quotes"] > 0
-        assert told["new_skipped"] == told["skipped"]
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["skipped"]["quotes"] > 0
+        assert printed["new_skipped"] == printed["skipped"]
         assert {*range(10)} <= {*numbers(read_archive(spark, tmp_path))}
         assert main([*arguments, *more]) == 0
         assert "quotes lacks" in capsys.readouterr().out
@@ -120,7 +122,7 @@ def test_an_archive_that_came_too_late_goes_on_and_counts_what_it_lacks(
         assert "neither 'fail' nor 'skip'" in capsys.readouterr().err
 
 
-def test_an_archive_merges_its_small_files_by_itself_and_all_events_stay(
+def test_an_archive_merges_its_small_files_and_keeps_all_events(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archiving, "SMALL_FILES_MAX", 2)
@@ -135,7 +137,7 @@ def test_an_archive_merges_its_small_files_by_itself_and_all_events_stay(
         on_progress=lambda done: seen.append(done.merged),
     )
     assert found.new_batches >= 6
-    assert any(merged < found.merged_files for merged in seen if merged), "also on the way"
+    assert any(merged < found.merged_files for merged in seen if merged), "also during the run"
     assert found.files < found.new_batches
     assert len(list((tmp_path / "data").rglob("*.parquet"))) == found.files
     assert numbers(read_archive(stream.spark, tmp_path)) == [*range(24)]
@@ -166,13 +168,13 @@ archive(spark_session("local[1]"), servers, path, events_max=20)
 
 @pytest.fixture
 def driver(stream: Stream, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that archives, and stands still in the middle of its second batch."""
+    """Return a process that archives and stops in the middle of its second batch."""
     stream.publish(range(50))
     arguments = [stream.servers, str(tmp_path / "history"), str(tmp_path / "trace")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # it lives for seconds
+        "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # it runs for seconds
     }
     with (tmp_path / "driver.log").open("wb") as log:
         process = subprocess.Popen(
@@ -189,20 +191,22 @@ def driver(stream: Stream, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_within_a_batch_leaves_an_archive_that_goes_on(
+def test_an_archive_continues_after_its_driver_was_killed_during_a_batch(
     stream: Stream, driver: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    def stands_still() -> bool:
+    def has_stopped() -> bool:
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-2_000:]
         return (tmp_path / "trace").exists()
 
-    until(stands_still, "the second batch is written, and not in the archive")
+    until(has_stopped, "the second batch is written, and not in the archive")
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     store = ArchiveStore(tmp_path / "history")
     before = store.read()
     assert (before.batch, before.rows) == (0, 20)
-    assert len(list(store.data.rglob("*.parquet"))) > len(before.files), "of the killed batch"
+    assert len(list(store.data.rglob("*.parquet"))) > len(before.files), (
+        "the files of the killed batch"
+    )
     found = archive(stream.spark, stream.servers, store.path, events_max=20)
     assert (found.events, found.new_events) == (50, 30)
     assert numbers(read_archive(stream.spark, store.path)) == [*range(50)]
@@ -213,7 +217,7 @@ def test_a_driver_that_is_killed_within_a_batch_leaves_an_archive_that_goes_on(
 
 @pytest.fixture
 def elsewhere(spark: SparkSession) -> Iterator[None]:
-    """Bare paths belong to a file system that nobody has; as with YARN, where they belong to HDFS."""
+    """Make bare paths belong to a missing file system, as with YARN, where they belong to HDFS."""
     context = spark.sparkContext._jsc
     assert context is not None
     settings = context.hadoopConfiguration()
@@ -223,7 +227,7 @@ def elsewhere(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_local_paths_stay_local_where_the_default_file_system_is_another(
+def test_local_paths_stay_local_with_another_default_file_system(
     spark: SparkSession, stream: Stream, tmp_path: Path
 ) -> None:
     with pytest.raises(Exception, match="nowhere"):
@@ -242,9 +246,9 @@ def test_local_paths_stay_local_where_the_default_file_system_is_another(
     assert audit(spark, [tmp_path / "logs"], state=tmp_path / "state").published == 40
 
 
-def test_an_option_that_the_source_does_not_take_is_said_before_there_is_an_archive(
+def test_an_invalid_option_is_refused_before_the_archive_is_created(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="option deadline: '-1' is no time"):
+    with pytest.raises(UsageError, match="option deadline: '-1' is not a time"):
         archive(spark, "gapless://127.0.0.1:1", tmp_path, deadline_s=-1)
     assert not ArchiveStore(tmp_path).exists()

@@ -1,4 +1,4 @@
-"""Audits from logs: the same as the demo's own audit, to the event, and what it cannot know left alone."""
+"""Audits from logs: they agree with the demo's own audit, and leave open what they cannot know."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EXCHANGES = {"nyse": "NYSE", "lse": "LSE"}
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
+    """Make commands use the session of the tests and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
@@ -76,7 +76,7 @@ SUBSCRIBERS = (
 
 
 class Traffic:
-    """Made-up traffic, written down twice: as the demo does, and as brokers and clients do."""
+    """Generated traffic, recorded twice: as the demo does, and as brokers and clients do."""
 
     def __init__(self, directory: Path, seed: int, *, faults: bool = True) -> None:
         self.dice = random.Random(seed)
@@ -145,16 +145,16 @@ class Traffic:
             self.client.flush()
         if self.faults and subscriber.name == "blue":
             notes.append(demo.DemoGap("nyse", start - 9, start - 5))
-            told = GapReported(
+            report = GapReported(
                 subscriber.name, subscriber.name, PubendId("nyse"), start - 9, start - 5
             )
-            self.client.add(told)
+            self.client.add(report)
         last = ids(dict.fromkeys(EXCHANGES, self.now))
         self.client.add(AuditEnded(subscriber.name, subscriber.name, last))
         self.notes[subscriber.name] = notes
 
     def delivered(self, subscriber: AuditedClient, middle: int) -> list[demo.DemoPublished]:
-        """What comes, with losses, repetitions, wrong order and what nobody asked for."""
+        """Return the deliveries, with losses, repetitions, wrong order and spurious events."""
 
         def wants(one: demo.DemoPublished) -> bool:
             text = subscriber.later if subscriber.later and one.tick > middle else subscriber.filter
@@ -174,8 +174,8 @@ class Traffic:
         return came
 
 
-def ids(places: dict[str, int]) -> list[tuple[PubendId, int]]:
-    return [(PubendId(name), tick) for name, tick in places.items()]
+def ids(positions: dict[str, int]) -> list[tuple[PubendId, int]]:
+    return [(PubendId(name), tick) for name, tick in positions.items()]
 
 
 def counts(row: Any) -> dict[str, int]:
@@ -203,7 +203,7 @@ def test_the_audit_of_logs_agrees_with_the_demos_audit_to_the_event(
     assert found.examples
 
 
-def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
+def test_both_audits_of_a_demo_with_a_killed_broker_agree(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     options = DemoOptions(seconds=3, topology="line:3", rate=300)
@@ -220,7 +220,7 @@ def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
     assert {name: row["delivered"] for name, row in rows.items()} == {
         row.subscriber: row.delivered for row in expected.rows
     }
-    # the demo does not count as owed what its publisher was not told of; the broker knows
+    # the demo does not expect events without a confirmation of the publisher; the broker knows them
     assert {name: row["expected"] for name, row in rows.items()} == {
         row.subscriber: row.delivered for row in expected.rows
     }
@@ -253,9 +253,7 @@ def test_the_demo_ends_with_an_audit_of_its_streams_and_logs(
     assert spark.range(1).count() == 1
 
 
-def test_new_segments_are_taken_once_however_often_it_is_called(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_new_segments_are_read_once_over_several_calls(spark: SparkSession, tmp_path: Path) -> None:
     traffic = Traffic(tmp_path / "logs", 4)
     for number in range(1, 60):
         traffic.publish(number, "nyse", {"nyse": quotes("NYSE", traffic.dice)})
@@ -272,7 +270,7 @@ def test_new_segments_are_taken_once_however_often_it_is_called(
 
 
 def real_traffic(directory: Path) -> None:
-    """A real overlay: a durable subscriber that leaves and returns, a filter that changes."""
+    """Run a real overlay: a durable subscriber disconnects and returns, a filter changes."""
     with (
         SyncOverlay("line:2", audit=directory) as overlay,
         connect_sync(overlay.url("b1"), audit=directory) as near,
@@ -296,7 +294,7 @@ def real_traffic(directory: Path) -> None:
                 events.get()
 
 
-def test_real_traffic_over_a_crash_and_a_return_is_clean_and_all_is_accounted_for(
+def test_real_traffic_with_a_crash_and_a_return_is_clean(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     real_traffic(tmp_path)
@@ -314,11 +312,11 @@ def test_real_traffic_over_a_crash_and_a_return_is_clean_and_all_is_accounted_fo
     assert (alone.rows[0].side, alone.rows[0].expected) == ("broker", 133)
 
 
-# --- what cannot be known --------------------------------------------------------------------------
+# --- incomplete logs -------------------------------------------------------------------------------
 
 
 class ScenarioRecorder:
-    """A subscription of everything on a pubend of its own, with logs of its own."""
+    """A subscription of everything on its own pubend, with its own logs."""
 
     def __init__(self, directory: Path, name: str, *, durable: bool = False) -> None:
         self.options = AuditOptions(directory=str(directory))
@@ -357,80 +355,80 @@ class ScenarioRecorder:
 
 
 def record_failovers(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "flight")
-    story.open(story.start)
-    ticks = story.publish(5)
-    story.take(*ticks[:3])
-    story.end()
+    scenario = ScenarioRecorder(directory, "flight")
+    scenario.open(scenario.start)
+    ticks = scenario.publish(5)
+    scenario.take(*ticks[:3])
+    scenario.end()
 
 
 def record_an_interrupted_writer(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "interrupted", durable=True)
-    story.open(story.start)
-    ticks = story.publish(6)
-    story.take(*ticks[:2])
-    story.client.flush()
-    story.client.abandon()
-    story.client = AuditWriter(story.options, "client", "again")
-    story.open(ticks[3], "2")
-    story.take(*ticks[4:], session="2")
-    story.end()
+    scenario = ScenarioRecorder(directory, "interrupted", durable=True)
+    scenario.open(scenario.start)
+    ticks = scenario.publish(6)
+    scenario.take(*ticks[:2])
+    scenario.client.flush()
+    scenario.client.abandon()
+    scenario.client = AuditWriter(scenario.options, "client", "again")
+    scenario.open(ticks[3], "2")
+    scenario.take(*ticks[4:], session="2")
+    scenario.end()
 
 
 def record_a_skip(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "skip", durable=True)
-    story.open(story.start)
-    ticks = story.publish(6)
-    story.take(*ticks[:2])
-    story.leave(ticks[1])
-    story.open(ticks[3], "2")
-    story.take(*ticks[4:], session="2")
-    story.end()
+    scenario = ScenarioRecorder(directory, "skip", durable=True)
+    scenario.open(scenario.start)
+    ticks = scenario.publish(6)
+    scenario.take(*ticks[:2])
+    scenario.leave(ticks[1])
+    scenario.open(ticks[3], "2")
+    scenario.take(*ticks[4:], session="2")
+    scenario.end()
 
 
 def record_repetitions(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "repetition", durable=True)
-    story.open(story.start)
-    ticks = story.publish(4)
-    story.take(*ticks)
-    story.client.add(Acked(story.name, "1", [(story.pubend, ticks[1])]))
-    story.leave(ticks[3])
-    story.open(ticks[0], "2")
-    story.take(*ticks[1:], session="2")
-    story.end()
+    scenario = ScenarioRecorder(directory, "repetition", durable=True)
+    scenario.open(scenario.start)
+    ticks = scenario.publish(4)
+    scenario.take(*ticks)
+    scenario.client.add(Acked(scenario.name, "1", [(scenario.pubend, ticks[1])]))
+    scenario.leave(ticks[3])
+    scenario.open(ticks[0], "2")
+    scenario.take(*ticks[1:], session="2")
+    scenario.end()
 
 
 def record_a_dead_broker(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "death")
-    story.open(story.start)
-    (first,) = story.publish(1)
-    story.broker.add(AuditPublished(story.pubend, "p", 2, [first + 10, first + 11], [{}, {}]))
-    story.client.add(Confirmed(story.pubend, "p", 2, [first + 10]))
-    story.broker.flush()
-    story.broker.abandon()
-    story.take(first)
-    story.leave(first + 100)
-    story.client.close()
+    scenario = ScenarioRecorder(directory, "death")
+    scenario.open(scenario.start)
+    (first,) = scenario.publish(1)
+    scenario.broker.add(AuditPublished(scenario.pubend, "p", 2, [first + 10, first + 11], [{}, {}]))
+    scenario.client.add(Confirmed(scenario.pubend, "p", 2, [first + 10]))
+    scenario.broker.flush()
+    scenario.broker.abandon()
+    scenario.take(first)
+    scenario.leave(first + 100)
+    scenario.client.close()
 
 
 def record_an_unlogged_event(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "unlogged")
-    (tick,) = story.publish(1)
-    story.client.add(Confirmed(story.pubend, "p", 1, [tick, tick + 1]))
-    story.end()
+    scenario = ScenarioRecorder(directory, "unlogged")
+    (tick,) = scenario.publish(1)
+    scenario.client.add(Confirmed(scenario.pubend, "p", 1, [tick, tick + 1]))
+    scenario.end()
 
 
 def record_old_events(directory: Path) -> None:
-    story = ScenarioRecorder(directory, "old")
-    story.open(0)
-    (tick,) = story.publish(1)
-    story.take(5, tick, tick + 1)
-    story.end()
+    scenario = ScenarioRecorder(directory, "old")
+    scenario.open(0)
+    (tick,) = scenario.publish(1)
+    scenario.take(5, tick, tick + 1)
+    scenario.end()
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
-    """One audit of all stories: they have nothing in common but the directory."""
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """Return one audit of all scenarios: they share only the directory."""
     directory = tmp_path_factory.mktemp("stories")
     for tell in (
         record_failovers,
@@ -449,51 +447,53 @@ def row(report: AuditReport, name: str) -> AuditRow:
     return next(each for each in report.rows if each.subscription.split("@")[0] == name)
 
 
-def test_what_is_behind_the_last_that_came_is_in_flight(told: AuditReport) -> None:
-    found = row(told, "flight")
+def test_events_after_the_last_delivery_are_in_flight(report: AuditReport) -> None:
+    found = row(report, "flight")
     assert (found.expected, found.lost, found.in_flight) == (3, 0, 2)
 
 
-def test_what_an_interrupted_writer_may_have_known_is_not_called_lost(told: AuditReport) -> None:
-    found = row(told, "interrupted")
+def test_events_after_the_last_record_of_an_interrupted_writer_are_not_lost(
+    report: AuditReport,
+) -> None:
+    found = row(report, "interrupted")
     assert (found.lost, found.in_flight, found.expected) == (0, 2, 4)
 
 
-def test_what_is_skipped_between_client_sessions_that_ended_in_order_is_lost(
-    told: AuditReport,
+def test_events_skipped_between_client_sessions_that_ended_in_order_are_lost(
+    report: AuditReport,
 ) -> None:
-    assert row(told, "skip").lost == 2
+    assert row(report, "skip").lost == 2
 
 
-def test_what_comes_again_is_a_repetition_unless_it_was_acknowledged(told: AuditReport) -> None:
-    found = row(told, "repetition")
+def test_a_repeated_event_is_a_duplicate_only_if_it_was_acknowledged(report: AuditReport) -> None:
+    found = row(report, "repetition")
     assert (found.duplicates, found.repeated, found.delivered) == (1, 2, 5)
 
 
-def test_events_of_a_broker_that_died_are_owed_if_somebody_was_told(told: AuditReport) -> None:
-    found = row(told, "death")
-    assert (found.lost, found.expected, told.unsure) == (1, 2, 2)
+def test_events_of_a_dead_broker_are_expected_if_they_were_confirmed(report: AuditReport) -> None:
+    found = row(report, "death")
+    assert (found.lost, found.expected, report.unsure) == (1, 2, 2)
 
 
-def test_what_was_acknowledged_and_is_in_no_log_is_told(told: AuditReport) -> None:
-    assert told.unlogged == 1
-    assert not told.is_clean
+def test_an_acknowledged_event_that_is_in_no_log_is_reported(report: AuditReport) -> None:
+    assert report.unlogged == 1
+    assert not report.is_clean
 
 
-def test_what_is_older_than_the_log_is_not_judged(told: AuditReport) -> None:
-    found = row(told, "old")
+def test_events_older_than_the_log_are_not_judged(report: AuditReport) -> None:
+    found = row(report, "old")
     assert (found.unjudged, found.spurious) == (1, 1)
 
 
 def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path: Path) -> None:
-    story = ScenarioRecorder(tmp_path, "bare")
-    story.open(story.start)
-    tick = story.now + 1
-    story.broker.add(AuditPublished(story.pubend, "p", 1, [tick]))
-    story.broker.add(Stored(story.pubend, tick))
-    story.take(tick)
-    story.end()
-    with pytest.raises(UsageError, match="1 publications were written down without attributes"):
+    scenario = ScenarioRecorder(tmp_path, "bare")
+    scenario.open(scenario.start)
+    tick = scenario.now + 1
+    scenario.broker.add(AuditPublished(scenario.pubend, "p", 1, [tick]))
+    scenario.broker.add(Stored(scenario.pubend, tick))
+    scenario.take(tick)
+    scenario.end()
+    with pytest.raises(UsageError, match="1 publications were recorded without attributes"):
         audit(spark, [tmp_path])
     events = spark.createDataFrame([("bare", tick, "{}")], EVENTS)
     assert audit(spark, [tmp_path], events=events).total.expected == 1
@@ -506,42 +506,42 @@ def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.usefixtures("command")
-def test_what_is_not_among_the_events_is_named_and_not_judged_and_the_rest_is(
+def test_events_without_a_description_are_named_and_not_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = ScenarioRecorder(tmp_path / "logs", "börse")
-    story.open(story.start)
-    ticks = [story.now + 1, story.now + 2, story.now + 3]
-    story.broker.add(AuditPublished(story.pubend, "p", 1, ticks))
-    story.broker.add(Stored(story.pubend, ticks[-1]))
-    story.take(ticks[0], ticks[1])
-    story.leave(ticks[-1])
-    story.end()
+    scenario = ScenarioRecorder(tmp_path / "logs", "börse")
+    scenario.open(scenario.start)
+    ticks = [scenario.now + 1, scenario.now + 2, scenario.now + 3]
+    scenario.broker.add(AuditPublished(scenario.pubend, "p", 1, ticks))
+    scenario.broker.add(Stored(scenario.pubend, ticks[-1]))
+    scenario.take(ticks[0], ticks[1])
+    scenario.leave(ticks[-1])
+    scenario.end()
     store = ArchiveStore(tmp_path / "history")
     store.create(Manifest())
     add_batch(store, 0, range(ticks[0], ticks[0] + 1), "börse")
     add_batch(store, 1, range(ticks[2], ticks[2] + 1), "börse")
     arguments = ["spark", "audit", str(tmp_path / "logs"), "--events", str(store.path)]
     assert main([*arguments, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["published"], told["given"], told["undescribed"]) == (3, 2, 1)
-    total = told["total"]
+    report = json.loads(capsys.readouterr().out)
+    assert (report["published"], report["given"], report["undescribed"]) == (3, 2, 1)
+    total = report["total"]
     assert (total["expected"], total["lost"], total["spurious"], total["unjudged"]) == (2, 1, 0, 1)
     assert main(arguments) == 1
     said = capsys.readouterr().out
     assert f"1 of them, börse:{ticks[1]} first" in said
 
 
-def test_what_the_events_say_goes_before_the_log_which_stands_in_for_what_they_lack(
+def test_given_events_override_the_log_which_supplies_missing_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    story = ScenarioRecorder(tmp_path, "both")
-    places = [(story.pubend, story.start)]
-    story.client.add(AuditOpened("both", "1", "b1", "n = 2", False, False, places))
-    ticks = story.publish(3)
-    story.take(ticks[1], ticks[2])
-    story.leave(ticks[-1])
-    story.end()
+    scenario = ScenarioRecorder(tmp_path, "both")
+    positions = [(scenario.pubend, scenario.start)]
+    scenario.client.add(AuditOpened("both", "1", "b1", "n = 2", False, False, positions))
+    ticks = scenario.publish(3)
+    scenario.take(ticks[1], ticks[2])
+    scenario.leave(ticks[-1])
+    scenario.end()
     events = spark.createDataFrame([("both", ticks[2], '{"n": 2}')], EVENTS)
     found = audit(spark, [tmp_path], events=events)
     assert (found.given, found.undescribed, found.total.expected, found.total.spurious) == (
@@ -557,12 +557,12 @@ def test_what_the_events_say_goes_before_the_log_which_stands_in_for_what_they_l
 
 
 @pytest.mark.usefixtures("command")
-def test_an_audit_that_follows_waits_for_the_first_segment_to_end_and_tells_of_all_each_time(
+def test_a_following_audit_waits_for_the_first_segment_and_reports_everything_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = ScenarioRecorder(tmp_path / "logs", "followed")
-    story.publish(2)
-    story.broker.flush()
+    scenario = ScenarioRecorder(tmp_path / "logs", "followed")
+    scenario.publish(2)
+    scenario.broker.flush()
     later = ScenarioRecorder(tmp_path / "logs", "later")
     said: list[str] = []
 
@@ -571,7 +571,7 @@ def test_an_audit_that_follows_waits_for_the_first_segment_to_end_and_tells_of_a
         captured = capsys.readouterr()
         said.append(captured.out + captured.err)
         if len(said) == 1:
-            story.end()
+            scenario.end()
         elif len(said) == 2:
             later.publish(3)
             later.end()
@@ -579,20 +579,20 @@ def test_an_audit_that_follows_waits_for_the_first_segment_to_end_and_tells_of_a
             raise KeyboardInterrupt
 
     monkeypatch.setattr(spark_audit, "time", SimpleNamespace(sleep=pause))
-    # inside what is read, as somebody will have it
+    # inside the directory that is read, as users will have it
     arguments = ["spark", "audit", str(tmp_path / "logs"), "--state", str(tmp_path / "logs" / "s")]
     assert main([*arguments, "--json", "--follow", "--every", "7"]) == 130
-    assert "nothing to audit yet: no segment of an audit log has ended" in said[0]
+    assert "nothing to audit yet: no segment of an audit log is closed" in said[0]
     published = [json.loads(each.splitlines()[-1])["published"] for each in said[1:]]
     assert published == [2, 5]
     checkpoints = tmp_path / "logs" / "s" / "checkpoints"
-    assert len([*checkpoints.iterdir()]) == 1, "of the logs, and of nothing that Spark keeps there"
+    assert len([*checkpoints.iterdir()]) == 1, "only that of the logs"
     assert main([*arguments[:3], "--follow"]) == 2
     assert "--state" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("command")
-def test_the_command_tells_a_clean_log_from_one_that_is_not(
+def test_the_command_distinguishes_a_clean_log_from_an_unclean_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -607,13 +607,11 @@ def test_the_command_tells_a_clean_log_from_one_that_is_not(
     assert "never came" in said
     assert "came twice" in said
     assert main(["spark", "audit", str(tmp_path / "none")]) == 2
-    assert "no directory of an audit log" in capsys.readouterr().err
+    assert "not a directory of an audit log" in capsys.readouterr().err
 
 
-def test_where_nothing_was_written_nothing_can_be_audited(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="there is no segment"):
+def test_an_audit_without_segments_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there are no segments"):
         audit(spark, [tmp_path])
-    with pytest.raises(UsageError, match="no segment of an audit log has ended"):
+    with pytest.raises(UsageError, match="no segment of an audit log is closed"):
         audit(spark, [tmp_path], state=tmp_path / "state")

@@ -1,4 +1,4 @@
-"""Audits against stated rights: who published and who was sent what the rules do not allow."""
+"""Audits against given rights: publications and deliveries that the rules do not allow."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def allowed(rights: Rights, principal: str, right: Right, attributes: dict[str, 
     return rulings.allow(principal, right, matching)
 
 
-def test_rules_are_for_principals_groups_and_everybody_and_a_denial_wins(tmp_path: Path) -> None:
+def test_rules_apply_to_principals_groups_and_everybody_and_a_denial_wins(tmp_path: Path) -> None:
     path = tmp_path / "rights.toml"
     path.write_text(RULES)
     rights = load_rights(path)
@@ -63,7 +63,7 @@ def test_rules_are_for_principals_groups_and_everybody_and_a_denial_wins(tmp_pat
         ("feed", "publish", {"n": 9}, True),
         ("job", "publish", {}, True),
         ("alice", "publish", {"n": 9}, False),
-        ("feeds", "publish", {"n": 9}, False),  # a group is nobody
+        ("feeds", "publish", {"n": 9}, False),  # a group is no principal
         ("alice", "subscribe", {"n": 1}, True),
         ("alice", "subscribe", {"n": 9}, False),
         ("alice", "subscribe", {}, False),
@@ -85,7 +85,7 @@ def test_rules_are_for_principals_groups_and_everybody_and_a_denial_wins(tmp_pat
         ('allow = [["a", "connect"]]', "rule 1 of allow: 'connect' is neither"),
         ('deny = [["a", "publish"], ["a"]]', "rule 2 of deny must be"),
         ('allow = [["a", "publish", "n >"]]', "rule 1 of allow: .*column"),
-        ('allow = [["", "publish"]]', "names nobody"),
+        ('allow = [["", "publish"]]', "names no principal"),
         ('alow = [["a", "publish"]]', "there is no key"),
         ('[groups]\na = ["b"]\nc = ["a"]', "the group c has a"),
         ('[groups]\n"*" = ["b"]', "a name of its own"),
@@ -93,7 +93,7 @@ def test_rules_are_for_principals_groups_and_everybody_and_a_denial_wins(tmp_pat
         ("allow = [", "is not TOML"),
     ],
 )
-def test_a_rule_that_cannot_be_is_named(tmp_path: Path, content: str, said: str) -> None:
+def test_an_invalid_rule_is_named(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "rights.toml"
     path.write_text(content)
     with pytest.raises(UsageError, match=f"(?s){said}") as caught:
@@ -104,7 +104,7 @@ def test_a_rule_that_cannot_be_is_named(tmp_path: Path, content: str, said: str)
 @pytest.mark.parametrize(
     "kind", ["unauthorised_publications", "unauthorised_deliveries", "unauthorised_reads"]
 )
-def test_any_one_unauthorised_thing_makes_an_audit_unclean(kind: str) -> None:
+def test_any_unauthorised_count_makes_an_audit_unclean(kind: str) -> None:
     names = ("publications", "deliveries", "reads")
     counts = {f"unauthorised_{name}": 0 for name in names}
 
@@ -131,9 +131,9 @@ def test_any_one_unauthorised_thing_makes_an_audit_unclean(kind: str) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What brokers wrote down of feed and job, who published, alice, who listened, and mallory.
+    """Return the audit logs of brokers: feed and job published, alice and mallory subscribed.
 
-    Events 0 to 9 are of feed, 10 is of mallory, 11 is of job, who staged it. Alice has read 0 to 2, 7 and 8.
+    Events 0 to 9 are of feed, 10 is of mallory, 11 is of job, which staged it. Alice has read 0 to 2, 7 and 8.
     """
     directory = tmp_path_factory.mktemp("rights")
     principals = Principals(directory, "feed", "job", "alice", "mallory")
@@ -173,7 +173,7 @@ def of(kind: type[AuditRecord], logs: Path) -> list[Any]:
     return [each for each in read(logs) if isinstance(each.record, kind)]
 
 
-def test_brokers_write_down_whose_publications_and_client_sessions_are_and_clients_do_not(
+def test_brokers_record_the_principals_of_publications_and_client_sessions(
     logs: Path,
 ) -> None:
     published = {
@@ -185,7 +185,7 @@ def test_brokers_write_down_whose_publications_and_client_sessions_are_and_clien
 
 
 def judged(spark: SparkSession, logs: Path, rights: Rights | Path, tmp_path: Path) -> AuditReport:
-    """Audit in a batch and by a stream; both must say the same."""
+    """Audit in a batch and by a stream; both must agree."""
     batch = audit(spark, [logs], rights=rights)
     stream = audit(spark, [logs], rights=rights, state=tmp_path / "state")
     assert stream.rights == batch.rights
@@ -202,7 +202,7 @@ def test_publications_and_deliveries_without_a_right_are_counted_and_named(
     found = judged(spark, logs, path, tmp_path)
     assert found.rights is not None
     assert found.rights.unauthorised_publications == 1
-    # mallory got 0, 2 rightly, 1 against a denial, and 10, which nobody may have
+    # mallory got 0 and 2 with a right, 1 against a denial, and 10, which no rule allows
     assert found.rights.unauthorised_deliveries == 2
     assert found.rights.unauthorised_reads == 2
     assert found.rights.unjudged == 0
@@ -222,7 +222,7 @@ def test_publications_and_deliveries_without_a_right_are_counted_and_named(
     assert all("desk@b2: " in each and "came to mallory" in each for each in found.examples[1:3])
 
 
-def test_where_the_rules_allow_all_that_was_done_nothing_is_found(
+def test_an_audit_is_clean_if_the_rules_allow_everything(
     spark: SparkSession, logs: Path, tmp_path: Path
 ) -> None:
     rights = Rights.of(
@@ -244,7 +244,7 @@ def test_where_the_rules_allow_all_that_was_done_nothing_is_found(
     assert found.is_clean, found.examples
 
 
-def test_without_rules_rights_are_not_judged_and_nothing_says_that_there_was_no_fault(
+def test_without_rules_rights_are_reported_as_not_judged(
     spark: SparkSession,
     logs: Path,
     capsys: pytest.CaptureFixture[str],
@@ -253,16 +253,16 @@ def test_without_rules_rights_are_not_judged_and_nothing_says_that_there_was_no_
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
     assert main(["spark", "audit", str(logs), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rights"] is None
-    assert told["total"]["unauthorised"] is None
-    assert {row["unauthorised"] for row in told["rows"]} == {None}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["rights"] is None
+    assert printed["total"]["unauthorised"] is None
+    assert {row["unauthorised"] for row in printed["rows"]} == {None}
     assert main(["spark", "audit", str(logs)]) == 0
     said = capsys.readouterr().out
     assert "not judged: no rules were given" in said
 
 
-def test_the_command_tells_of_rights_in_words_and_in_json_and_ends_with_1(
+def test_the_command_reports_violated_rights_as_text_and_json_with_exit_code_1(
     spark: SparkSession,
     logs: Path,
     tmp_path: Path,
@@ -275,33 +275,31 @@ def test_the_command_tells_of_rights_in_words_and_in_json_and_ends_with_1(
     path.write_text(RULES)
     asked = ["spark", "audit", str(logs), "--rights", str(path)]
     assert main([*asked, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["clean"] is False
-    assert told["rights"]["unauthorised_publications"] == 1
-    assert told["rights"]["unauthorised_deliveries"] == 2
-    assert told["rights"]["unauthorised_reads"] == 2
-    assert [each["principal"] for each in told["rights"]["principals"]] == ["alice", "mallory"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["clean"] is False
+    assert printed["rights"]["unauthorised_publications"] == 1
+    assert printed["rights"]["unauthorised_deliveries"] == 2
+    assert printed["rights"]["unauthorised_reads"] == 2
+    assert [each["principal"] for each in printed["rights"]["principals"]] == ["alice", "mallory"]
     assert main(asked) == 1
     said = capsys.readouterr().out
     assert (
-        "4 rules; unauthorised: publications 1, deliveries 2, readings of logs 2 (alice, mallory)"
+        "4 rules; unauthorised: publications 1, deliveries 2, reads of logs 2 (alice, mallory)"
         in said
     )
     assert "came to mallory: unauthorised" in said
     assert "not clean" in said
     path.write_text('allow = [["*", "publish"], ["*", "subscribe"]]')
     assert main(asked) == 0
-    assert (
-        "unauthorised: publications 0, deliveries 0, readings of logs 0" in capsys.readouterr().out
-    )
+    assert "unauthorised: publications 0, deliveries 0, reads of logs 0" in capsys.readouterr().out
     path.write_text("allow = [")
     assert main(asked) == EXIT_WRONG_INPUT
 
 
-# --- what was not written down ------------------------------------------------------------------------------
+# --- incomplete records -------------------------------------------------------------------------------------
 
 
-def test_somebody_without_a_name_has_the_rights_of_everybody(
+def test_a_client_without_a_principal_has_the_rights_of_everybody(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")
@@ -316,11 +314,11 @@ def test_somebody_without_a_name_has_the_rights_of_everybody(
     assert found.rights.unauthorised_publications == 0
     assert found.rights.unauthorised_deliveries == 1
     assert found.examples == [
-        "desk: p 2 at quotes:200 came to somebody without a name: unauthorised"
+        "desk: p 2 at quotes:200 came to a client without a principal: unauthorised"
     ]
 
 
-def test_what_was_sent_twice_counts_once_and_what_nobody_described_is_not_judged(
+def test_a_repeated_delivery_counts_once_and_an_event_without_attributes_is_not_judged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")

@@ -1,4 +1,4 @@
-"""Backtests: the same as evaluating every filter at every event, and sketches that estimate."""
+"""Backtests: equal to evaluating every filter at every event; sketches are estimates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = "pubend string, tick long, attributes string"
 
 
 def made_filters(dice: random.Random, count: int) -> list[NamedFilter]:
-    """Filters with and without an equality, some of which mean the same."""
+    """Return filters with and without an equality, some of them equivalent."""
     forms = (
         lambda: f"symbol = 'S{dice.randrange(5)}'",
         lambda: f"price > {dice.randrange(100)} AND size < {dice.randrange(100)}",
@@ -65,7 +65,7 @@ def frame_of(spark: SparkSession, events: list[tuple[str, int, dict[str, Any]]])
     return spark.createDataFrame(rows, COLUMNS)
 
 
-def test_a_backtest_says_what_evaluating_every_filter_at_every_event_says(
+def test_a_backtest_equals_evaluating_every_filter_at_every_event(
     spark: SparkSession,
 ) -> None:
     dice = random.Random(7)
@@ -89,9 +89,9 @@ def test_a_backtest_says_what_evaluating_every_filter_at_every_event_says(
 
 
 def alike_by_hand(filters: list[NamedFilter], matched: dict[str, set[int]]) -> list[Alike]:
-    """All pairs of different filters that share events, the most alike first."""
+    """Return all pairs of different filters that share events, the most alike first."""
     distinct = list({each.filter: each.name for each in reversed(filters)}.values())[::-1]
-    order = {each.name: place for place, each in enumerate(filters)}
+    order = {each.name: index for index, each in enumerate(filters)}
     distinct.sort(key=order.__getitem__)
     found = []
     for left, right in itertools.combinations(distinct, 2):
@@ -104,7 +104,7 @@ def alike_by_hand(filters: list[NamedFilter], matched: dict[str, set[int]]) -> l
     )
 
 
-def test_nothing_matched_and_no_events_are_results_too(spark: SparkSession) -> None:
+def test_no_matches_and_no_events_are_valid_results(spark: SparkSession) -> None:
     filters = [NamedFilter("none", Filter("a = 1"))]
     found = backtest(spark, frame_of(spark, made_events(random.Random(1), 5)), filters)
     assert (found.events, found.matched, found.filters[0].first, found.alike) == (5, 0, None, [])
@@ -133,7 +133,7 @@ def test_events_need_the_columns_of_the_source(spark: SparkSession) -> None:
         backtest(spark, spark.createDataFrame([("a",)], "pubend string"), [])
 
 
-def test_the_command_shows_filters_and_pairs_and_keeps_them(
+def test_the_command_prints_and_stores_filters_and_pairs(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -161,15 +161,15 @@ def test_the_command_shows_filters_and_pairs_and_keeps_them(
     assert "line 1" in capsys.readouterr().err
 
 
-def test_where_nothing_is_nothing_can_be_tested(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing is there"):
+def test_a_missing_path_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="it does not exist"):
         events_at(spark, tmp_path / "nowhere")
 
 
 # --- filters ---------------------------------------------------------------------------------------
 
 
-def test_all_wrong_filters_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
+def test_all_invalid_filters_are_named_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "filters"
     path.write_text(
         '# prices\nprice > 5\n\nprice >\n{"name": "a"}\n{"name": "b", "filter": "(("}\n'
@@ -181,9 +181,9 @@ def test_all_wrong_filters_are_named_at_once_with_their_lines(tmp_path: Path) ->
     assert [line.split(":")[0].strip() for line in said[1:]] == ["line 4", "line 5", "line 6"]
 
 
-def test_a_name_is_given_once_and_a_list_is_not_empty() -> None:
+def test_repeated_names_and_empty_lists_are_refused() -> None:
     twice = '{"name": "a", "filter": "b = 1"}'
-    with pytest.raises(UsageError, match="line 2: there is a filter 'a' already"):
+    with pytest.raises(UsageError, match="line 2: the name 'a' is used twice"):
         parse_filters([twice, twice])
     with pytest.raises(UsageError, match="has no filters"):
         parse_filters(["# nothing"])
@@ -198,17 +198,17 @@ def test_attributes_that_are_not_finite_are_read() -> None:
 
 def sketched(sets: list[range], size: int) -> tuple[Any, Any, Any]:
     made = Sketches(len(sets), size)
-    for place, events in enumerate(sets):
+    for index, events in enumerate(sets):
         ticks = np.array(events, np.int64)
         hashes = event_hashes(np.full(len(ticks), 5), ticks)
-        for begin in range(0, len(ticks), 100):  # as batches come
-            piece = hashes[begin : begin + 100]
-            made.add(np.full(len(piece), place), piece)
+        for begin in range(0, len(ticks), 100):  # in batches
+            part = hashes[begin : begin + 100]
+            made.add(np.full(len(part), index), part)
             made.squeezed()
     return np.array([len(each) for each in sets]), *made.squeezed()
 
 
-def test_a_sketch_has_the_smallest_hashes_however_they_came() -> None:
+def test_a_sketch_has_the_smallest_hashes_in_any_order() -> None:
     counts, keys, hashes = sketched([range(1_000), range(3)], 16)
     assert counts.tolist() == [1_000, 3]
     ticks = np.arange(1_000)
@@ -217,7 +217,7 @@ def test_a_sketch_has_the_smallest_hashes_however_they_came() -> None:
     assert (keys == 1).sum() == 3
 
 
-def test_an_estimate_is_marked_and_near() -> None:
+def test_an_estimate_is_marked_and_close() -> None:
     found = most_alike(
         *sketched([range(3_000), range(1_000, 4_000), range(9_000, 9_010)], 512), 512, 5
     )
@@ -227,10 +227,10 @@ def test_an_estimate_is_marked_and_near() -> None:
     assert abs(pair.shared - 2_000) < 300
 
 
-def test_too_many_meetings_are_met_with_shorter_sketches_then_with_fewer_filters(
+def test_too_many_pairs_shorten_the_sketches_and_then_reduce_the_filters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sets = [range(400 - place) for place in range(20)]
+    sets = [range(400 - index) for index in range(20)]
     whole = most_alike(*sketched(sets, 512), 512, 3)
     assert (whole.chosen_by, whole.looked_at) == (512, 20)
     monkeypatch.setattr(overlaps, "PAIRS_MAX", 20_000)

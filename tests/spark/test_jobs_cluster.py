@@ -1,4 +1,4 @@
-"""Jobs on a cluster: the same results as on this computer, by executors that may not have gapless."""
+"""Jobs on a cluster: results equal the local ones, also without gapless on the executors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Workers(Cluster):
-    """A master and two workers that were told nothing of our sources; drivers are commands."""
+    """A master and two workers without our sources; drivers are commands."""
 
     def _start(self) -> None:
         self._start_daemon("master", cluster._MASTER, cluster._HOSTS[0])
@@ -41,12 +41,12 @@ class Workers(Cluster):
         self._run(name, [str(program), kind, *where, *rest], SPARK_LOCAL_IP=host, PYTHONPATH="")
 
     def tasks(self, host: str) -> int:
-        """Return how many tasks a worker's executors have finished."""
+        """Return how many tasks the executors of a worker have finished."""
         logs = (self.directory / f"worker-{host}").glob("app-*/*/stderr")
         return sum(path.read_text().count("Finished task") for path in logs)
 
     def command(self, *arguments: str) -> str:
-        """Run a command at the cluster; return what it prints."""
+        """Run a command at the cluster; return its output."""
         whole = [sys.executable, "-m", "gapless", "spark", *arguments, "--master", self._master]
         process = self._run("driver", whole, stdout=subprocess.PIPE, SPARK_LOCAL_IP="127.0.0.1")
         said, _ = process.communicate(timeout=PATIENCE_S)
@@ -61,7 +61,7 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
         yield made
 
 
-def test_a_sweep_over_two_workers_says_what_the_local_runner_says(
+def test_a_sweep_over_two_workers_has_the_results_of_the_local_runner(
     workers: Workers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--seeds", "3", "--start", "9", "--json"]

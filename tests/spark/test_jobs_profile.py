@@ -1,4 +1,4 @@
-"""Profiles: traffic between cells, from real brokers, and a tree that suits it better."""
+"""Profiles: traffic between cells from real brokers, and a tree with fewer hops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def traffic(directory: Path) -> None:
-    """In a line of four, one end publishes, and most of it goes to the other end."""
+    """In a line of four, one end publishes, and most events go to the other end."""
     with (
         SyncOverlay("line:4", audit=directory, on_disk=False) as overlay,
         connect_sync(overlay.url("b1")) as near,
@@ -56,7 +56,7 @@ def traffic(directory: Path) -> None:
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
+    """Make commands use the session of the tests and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
@@ -84,9 +84,9 @@ def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_foun
     assert found.proposed_hops == 80 + 10 + 20
     arguments = ["spark", "profile", str(logs), "--topology", str(present), "--out", str(better)]
     assert main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["proposed_hops"] == 110
-    assert told["saving"] == pytest.approx(1 - 110 / 280)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["proposed_hops"] == 110
+    assert printed["saving"] == pytest.approx(1 - 110 / 280)
     assert edges_of(load_overlay(better)) == found.proposed
     assert load_overlay(better).brokers == load_overlay(present).brokers
     assert main([*arguments[:-2], "--degree", "2"]) == 0
@@ -99,7 +99,7 @@ def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_foun
 
 
 def middle_to_each(directory: Path, cells: int = 7) -> None:
-    """Logs of brokers around a first one, whose events go to one of the others each, ten to every one."""
+    """Write logs of brokers around a first one, whose events go to one of the others each, ten to every one."""
     pubend = PubendId("quotes")
 
     def writer(cell: int) -> AuditWriter:
@@ -120,7 +120,7 @@ def middle_to_each(directory: Path, cells: int = 7) -> None:
 
 
 @pytest.mark.usefixtures("command")
-def test_a_tree_that_keeps_to_the_degree_and_costs_more_is_not_called_better(
+def test_a_tree_within_the_degree_that_costs_more_is_not_called_better(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs, proposed = tmp_path / "logs", tmp_path / "proposed.toml"
@@ -129,20 +129,20 @@ def test_a_tree_that_keeps_to_the_degree_and_costs_more_is_not_called_better(
     assert main(arguments) == 0
     said = capsys.readouterr()
     assert "60, at most 6 neighbours: more than the 3 that are allowed" in said.out
-    assert "90, at most 3 neighbours allowed (50.0% more than now" in said.out
-    assert "50.0% more than now: keeping the present tree costs 60 hops" in said.err
+    assert "90, at most 3 neighbours allowed (50.0% more: keeping" in said.out
+    assert "50.0% more: keeping the current tree costs 60 hops" in said.err
     assert "fewer" not in said.out
     assert "better" not in said.out + said.err
     assert main([*arguments, "--json", "--degree", "6"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["saving"], told["is_within_degree"]) == (0.0, True)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["saving"], printed["is_within_degree"]) == (0.0, True)
     assert edges_of(load_overlay(proposed)) == edges_of(generate("star:7"))
 
 
-def test_interest_is_counted_also_where_nothing_came_and_only_if_attributes_are_logged(
+def test_interest_is_counted_also_without_deliveries_if_attributes_are_logged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    pubend, options = PubendId("quotes"), AuditOptions(directory=str(tmp_path / "told"))
+    pubend, options = PubendId("quotes"), AuditOptions(directory=str(tmp_path / "described"))
     near = AuditWriter(options, "broker", "b1", cell="c1")
     near.add(AuditPublished(pubend, "p", 1, [1, 2, 3], [{"n": 1}, {"n": 2}, {"n": 3}]))
     near.close()
@@ -151,7 +151,7 @@ def test_interest_is_counted_also_where_nothing_came_and_only_if_attributes_are_
     far.add(AuditFilterChanged("early", "1", "n >= 2", [(pubend, 2)]))
     far.add(AuditDelivered("early", "1", [(pubend, [3], [])]))
     far.close()
-    found = profile(spark, [tmp_path / "told"], generate("line:2"))
+    found = profile(spark, [tmp_path / "described"], generate("line:2"))
     assert found.flows == [CellTraffic("c1", "c2", 1, 3)]
     assert found.interests == [CellInterest("c2", 1, ["n = 1", "n >= 2"])]
     bare = AuditWriter(AuditOptions(directory=str(tmp_path / "bare")), "broker", "b1", cell="c1")

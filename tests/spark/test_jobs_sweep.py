@@ -1,4 +1,4 @@
-"""Sweeps: the verdicts of the local runner, one table, and no task left behind."""
+"""Sweeps: the results of the local runner, one table, and no task left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 import msgspec
 import pyarrow.parquet as pq
 
-from gapless.cli import spark_sessions as room
+from gapless.cli import spark_sessions
 from gapless.cli.main import main
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.plotting import Plot, lines_of
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
+    """Make commands use the session of the tests and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
 def timeless(result: RunResult) -> RunResult:
-    """A result without what differs between two runs of the same."""
+    """Return a result without the fields that differ between equal runs."""
     return msgspec.structs.replace(result, seconds=0.0)
 
 
@@ -82,12 +82,12 @@ def test_a_failing_seed_is_printed_exactly_as_by_the_local_runner(
 
 
 def without_speed(text: str) -> list[str]:
-    """The lines but the one that tells how fast it was."""
+    """Return the lines without the one with the speed."""
     return [line for line in text.splitlines() if not line.startswith("steps")]
 
 
 @pytest.mark.usefixtures("command")
-def test_seeds_as_json_are_the_report_of_the_local_runner_and_are_kept(
+def test_seeds_as_json_are_the_report_of_the_local_runner_and_are_stored(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     arguments = ["--seeds", "2", "--start", "9", "--json"]
@@ -102,12 +102,12 @@ def test_seeds_as_json_are_the_report_of_the_local_runner_and_are_kept(
     assert set(table.column("verdict").to_pylist()) == {"ok"}
 
 
-def test_a_missing_machine_is_said_before_anything_is_begun(spark: SparkSession) -> None:
-    with pytest.raises(UsageError, match="there is no machine"):
+def test_a_missing_machine_is_refused_before_anything_is_run(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="cannot be imported"):
         sweep_seeds(spark, range(1), "nowhere:Machine")
 
 
-def test_an_experiment_over_a_grid_is_one_table_and_names_where_it_failed(
+def test_an_experiment_over_a_grid_is_one_table_and_names_its_failures(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     points = grid({"width": [1, 2], "height": [3, 13, 4]})
@@ -140,12 +140,12 @@ def test_the_command_prints_the_table_draws_and_fails_if_a_point_failed(
     assert "failed at {'width': 1, 'height': 13}: ValueError: unlucky" in capsys.readouterr().out
 
 
-def test_a_row_that_is_not_flat_is_a_failure_that_says_so(spark: SparkSession) -> None:
+def test_a_row_that_is_not_flat_is_a_failure_with_a_reason(spark: SparkSession) -> None:
     found = sweep(spark, f"{HERE}:nested", [{"n": 1}])
     assert "rows are flat" in found.failures[0].error
 
 
-def test_whoever_stops_listening_cancels_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_closing_the_generator_cancels_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     points: list[Point] = [{"n": n, "traces": str(tmp_path)} for n in range(8)]
     listening = deal(spark, load(f"{HERE}:stall"), points)
     assert next(listening).point["n"] == 0
@@ -168,14 +168,14 @@ def test_whoever_stops_listening_cancels_the_tasks(spark: SparkSession, tmp_path
         (["--seeds", "1", "--plot", "a", "--out", "x"], "is no plot"),
     ],
 )
-def test_a_wrong_command_is_refused_in_one_line(
+def test_an_invalid_command_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
     assert main(["spark", "sweep", *arguments]) == 2
     assert problem in capsys.readouterr().err
 
 
-def test_a_task_that_dies_ends_the_sweep_with_a_line_that_says_so(spark: SparkSession) -> None:
+def test_a_task_that_dies_ends_the_sweep_with_an_error_of_one_line(spark: SparkSession) -> None:
     with pytest.raises(UsageError, match=r"^Spark ended the sweep: .*exited") as caught:
         sweep(spark, f"{HERE}:die", [{"n": 1}])
     assert len(str(caught.value).splitlines()) == 1
@@ -185,7 +185,7 @@ def test_axes_are_numbers_ranges_words_and_texts() -> None:
     assert parse_axis("a=1, 2.5 ,3..5,true,line") == ("a", [1, 2.5, 3, 4, 5, True, "line"])
 
 
-def test_all_wrong_points_of_a_file_are_named_at_once(tmp_path: Path) -> None:
+def test_all_invalid_points_of_a_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "points"
     path.write_text('{"a": 1}\n\n[1]\n{"a": 2}\n{"a": {}}\nno\n')
     with pytest.raises(UsageError) as caught:
@@ -197,13 +197,13 @@ def test_all_wrong_points_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_plot_of_a_column_that_is_not_there_names_those_that_are() -> None:
+def test_a_plot_of_a_missing_column_names_the_existing_ones() -> None:
     with pytest.raises(UsageError, match="no column c; there are a, b"):
         lines_of([{"a": 1, "b": 2}], Plot("a", "c"))
 
 
 @pytest.mark.usefixtures("command")
-def test_an_experiment_of_the_lab_is_known_by_its_name_with_all_its_points(
+def test_an_experiment_of_the_lab_is_found_by_its_name_with_all_its_points(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     expected = find("pt-9")
@@ -224,7 +224,7 @@ def test_an_experiment_of_the_lab_is_known_by_its_name_with_all_its_points(
     assert "did you mean pt-9?" in capsys.readouterr().err
 
 
-def test_a_column_in_which_nothing_is_known_is_a_text(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_without_values_is_a_text(spark: SparkSession, tmp_path: Path) -> None:
     Sweep("x:y", [{"a": 1, "b": None}, {"a": None, "b": None}], []).save(tmp_path)
     kept = spark.read.parquet(str(tmp_path / "results.parquet"))
     assert kept.schema.simpleString() == "struct<a:bigint,b:string>"
@@ -241,7 +241,7 @@ def test_in_a_local_session_nothing_is_shipped(spark: SparkSession) -> None:
         assert "gapless_lab/sweep/distribution.py" in shipped.namelist()
 
 
-def test_what_was_shipped_is_gone_when_the_process_is() -> None:
+def test_the_shipped_archive_is_removed_when_the_process_ends() -> None:
     program = (
         "import gapless; from gapless.spark.jobs.shipping import packed; print(packed(gapless))"
     )
@@ -254,14 +254,14 @@ def test_what_was_shipped_is_gone_when_the_process_is() -> None:
     assert not path.parent.exists()
 
 
-def test_the_session_of_a_command_is_over_when_it_is_interrupted(
+def test_an_interrupted_command_stops_its_session(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     stopped: list[bool] = []
     monkeypatch.setattr(type(spark), "stop", lambda _: stopped.append(True))
 
     def interrupted() -> None:
-        with room.session(str(spark.sparkContext.master), "test"):
+        with spark_sessions.session(str(spark.sparkContext.master), "test"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Which pubends there are and where their logs are, while brokers come, go and move."""
+"""The pubends of an overlay and the locations of their logs, while brokers start, stop and move."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def asking(*servers: str, deadline_s: float = 30.0) -> Iterator[OverlayClient]:
 
 @pytest.fixture
 def line() -> Iterator[SyncOverlay]:
-    """Two brokers with a pubend each: quotes at b1, orders at b2."""
+    """Return two brokers with a pubend each: quotes at b1, orders at b2."""
     with SyncOverlay("line:2") as overlay:
         publish(overlay, "b1", "quotes")
         publish(overlay, "b2", "orders")
@@ -51,13 +51,13 @@ def line() -> Iterator[SyncOverlay]:
 
 
 def forget(overlay: SyncOverlay) -> None:
-    """Take the second broker away, and let the first one not know of it any more."""
+    """Stop the second broker, and let the first one forget it."""
     overlay.kill("b2")
     overlay.restart("b1")
 
 
-def test_all_pubends_are_what_all_servers_say_together() -> None:
-    # nobody is in the middle who could tell one end of the other
+def test_all_pubends_are_the_union_over_all_servers() -> None:
+    # there is no broker in the middle that could forward announcements
     with SyncOverlay("line:3", parameters=Parameters(delta=0)) as overlay:
         publish(overlay, "b1", "quotes")
         publish(overlay, "b3", "orders")
@@ -70,7 +70,7 @@ def test_all_pubends_are_what_all_servers_say_together() -> None:
             assert one.pubends() == {"quotes": (ends[0],)}
 
 
-def test_a_broker_that_was_started_just_now_is_given_time_to_hear_of_others(
+def test_a_broker_that_has_just_started_gets_time_to_learn_of_pubends(
     line: SyncOverlay,
 ) -> None:
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_a_broker_that_was_started_just_now_is_given_time_to_hear_of_others(
             assert [*driver.chosen(("orders",))] == ["orders"]
 
 
-def test_who_cannot_be_asked_for_all_pubends_is_named_in_a_warning_once(
+def test_an_unreachable_server_is_named_in_one_warning(
     line: SyncOverlay, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = servers_of(line, "b1", "b2")
@@ -87,11 +87,11 @@ def test_who_cannot_be_asked_for_all_pubends_is_named_in_a_warning_once(
     with asking(*servers, deadline_s=1.0) as driver:
         for _ in range(2):
             assert [*driver.chosen(())] == ["quotes"]
-    (told,) = caplog.messages
-    assert told.startswith(f"cannot ask {servers[1]}, b2 for pubends")
+    (reason,) = caplog.messages
+    assert reason.startswith(f"cannot query the pubends of {servers[1]}, b2: pubends")
 
 
-def test_nobody_is_warned_of_while_all_are_there(
+def test_no_warning_is_logged_while_all_servers_answer(
     line: SyncOverlay, caplog: pytest.LogCaptureFixture
 ) -> None:
     with asking(*servers_of(line, "b1", "b2")) as driver:
@@ -99,7 +99,7 @@ def test_nobody_is_warned_of_while_all_are_there(
     assert caplog.messages == []
 
 
-def test_a_pubend_that_is_wanted_is_waited_for_until_its_broker_is_back(line: SyncOverlay) -> None:
+def test_a_named_pubend_is_awaited_until_its_broker_returns(line: SyncOverlay) -> None:
     servers = servers_of(line, "b1", "b2")
     forget(line)
     back = threading.Timer(0.5 + network._SETTLE_S, lambda: line.restart("b2"))
@@ -109,18 +109,18 @@ def test_a_pubend_that_is_wanted_is_waited_for_until_its_broker_is_back(line: Sy
     back.join()
 
 
-def test_a_pubend_that_does_not_come_is_missed_with_who_was_not_there(line: SyncOverlay) -> None:
+def test_a_missing_pubend_is_refused_with_the_unreachable_servers(line: SyncOverlay) -> None:
     servers = servers_of(line, "b1", "b2")
     forget(line)
-    told = (
-        f"there is no log of orders; the overlay has quotes, and {servers[1]}, b2 cannot be asked"
+    reason = (
+        f"there is no log of orders; the overlay has quotes, and {servers[1]}, b2 cannot be queried"
     )
-    with asking(*servers, deadline_s=1.0) as driver, pytest.raises(UsageError, match=told):
+    with asking(*servers, deadline_s=1.0) as driver, pytest.raises(UsageError, match=reason):
         driver.chosen(("orders",))
 
 
-def test_a_name_that_nobody_knows_is_told_long_before_the_deadline(line: SyncOverlay) -> None:
-    begun = monotonic()
+def test_an_unknown_name_is_refused_long_before_the_deadline(line: SyncOverlay) -> None:
+    started = monotonic()
     with (
         asking(*servers_of(line, "b1", "b2"), deadline_s=600.0) as driver,
         pytest.raises(
@@ -128,14 +128,14 @@ def test_a_name_that_nobody_knows_is_told_long_before_the_deadline(line: SyncOve
         ),
     ):
         driver.chosen(("order",))
-    assert monotonic() - begun < 300
+    assert monotonic() - started < 300
 
 
-def test_a_list_that_nobody_gives_is_no_empty_list(line: SyncOverlay) -> None:
+def test_without_any_server_the_list_of_pubends_fails(line: SyncOverlay) -> None:
     with asking(line.url("b1"), deadline_s=0.5) as driver:
         driver.caller()
         line.kill("b1")
-        with pytest.raises(DeadlineError, match=f"no broker has said.*{line.url('b1')}"):
+        with pytest.raises(DeadlineError, match=f"no broker has listed.*{line.url('b1')}"):
             driver.chosen(())
 
 
@@ -144,7 +144,7 @@ def test_a_list_that_nobody_gives_is_no_empty_list(line: SyncOverlay) -> None:
 
 @pytest.fixture
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look again soon."""
+    """Retry soon."""
     monkeypatch.setattr(network, "_STUCK_S", 0.3)
 
 
@@ -161,7 +161,7 @@ def move(overlay: SyncOverlay, broker: str, address: Address) -> None:
 
 
 @pytest.mark.usefixtures("impatience")
-def test_a_stream_of_named_pubends_finds_a_log_that_came_up_at_another_server() -> None:
+def test_a_stream_of_named_pubends_finds_a_log_that_moved_to_another_server() -> None:
     with SyncOverlay() as overlay:
         publish(overlay, "b1", "quotes")
         elsewhere = free_address()
@@ -192,7 +192,7 @@ def test_a_stream_of_named_pubends_finds_a_log_that_came_up_at_another_server() 
 
 
 @pytest.mark.usefixtures("impatience")
-def test_a_log_whose_broker_came_up_where_nobody_looks_is_read_through_the_others(
+def test_a_log_whose_broker_moved_to_an_unknown_address_is_read_through_the_others(
     line: SyncOverlay,
 ) -> None:
     servers = servers_of(line, "b1", "b2")

@@ -1,4 +1,4 @@
-"""Options say what they may be when they are wrong."""
+"""Options of reads: values, defaults, and errors that name the valid values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_shortest_query_reads_everything() -> None:
 
 
 @pytest.mark.parametrize("text", ["gapless://a,b:7500", "gapless://a, gapless://b:7500/"])
-def test_servers_are_urls_or_one_url_with_several_places(text: str) -> None:
+def test_servers_are_urls_or_one_url_with_several_addresses(text: str) -> None:
     assert parse_options({"servers": text}).servers == ("gapless://a:7400", "gapless://b:7500")
 
 
@@ -36,7 +36,7 @@ def test_the_case_of_a_name_does_not_count() -> None:
     assert parsed(onrelease="skip").on_release == "skip"
 
 
-def test_where_a_broker_filters_a_task_reads_more_unless_it_is_told_how_much() -> None:
+def test_a_task_reads_more_bytes_with_a_filter_unless_partition_bytes_is_given() -> None:
     plain, filtered = parsed(), parsed(filter="price > 1")
     assert filtered.partition_bytes == 4 * plain.partition_bytes
     assert parsed(filter="price > 1", partitionBytes="1000").partition_bytes == 1_000
@@ -60,7 +60,7 @@ def test_columns_have_types() -> None:
         ("2026-01-31T08:00:00Z", datetime(2026, 1, 31, 8, tzinfo=UTC)),
     ],
 )
-def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> None:
+def test_start_and_end_are_a_word_a_position_or_a_time(text: str, expected: object) -> None:
     assert parsed(start=text).start == expected
     assert parsed(end=text).end == expected
 
@@ -69,11 +69,11 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
     ("given", "message"),
     [
         ({"server": "x"}, "no option 'server'; there are .*servers"),
-        ({"password": "x"}, "no option 'password': brokers that ask who reads"),
-        ({"api_key": "x"}, "no option 'api_key': brokers that ask who reads"),
+        ({"password": "x"}, "no option 'password': brokers authenticate users"),
+        ({"api_key": "x"}, "no option 'api_key': brokers authenticate users"),
         ({"path": "x"}, "no path: name the pubends with the option pubends"),
-        ({"servers": "http://x"}, "option servers: 'http://x' is no address"),
-        ({"servers": "gapless://x:99999"}, "option servers: .*'99999' is no port"),
+        ({"servers": "http://x"}, "option servers: 'http://x' is not an address"),
+        ({"servers": "gapless://x:99999"}, "option servers: .*'99999' is not a port"),
         ({"filter": "price >"}, "option filter: expected a value after '>'"),
         ({"pubends": " , "}, "option pubends: name some pubends"),
         ({"columns": "symbol"}, "option columns: cannot read 'symbol'"),
@@ -84,15 +84,20 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
         ({"start": "2026-01-31T08:00:00"}, "option start: .*has no time zone"),
         ({"end": '{"quotes": -1}'}, "option end: .*-1 is no tick of quotes"),
         ({"end": "{1}"}, "option end: '.1.' is neither"),
-        ({"maxEventsPerTrigger": "0"}, "option maxEventsPerTrigger: '0' is no number from 1 on"),
-        ({"partitionBytes": "many"}, "option partitionBytes: 'many' is no number"),
+        (
+            {"maxEventsPerTrigger": "0"},
+            "option maxEventsPerTrigger: '0' is not a number of at least 1",
+        ),
+        ({"partitionBytes": "many"}, "option partitionBytes: 'many' is not a number"),
         ({"reader": ""}, "option reader: a reader needs a name"),
         ({"pushDown": "maybe"}, "option pushDown: 'maybe' is neither 'true' nor 'false'"),
         ({"onRelease": "ignore"}, "option onRelease: 'ignore' is neither 'fail' nor 'skip'"),
-        ({"deadline": "-1"}, "option deadline: '-1' is no time in seconds above 0"),
+        ({"deadline": "-1"}, "option deadline: '-1' is not a time in seconds above 0"),
     ],
 )
-def test_a_wrong_option_is_named_with_what_it_may_be(given: dict[str, str], message: str) -> None:
+def test_an_invalid_option_is_named_with_the_valid_values(
+    given: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         parse_options({**SERVERS, **given})
 
@@ -108,12 +113,12 @@ def test_the_guide_names_every_option_of_reads_and_writes() -> None:
         assert {name.lower() for name in there} <= named
 
 
-def test_servers_must_be_given() -> None:
+def test_servers_are_required() -> None:
     with pytest.raises(UsageError, match="option servers is missing"):
         parse_options({})
 
 
-def test_options_of_streams_are_refused_in_a_batch_and_the_other_way_round() -> None:
+def test_options_of_streams_are_refused_in_a_batch_and_vice_versa() -> None:
     with pytest.raises(UsageError, match="maxEventsPerTrigger is for streaming"):
         parsed(maxEventsPerTrigger="5").refuse_for("batch")
     with pytest.raises(UsageError, match="option reader is for streaming"):
@@ -124,12 +129,12 @@ def test_options_of_streams_are_refused_in_a_batch_and_the_other_way_round() -> 
         parsed(end="latest").refuse_for("streaming")
 
 
-def test_an_offset_comes_back_from_a_checkpoint_as_it_was() -> None:
+def test_an_offset_survives_a_checkpoint() -> None:
     offset = Offset({"b": 2, "a": 1}, {"a": 7})
     assert list(offset.stored()["positions"]) == ["a", "b"]
     assert Offset.of(offset.stored()) == Offset({"a": 1, "b": 2}, {"a": 7})
 
 
 def test_a_checkpoint_of_another_source_is_refused() -> None:
-    with pytest.raises(UsageError, match="checkpoint has no position of gapless"):
+    with pytest.raises(UsageError, match="checkpoint has no valid position"):
         Offset.of({"topic": {"0": 5}})

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: a time is the same moment in all logs, be it there, gone or ahead."""
+"""Start and end of a read: a time is the same tick in all logs, be it stored, released or ahead."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ EXTENTS = {
 }
 
 
-def test_a_time_is_before_its_tick_in_all_logs_also_where_it_is_gone() -> None:
+def test_a_start_time_is_before_its_tick_in_all_logs_also_if_released() -> None:
     assert after(NOON, EXTENTS) == {"whole": NOON_TICK - 1, "late": NOON_TICK - 1}
 
 
-def test_a_time_before_there_were_ticks_is_the_beginning() -> None:
+def test_a_time_before_the_first_tick_is_zero() -> None:
     assert after(datetime(1900, 1, 1, tzinfo=UTC), EXTENTS) == {"whole": 0, "late": 0}
 
 
-def test_what_is_gone_after_a_time_is_an_error_or_is_skipped() -> None:
-    begin, extent = after(NOON, EXTENTS)["late"], EXTENTS["late"]
+def test_released_ticks_after_a_start_time_are_an_error_or_skipped() -> None:
+    start, extent = after(NOON, EXTENTS)["late"], EXTENTS["late"]
     with pytest.raises(UsageError, match=f"late no longer has the ticks from {NOON_TICK} to"):
-        check_released("late", begin, extent, extent.top, "fail")
-    assert check_released("late", begin, extent, extent.top, "skip") == extent.released
+        check_released("late", start, extent, extent.top, "fail")
+    assert check_released("late", start, extent, extent.top, "skip") == extent.released
 
 
-def test_what_is_skipped_is_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_ticks_are_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     check_released("late", NOON_TICK - 1, EXTENTS["late"], NOON_TICK + HOUR, "skip")
     assert caplog.messages == [
-        f"late: the ticks from {NOON_TICK} to {NOON_TICK + 50} are gone and skipped: 51 in all"
+        f"late: the ticks from {NOON_TICK} to {NOON_TICK + 50} are released and skipped: 51 in all"
     ]
 
 
-def test_an_end_ahead_of_one_of_the_logs_is_refused_as_a_time_and_as_a_position() -> None:
+def test_an_end_ahead_of_a_log_is_refused_as_a_time_and_as_a_position() -> None:
     behind = EXTENTS | {"behind": Extent(0, NOON_TICK - 2)}
     check_end(NOON, EXTENTS)
     with pytest.raises(
@@ -55,6 +55,6 @@ def test_an_end_ahead_of_one_of_the_logs_is_refused_as_a_time_and_as_a_position(
         check_end({"behind": NOON_TICK}, behind)
 
 
-@pytest.mark.parametrize("place", [None, "latest", "earliest"])
-def test_an_end_that_is_a_word_is_where_logs_are(place: None) -> None:
-    check_end(place, EXTENTS)
+@pytest.mark.parametrize("end", [None, "latest", "earliest"])
+def test_an_end_that_is_a_word_is_the_end_of_the_logs(end: None) -> None:
+    check_end(end, EXTENTS)

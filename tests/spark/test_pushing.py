@@ -1,4 +1,4 @@
-"""A predicate that is pushed to brokers means the same there, or Spark tests it again."""
+"""A pushed predicate means the same at the brokers, or Spark evaluates it again."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def predicates(draw: st.DrawFn) -> Predicate:
 
 
 def expected_value(predicate: Predicate, row: dict[str, Any]) -> bool | None:
-    """What Spark finds for a row: true, false or NULL. It takes NaN for equal to itself and above all
+    """Return what Spark finds for a row: true, false or NULL. For Spark NaN equals itself and is above all
     numbers; there is no NaN in a column, only in literals.
     """
     if isinstance(predicate, Not):
@@ -138,7 +138,7 @@ def row_of(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(EVENTS, st.lists(predicates(), min_size=1, max_size=3))
-def test_no_row_is_lost_and_what_spark_leaves_to_brokers_is_exact(
+def test_pushing_loses_no_row_and_pushed_predicates_are_exact(
     attributes: dict[str, Any], asked: list[Predicate]
 ) -> None:
     pushed = push(Filter(""), asked, KINDS)
@@ -155,7 +155,7 @@ def test_predicates_on_declared_columns_are_pushed() -> None:
     assert pushed.rest == []
 
 
-def test_a_pattern_stands_for_itself() -> None:
+def test_special_characters_of_patterns_are_escaped() -> None:
     pushed = push(Filter(""), [StringContains(("s",), "10%_!")], KINDS)
     assert pushed.filter.matches({"s": "a 10%_! b"})
     assert not pushed.filter.matches({"s": "a 10xx! b"})
@@ -166,7 +166,7 @@ def test_a_list_that_is_too_long_is_left_to_spark() -> None:
     assert push(Filter(""), [asked], KINDS).rest == [asked]
 
 
-def test_where_an_event_is_bounds_what_is_read() -> None:
+def test_predicates_on_pubend_and_tick_bound_the_read() -> None:
     asked: list[Predicate] = [
         EqualTo(("pubend",), "quotes"),
         In(("pubend",), ("quotes", "orders")),
@@ -233,7 +233,7 @@ CONDITIONS = [
 
 @contextmanager
 def switched(spark: SparkSession, switch: str = "true") -> Iterator[None]:
-    """Let a session push predicates, or not."""
+    """Switch the push-down of a session."""
     spark.conf.set(PUSH_DOWN, switch)
     try:
         yield
@@ -241,7 +241,7 @@ def switched(spark: SparkSession, switch: str = "true") -> Iterator[None]:
         spark.conf.unset(PUSH_DOWN)
 
 
-def test_push_down_changes_no_answer(stream: Stream) -> None:
+def test_push_down_changes_no_result(stream: Stream) -> None:
     stream.publish_all((each, b"") for each in ODD)
     reader = stream.spark.read.format("gapless").option("servers", stream.servers)
     reader = reader.option("pushDown", "true").schema(
@@ -262,7 +262,7 @@ def test_push_down_changes_no_answer(stream: Stream) -> None:
         assert sorted(row.n for row in pushed if row.place == place) == expected, condition
 
 
-def test_what_is_pushed_is_not_tested_again_by_spark(stream: Stream) -> None:
+def test_pushed_predicates_are_not_evaluated_again_by_spark(stream: Stream) -> None:
     stream.publish(range(100))
     asked = stream.load(pushDown="true").where("symbol = 'IBM' AND price > 10")
     with switched(stream.spark):
@@ -283,7 +283,7 @@ def test_a_query_runs_whether_or_not_push_down_is_switched_on(stream: Stream, sw
 
 
 @pytest.mark.parametrize("switch", ["true", "false"])
-def test_a_frame_may_be_used_again_and_stand_twice_in_a_query(stream: Stream, switch: str) -> None:
+def test_a_frame_may_be_used_repeatedly_and_twice_in_a_query(stream: Stream, switch: str) -> None:
     stream.publish(range(20))
     with switched(stream.spark, switch):
         frame = stream.load()
@@ -302,5 +302,5 @@ def test_a_frame_has_the_same_rows_in_all_queries(stream: Stream) -> None:
     assert numbers(stream.load().where("n >= 15")) == list(range(15, 30))
 
 
-def test_the_event_of_a_number_is_what_the_tests_think() -> None:
+def test_the_events_of_the_tests_have_the_expected_attributes() -> None:
     assert event(10)[0] == {"symbol": "IBM", "price": 5.0, "n": 10}

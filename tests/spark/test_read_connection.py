@@ -1,4 +1,4 @@
-"""A task goes on with another connection where one is dead, or refuses."""
+"""A task continues with another connection if one is dead or refuses."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gapless.wire import (
 )
 
 Answer = Callable[[int], object]
-"""What is said to the request of a number; None is silence."""
+"""The reply to the request of a number; None is silence."""
 
 
 class ScriptedBroker:
-    """Greets everyone, and says one thing after the other to those who ask."""
+    """Accepts every connection and sends one reply after the other."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = [*answers]
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self.url = f"gapless://127.0.0.1:{self._socket.getsockname()[1]}"
-        self.greeted = 0
+        self.accepted = 0
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self) -> None:
@@ -56,9 +56,9 @@ class ScriptedBroker:
     def _serve(self, made: socket.socket) -> None:
         try:
             _frame(made)
-            welcome = Connected(VERSIONS[-1], "b1", "c1", FRAME_BYTES_MAX, keepalive_ms=50)
-            made.sendall(encode_handshake(welcome))
-            self.greeted += 1
+            connected = Connected(VERSIONS[-1], "b1", "c1", FRAME_BYTES_MAX, keepalive_ms=50)
+            made.sendall(encode_handshake(connected))
+            self.accepted += 1
             while True:
                 request = CLIENT_REQUESTS.decode(_frame(made))
                 assert isinstance(request, ReadLog)
@@ -66,7 +66,7 @@ class ScriptedBroker:
                 if answer is not None:
                     made.sendall(CLIENT_NOTICES.encode(answer))
         except (OSError, EOFError):
-            pass  # who asked has hung up
+            pass  # the client has disconnected
 
 
 def _frame(made: socket.socket) -> bytes:
@@ -90,7 +90,7 @@ def refused(number: int) -> Refused:
 
 
 @pytest.fixture
-def door() -> Iterator[Callable[..., ScriptedBroker]]:
+def start_broker() -> Iterator[Callable[..., ScriptedBroker]]:
     made: list[ScriptedBroker] = []
 
     def make(*answers: Answer) -> ScriptedBroker:
@@ -104,7 +104,7 @@ def door() -> Iterator[Callable[..., ScriptedBroker]]:
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker is not busy for long here."""
+    """Shorten the time after which a silent broker is given up."""
     monkeypatch.setattr(line, "_SILENCE_S", 0.2)
 
 
@@ -118,53 +118,55 @@ def answered(deadline_s: float, *where: str) -> ReadPart:
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_connection_over_which_nothing_comes_is_made_anew_long_before_the_deadline(
-    door: Callable[..., ScriptedBroker],
+def test_a_silent_connection_is_replaced_long_before_the_deadline(
+    start_broker: Callable[..., ScriptedBroker],
 ) -> None:
-    half_open = door(silence, done)
-    begun = monotonic()
+    half_open = start_broker(silence, done)
+    started = monotonic()
     assert answered(60.0, half_open.url).done == 10
-    assert monotonic() - begun < 30
-    assert half_open.greeted == 2
+    assert monotonic() - started < 30
+    assert half_open.accepted == 2
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_broker_that_still_sends_keepalives_is_waited_for(
-    door: Callable[..., ScriptedBroker],
+def test_a_broker_that_sends_keepalives_is_awaited_until_the_deadline(
+    start_broker: Callable[..., ScriptedBroker],
 ) -> None:
-    busy = door()
-    busy._answers.append(lambda _: _beating(busy))
+    busy = start_broker()
+    busy._answers.append(lambda _: _send_keepalives(busy))
     made = ReadConnection((busy.url,), 1.0)
     made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
-    with pytest.raises(TimeoutError, match="did not answer"):
+    with pytest.raises(TimeoutError, match="was not read"):
         made.answer()
     made.close()
-    assert busy.greeted == 1
+    assert busy.accepted == 1
 
 
-def _beating(busy: ScriptedBroker) -> None:
-    """Say for longer than the deadline that somebody is there."""
+def _send_keepalives(busy: ScriptedBroker) -> None:
+    """Send keepalives for longer than the deadline."""
     over = threading.Event()
     for _ in range(40):
         busy._open[0].sendall(CLIENT_NOTICES.encode(KeepAlive()))
         over.wait(0.05)
 
 
-def test_who_refuses_is_followed_by_the_next(door: Callable[..., ScriptedBroker]) -> None:
-    home, other = door(refused), door(done)
-    assert answered(30.0, home.url, other.url).done == 10
-
-
-def test_where_nobody_is_the_next_is_asked_and_the_first_again_after_an_answer(
-    door: Callable[..., ScriptedBroker],
+def test_after_a_refusal_the_next_address_is_used(
+    start_broker: Callable[..., ScriptedBroker],
 ) -> None:
-    home, other = door(done), door(done)
-    made = ReadConnection((home.url, other.url), 30.0)
+    first, other = start_broker(refused), start_broker(done)
+    assert answered(30.0, first.url, other.url).done == 10
+
+
+def test_after_a_failed_dial_the_next_address_is_used_and_later_the_first_again(
+    start_broker: Callable[..., ScriptedBroker],
+) -> None:
+    first, other = start_broker(done), start_broker(done)
+    made = ReadConnection((first.url, other.url), 30.0)
     made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
-    next(made._addresses)  # as if nobody were at the first
+    next(made._addresses)  # as if no broker were at the first address
     assert made.answer().done == 10
-    assert (home.greeted, other.greeted) == (0, 1)
+    assert (first.accepted, other.accepted) == (0, 1)
     made.close()  # the connection is lost
     assert made.answer().done == 10
-    assert (home.greeted, other.greeted) == (1, 1)
+    assert (first.accepted, other.accepted) == (1, 1)
     made.close()

@@ -1,8 +1,8 @@
-"""The whole way: Spark writes, brokers deliver, Spark reads, archives, backtests and audits; all agree.
+"""The whole path: Spark writes, brokers deliver, Spark reads, archives, backtests and audits; all agree.
 
-Two streams at two brokers of a line of three. One is filled by an ordinary publisher and by Spark, the other
-by a query of Spark's that copies part of the first. Subscribers are at a third broker. While Spark works, the
-broker in the middle, through which everything goes, is killed and comes back.
+Two streams are at two brokers of a line of three. An ordinary publisher and Spark fill one; a query of
+Spark copies part of it to the other. Subscribers are at the third broker. While Spark works, the broker in the
+middle, through which everything passes, is killed and restarted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ COPIED = "symbol = 'IBM'"
 FILTERS = {"everything": "TRUE", "ibm": "symbol = 'IBM'", "dear": "price > 250 AND symbol <> 'S3'"}
 
 EventKey = tuple[str, int]
-"""A pubend and a tick: that is what an event is known by everywhere."""
+"""A pubend and a tick, which identify an event everywhere."""
 
 
 class Found(NamedTuple):
-    """What everyone has of the same events."""
+    """What each consumer has of the same events."""
 
     got: dict[str, list[Event]]
     """By subscription."""
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 class Trip:
-    """The overlay, and what is done with it."""
+    """The overlay and the steps of the test."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
@@ -86,7 +86,7 @@ class Trip:
             publisher.publish_many(event(n) for n in range(ORDINARY))
 
     def write(self, numbers: range) -> None:
-        """Have Spark write some of the events, in three tasks."""
+        """Let Spark write some of the events, in three tasks."""
         rows = [(n, event(n)[0]["symbol"], n / 2, event(n)[1]) for n in numbers]
         schema = "n LONG, symbol STRING, price DOUBLE, payload BINARY"
         frame = self._spark.createDataFrame(rows, schema).repartition(3)
@@ -98,14 +98,14 @@ class Trip:
         self._overlay.restart("b2")
 
     def copy(self) -> None:
-        """Have a query of Spark's copy part of the stream to one at another broker."""
+        """Let a query of Spark copy part of the stream to one at another broker."""
         options = {"filter": COPIED, "pubends": "quotes"}
         writer = self._reading(**options).writeStream.format("gapless")
         writer = writer.option("servers", self._overlay.url("b2")).option("pubend", "copies")
         self._run(writer, "copies")
 
     def stream(self) -> list[EventKey]:
-        """Have Spark read both streams; return what it has."""
+        """Let Spark read both streams; return the keys of the events."""
         target = str(self._directory / "rows")
         frame = self._reading()
         self._run(frame.writeStream.format("parquet").option("path", target), "rows")
@@ -125,7 +125,7 @@ class Trip:
         return read_archive(self._spark, self._directory / "history")
 
     def audit(self) -> AuditReport:
-        """Close everything, so that logs are whole, and look at them."""
+        """Close everything, so that the logs are complete, and audit them."""
         self._stack.close()
         return audit(self._spark, [self._log])
 
@@ -158,7 +158,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def matching(name: str) -> int:
-    """How many of the events that were made a filter matches."""
+    """Return how many of the generated events a filter matches."""
     wanted, copied = Filter(FILTERS[name]), Filter(COPIED)
     originals = [event(n)[0] for n in range(WRITTEN)]
     return sum(wanted.matches(each) * (1 + copied.matches(each)) for each in originals)
@@ -180,16 +180,20 @@ def test_a_stream_of_spark_has_the_events_of_the_archive(found: Found) -> None:
 @pytest.mark.parametrize("name", FILTERS)
 def test_subscriber_backtest_and_audit_agree_to_the_event(found: Found, name: str) -> None:
     wanted = Filter(FILTERS[name])
-    owed = sorted(place for place, each in found.archived.items() if wanted.matches(each))
-    assert len(owed) == matching(name)
-    assert sorted((str(each.run.pubend), each.tick) for each in found.got[name]) == owed
+    expected = sorted(key for key, each in found.archived.items() if wanted.matches(each))
+    assert len(expected) == matching(name)
+    assert sorted((str(each.run.pubend), each.tick) for each in found.got[name]) == expected
     (tested,) = [each for each in found.backtest.filters if each.name == name]
-    assert tested.count == len(owed)
+    assert tested.count == len(expected)
     (judged,) = [each for each in found.audit.rows if each.subscription == f"{name}@b3"]
-    assert (judged.expected, judged.delivered, judged.in_flight) == (len(owed), len(owed), 0)
+    assert (judged.expected, judged.delivered, judged.in_flight) == (
+        len(expected),
+        len(expected),
+        0,
+    )
     assert judged.is_clean
 
 
-def test_the_audit_has_seen_what_spark_has_written_as_published(found: Found) -> None:
+def test_the_audit_counts_the_rows_of_spark_as_published(found: Found) -> None:
     assert found.audit.published == len(found.archived) == found.backtest.events
     assert (found.audit.unsure, found.audit.unlogged, found.audit.is_clean) == (0, 0, True)

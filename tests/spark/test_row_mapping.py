@@ -1,4 +1,4 @@
-"""Rows to events: which columns become what, and which do not fit. Without a Spark that runs."""
+"""The mapping of rows to events: columns, types and errors, without a running Spark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shaped(
     return dict(events_of(shape, pa.RecordBatch.from_pylist([*rows])))
 
 
-def test_columns_are_attributes_and_null_is_left_out() -> None:
+def test_columns_are_attributes_and_null_is_omitted() -> None:
     types = schema(a=StringType(), b=LongType(), c=DoubleType(), d=BooleanType())
     found = shaped(
         HERE, types, {"a": "x", "b": 1, "c": 1.5, "d": True}, dict.fromkeys("abcd", None)
@@ -70,7 +70,7 @@ def test_attributes_may_be_json() -> None:
     assert found == {"here": [({"a": 1, "n": 3}, b""), ({"n": 4}, b"")]}
 
 
-def test_a_map_is_attributes_and_columns_go_before_it() -> None:
+def test_a_map_is_attributes_and_columns_override_it() -> None:
     types = schema(attributes=MapType(StringType(), LongType()), n=LongType())
     batch = pa.record_batch(
         {
@@ -83,7 +83,7 @@ def test_a_map_is_attributes_and_columns_go_before_it() -> None:
     }
 
 
-def test_rows_of_the_source_leave_behind_where_they_were() -> None:
+def test_the_source_columns_of_a_row_are_not_written() -> None:
     types = schema(
         pubend=StringType(),
         tick=LongType(),
@@ -98,13 +98,13 @@ def test_rows_of_the_source_leave_behind_where_they_were() -> None:
     assert shape_of(types, ANYWHERE).columns == ("n",)
 
 
-def test_a_column_that_only_has_such_a_name_is_an_attribute() -> None:
+def test_a_source_column_without_the_other_source_columns_is_an_attribute() -> None:
     types = schema(tick=LongType(), pubend=StringType())
     assert shape_of(types, HERE).columns == ("tick", "pubend")
     assert shape_of(types, ANYWHERE).columns == ("tick",)
 
 
-def test_a_row_says_where_it_goes() -> None:
+def test_the_pubend_column_selects_the_pubend_of_a_row() -> None:
     types = schema(pubend=StringType(), n=LongType())
     rows = [{"pubend": "ab"[n % 2], "n": n} for n in range(4)]
     found = shaped(ANYWHERE, types, *rows)
@@ -112,12 +112,12 @@ def test_a_row_says_where_it_goes() -> None:
         "a": [0, 2],
         "b": [1, 3],
     }
-    with pytest.raises(UsageError, match="column 'pubend' is NULL, or empty"):
+    with pytest.raises(UsageError, match="column 'pubend' is NULL or empty"):
         shaped(ANYWHERE, types, {"pubend": "", "n": 1})
 
 
 @pytest.mark.parametrize(
-    ("types", "told"),
+    ("types", "reason"),
     [
         (schema(day=TimestampType()), "column 'day' is TIMESTAMP: an attribute is STRING"),
         (schema(list=ArrayType(IntegerType())), "column 'list' is ARRAY<INT>"),
@@ -132,26 +132,26 @@ def test_a_row_says_where_it_goes() -> None:
         ),
     ],
 )
-def test_a_type_that_does_not_fit_is_told_with_its_column(types: StructType, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_an_unsupported_type_is_refused_with_its_column(types: StructType, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
         shape_of(types, HERE)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
-        ("[1]", "is no JSON object"),
-        ("{", "is no JSON"),
+        ("[1]", "is not a JSON object"),
+        ("{", "is not JSON"),
         ('{"a": [1]}', "'a' is not a single value"),
     ],
 )
-def test_json_that_is_no_attributes_is_told(text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_json_attributes_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
         shaped(HERE, schema(attributes=StringType()), {"attributes": text})
 
 
-def test_somebody_has_to_say_where_rows_go() -> None:
-    with pytest.raises(UsageError, match="where to"):
+def test_a_write_without_a_pubend_is_refused() -> None:
+    with pytest.raises(UsageError, match="no pubend"):
         shape_of(schema(n=LongType()), ANYWHERE)
     with pytest.raises(UsageError, match="column 'pubend' is BIGINT"):
         shape_of(schema(pubend=LongType()), ANYWHERE)
@@ -169,28 +169,30 @@ def test_listed_columns_are_attributes_and_no_others() -> None:
 # --- options -----------------------------------------------------------------------------------------
 
 
-def test_options_of_a_write_do_not_mind_capitals_nor_what_is_sparks_own() -> None:
+def test_options_of_a_write_ignore_case_and_options_of_spark() -> None:
     given = {"SERVERS": "h:7400", "Pubend": "p", "checkpointLocation": "/x", "Deadline": "5"}
     found = parse_sink_options(given)
     assert (found.servers, found.pubend, found.deadline_s) == (("gapless://h:7400",), "p", 5.0)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reason"),
     [
         ({}, "option servers is missing"),
-        ({"servers": "h", "Tokens": "x"}, "no option 'Tokens': brokers that ask who reads"),
+        ({"servers": "h", "Tokens": "x"}, "no option 'Tokens': brokers authenticate users"),
         ({"servers": "h", "attribute": "n"}, "there is no option 'attribute' of a write"),
         ({"servers": "h", "filter": "n > 1"}, "there is no option 'filter' of a write"),
         ({"servers": "h", "path": "x"}, "has no path"),
         ({"servers": "h", "pubends": "x"}, "name one with the option pubend"),
         ({"servers": "h", "pubend": ""}, "option pubend"),
         ({"servers": "h", "batch": "1"}, "option batch needs the option writer"),
-        ({"servers": "h", "writer": "w", "batch": "x"}, "'x' is no number"),
+        ({"servers": "h", "writer": "w", "batch": "x"}, "'x' is not a number"),
         ({"servers": "h", "writer": ""}, "a writer has a name"),
         ({"servers": "h", "advertisement": "n >"}, "option advertisement"),
     ],
 )
-def test_an_option_that_is_wrong_says_what_it_may_be(options: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_an_invalid_option_is_named_with_the_valid_values(
+    options: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason):
         parse_sink_options(options)

@@ -1,6 +1,6 @@
-"""Attempts of the sink's tasks, one by one: two copies of a task, a driver that begins anew.
+"""Attempts of the tasks of the sink, one by one: two copies of a task, a restarted driver.
 
-The writers run as Spark runs them, but in this process, so that a test decides who is when through.
+The writers run as in Spark, but in this process, so that a test decides which one finishes first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMA = StructType([StructField("n", LongType())])
 
 
 class Task:
-    """What a task knows of itself."""
+    """The context of a task."""
 
     def __init__(self, partition: int, batch: int | None, query: str | None) -> None:
         self._partition = partition
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def writer(self) -> StreamWriter:
-        """A writer that has come from the driver."""
+        """Return a writer as it comes from the driver."""
         made = StreamWriter(self.options, SCHEMA, overwrite=False)
         copied: StreamWriter = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
         return copied
@@ -64,7 +64,7 @@ class Job:
         return self.writer.write(iter(rows))
 
     def commit(self, *messages: StagedMessage | None, batch: int = 7) -> None:
-        """Commit as the driver does, in a process of its own."""
+        """Commit as the driver does, in its own process."""
         copied: list[Any] = pickle.loads(pickle.dumps([*messages]))  # noqa: S301 - our own bytes
         self.writer.commit(copied, batch)
 
@@ -79,7 +79,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
         yield Job(overlay, monkeypatch)
 
 
-def test_of_two_attempts_that_are_both_through_the_one_that_spark_takes_counts(job: Job) -> None:
+def test_of_two_finished_attempts_the_one_that_spark_commits_counts(job: Job) -> None:
     slow, quick = job.run(0, 1, 2), job.run(0, 1, 2)
     other = job.run(1, 3)
     assert slow.parts[0].attempt != quick.parts[0].attempt
@@ -87,30 +87,30 @@ def test_of_two_attempts_that_are_both_through_the_one_that_spark_takes_counts(j
     assert job.written() == [1, 2, 3]
 
 
-def test_an_attempt_that_is_through_after_the_commit_writes_nothing(job: Job) -> None:
+def test_an_attempt_that_finishes_after_the_commit_writes_nothing(job: Job) -> None:
     job.commit(job.run(0, 1))
     late = job.run(0, 1)
     job.commit(late)
     assert job.written() == [1]
 
 
-def test_a_driver_that_begins_anew_does_not_mix_what_it_stages_with_what_was_there(
+def test_a_restarted_driver_does_not_mix_its_attempt_with_an_older_one(
     job: Job,
 ) -> None:
-    job.run(0, 1, 2, 3)  # and then the driver dies
-    again = job.run(0, 3, 1, 2)  # behind a shuffle rows come in any order
+    job.run(0, 1, 2, 3)  # then the driver dies
+    again = job.run(0, 3, 1, 2)  # after a shuffle rows have any order
     job.commit(again)
     assert job.written() == [3, 1, 2]
 
 
-def test_a_driver_that_dies_behind_the_commit_makes_the_batch_again_in_vain(job: Job) -> None:
+def test_a_batch_repeated_after_its_commit_writes_nothing(job: Job) -> None:
     job.commit(job.run(0, 1, 2), job.run(1, 3))
     job.commit(job.run(0, 3, 2), job.run(1, 1))
     job.commit(job.run(0, 4, batch=8), batch=8)
     assert job.written() == [1, 2, 3, 4]
 
 
-def test_another_query_has_batches_of_its_own(job: Job) -> None:
+def test_another_query_has_separate_batches(job: Job) -> None:
     job.commit(job.run(0, 1))
     job.commit(job.run(0, 2, query="another"))
     assert job.written() == [1, 2]
@@ -123,7 +123,7 @@ def test_tasks_without_rows_need_no_broker_and_commit_nothing(job: Job) -> None:
     assert job.written() == [5]
 
 
-def test_what_was_aborted_cannot_be_committed(job: Job) -> None:
+def test_an_aborted_batch_cannot_be_committed(job: Job) -> None:
     message = job.run(0, 1)
     job.writer.abort([message, None], 7)
     with pytest.raises(RefusedError, match="stage the batch again"):
@@ -144,5 +144,5 @@ def test_a_message_of_another_batch_is_refused(job: Job) -> None:
 
 
 def test_a_task_that_does_not_know_its_batch_is_refused(job: Job) -> None:
-    with pytest.raises(UsageError, match="does not know its query and batch"):
+    with pytest.raises(UsageError, match="has no query id and batch id"):
         job.run(0, 1, batch=None)

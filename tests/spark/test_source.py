@@ -1,4 +1,4 @@
-"""Batches: what is read is what was published, between two places, wherever it is."""
+"""Batches: the rows are the published events between two positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.spark.rows import COLUMNS, Stream, event, numbers, until
 
 @pytest.fixture(scope="module")
 def filled(spark: SparkSession) -> Iterator[Stream]:
-    """A line of two brokers with a pubend at each, which these tests only read."""
+    """Return a line of two brokers with a pubend at each; these tests only read them."""
     with (
         SyncOverlay("line:2") as overlay,
         Stream(spark, overlay) as made,
@@ -61,8 +61,8 @@ def test_a_row_is_an_event(filled: Stream) -> None:
     assert (row.pubend, row.symbol, row.price, row.sequence) == ("quotes", "S7", 3.5, 8)
     published = next(filled.session.read("quotes", filter="n = 7"))
     assert (row.tick, row.publisher) == (published.tick, published.publisher)
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row.tick)
-    assert row.timestamp == moment.replace(tzinfo=None)
+    start_time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row.tick)
+    assert row.timestamp == start_time.replace(tzinfo=None)
 
 
 def test_all_pubends_of_the_overlay_are_read_by_default(filled: Stream) -> None:
@@ -82,7 +82,7 @@ def test_a_pubend_is_read_from_its_own_broker(filled: Stream) -> None:
     parts = source.reader(source.schema()).partitions()
     where = {each.part.pubend: each.part.where for each in parts}  # type: ignore[attr-defined]
     first, second = filled.overlay.url("b1"), filled.overlay.url("b2")
-    # the other one only knows the way
+    # the other server only knows the route
     assert where == {"quotes": (first, second), "orders": (second, first)}
 
 
@@ -92,7 +92,7 @@ def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stre
 
 
 class Tap(ReadConnection):
-    """A connection of a task that notes what comes over it."""
+    """A connection of a task that records what it receives."""
 
     came: ClassVar[list[UncopiedReadPart]] = []
 
@@ -102,11 +102,11 @@ class Tap(ReadConnection):
 
     @classmethod
     def events(cls) -> int:
-        """How many events came, whatever became of them."""
+        """Return the number of received events, used or not."""
         return sum(len(unpack(each.rows)) + len(each.publications) for each in cls.came)
 
 
-def test_what_does_not_match_never_leaves_the_broker(
+def test_events_that_do_not_match_are_not_sent(
     filled: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Tap, "came", [])
@@ -123,12 +123,12 @@ def test_what_does_not_match_never_leaves_the_broker(
 def test_a_busy_pubend_is_read_in_parallel(stream: Stream) -> None:
     stream.publish_all([({"n": n}, b"x" * 2_000) for n in range(1_000)])
     frame = stream.load(partitionBytes=400_000)
-    # cut by an estimate: how densely the events lie in time depends on how fast they were published
+    # divided by an estimate: the density of events depends on how fast they were published
     assert 3 <= frame.rdd.getNumPartitions() <= 100
     assert numbers(frame) == list(range(1_000))
 
 
-def test_a_batch_lies_between_two_positions_and_is_the_same_each_time(filled: Stream) -> None:
+def test_a_batch_is_between_two_positions_and_repeatable(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
     start, end = json.dumps({"quotes": ticks[99]}), json.dumps({"quotes": ticks[199]})
     frames = [filled.load(pubends="quotes", start=start, end=end) for _ in range(2)]
@@ -137,25 +137,25 @@ def test_a_batch_lies_between_two_positions_and_is_the_same_each_time(filled: St
     assert [row.n for row in found[0]] == list(range(100, 200))
 
 
-def test_of_a_pubend_that_the_end_does_not_name_nothing_is_read(filled: Stream) -> None:
+def test_a_pubend_that_the_end_does_not_name_is_not_read(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
     assert numbers(filled.load(end=f"quotes:{ticks[4]}")) == [0, 1, 2, 3, 4]
 
 
-def test_a_batch_can_begin_and_end_at_a_time(filled: Stream) -> None:
+def test_a_batch_can_start_and_end_at_a_time(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
-    later = filled.load(pubends="quotes", start=moment.isoformat())
-    earlier = filled.load(pubends="quotes", end=moment.isoformat())
+    start_time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
+    later = filled.load(pubends="quotes", start=start_time.isoformat())
+    earlier = filled.load(pubends="quotes", end=start_time.isoformat())
     assert numbers(later) == list(range(150, 300))
     assert numbers(earlier) == list(range(150))
 
 
-def test_from_latest_on_a_batch_is_empty(filled: Stream) -> None:
+def test_a_batch_from_latest_is_empty(filled: Stream) -> None:
     assert filled.load(start="latest").count() == 0
 
 
-def test_where_an_event_is_narrows_what_is_read(filled: Stream) -> None:
+def test_predicates_on_pubend_and_tick_narrow_the_read(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
     source = GaplessSource({"servers": filled.servers, "columns": COLUMNS, "pushDown": "true"})
     reader = source.reader(source.schema())
@@ -173,7 +173,7 @@ def test_where_an_event_is_narrows_what_is_read(filled: Stream) -> None:
 
 def test_a_timestamp_is_its_tick_in_every_time_zone(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
+    start_time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
     with settings(
         filled.spark,
         {
@@ -185,17 +185,19 @@ def test_a_timestamp_is_its_tick_in_every_time_zone(filled: Stream) -> None:
             "unix_micros(timestamp)", "string(timestamp)"
         )
         found = sorted(tuple(row) for row in rows.collect())
-        late = filled.load(pubends="quotes", pushDown="true").where(col("timestamp") >= lit(moment))
+        late = filled.load(pubends="quotes", pushDown="true").where(
+            col("timestamp") >= lit(start_time)
+        )
         said = numbers(late)
     assert [tick for tick, _ in found] == ticks
-    there = moment.astimezone(timezone(timedelta(hours=9))).replace(tzinfo=None)
+    there = start_time.astimezone(timezone(timedelta(hours=9))).replace(tzinfo=None)
     assert datetime.fromisoformat(found[150][1]) == there
     assert said == list(range(150, 300))
 
 
 @contextmanager
 def settings(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
-    """Let a session be another one for a while."""
+    """Change the settings of a session inside the block."""
     before = {name: spark.conf.get(name, None) for name in chosen}
     try:
         for name, value in chosen.items():
@@ -206,14 +208,14 @@ def settings(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
-def test_a_schema_of_the_users_own_has_only_what_it_names(filled: Stream) -> None:
+def test_a_schema_of_the_user_has_only_its_columns(filled: Stream) -> None:
     reader = filled.spark.read.format("gapless").option("servers", filled.servers)
     frame = reader.schema("n LONG, tick LONG, missing STRING").load()
     assert frame.columns == ["n", "tick", "missing"]
     assert frame.where("n < 3 AND missing IS NULL").count() == 3
 
 
-def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
+def test_sql_reads_the_source_without_registration(filled: Stream) -> None:
     filled.spark.sql(
         f"CREATE TEMPORARY VIEW quotes USING gapless OPTIONS (servers '{filled.servers}', "
         "columns 'n LONG', pubends 'quotes')"
@@ -228,11 +230,11 @@ def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
     ("options", "message"),
     [
         ({"filters": "x"}, "there is no option 'filters'; there are columns"),
-        ({"user": "x"}, "there is no option 'user': brokers that ask who reads"),
+        ({"user": "x"}, "there is no option 'user': brokers authenticate users"),
         ({"filter": "price >"}, "option filter: expected a value after '>'"),
         ({"columns": "price DECIMAL"}, "option columns: 'price' cannot be 'DECIMAL'"),
         ({"pubends": "nothing"}, "there is no log of nothing; the overlay has orders, quotes"),
-        ({"start": '{"trades": 5}'}, "a position names trades, and the query reads orders"),
+        ({"start": '{"trades": 5}'}, "a position names trades, but the query reads orders"),
         ({"end": f'{{"quotes": {2**61}}}'}, "option end: 23058430092136939.. is ahead of quotes"),
         (
             {"end": "2999-01-01T00:00:00Z"},
@@ -240,7 +242,10 @@ def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
         ),
         ({"columns": "Tick LONG"}, "every row has a column 'tick' already"),
         ({"reader": "desk"}, "option reader is for streaming"),
-        ({"servers": "gapless://127.0.0.1:1", "deadline": "0.5"}, "no broker greeted within 0.5 s"),
+        (
+            {"servers": "gapless://127.0.0.1:1", "deadline": "0.5"},
+            "no handshake with a broker within 0.5 s",
+        ),
     ],
 )
 def test_an_error_of_the_user_is_readable(
@@ -258,26 +263,26 @@ def test_an_error_of_the_user_is_readable(
         ("at TIMESTAMP", "column 'at' cannot be TIMESTAMP"),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused(filled: Stream, schema: str, message: str) -> None:
+def test_an_invalid_schema_is_refused(filled: Stream, schema: str, message: str) -> None:
     reader = filled.spark.read.format("gapless").option("servers", filled.servers)
     with pytest.raises(PySparkException, match=message):
         reader.schema(schema).load().count()
 
 
-# --- what is released ----------------------------------------------------------------------------------
+# --- released ticks ------------------------------------------------------------------------------------
 
 BRIEF = Parameters(retention_s=1, aet_ms=500)
 
 
 def released(stream: Stream) -> int:
-    """Publish, wait until that is gone, publish more that stays; return the last tick that is gone."""
+    """Publish, wait until that is released, publish more that is retained; return the last released tick."""
     stream.publish(range(50))
     until(
         lambda: released_up_to(stream) > 0 and not list(stream.session.read("quotes")),
         "it is released",
     )
     with stream.session.subscribe("TRUE", durable="keeper"):
-        pass  # or the rest might be released while Spark plans
+        pass  # otherwise the rest might be released while Spark plans
     stream.publish(range(50, 60))
     return released_up_to(stream)
 
@@ -292,25 +297,25 @@ def released_up_to(stream: Stream) -> int:
         network.close()
 
 
-def test_what_is_released_is_an_error_or_is_skipped_as_the_user_says(
+def test_released_ticks_are_an_error_or_skipped_by_option(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
-        moment = datetime.now(UTC)
+        start_time = datetime.now(UTC)
         released(stream)
-        tick = round(moment.timestamp() * 1_000_000)
-        # the same place, as a tick and as a time
-        for start in (f'{{"quotes": {tick - 1}}}', moment.isoformat()):
-            told = f"the log of quotes no longer has the ticks from {tick} to"
-            with pytest.raises(PySparkException, match=told):
+        tick = round(start_time.timestamp() * 1_000_000)
+        # the same start, as a tick and as a time
+        for start in (f'{{"quotes": {tick - 1}}}', start_time.isoformat()):
+            reason = f"the log of quotes no longer has the ticks from {tick} to"
+            with pytest.raises(PySparkException, match=reason):
                 stream.load(start=start).count()
             assert numbers(stream.load(start=start, onRelease="skip")) == list(range(50, 60))
         assert numbers(stream.load(start="earliest")) == list(range(50, 60))
         source = GaplessSource(
-            {"servers": stream.servers, "start": moment.isoformat(), "onRelease": "skip"}
+            {"servers": stream.servers, "start": start_time.isoformat(), "onRelease": "skip"}
         )
         skipped = released_up_to(stream) - tick + 1
         source.reader(source.schema()).partitions()
         assert caplog.messages[-1] == (
-            f"this batch skips {skipped} ticks that are gone: quotes {skipped}"
+            f"this batch skips {skipped} released ticks: quotes {skipped}"
         )

@@ -1,4 +1,4 @@
-"""The Spark guides tell the truth: their programs run, as they stand there; and so does the tour."""
+"""The Spark guides are correct: their programs run as printed, and so does the tour."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILTERS = "symbol = 'IBM'\nsymbol IN ('IBM', 'S1')\n"
 
 
 class Guides:
-    """A directory to work in, brokers with some quotes, and the pages."""
+    """A working directory, brokers with some quotes, and the pages."""
 
     def __init__(self, spark: SparkSession, overlay: SyncOverlay, directory: Path) -> None:
         self._spark = spark
@@ -41,14 +41,14 @@ class Guides:
         names: dict[str, Any] = {"__name__": "guide"}
         for line, block in blocks(page):
             code = compile("\n" * line + self.prepared(block), page, "exec")
-            exec(code, names)  # noqa: S102  # it is our own page
+            exec(code, names)  # noqa: S102  # our own page
         assert len(names) > 2, f"{page} has no program"
         return names
 
     def prepared(self, block: str) -> str:
-        """Say what is different here: addresses, directories, and fewer seeds.
+        """Return the block with the addresses, directories and number of seeds of the test.
 
-        Java has a directory of its own to work in, so what Spark writes itself has a whole path here.
+        Java has its own working directory, so paths that Spark itself writes are absolute here.
         """
         block = with_brokers(block, self._overlay)
         block = block.replace("/var/log/gapless/audit", str(self._directory / "audit"))
@@ -57,7 +57,7 @@ class Guides:
         return block.replace("tree:2x3", TOPOLOGY).replace("range(2000)", "(9, 10)")
 
     def end_queries(self, count: int) -> None:
-        """Let running queries do what there is to do, and stop them."""
+        """Let running queries process everything, and stop them."""
         active = self._spark.streams.active
         assert len(active) == count, "a query has ended by itself: Spark has logged why"
         for query in active:
@@ -125,6 +125,6 @@ def test_the_programs_of_the_guide_audit_and_profile(
 def test_the_tour_runs_from_top_to_bottom(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert spark.range(1).count() == 1  # the tour takes the session that is there
+    assert spark.range(1).count() == 1  # the tour uses the existing session
     runpy.run_path(str(ROOT / "examples" / "spark_tour.py"))
     assert "expected: 168 - delivered: 168 - lost: 0" in capsys.readouterr().out

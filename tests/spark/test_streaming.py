@@ -23,16 +23,16 @@ from tests.spark.rows import COLUMNS, Sink, Stream, until
 
 
 def end_of(query: Any) -> Offset:
-    """Where the last batch of a query ended."""
+    """Return the offset at which the last batch of a query ended."""
     return Offset.of(json.loads(query.lastProgress["sources"][0]["endOffset"]))
 
 
 def sizes(query: Any) -> list[int]:
-    """How many rows the batches of a query had."""
+    """Return the numbers of rows in the batches of a query."""
     return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
 
 
-def test_a_stream_has_what_comes_while_it_runs(stream: Stream, tmp_path: Path) -> None:
+def test_a_stream_has_the_events_published_while_it_runs(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(10))
     sink = Sink(stream.stream(start="earliest", filter="n % 2 = 0"), tmp_path)
     query = sink.start()
@@ -44,7 +44,7 @@ def test_a_stream_has_what_comes_while_it_runs(stream: Stream, tmp_path: Path) -
         query.stop()
 
 
-def test_a_stream_begins_at_the_latest_by_default(stream: Stream, tmp_path: Path) -> None:
+def test_a_stream_starts_at_the_latest_by_default(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(10))
     sink = Sink(stream.stream(), tmp_path)
     query = sink.start()
@@ -57,17 +57,17 @@ def test_a_stream_begins_at_the_latest_by_default(stream: Stream, tmp_path: Path
 
 
 def looks_beyond(stream: Stream, tick: int) -> list[int]:
-    """Return a list that grows with every look of the driver's at what follows a tick."""
+    """Return a list that grows with every request of the driver for what follows a tick."""
     found: list[int] = []
-    readers: Any = stream.overlay._overlay.node("b1").broker.components.reads
-    asked: Callable[[str, object], bool] = readers.handle
+    reads: Any = stream.overlay._overlay.node("b1").broker.components.reads
+    read: Callable[[str, ReadLog], None] = reads._read
 
-    def note(client: str, request: object) -> bool:
-        if isinstance(request, ReadLog) and request.low > tick:
+    def note(client: str, request: ReadLog) -> None:
+        if request.low > tick:
             found.append(request.low)
-        return asked(client, request)
+        read(client, request)
 
-    readers.handle = note
+    reads._read = note
     return found
 
 
@@ -81,27 +81,27 @@ def test_silence_makes_no_batches(stream: Stream, tmp_path: Path) -> None:
         until(lambda: any(commits.glob("[0-9]*")), "that batch is through")
         batches = len(list(commits.glob("[0-9]*")))
         looks = looks_beyond(stream, stream.publish(range(5, 30))["quotes"])
-        # Spark asks what is new, makes a batch of it if there is anything, and only then asks again
+        # Spark asks for the new offset, runs a batch if it differs, and only then asks again
         until(lambda: len(looks) >= 3, "the driver has looked at all of it, and again")
         assert len(list(commits.glob("[0-9]*"))) == batches
     finally:
         query.stop()
 
 
-def test_a_stream_begins_at_a_position_or_at_a_time(stream: Stream, tmp_path: Path) -> None:
+def test_a_stream_starts_at_a_position_or_at_a_time(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(10))
     ticks = [each.tick for each in stream.session.read("quotes")]
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[4])
+    start_time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[4])
     position = Sink(stream.stream(start=json.dumps({"quotes": ticks[4]})), tmp_path / "position")
-    time = Sink(stream.stream(start=moment.isoformat()), tmp_path / "time")
+    time = Sink(stream.stream(start=start_time.isoformat()), tmp_path / "time")
     position.run()
     time.run()
-    # a position says what is there already; a time is when it begins
+    # a position is the last event already read; a time is the first one
     assert position.numbers() == list(range(5, 10))
     assert time.numbers() == list(range(4, 10))
 
 
-def test_available_now_ends_and_the_next_run_goes_on(stream: Stream, tmp_path: Path) -> None:
+def test_available_now_ends_and_the_next_run_continues(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(20))
     sink = Sink(stream.stream(start="earliest"), tmp_path)
     sink.run()
@@ -114,7 +114,7 @@ def test_available_now_ends_and_the_next_run_goes_on(stream: Stream, tmp_path: P
     assert sink.numbers() == [*range(30), *range(100, 110)]
 
 
-def test_a_limit_holds_for_every_batch_and_all_pubends_have_a_share(
+def test_a_limit_applies_to_every_batch_and_is_shared_by_all_pubends(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(range(100))
@@ -128,7 +128,7 @@ def test_a_limit_holds_for_every_batch_and_all_pubends_have_a_share(
     assert len(sizes(query)) == 4
 
 
-def test_a_limit_counts_only_what_matches(stream: Stream, tmp_path: Path) -> None:
+def test_a_limit_counts_only_matching_events(stream: Stream, tmp_path: Path) -> None:
     stream.publish(range(200))
     frame = stream.stream(start="earliest", maxEventsPerTrigger=7, filter="symbol = 'IBM'")
     sink = Sink(frame, tmp_path)
@@ -163,7 +163,7 @@ def test_a_batch_is_the_same_when_it_is_read_again(stream: Stream) -> None:
     ("options", "message"),
     [
         ({"end": "latest"}, "option end is for batches.*availableNow"),
-        ({"maxEventsPerTrigger": "none"}, "option maxEventsPerTrigger: 'none' is no number"),
+        ({"maxEventsPerTrigger": "none"}, "option maxEventsPerTrigger: 'none' is not a number"),
         ({"pubends": "nothing"}, "there is no log of nothing"),
     ],
 )
@@ -174,17 +174,17 @@ def test_an_error_of_the_user_is_readable(
         Sink(stream.stream(**options), tmp_path).run()
 
 
-# --- what is released, and what is kept ---------------------------------------------------------------
+# --- released and retained ticks ----------------------------------------------------------------------
 
 BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, interest_grace_s=1)
 
 
 def numbers_in(stream: Stream) -> set[object]:
-    """The numbers of the events that the log still has."""
+    """Return the numbers of the events that the log still has."""
     return {each.attributes["n"] for each in stream.session.read("quotes")}
 
 
-def test_a_stream_that_comes_too_late_fails_or_counts_what_it_skips(
+def test_a_stream_that_is_too_late_fails_or_counts_the_skipped_ticks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
@@ -194,14 +194,14 @@ def test_a_stream_that_comes_too_late_fails_or_counts_what_it_skips(
         failing = Sink(stream.stream(start="earliest"), tmp_path / "failing")
         skipping = Sink(stream.stream(start="earliest", onRelease="skip"), tmp_path / "skipping")
         with stream.session.subscribe("TRUE", durable="keeper", start="earliest"):
-            pass  # or the log might be released before Spark has begun
+            pass  # otherwise the log might be released before Spark has started
         failing.run()
         skipping.run()
         stream.publish(range(10, 20))
         stream.session.unsubscribe("keeper")
         until(lambda: not numbers_in(stream), "it is released")
         with stream.session.subscribe("TRUE", durable="keeper"):
-            pass  # or the rest might be released while Spark plans
+            pass  # otherwise the rest might be released while Spark plans
         stream.publish(range(20, 25))
         with pytest.raises(StreamingQueryException, match="the log of quotes no longer has"):
             failing.run()
@@ -210,18 +210,18 @@ def test_a_stream_that_comes_too_late_fails_or_counts_what_it_skips(
         assert skipping.numbers() == [*range(10), *range(20, 25)]
 
 
-def test_a_stream_that_begins_at_a_time_that_is_gone_fails(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stream_that_starts_at_a_released_time_fails(spark: SparkSession, tmp_path: Path) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
-        moment = datetime.now(UTC).isoformat()
+        start_time = datetime.now(UTC).isoformat()
         stream.publish(range(10))
         until(lambda: not numbers_in(stream), "it is released")
         with pytest.raises(StreamingQueryException, match="the log of quotes no longer has"):
-            Sink(stream.stream(start=moment), tmp_path).run()
+            Sink(stream.stream(start=start_time), tmp_path).run()
 
 
-def test_a_log_is_kept_for_a_reader_until_it_commits(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_is_retained_for_a_reader_until_it_commits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
         stream.publish(range(1))
         options = {"start": "latest", "reader": "archive", "maxEventsPerTrigger": 10}
@@ -230,17 +230,17 @@ def test_a_log_is_kept_for_a_reader_until_it_commits(spark: SparkSession, tmp_pa
         stream.publish(range(10, 30))
         with stream.session.publisher("other", advertisement="kind = 'other'") as publisher:
             publisher.publish({"kind": "other"})
-        until(lambda: not list(stream.session.read("other")), "what nobody keeps is released")
+        until(lambda: not list(stream.session.read("other")), "what is not retained is released")
         assert numbers_in(stream) >= set(range(10, 30))
         sink.run()
         assert sink.numbers() == list(range(10, 30))
         stream.publish(range(30, 31))
-        sink.run()  # a commit comes one batch late, or with the next if it could not be made
+        sink.run()  # a commit comes one batch late, or with the next one if it failed
         until(lambda: not numbers_in(stream) & set(range(20)), "what is committed is released")
         assert 30 in numbers_in(stream)
 
 
-def test_a_reader_that_is_there_says_where_a_new_query_begins(
+def test_an_existing_reader_determines_the_start_of_a_new_query(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.publish(range(10))
@@ -250,5 +250,5 @@ def test_a_reader_that_is_there_says_where_a_new_query_begins(
     assert first.numbers() == list(range(10))
     second = Sink(stream.stream(**options), tmp_path / "second")
     second.run()
-    # a commit comes one batch late: what the last batch had is read again
+    # a commit comes one batch late: the last batch is read again
     assert second.numbers() == list(range(5, 10))

@@ -1,4 +1,4 @@
-"""Spark and brokers that ask who reads and writes: sources, sinks and jobs with tokens, and none that shows."""
+"""Spark with brokers that require tokens: sources, sinks and jobs use tokens and do not show them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def principals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Principals:
 
 @pytest.fixture
 def guarded(spark: SparkSession, principals: Principals) -> Iterator[Stream]:
-    """An overlay that asks, and one who may publish to it."""
+    """Return an overlay that requires tokens, and a session that may publish to it."""
     with (
         SyncOverlay("line:2", tokens=principals.path) as overlay,
         Stream(spark, overlay, token=principals["feed"]) as made,
@@ -54,7 +54,7 @@ def write(stream: Stream, frame: Any, **options: Any) -> None:
     frame.write.format("gapless").options(**chosen).mode("append").save()
 
 
-def test_a_token_and_a_file_of_one_let_batches_be_read_and_written(
+def test_batches_are_read_and_written_with_a_token_or_a_token_file(
     guarded: Stream, principals: Principals
 ) -> None:
     guarded.publish(range(20))
@@ -66,16 +66,14 @@ def test_a_token_and_a_file_of_one_let_batches_be_read_and_written(
     assert sorted(copied) == sorted([*range(20)] * 2)
 
 
-def test_the_log_of_another_broker_is_read_by_tasks_that_show_the_token_there(
-    guarded: Stream, principals: Principals
-) -> None:
+def test_tasks_use_the_token_at_another_broker(guarded: Stream, principals: Principals) -> None:
     guarded.publish(range(20))
     servers = guarded.overlay.url("b2", "b1")
     frame = guarded.load(servers=servers, pubends="quotes", token=principals["job"])
     assert numbers(frame) == [*range(20)]
 
 
-def test_a_stream_with_a_reader_goes_from_source_to_sink(
+def test_a_stream_with_a_reader_is_copied_from_source_to_sink(
     guarded: Stream, principals: Principals, tmp_path: Path
 ) -> None:
     path = str(principals.file_of("job"))
@@ -99,13 +97,13 @@ def test_a_stream_with_a_reader_goes_from_source_to_sink(
     assert copied == [*range(50)]
 
 
-def test_a_missing_or_wrong_token_is_said_when_a_query_is_planned(
+def test_a_missing_or_wrong_token_is_refused_when_a_query_is_planned(
     guarded: Stream, tmp_path: Path
 ) -> None:
     guarded.publish(range(3))
     frame = guarded.spark.range(3).withColumnRenamed("id", "n")
     refused = guarded.overlay._overlay.node("b1").acceptor
-    for options, said in (({}, "no token came"), ({"token": new_token()}, "does not know")):
+    for options, said in (({}, "requires a token"), ({"token": new_token()}, "does not know")):
         with pytest.raises(PySparkException, match=said) as caught:
             guarded.load(pubends="quotes", **options).collect()
         assert "AuthenticationError" in str(caught.value)
@@ -114,7 +112,7 @@ def test_a_missing_or_wrong_token_is_said_when_a_query_is_planned(
         before = refused.refused
         with pytest.raises(PySparkException, match=said) as caught:
             write(guarded, frame, **options)
-        assert refused.refused == before + 1, "no task has begun"
+        assert refused.refused == before + 1, "no task has started"
         for token in options.values():
             assert token not in str(caught.value)
     with pytest.raises(PySparkException, match="nowhere cannot be read"):
@@ -123,7 +121,7 @@ def test_a_missing_or_wrong_token_is_said_when_a_query_is_planned(
         write(guarded, frame, tokenFile=str(tmp_path / "nowhere"))
 
 
-def test_a_task_reads_its_file_when_it_dials_and_says_when_it_is_not_let_in(
+def test_a_task_reads_its_token_file_when_it_dials_and_reports_a_refusal(
     guarded: Stream, principals: Principals
 ) -> None:
     last = guarded.publish(range(3))["quotes"]
@@ -148,7 +146,7 @@ def test_an_archive_is_made_with_a_token_file(
 ) -> None:
     guarded.publish(range(20))
     path = principals.file_of("job")
-    with pytest.raises(AuthenticationError, match="no token came"):
+    with pytest.raises(AuthenticationError, match="requires a token"):
         archive(guarded.spark, guarded.servers, tmp_path / "refused")
     done = archive(guarded.spark, guarded.servers, tmp_path / "archive", token_file=path)
     assert done.events == 20
@@ -173,7 +171,7 @@ def test_an_archive_is_made_with_a_token_file(
         ({"auth_token": "x"}, "the option tokenFile"),
     ],
 )
-def test_what_cannot_be_is_named_and_no_token_quoted(given: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_named_without_the_token(given: dict[str, str], said: str) -> None:
     for parse in (parse_options, parse_sink_options):
         with pytest.raises(UsageError, match=said) as caught:
             parse({"servers": "gapless://127.0.0.1", **given})
@@ -245,7 +243,7 @@ spark.stop()
 """
 
 
-def test_what_spark_keeps_of_a_run_does_not_have_the_token(
+def test_the_files_of_a_spark_run_do_not_contain_the_token(
     guarded: Stream, principals: Principals, tmp_path: Path
 ) -> None:
     guarded.publish(range(3))

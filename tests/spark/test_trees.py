@@ -1,4 +1,4 @@
-"""The search for a better tree: as good as trying all trees, within the degree, never worse."""
+"""The search for a better tree: as good as an exhaustive search, within the degree, never worse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.spark.jobs.trees import CellEdge, TrafficGroup, better_tree, hops, 
 
 
 def all_trees(cells: list[str]) -> list[list[CellEdge]]:
-    """Every tree over some cells, by their Prüfer sequences."""
+    """Return every tree over some cells, by their Prüfer sequences."""
     found = []
     for sequence in itertools.product(range(len(cells)), repeat=len(cells) - 2):
         degrees = [1 + sequence.count(cell) for cell in range(len(cells))]
@@ -73,7 +73,7 @@ def is_tree(cells: list[str], edges: list[CellEdge]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_search_finds_what_trying_all_trees_finds(seed: int) -> None:
+def test_the_search_is_as_good_as_an_exhaustive_search(seed: int) -> None:
     dice = random.Random(seed)
     cells = [f"c{number}" for number in range(1, dice.choice([4, 5, 6]) + 1)]
     groups = some_groups(dice, cells, 12)
@@ -86,7 +86,7 @@ def test_the_search_finds_what_trying_all_trees_finds(seed: int) -> None:
     assert is_tree(cells, found)
 
 
-def test_hops_are_those_that_walking_counts() -> None:
+def test_hops_equal_those_of_walking() -> None:
     dice = random.Random(5)
     cells = [f"c{number}" for number in range(9)]
     for _ in range(30):
@@ -95,7 +95,7 @@ def test_hops_are_those_that_walking_counts() -> None:
         assert hops(groups, tree) == hops_by_hand(groups, tree)
 
 
-def test_a_large_tree_keeps_to_its_degree_and_is_not_worse() -> None:
+def test_a_large_tree_stays_within_its_degree_and_is_not_worse() -> None:
     dice = random.Random(9)
     cells = [f"c{number}" for number in range(40)]
     groups = [
@@ -112,7 +112,7 @@ def test_a_large_tree_keeps_to_its_degree_and_is_not_worse() -> None:
     assert found == better_tree(cells, groups, line, 3)
 
 
-def test_a_tree_that_is_best_already_stays() -> None:
+def test_a_tree_that_is_already_best_is_kept() -> None:
     cells = ["a", "b", "c", "d"]
     line = [("a", "b"), ("b", "c"), ("c", "d")]
     groups = [TrafficGroup(left, (right,), 10) for left, right in line]
@@ -120,7 +120,7 @@ def test_a_tree_that_is_best_already_stays() -> None:
     assert better_tree(cells, [], line, 3) == line
 
 
-def test_what_cannot_be_a_tree_is_refused() -> None:
+def test_an_impossible_tree_is_refused() -> None:
     with pytest.raises(UsageError, match="no cell x"):
         better_tree(["a", "b"], [TrafficGroup("a", ("x",), 1)], [("a", "b")], 3)
     with pytest.raises(UsageError, match="degree of 1"):

@@ -1,4 +1,4 @@
-"""A storage with someone who waits for its answers, and ways to damage what it has written."""
+"""A storage whose completions a test can await, and functions that corrupt its files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
+from gapless.core.effects import Fetch, Write
 from gapless.core.errors import StorageError
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import AppendRow, LogRow, StorageChange
 from gapless.messages.streams import Publication
 from gapless.storage import Storage
@@ -21,12 +22,12 @@ from gapless.storage.codec import label_of
 TRADES = PubendId("trades")
 QUOTES = PubendId("quotes", 2)
 PATIENCE_S = 60
-"""A test that waits for longer hangs; no test fails because it waited for less."""
+"""The deadline of every wait; no test fails because it waited for less."""
 ALL = 2**62
 
 
 class StorageHarness:
-    """Asks a storage for things and keeps its answers."""
+    """Sends requests to a storage and collects its completions."""
 
     def __init__(
         self,
@@ -42,9 +43,9 @@ class StorageHarness:
         self._last_id = 0
         self.failures: SimpleQueue[StorageError] = SimpleQueue()
         self.calls: list[int] = []
-        """How many answers came with each call."""
+        """How many completions came with each call."""
         self.written: list[int] = []
-        """Tickets, in the order in which they were reported."""
+        """Write ids, in the order in which they were reported."""
         self._fetched: dict[int, Fetched] = {}
         self.storage = Storage.open(
             directory, on_done=self._done, on_failure=self._failed, durable=durable
@@ -73,21 +74,21 @@ class StorageHarness:
         self._answers.put(error)
 
     def request_write(self, *changes: StorageChange) -> int:
-        """Ask for a write."""
+        """Request a write."""
         self._last_id += 1
         self.storage.write(Write(self._last_id, changes))
         return self._last_id
 
     def write(self, *changes: StorageChange) -> None:
-        """Ask for a write and wait until it is durable."""
+        """Request a write and wait until it is durable."""
         self.wait_for(self.request_write(*changes))
 
     def write_here(self, *changes: StorageChange) -> bool:
-        """Have a write made durable in this thread if it can be, and wait; say whether it was."""
+        """Commit a write inline if possible, and wait; return whether it was inline."""
         self._last_id += 1
         self.storage.gather(Write(self._last_id, changes))
         with self.storage._writing:
-            pass  # the writer, which may just have reported, has ended what it does after that
+            pass  # the writer has finished its work after the last report
         done = self.storage.flush(here=True)
         self.written += [each.write_id for each in done]
         self.wait_for(self._last_id)
@@ -115,17 +116,17 @@ class StorageHarness:
         *,
         packed: bool = False,
     ) -> Fetched:
-        """Ask for rows and wait for them."""
+        """Request rows and wait for them."""
         return self.answer(self.request_fetch(pubend, low, high, bytes_max, packed=packed))
 
     def answer(self, fetch_id: int) -> Fetched:
-        """Wait for the answer to a fetch."""
+        """Wait for the completion of a fetch."""
         while fetch_id not in self._fetched:
             self._take()
         return self._fetched[fetch_id]
 
     def is_answered(self, fetch_id: int, within_s: float) -> bool:
-        """Say whether a fetch is answered, after a while if it is not."""
+        """Return whether a fetch is answered within a time."""
         with suppress(Empty):
             self._take(within_s)
         return fetch_id in self._fetched
@@ -136,7 +137,7 @@ class StorageHarness:
             self._take()
 
     def collect(self) -> None:
-        """Take the answers that are there."""
+        """Collect the completions that have arrived."""
         while not self._answers.empty():
             with suppress(StorageError):
                 self._take()
@@ -176,7 +177,7 @@ def firsts(fetched: Fetched) -> list[int]:
 
 
 def execute(directory: Path, sql: str, *values: object) -> None:
-    """Change a database behind the back of its storage."""
+    """Change a database without its storage."""
     with closing(sqlite3.connect(directory / "broker.db", isolation_level=None)) as connection:
         changed = connection.execute(sql, values).rowcount
         assert changed != 0, "nothing was damaged"

@@ -1,4 +1,4 @@
-"""The storage and the disk of the simulator give the same answers to the same questions."""
+"""The storage and the simulated disk give equal results for equal requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gapless.core.events import Fetched
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetched
 from gapless.messages.records import (
     AppendRow,
     DeleteRecord,
@@ -33,7 +33,7 @@ SMALL = st.integers(0, 12)
 
 
 class Draft:
-    """A change whose ticks are counted from where its log will be by then."""
+    """A change whose ticks are relative to the end of its log."""
 
     def __init__(self, kind: str, pubend: PubendId, number: int, length: int) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ STEPS = st.lists(
 
 
 class Pair:
-    """A storage and a simulated disk to which the same is done."""
+    """A storage and a simulated disk that get the same requests."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -109,7 +109,7 @@ class Pair:
         assert (loaded.records, loaded.corrupt) == (self.disk.load(), {})
 
     def end(self) -> None:
-        """Compare all that is there."""
+        """Compare the whole contents."""
         self._settle()
         for pubend in (TRADES, QUOTES):
             self._same(

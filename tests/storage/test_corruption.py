@@ -1,4 +1,4 @@
-"""Damage is found, told, and refuses no more than it must. Nothing is deleted."""
+"""Corruption is found and reported, refuses no more than necessary, and deletes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.storage.test_storage import RECORDS
 
 FAR = PubendId("far#away")
 INDEX_LEAF = 0x0A
-"""How a page of SQLite begins that has entries of an index."""
+"""The first byte of an SQLite page with entries of an index."""
 
 
 def write_rows(directory: Path) -> None:
@@ -34,7 +34,7 @@ def write_rows(directory: Path) -> None:
         harness.write(append(10, 14, QUOTES))
 
 
-def test_a_corrupt_row_ends_a_fetch_before_it_and_is_named(tmp_path: Path) -> None:
+def test_a_fetch_ends_before_a_corrupt_row_and_names_it(tmp_path: Path) -> None:
     write_rows(tmp_path)
     flip_row(tmp_path, TRADES, 30)
     with StorageHarness(tmp_path) as harness:
@@ -43,7 +43,7 @@ def test_a_corrupt_row_ends_a_fetch_before_it_and_is_named(tmp_path: Path) -> No
         assert not fetched.complete
         assert fetched.corruption is not None
         assert fetched.corruption.startswith(
-            "trades: row 30 to 34 is damaged: its content does not"
+            "trades: row 30 to 34 is corrupt: its content does not"
         )
         assert firsts(harness.fetch(TRADES, 35)) == [40]
         assert firsts(harness.fetch(TRADES, 0, 29)) == [10, 20]
@@ -55,17 +55,17 @@ def test_a_corrupt_row_ends_a_fetch_before_it_and_is_named(tmp_path: Path) -> No
     ("column", "value"),
     [("last", 33), ("previous", 23), ("events", 1), ("checksum", 1), ("first", 29)],
 )
-def test_every_column_of_a_row_is_covered(tmp_path: Path, column: str, value: int) -> None:
+def test_every_column_of_a_row_is_checksummed(tmp_path: Path, column: str, value: int) -> None:
     write_rows(tmp_path)
     update = f"UPDATE log SET {column}=? WHERE pubend='trades#1' AND first=30"  # noqa: S608
     execute(tmp_path, update, value)
     with StorageHarness(tmp_path) as harness:
         fetched = harness.fetch(TRADES)
         assert firsts(fetched) == [10, 20]
-        assert "is damaged" in (fetched.corruption or "")
+        assert "is corrupt" in (fetched.corruption or "")
 
 
-def test_a_row_that_was_moved_to_another_log_is_found_in_both(tmp_path: Path) -> None:
+def test_a_row_moved_to_another_log_is_detected_in_both_logs(tmp_path: Path) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "UPDATE log SET pubend='quotes#2' WHERE pubend='trades#1' AND first=20")
     with StorageHarness(tmp_path) as harness:
@@ -78,7 +78,7 @@ def test_a_row_that_was_moved_to_another_log_is_found_in_both(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("first", "rest"), [(10, [20, 30, 40]), (20, [10]), (30, [10, 20])])
-def test_a_row_that_vanished_is_missed(tmp_path: Path, first: int, rest: list[int]) -> None:
+def test_a_deleted_row_is_detected(tmp_path: Path, first: int, rest: list[int]) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "DELETE FROM log WHERE pubend='trades#1' AND first=?", first)
     with StorageHarness(tmp_path) as harness:
@@ -90,7 +90,7 @@ def test_a_row_that_vanished_is_missed(tmp_path: Path, first: int, rest: list[in
         assert firsts(harness.fetch(TRADES, 40)) == [40]
 
 
-def test_a_log_whose_end_vanished_refuses_its_pubend_when_it_is_opened(tmp_path: Path) -> None:
+def test_a_log_without_its_last_row_refuses_its_pubend_at_the_start(tmp_path: Path) -> None:
     write_rows(tmp_path)
     execute(tmp_path, "DELETE FROM log WHERE pubend='trades#1' AND first=40")
     with StorageHarness(tmp_path) as harness:
@@ -104,7 +104,7 @@ def test_a_log_whose_end_vanished_refuses_its_pubend_when_it_is_opened(tmp_path:
         assert "rows are missing" in str(fetched.corruption)
 
 
-def test_rows_that_were_trimmed_are_not_missed(tmp_path: Path) -> None:
+def test_trimmed_rows_are_no_corruption(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10), append(20), TrimLog(TRADES, 15), append(30), TrimLog(TRADES, 25))
         fetched = harness.fetch(TRADES)
@@ -124,7 +124,7 @@ def test_rows_that_were_trimmed_are_not_missed(tmp_path: Path) -> None:
         "DELETE FROM logs WHERE pubend='trades#1'",
     ],
 )
-def test_a_corrupt_mark_refuses_its_pubend_only(tmp_path: Path, corruption: str) -> None:
+def test_a_corrupt_log_mark_refuses_only_its_pubend(tmp_path: Path, corruption: str) -> None:
     write_rows(tmp_path)
     execute(tmp_path, corruption)
     with StorageHarness(tmp_path) as harness:
@@ -139,9 +139,7 @@ def test_a_corrupt_mark_refuses_its_pubend_only(tmp_path: Path, corruption: str)
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key[0])
 @pytest.mark.parametrize("change", ["body=CAST(substr(body,2) AS BLOB)", "checksum=checksum+1"])
-def test_a_corrupt_record_refuses_whom_it_belongs_to(
-    tmp_path: Path, record: Record, change: str
-) -> None:
+def test_a_corrupt_record_refuses_its_owner(tmp_path: Path, record: Record, change: str) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(*map(PutRecord, RECORDS))
     key = encode_key(record.key)
@@ -155,12 +153,12 @@ def test_a_corrupt_record_refuses_whom_it_belongs_to(
         names = [*map(str, loaded.corrupt), *loaded.subscriptions]
         assert names == [record.key[1]]
         (problem,) = [*loaded.corrupt.values(), *loaded.subscriptions.values()]
-        assert f"the record {key} is damaged" in problem
+        assert f"the record {key} is corrupt" in problem
         left = [each for each in RECORDS if names[0] not in each.key[1:2]]
         assert loaded.records == sorted(left, key=lambda each: each.key)
 
 
-def test_a_record_with_a_corrupt_key_refuses_both_that_it_may_belong_to(tmp_path: Path) -> None:
+def test_a_record_with_a_corrupt_key_refuses_both_possible_owners(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
         harness.write(PutRecord(PublisherRecord(FAR, "p", 1, 1, (), 1)))
@@ -175,7 +173,7 @@ def test_a_record_with_a_corrupt_key_refuses_both_that_it_may_belong_to(tmp_path
         assert loaded.records == [PublisherRecord(FAR, "p", 1, 1, (), 1)]
 
 
-def test_a_record_that_says_nothing_of_its_owner_refuses_the_broker(tmp_path: Path) -> None:
+def test_a_record_without_a_known_owner_refuses_the_broker(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1)))
     execute(tmp_path, "UPDATE records SET key='x', body=x'c1'")
@@ -186,7 +184,7 @@ def test_a_record_that_says_nothing_of_its_owner_refuses_the_broker(tmp_path: Pa
         harness.storage.load()
 
 
-def test_a_pubend_with_a_number_is_known_again_from_a_corrupt_record(tmp_path: Path) -> None:
+def test_the_key_of_a_corrupt_record_names_a_numbered_pubend(tmp_path: Path) -> None:
     key = encode_key(("publisher", str(QUOTES), "p"))
     with StorageHarness(tmp_path) as harness:
         harness.write(PutRecord(PublisherRecord(QUOTES, "p", 1, 1, (), 1)))
@@ -196,30 +194,30 @@ def test_a_pubend_with_a_number_is_known_again_from_a_corrupt_record(tmp_path: P
         assert set(harness.storage.load().corrupt) == {QUOTES}
 
 
-def test_a_database_with_a_corrupt_page_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_database_with_a_corrupt_page_is_refused_and_not_changed(tmp_path: Path) -> None:
     write_rows(tmp_path)
     path = tmp_path / "broker.db"
     content = bytearray(path.read_bytes())
     content[PAGE_BYTES:] = b"\xff" * (len(content) - PAGE_BYTES)
     path.write_bytes(content)
-    with pytest.raises(CorruptionError, match="damaged"):
+    with pytest.raises(CorruptionError, match="corrupt"):
         StorageHarness(tmp_path)
     assert path.read_bytes() == content
 
 
-def test_a_record_that_its_index_does_not_lead_to_refuses_the_broker(tmp_path: Path) -> None:
+def test_a_record_missing_from_its_index_refuses_the_broker(tmp_path: Path) -> None:
     # it would be written a second time, and both would be read
     key = encode_key(("publisher", str(TRADES), "ann")).encode()
     with StorageHarness(tmp_path) as harness:
         harness.write(PutRecord(PublisherRecord(TRADES, "ann", 1, 1, (), 1)))
     path = tmp_path / "broker.db"
     content = bytearray(path.read_bytes())
-    places = [at for at in range(len(content)) if content.startswith(key, at)]
-    (indexed,) = [at for at in places if content[at // PAGE_BYTES * PAGE_BYTES] == INDEX_LEAF]
+    offsets = [at for at in range(len(content)) if content.startswith(key, at)]
+    (indexed,) = [at for at in offsets if content[at // PAGE_BYTES * PAGE_BYTES] == INDEX_LEAF]
     content[indexed + key.index(b"ann")] ^= 1
     path.write_bytes(content)
     with (
         StorageHarness(tmp_path) as harness,
-        pytest.raises(CorruptionError, match="records is damaged"),
+        pytest.raises(CorruptionError, match="records is corrupt"),
     ):
         harness.storage.load()

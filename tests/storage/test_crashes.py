@@ -1,4 +1,4 @@
-"""Real processes, killed and starved of disk at chosen system calls: nothing acknowledged is lost."""
+"""Real processes with faults injected at system calls: nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PUBEND = PubendId("trades")
 
 
 KILLED = {-signal.SIGKILL, 128 + signal.SIGKILL}
-"""How a killed child ends, as strace passes it on."""
+"""The exit codes of a killed child, as strace reports them."""
 
 
 class Outcome(NamedTuple):
-    """What a child acknowledged and how it ended."""
+    """What a child acknowledged, and its exit."""
 
     acknowledged: list[int]
     status: int
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 def run_child(
     directory: Path, inject: str = "", *, writes: int = 60, size: int = 300, file_bytes: int = 0
 ) -> Outcome:
-    """Run a child that writes, with a fault at a system call."""
+    """Run a child that writes, with a fault injected at a system call."""
     command = [sys.executable, str(CHILD), str(directory), str(writes), str(size), str(file_bytes)]
     if inject:
         call = inject.split(":", 1)[0]
@@ -60,13 +60,13 @@ def run_child(
 
 
 def make_database(directory: Path) -> None:
-    """Have a database there, so that the faults strike later than its making."""
+    """Create the database, so that faults occur after its creation."""
     StorageHarness(directory).storage.close()
 
 
 @functools.cache
 def why_no_injection() -> str:
-    """Say why system calls cannot be tampered with here, or nothing."""
+    """Return why faults cannot be injected here, or an empty text."""
     if not shutil.which("strace"):
         return "strace is not installed"
     probe = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=fdatasync:error=EIO", "true"]
@@ -81,7 +81,7 @@ def _injection() -> None:
 
 
 def check_survivors(directory: Path, outcome: Outcome) -> int:
-    """Check that all that was acknowledged is there, in order; return how many rows there are."""
+    """Check that everything acknowledged is there, in order; return the number of rows."""
     assert outcome.acknowledged == list(range(1, len(outcome.acknowledged) + 1))
     with StorageHarness(directory) as harness:
         loaded = harness.storage.load()
@@ -89,7 +89,7 @@ def check_survivors(directory: Path, outcome: Outcome) -> int:
         rows = firsts(harness.fetch(PUBEND))
         assert rows == list(range(1, len(rows) + 1)), "a prefix of what was asked"
         assert len(rows) >= len(outcome.acknowledged)
-        # a write is whole or not there: its record is as old as its row
+        # a write is atomic: its record is as old as its row
         assert loaded.records == ([IncarnationRecord(len(rows))] if rows else [])
         harness.write(append(len(rows) + 1))
         assert len(firsts(harness.fetch(PUBEND))) == len(rows) + 1
@@ -97,7 +97,7 @@ def check_survivors(directory: Path, outcome: Outcome) -> int:
     return len(rows)
 
 
-def test_a_child_that_is_left_alone_acknowledges_everything(tmp_path: Path) -> None:
+def test_a_child_without_faults_acknowledges_every_write(tmp_path: Path) -> None:
     outcome = run_child(tmp_path)
     assert (outcome.status, outcome.output.strip()) == (0, "")
     assert len(outcome.acknowledged) == 60
@@ -106,7 +106,9 @@ def test_a_child_that_is_left_alone_acknowledges_everything(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("_injection")
 @pytest.mark.parametrize("when", [1, 2, 4, 7])
-def test_killed_while_a_database_is_made_it_can_be_made_again(tmp_path: Path, when: int) -> None:
+def test_a_kill_during_the_creation_of_a_database_leaves_it_creatable(
+    tmp_path: Path, when: int
+) -> None:
     outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
     assert outcome.status in KILLED, outcome.output
     check_survivors(tmp_path, outcome)
@@ -114,7 +116,7 @@ def test_killed_while_a_database_is_made_it_can_be_made_again(tmp_path: Path, wh
 
 @pytest.mark.usefixtures("_injection")
 @pytest.mark.parametrize("when", [2, 3, 5, 11, 18])
-def test_killed_at_a_sync_nothing_acknowledged_is_lost(tmp_path: Path, when: int) -> None:
+def test_a_kill_at_a_sync_loses_nothing_acknowledged(tmp_path: Path, when: int) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
     assert outcome.status in KILLED, outcome.output
@@ -125,9 +127,7 @@ def test_killed_at_a_sync_nothing_acknowledged_is_lost(tmp_path: Path, when: int
 
 @pytest.mark.usefixtures("_injection")
 @pytest.mark.parametrize("when", [2, 9, 30, 61, 90])
-def test_killed_in_the_middle_of_writing_nothing_acknowledged_is_lost(
-    tmp_path: Path, when: int
-) -> None:
+def test_a_kill_during_a_write_loses_nothing_acknowledged(tmp_path: Path, when: int) -> None:
     make_database(tmp_path)
     outcome = run_child(tmp_path, f"pwrite64:signal=SIGKILL:when={when}", size=6_000)
     assert outcome.status in KILLED, outcome.output
@@ -158,7 +158,7 @@ def test_a_write_without_space_ends_the_storage(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_injection")
-def test_a_directory_whose_disk_fails_when_it_is_opened_is_not_opened(tmp_path: Path) -> None:
+def test_a_disk_error_during_the_opening_is_reported(tmp_path: Path) -> None:
     outcome = run_child(tmp_path, "pwrite64:error=EIO")
     assert outcome.status == 4, outcome.output
     assert "disk I/O error" in outcome.output
@@ -188,7 +188,7 @@ def small_disk(directory: Path) -> Iterator[None]:
         subprocess.run(["umount", str(directory)], check=True)
 
 
-def test_on_a_full_disk_the_storage_ends_and_with_space_again_all_is_there(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_storage_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
     place = tmp_path / "small"
     with small_disk(place):
         ballast = place / "ballast"
@@ -210,7 +210,7 @@ def test_on_a_full_disk_the_storage_ends_and_with_space_again_all_is_there(tmp_p
             harness.write(append(len(rows) + 1))
 
 
-def test_a_write_that_fails_in_the_middle_is_told_once_and_is_not_there(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_once_and_rolled_back(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(1))
         pages = harness.storage._writer.execute("PRAGMA page_count").fetchone()[0]

@@ -1,4 +1,4 @@
-"""No flipped bit of the database is believed: either nothing has changed, or something is told."""
+"""A flipped bit of the database changes nothing or is reported as corruption."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.storage.test_storage import RECORDS
 
 
 def fill(directory: Path) -> None:
-    """Write enough for tables of several levels, and rows that need pages of their own."""
+    """Write enough for tables of several levels and for rows with overflow pages."""
     with StorageHarness(directory) as harness:
         harness.write(*map(PutRecord, RECORDS))
         harness.write(
@@ -27,7 +27,7 @@ def fill(directory: Path) -> None:
 
 
 def read_all(directory: Path) -> tuple[list[Record], tuple[LogRow, ...], tuple[LogRow, ...]] | str:
-    """Return all that is there, or what was told of damage."""
+    """Return the whole contents, or the report of corruption."""
     try:
         with StorageHarness(directory) as harness:
             loaded = harness.storage.load()
@@ -41,16 +41,16 @@ def read_all(directory: Path) -> tuple[list[Record], tuple[LogRow, ...], tuple[L
         return str(error)
 
 
-def test_a_flipped_bit_changes_nothing_or_is_told(tmp_path: Path) -> None:
+def test_a_flipped_bit_changes_nothing_or_is_reported(tmp_path: Path) -> None:
     fill(tmp_path / "sound")
     sound = read_all(tmp_path / "sound")
     assert not isinstance(sound, str)
     content = (tmp_path / "sound" / "broker.db").read_bytes()
     random = Random(1)
-    told = 0
+    reports = 0
     for case in range(scaled(150)):
         page = random.randrange(len(content) // PAGE_BYTES)
-        # half of them in the header of a page, which decides what can be found in it
+        # half of them in the header of a page, which decides what is found in the page
         offset = random.randrange(PAGE_BYTES if case % 2 else 12)
         flipped = bytearray(content)
         flipped[page * PAGE_BYTES + offset] ^= 1 << random.randrange(8)
@@ -58,6 +58,6 @@ def test_a_flipped_bit_changes_nothing_or_is_told(tmp_path: Path) -> None:
         directory.mkdir()
         (directory / "broker.db").write_bytes(flipped)
         found = read_all(directory)
-        told += isinstance(found, str)
+        reports += isinstance(found, str)
         assert isinstance(found, str) or found == sound, (page, offset)
-    assert told > 50
+    assert reports > 50

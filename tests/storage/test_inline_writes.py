@@ -1,4 +1,4 @@
-"""Small writes are made durable by who asks for them, while that is quick."""
+"""Small writes are committed inline by the caller while that is fast."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gapless.core.effects import Write
 from gapless.core.errors import StorageError
-from gapless.core.machine import Write, Written
+from gapless.core.events import Written
 from gapless.messages.records import IncarnationRecord, PutRecord, TrimLog
 from gapless.storage import inline_commits
 from tests.storage.harness import PATIENCE_S, TRADES, StorageHarness, append, firsts
@@ -17,7 +18,7 @@ from tests.storage.test_space_reclaim import wait_for_reclaim
 
 @pytest.fixture(name="harness")
 def idle_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorageHarness:
-    """A storage whose writer has nothing to do, on a disk that always counts as fast."""
+    """Return a storage with an idle writer, on a disk that always counts as fast."""
     monkeypatch.setattr(inline_commits, "QUICK_S", 2 * PATIENCE_S)
     harness = StorageHarness(tmp_path)
     wait_for_reclaim(harness)
@@ -35,7 +36,7 @@ def test_a_small_write_is_durable_when_the_call_returns(
         assert firsts(again.fetch(TRADES)) == [10]
 
 
-def test_what_was_gathered_is_reported_together_and_in_order(harness: StorageHarness) -> None:
+def test_gathered_writes_are_reported_together_and_in_order(harness: StorageHarness) -> None:
     with harness:
         for write_id in (101, 102, 103):
             harness.storage.gather(Write(write_id, (append(write_id),)))
@@ -45,21 +46,21 @@ def test_what_was_gathered_is_reported_together_and_in_order(harness: StorageHar
         assert harness.storage.flush(here=True) == []
 
 
-def test_the_writer_takes_what_is_not_small(harness: StorageHarness) -> None:
+def test_a_large_write_goes_to_the_writer(harness: StorageHarness) -> None:
     with harness:
         assert not harness.write_here(append(10, size=inline_commits.SMALL_BYTES))
         assert harness.write_here(append(20))
         assert firsts(harness.fetch(TRADES)) == [10, 20]
 
 
-def test_the_writer_takes_what_is_not_allowed_here(harness: StorageHarness) -> None:
+def test_a_write_that_may_not_be_inline_goes_to_the_writer(harness: StorageHarness) -> None:
     with harness:
         harness.storage.gather(Write(50, (append(10),)))
         assert harness.storage.flush() == []
         harness.wait_for(50)
 
 
-def test_after_a_commit_that_was_not_quick_the_writer_goes_on(
+def test_after_a_slow_inline_commit_the_next_write_goes_to_the_writer(
     harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with harness:
@@ -79,7 +80,7 @@ def test_a_trim_is_carried_out_by_the_writer(harness: StorageHarness) -> None:
         assert harness.storage._reader.execute("SELECT count(*) FROM log").fetchone() == (1,)
 
 
-def test_nothing_is_written_here_while_the_writer_is_at_work(harness: StorageHarness) -> None:
+def test_no_write_is_inline_while_the_writer_works(harness: StorageHarness) -> None:
     with harness:
         with harness.storage._writing:
             harness.storage.gather(Write(50, (append(10),)))
@@ -95,10 +96,10 @@ class Broken:
         raise sqlite3.OperationalError("disk I/O error")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
-def test_a_write_that_fails_here_is_the_last(harness: StorageHarness, tmp_path: Path) -> None:
+def test_a_failed_inline_write_ends_the_storage(harness: StorageHarness, tmp_path: Path) -> None:
     with harness:
         real, harness.storage._writer = harness.storage._writer, Broken()  # type: ignore[assignment]
         harness.storage.gather(Write(50, (append(10),)))

@@ -26,7 +26,7 @@ from tests.storage.harness import (
 
 @pytest.fixture
 def harness(tmp_path: Path) -> StorageHarness:
-    """A storage with two logs and three records, in use."""
+    """Return a storage in use, with two logs and three records."""
     harness = StorageHarness(tmp_path)
     harness.write(
         PutRecord(IncarnationRecord(1)), PutRecord(PublisherRecord(TRADES, "p", 1, 1, (), 1))
@@ -38,7 +38,7 @@ def harness(tmp_path: Path) -> StorageHarness:
     return harness
 
 
-def test_logs_are_listed_with_what_they_hold(tmp_path: Path, harness: StorageHarness) -> None:
+def test_logs_are_listed_with_their_contents(tmp_path: Path, harness: StorageHarness) -> None:
     sizes = sum(len(encode_row(row(tick, tick + 4))) for tick in range(20, 100, 10))
     quotes = sum(len(encode_row(row(tick, pubend=QUOTES))) for tick in (5, 7))
     expected = [
@@ -51,13 +51,13 @@ def test_logs_are_listed_with_what_they_hold(tmp_path: Path, harness: StorageHar
     assert list_logs(tmp_path)[0] == LogSummary(QUOTES, None, None, 0, 0, 0, 50)
 
 
-def test_a_sound_directory_verifies_while_it_is_used_and_after(
+def test_a_valid_directory_is_verified_while_it_is_used_and_after(
     tmp_path: Path, harness: StorageHarness
 ) -> None:
-    told: list[tuple[PubendId, int, int]] = []
+    reports: list[tuple[PubendId, int, int]] = []
     used = verify(tmp_path, structure=True)
     harness.storage.close()
-    closed = verify(tmp_path, progress=lambda *each: told.append(each))
+    closed = verify(tmp_path, progress=lambda *each: reports.append(each))
     for report in (used, closed):
         assert report.corruptions == ()
         assert report.records == {"incarnation": 1, "publisher": 2}
@@ -65,24 +65,22 @@ def test_a_sound_directory_verifies_while_it_is_used_and_after(
             (QUOTES, 2, 2),
             (TRADES, 8, 16),
         ]
-    assert told == []
+    assert reports == []
 
 
-def test_a_check_goes_on_in_pieces_and_tells_how_far_it_is(
+def test_verification_proceeds_in_chunks_and_reports_its_progress(
     tmp_path: Path, harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.storage.close()
     monkeypatch.setattr(inspection_module, "_PIECE_BYTES", 1)
-    told: list[tuple[PubendId, int, int]] = []
-    assert verify(tmp_path, progress=lambda *each: told.append(each)).corruptions == ()
-    assert told[-1] == (TRADES, 8, 8)
-    assert [looked for pubend, looked, _ in told if pubend == TRADES] == list(range(1, 9))
+    reports: list[tuple[PubendId, int, int]] = []
+    assert verify(tmp_path, progress=lambda *each: reports.append(each)).corruptions == ()
+    assert reports[-1] == (TRADES, 8, 8)
+    assert [looked for pubend, looked, _ in reports if pubend == TRADES] == list(range(1, 9))
     assert [each.first for each in export(tmp_path, TRADES)] == list(range(20, 100, 10))
 
 
-def test_all_corruption_is_listed_not_only_the_first(
-    tmp_path: Path, harness: StorageHarness
-) -> None:
+def test_every_corruption_is_listed(tmp_path: Path, harness: StorageHarness) -> None:
     harness.storage.close()
     flip_row(tmp_path, TRADES, 30)
     flip_row(tmp_path, TRADES, 50)
@@ -91,22 +89,22 @@ def test_all_corruption_is_listed_not_only_the_first(
     report: VerificationReport = verify(tmp_path)
     assert len(report.corruptions) == 5
     record, hole_at_end, first, second, hole = report.corruptions
-    assert 'the record ["publisher","trades","q"] is damaged' in record
+    assert 'the record ["publisher","trades","q"] is corrupt' in record
     assert hole_at_end == "quotes#2: rows are missing: it ends at 5, not at 7"
-    assert first.startswith("trades: row 30 to 34 is damaged")
-    assert second.startswith("trades: row 50 to 54 is damaged")
+    assert first.startswith("trades: row 30 to 34 is corrupt")
+    assert second.startswith("trades: row 50 to 54 is corrupt")
     assert hole == "trades: rows are missing: the one before row 80 to 84 ended at 74"
     assert [log.rows for log in report.logs] == [1, 5]
 
 
-def test_a_corrupt_mark_is_listed_and_the_rows_are_checked_all_the_same(
+def test_a_corrupt_log_mark_is_listed_and_the_rows_are_still_checked(
     tmp_path: Path, harness: StorageHarness
 ) -> None:
     harness.storage.close()
     execute(tmp_path, "UPDATE logs SET last=1 WHERE pubend='trades#1'")
     report = verify(tmp_path)
     assert report.corruptions == (
-        "trades: the mark of its log is damaged: its checksum does not fit",
+        "trades: the mark of its log is corrupt: its checksum does not fit",
     )
     assert report.logs[1].rows == 8
     assert list_logs(tmp_path)[1].rows == 8
@@ -124,11 +122,11 @@ def test_an_export_stops_at_corruption(tmp_path: Path, harness: StorageHarness) 
     flip_row(tmp_path, TRADES, 40)
     rows = export(tmp_path, TRADES)
     assert [next(rows).first, next(rows).first] == [20, 30]
-    with pytest.raises(CorruptionError, match="row 40 to 44 is damaged"):
+    with pytest.raises(CorruptionError, match="row 40 to 44 is corrupt"):
         next(rows)
 
 
-def test_a_directory_without_a_database_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no data directory of a broker"):
+def test_a_directory_without_a_database_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="not a data directory of a broker"):
         verify(tmp_path)
     assert list(tmp_path.iterdir()) == []

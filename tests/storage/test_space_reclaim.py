@@ -1,4 +1,4 @@
-"""Space that trims free is used again or given back, and the WAL stays bounded."""
+"""The space of trimmed rows is reused or given back, and the WAL stays bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 20_000
 
 
 def wait_for_reclaim(harness: StorageHarness) -> None:
-    """Wait until nothing is left to be freed. A write makes a step, so this ends."""
+    """Wait until no space is left to reclaim. Every write makes a step, so this ends."""
     for incarnation in range(10_000):
         if not harness.storage._reclaimer.waits:
             return
@@ -40,11 +40,11 @@ def test_a_log_of_steady_length_does_not_make_the_file_grow(tmp_path: Path) -> N
         assert firsts(harness.fetch(TRADES)) == list(range(581, 601))
 
 
-def test_a_lone_event_of_a_busy_publisher_touches_few_pages(
+def test_a_lone_event_of_a_busy_publisher_changes_few_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # one each for the row, its index, the mark and the record, and now and then some for a new page;
-    # a record with a full window must not move to pages of its own with every change
+    # one page each for the row, its index, the log mark and the record, and sometimes more for a new page;
+    # a record with a full window must not move to overflow pages with every change
     monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 10_000)
     events, before, window = 200, 0, list[tuple[int, int, int]]()
     with StorageHarness(tmp_path) as harness:
@@ -75,7 +75,7 @@ def test_when_most_is_free_the_file_shrinks(
         assert firsts(harness.fetch(TRADES)) == list(range(991, 1_001))
 
 
-def test_a_trim_that_was_not_carried_out_is_carried_out_after_a_restart(
+def test_an_unfinished_trim_is_finished_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -96,30 +96,28 @@ def rows_in_table(harness: StorageHarness) -> int:
     return int(harness.storage._reader.execute("SELECT count(*) FROM log").fetchone()[0])
 
 
-def test_a_wal_that_has_grown_large_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_wal_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal, "WAL_BYTES_MAX", 100_000)
     monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 1)
-    cut = threading.Event()
+    truncated = threading.Event()
     real = schema.truncate_wal
     sizes: list[int] = []
 
     def watched(connection: sqlite3.Connection) -> None:
         real(connection)
         sizes.append(wal_path(tmp_path).stat().st_size)
-        cut.set()
+        truncated.set()
 
     monkeypatch.setattr(wal, "truncate_wal", watched)
     with StorageHarness(tmp_path) as harness:
         harness.write(append(1, size=200_000))
-        assert cut.wait(PATIENCE_S)
+        assert truncated.wait(PATIENCE_S)
         assert sizes[0] == 0
         assert firsts(harness.fetch(TRADES)) == [1]
 
 
 @pytest.mark.parametrize("here", [False, True])
-def test_the_wal_is_copied_back_now_and_then_so_that_it_starts_over(
-    tmp_path: Path, *, here: bool
-) -> None:
+def test_the_wal_is_checkpointed_regularly_and_reused(tmp_path: Path, *, here: bool) -> None:
     with StorageHarness(tmp_path) as harness:
         wait_for_reclaim(harness)
         write = harness.write_here if here else harness.write

@@ -1,4 +1,4 @@
-"""What is written is read again, in order, in groups, and only when it is durable."""
+"""Written data is read back, in order, in groups, and only when it is durable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import get_args
 import msgspec
 import pytest
 
+from gapless.core.effects import Write
 from gapless.core.errors import (
     CorruptionError,
     DirectoryLockedError,
     NewerFormatError,
     StorageError,
 )
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.clients import HostTime, Order, StartKind, StartPoint
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.pubend_requests import LogHoldId
@@ -103,26 +104,26 @@ def by_key(records: tuple[Record, ...]) -> list[Record]:
     return sorted(records, key=lambda record: record.key)
 
 
-def test_every_kind_of_record_is_tried_here() -> None:
-    # one that storage does not know would refuse the whole broker if it is damaged
+def test_every_kind_of_record_is_in_these_tests() -> None:
+    # an unknown corrupt record would refuse the whole broker
     assert {type(each) for each in RECORDS} == set(get_args(Record))
 
 
-def test_a_new_directory_is_made_and_empty(tmp_path: Path) -> None:
+def test_a_new_directory_is_created_empty(tmp_path: Path) -> None:
     with StorageHarness(tmp_path / "a" / "b") as harness:
         loaded = harness.storage.load()
         assert (loaded.records, loaded.corrupt, loaded.subscriptions) == ([], {}, {})
         assert harness.fetch(TRADES) == Fetched(1, ())
 
 
-def test_every_kind_of_record_comes_back_in_the_order_of_keys(tmp_path: Path) -> None:
+def test_every_kind_of_record_is_loaded_in_the_order_of_keys(tmp_path: Path) -> None:
     with StorageHarness(tmp_path, durable=True) as harness:
         harness.write(*map(PutRecord, RECORDS))
     with StorageHarness(tmp_path) as harness:
         assert harness.storage.load().records == by_key(RECORDS)
 
 
-def test_the_last_change_of_a_record_counts_also_within_a_group(tmp_path: Path) -> None:
+def test_the_last_change_of_a_record_counts_within_a_write_group(tmp_path: Path) -> None:
     key = IncarnationRecord(0).key
     with StorageHarness(tmp_path) as harness:
         harness.write(
@@ -135,7 +136,7 @@ def test_the_last_change_of_a_record_counts_also_within_a_group(tmp_path: Path) 
         assert harness.storage.load().records == []
 
 
-def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+def test_rows_are_read_back_unchanged(tmp_path: Path) -> None:
     large = row(30, 39, size=100_000)
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10, 14), append(20), append(20, 29, QUOTES))
@@ -145,7 +146,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         assert harness.fetch(QUOTES).rows == (row(20, 29, QUOTES),)
 
 
-def test_a_row_that_is_packed_already_comes_back_like_any_other(tmp_path: Path) -> None:
+def test_a_packed_row_is_read_back_like_any_other(tmp_path: Path) -> None:
     plain = msgspec.structs.replace(row(10, 11), control_version=0)
     packed_events = msgspec.msgpack.encode(plain.publications)
     known = row(20, 39)
@@ -161,14 +162,14 @@ def test_a_row_that_is_packed_already_comes_back_like_any_other(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 300])
-def test_a_row_is_written_as_it_would_be_without_its_pack(count: int) -> None:
+def test_a_row_is_encoded_alike_with_and_without_packed_events(count: int) -> None:
     event = row(10).publications[0]
     events = tuple(msgspec.structs.replace(event, tick=10 + place) for place in range(count))
     one = msgspec.structs.replace(row(10), last=9 + count, publications=events)
     assert encode_row(one, msgspec.msgpack.encode(one.publications)) == encode_row(one)
 
 
-def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:
+def test_a_fetch_returns_the_rows_that_overlap_its_range(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10, 14), append(20, 24), append(30, 34))
         assert firsts(harness.fetch(TRADES, 14, 30)) == [10, 20, 30]
@@ -179,7 +180,7 @@ def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:
         assert harness.fetch(TRADES, 0, 9).complete
 
 
-def test_a_fetch_gives_at_least_one_row_and_says_whether_there_are_more(tmp_path: Path) -> None:
+def test_a_fetch_returns_at_least_one_row_and_whether_there_are_more(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10), append(20), append(30))
         some = harness.fetch(TRADES, bytes_max=1)
@@ -188,7 +189,7 @@ def test_a_fetch_gives_at_least_one_row_and_says_whether_there_are_more(tmp_path
         assert (firsts(last), last.complete) == ([30], True)
 
 
-def test_a_trim_takes_the_rows_that_end_at_or_below_it(tmp_path: Path) -> None:
+def test_a_trim_removes_the_rows_that_end_at_or_below_it(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10, 14), append(20, 24), append(20, 24, QUOTES))
         harness.write(append(30, 34), TrimLog(TRADES, 23))
@@ -203,7 +204,7 @@ def test_a_trim_takes_the_rows_that_end_at_or_below_it(tmp_path: Path) -> None:
         assert not harness.storage.load().corrupt
 
 
-def test_a_row_that_is_not_above_the_log_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+def test_a_row_below_the_end_of_the_log_is_an_error_of_the_caller(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         harness.write(append(10, 14))
         for wrong in (append(14), append(20, 19)):
@@ -219,7 +220,7 @@ def test_a_row_that_is_not_above_the_log_is_a_mistake_of_the_caller(tmp_path: Pa
         harness.request_write(append(12, 16))
 
 
-def test_writes_are_reported_in_the_order_of_asking(tmp_path: Path) -> None:
+def test_writes_are_reported_in_the_order_of_the_requests(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         write_ids = [
             harness.request_write(append(tick), PutRecord(IncarnationRecord(tick)))
@@ -231,7 +232,7 @@ def test_writes_are_reported_in_the_order_of_asking(tmp_path: Path) -> None:
 
 
 class Gate:
-    """Holds up a thread of a storage until the test opens it."""
+    """Blocks a thread of a storage until the test opens the gate."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -245,7 +246,7 @@ class Gate:
         self._opened.set()
 
 
-def test_what_is_queued_when_a_commit_begins_is_one_commit_and_one_call(tmp_path: Path) -> None:
+def test_writes_queued_during_a_commit_are_one_commit_and_one_call(tmp_path: Path) -> None:
     gate = Gate()
 
     def hold_first(events: list[Written | Fetched]) -> None:
@@ -305,7 +306,7 @@ def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> No
         assert 2 in harness.written
 
 
-def test_who_heard_of_a_write_and_fetches_finds_its_rows(tmp_path: Path) -> None:
+def test_a_fetch_after_the_report_of_a_write_returns_its_rows(tmp_path: Path) -> None:
     gate = Gate()
 
     def hold_second(events: list[Written | Fetched]) -> None:
@@ -316,12 +317,12 @@ def test_who_heard_of_a_write_and_fetches_finds_its_rows(tmp_path: Path) -> None
         harness.write(append(10))
         harness.write(append(20))
         fetch = harness.request_fetch(TRADES, 0, ALL)
-        harness.is_answered(fetch, within_s=0.1)  # if it does not wait for the rows, it is wrong
+        harness.is_answered(fetch, within_s=0.1)  # an answer now would lack the rows
         gate.open()
         assert firsts(harness.answer(fetch)) == [10, 20]
 
 
-def test_closing_writes_and_answers_what_was_asked(tmp_path: Path) -> None:
+def test_closing_completes_the_pending_requests(tmp_path: Path) -> None:
     with StorageHarness(tmp_path) as harness:
         fetch_id = harness.request_write(append(10))
         harness.request_fetch(TRADES, 0, 99)
@@ -334,7 +335,7 @@ def test_closing_writes_and_answers_what_was_asked(tmp_path: Path) -> None:
         assert firsts(harness.fetch(TRADES)) == [10]
 
 
-def test_two_cannot_use_one_directory(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     with (
         StorageHarness(tmp_path),
         pytest.raises(DirectoryLockedError, match=r"in use by process \d+: stop it"),
@@ -358,7 +359,7 @@ def test_an_older_format_is_refused(tmp_path: Path) -> None:
         StorageHarness(tmp_path)
 
 
-def test_a_database_of_someone_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused_and_not_changed(tmp_path: Path) -> None:
     execute(tmp_path, "CREATE TABLE theirs (x)")
     before = (tmp_path / "broker.db").read_bytes()
     with pytest.raises(CorruptionError, match="not a database of gapless"):
@@ -366,20 +367,20 @@ def test_a_database_of_someone_else_is_refused_and_left_alone(tmp_path: Path) ->
     assert (tmp_path / "broker.db").read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / "broker.db").write_bytes(b"no database at all" * 500)
-    with pytest.raises(CorruptionError, match="the database is damaged"):
+    with pytest.raises(CorruptionError, match="the database is corrupt"):
         StorageHarness(tmp_path)
     assert (tmp_path / "broker.db").read_bytes() == b"no database at all" * 500
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot be made"):
+    with pytest.raises(StorageError, match="cannot be created"):
         StorageHarness(tmp_path / "file" / "data")
 
 
-def test_writes_are_synced_unless_code_says_otherwise(tmp_path: Path) -> None:
+def test_writes_are_synced_by_default(tmp_path: Path) -> None:
     storage = Storage.open(tmp_path, on_done=lambda _: None, on_failure=lambda _: None)
     assert storage._writer.execute("PRAGMA synchronous").fetchone() == (2,)
     assert storage._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -1,7 +1,7 @@
 """A process that writes rows and prints which are acknowledged, until it ends or is killed.
 
-Arguments: the data directory, how many writes, how many bytes a row has, and the most bytes a file
-may have (0 for any).
+Arguments: the data directory, the number of writes, the bytes of a row, and the greatest size of a file
+(0 for any).
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import sys
 import threading
 from pathlib import Path
 
+from gapless.core.effects import Write
 from gapless.core.errors import StorageError
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.records import AppendRow, IncarnationRecord, LogRow, PutRecord
 from gapless.messages.streams import Publication
 from gapless.storage import Storage
 
 PUBEND = PubendId("trades")
 WINDOW = 3
-"""Writes under way at once, so that some commits have more than one."""
+"""Writes in flight at once, so that some commits have more than one."""
 
 
 def main() -> int:
-    """Write, and say what happened; 3 if a write failed, 4 if it could not be opened."""
+    """Write and print the outcome; return 3 if a write failed, 4 if the storage could not be opened."""
     directory, writes, size, file_bytes = sys.argv[1], *map(int, sys.argv[2:])
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -33,7 +34,7 @@ def main() -> int:
     failed = threading.Event()
 
     def done(events: list[Written | Fetched]) -> None:
-        # one system call, so that a kill cannot tear a line in two
+        # one system call, so that a kill cannot divide a line
         write_ids = [event.write_id for event in events if isinstance(event, Written)]
         os.write(1, "".join(f"{ticket}\n" for ticket in write_ids).encode())
         free_slots.release(len(events))

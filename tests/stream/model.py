@@ -1,7 +1,7 @@
-"""A stream as a dictionary from ticks to states: what the interval map must be equal to.
+"""A stream as a dictionary from ticks to states: the model of the interval map.
 
-The truth is fixed: every tick has one regime and one control version, and perhaps a publication.
-Pieces are views of the truth, in which any D may have become F behind some filter.
+The oracle is fixed: every tick has one stream epoch and one control version, and perhaps a publication.
+Knowledge ranges are views of the oracle, in which a filter may have turned any D into F.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gapless.stream.ranges import TickState, invalid_reason, joinable
 PUBEND = PubendId("stocks")
 TICKS = range(1, 17)
 STREAM_EPOCH_ENDS = (6, 11)
-"""Regime 1 ends with tick 6, regime 2 with tick 11, and so on; the control version changes at 9."""
+"""Stream epoch 1 ends with tick 6, 2 with tick 11, and so on; the control version changes at 9."""
 
 
 def stream_epoch_of(tick: Tick) -> int:
@@ -44,12 +44,12 @@ def silence(
 def knowledge_range(
     low: Tick, high: Tick, *ticks: Tick, stream_epoch: int = 1, control_version: int = 0
 ) -> KnowledgeRange:
-    """A piece with publications at these ticks."""
+    """Return a knowledge range with publications at these ticks."""
     return KnowledgeRange(low, high, stream_epoch, control_version, tuple(map(publication, ticks)))
 
 
 def true_range(low: Tick, high: Tick, ticks: Iterable[Tick]) -> KnowledgeRange:
-    """The piece from ``low`` with the regime it has there, cut where that ends."""
+    """Return the range from ``low`` with its stream epoch, cut where that ends."""
     stamp = stream_epoch_of(low), control_version_of(low)
     while (stream_epoch_of(high), control_version_of(high)) != stamp:
         high -= 1
@@ -58,14 +58,14 @@ def true_range(low: Tick, high: Tick, ticks: Iterable[Tick]) -> KnowledgeRange:
 
 
 def random_range(chance: Random) -> KnowledgeRange:
-    """A view of the truth in which every odd tick may be D."""
+    """Return a view of the oracle in which every odd tick may be D."""
     low = chance.choice(TICKS)
     high = min(TICKS[-1], low + chance.choice((0, 1, 3, 9)))
     return true_range(low, high, [tick for tick in TICKS[::2] if chance.random() < 0.5])
 
 
 def states(ranges: Iterable[KnowledgeRange]) -> Iterator[tuple[Tick, TickState]]:
-    """Every tick of the pieces with its state, one by one."""
+    """Return every tick of the ranges with its state."""
     for part in ranges:
         data = {one.tick for one in part.publications}
         for tick in range(part.low, part.high + 1):
@@ -73,7 +73,7 @@ def states(ranges: Iterable[KnowledgeRange]) -> Iterator[tuple[Tick, TickState]]
 
 
 def ranges(ticks: Iterable[Tick]) -> list[TickRange]:
-    """Sorted ticks as ranges."""
+    """Return sorted ticks as ranges."""
     found: list[TickRange] = []
     for tick in ticks:
         if found and found[-1].high + 1 == tick:
@@ -84,7 +84,7 @@ def ranges(ticks: Iterable[Tick]) -> list[TickRange]:
 
 
 class CheckedStream:
-    """A stream beside its model; every operation is done to both and compared."""
+    """A stream and its model; every operation is done to both and compared."""
 
     def __init__(self) -> None:
         self.account = MemoryAccount()
@@ -139,7 +139,7 @@ class CheckedStream:
             self.model.pop(tick, None)
 
     def check_range(self, low: Tick, high: Tick) -> None:
-        """What the stream says of a range is what the model says of its ticks."""
+        """Check that stream and model agree on a range."""
         inside = range(low, high + 1)
         known = self.stream.known(low, high)
         assert dict(states(known)) == {
@@ -156,7 +156,7 @@ class CheckedStream:
         assert dict(states(run)) == {tick: self.state(tick) for tick in range(low, through + 1)}
 
     def check(self) -> None:
-        """The whole stream is sound, equal to the model, and as small as it should be."""
+        """Check that the stream is valid, equal to the model, and as small as it should be."""
         ranges = list(self.stream)
         self.check_ranges(ranges)
         assert dict(states(ranges)) == self.model
@@ -171,7 +171,7 @@ class CheckedStream:
         assert self.stream.bytes == weight == self.account.bytes
         assert self.stream.stream_epochs() == sorted({stream_epoch_of(tick) for tick in self.model})
         for left, right in itertools.pairwise(ranges):
-            assert not joinable(left, right), "these few publications fit into one piece"
+            assert not joinable(left, right), "these few publications fit into one range"
 
     def check_ranges(self, ranges: list[KnowledgeRange]) -> None:
         for one in ranges:

@@ -1,6 +1,6 @@
-"""A line of routers from a pubend to a receiver that a test plays; tables are set by the test.
+"""A line of routers from a pubend to a receiver that a test plays; the test sets the tables.
 
-Posted messages arrive after a millisecond, in order; a test may lose what is under way.
+Messages arrive after a millisecond, in order; a test may lose messages in transit.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate
@@ -44,7 +44,7 @@ def event(tick: Tick, value: int) -> Publication:
 def knowledge_range(
     low: Tick, high: Tick, *events: Publication, stream_epoch: int = 0
 ) -> KnowledgeRange:
-    """Return a piece of knowledge."""
+    """Return a knowledge range."""
     return KnowledgeRange(low, high, stream_epoch, 0, events)
 
 
@@ -58,15 +58,15 @@ class Node:
         self.context = Context(Identity(name, name, 1), world.parameters)
         self.context.now = world.now
         self.wanted: Callable[[Publication], bool] | None = None
-        """What the receiver's table wants; None if tables are not sufficient."""
+        """The filter of the receiver's table; None if tables are not sufficient."""
         self.matched: list[Tick] = []
-        """The ticks of all publications that were matched, once for each match."""
+        """The ticks of all matched publications, once for each match."""
         self.vectors: list[StreamVector | None] = []
-        """By which vectors tables were chosen."""
+        """The vectors by which tables were chosen."""
         self.shapes: ShapeVersions = ()
-        """What it says of the cells between it and its feeder."""
+        """The shape versions that it sends for the cells between it and its feeder."""
         self.reshaped: dict[str, ShapeVersions] = {}
-        """What it knows of the cells between it and some receivers; others may say what they like."""
+        """The shape versions that it requires of some receivers; others may send any."""
         self.router = Router(self.context, self, self)
         self.router.start()
 
@@ -96,7 +96,7 @@ class Node:
         raise NotImplementedError(f"there is no leaf for {pubend}")
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
-        """Nobody asks for tables."""
+        """Ignore it: no tables are exchanged."""
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         del pubend
@@ -148,7 +148,7 @@ class Node:
 
 
 class Log:
-    """A log that a test fills; it serves what it has."""
+    """A log that a test fills and that serves reads."""
 
     def __init__(self) -> None:
         self.ranges: list[KnowledgeRange] = []
@@ -196,7 +196,7 @@ class Line:
         self.received: dict[BrokerId, list[Any]] = {}
 
     def send(self, receiver: BrokerId, message: Any) -> None:
-        """Let a receiver say something to the last router."""
+        """Let a receiver send a message to the last router."""
         self._fly(receiver, self.last, message)
 
     def attach(
@@ -207,11 +207,11 @@ class Line:
         eager: bool = False,
         pubend: PubendId = STOCKS,
     ) -> None:
-        """Let a receiver be fed."""
+        """Attach a receiver."""
         self.send(receiver, Attach(pubend, number, AttachKind.CELL, receiver, eager))
 
     def publish(self, new: KnowledgeRange, pubend: PubendId = STOCKS) -> None:
-        """Let a pubend tell a piece; that of stocks is in its log."""
+        """Let a pubend send a knowledge range; that of stocks is in its log."""
         if pubend == STOCKS:
             self.log.ranges.append(new)
         node = self.nodes[self.first]
@@ -239,7 +239,7 @@ class Line:
                 self._collect(node)
 
     def ranges(self, receiver: BrokerId = "r") -> list[KnowledgeRange]:
-        """Return the knowledge that a receiver has heard, in the order of hearing."""
+        """Return the knowledge ranges that a receiver received, in order."""
         found: list[KnowledgeRange] = []
         for message in self.received.get(receiver, []):
             if isinstance(message, StreamData):
@@ -249,11 +249,11 @@ class Line:
         return found
 
     def ticks(self, receiver: BrokerId = "r") -> list[Tick]:
-        """Return the ticks of the events that a receiver has heard."""
+        """Return the ticks of the events that a receiver received."""
         return [each.tick for known in self.ranges(receiver) for each in known.publications]
 
     def count(self, kind: type[Any], source: BrokerId, target: BrokerId) -> int:
-        """Return how many messages of a kind went from one to another."""
+        """Return how many messages of a kind one sent to another."""
         pair = (source, target)
         return sum(isinstance(m, kind) for s, t, m in self.sent if (s, t) == pair)
 

@@ -1,4 +1,4 @@
-"""The bound on what all streams hold (R38)."""
+"""The limit on the memory of all streams (R38)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.stream.model import knowledge_range
 
 
 def streams_of(*counts: int) -> tuple[MemoryAccount, list[IStream]]:
-    """Streams with so many pieces each, none of which can be joined."""
+    """Return streams with so many knowledge ranges each, none of which can be joined."""
     account = MemoryAccount()
     streams = []
     for number, count in enumerate(counts):
@@ -28,26 +28,26 @@ def test_nothing_is_forgotten_within_the_limit() -> None:
     assert [*map(len, streams)] == [3, 2]
 
 
-def test_the_lowest_ticks_of_the_greatest_stream_go_first() -> None:
+def test_the_lowest_ticks_of_the_largest_stream_are_forgotten_first() -> None:
     account, streams = streams_of(2, 6, 3)
     assert shrink(account, streams, account.bytes - 1) == 1
     assert [*map(len, streams)] == [2, 5, 3]
     assert [one.low for one in streams[1]] == [10, 20, 30, 40, 50]
 
 
-def test_great_streams_are_evened_out() -> None:
+def test_large_streams_become_equally_large() -> None:
     account, streams = streams_of(9, 3, 7)
     shrink(account, streams, account.bytes // 2)
     assert [*map(len, streams)] == [2, 3, 3]
 
 
-def test_of_equal_streams_the_first_goes_first() -> None:
+def test_of_equal_streams_the_first_forgets_first() -> None:
     account, streams = streams_of(4, 4, 4)
     shrink(account, streams, account.bytes - 1)
     assert [*map(len, streams)] == [3, 4, 4]
 
 
-def test_a_cache_of_nothing_forgets_all_and_keeps_the_tops() -> None:
+def test_a_cache_of_zero_bytes_forgets_everything_but_the_tops() -> None:
     account, streams = streams_of(4, 0, 2)
     assert shrink(account, streams, 0) == 6
     assert account.bytes == 0

@@ -1,4 +1,4 @@
-"""Who asked for which ticks, and when they are asked for again."""
+"""Outstanding nacks of a router, requested ticks of a receiver, and the curiosity of a subend."""
 
 from __future__ import annotations
 
@@ -24,104 +24,104 @@ def spans(*ranges: tuple[int, int]) -> list[TickRange]:
     return [TickRange(low, high) for low, high in ranges]
 
 
-# --- chopping -----------------------------------------------------------------------------------
+# --- splitting ------------------------------------------------------------------------------------
 
 
-def test_long_ranges_are_cut_to_the_span_and_short_ones_left_alone() -> None:
+def test_long_ranges_are_split_by_the_span_and_short_ones_are_not() -> None:
     assert split_ranges(spans((1, 10), (12, 13)), 4, 9) == spans((1, 4), (5, 8), (9, 10), (12, 13))
 
 
-def test_a_gap_of_years_costs_no_more_than_one_nack() -> None:
+def test_a_gap_of_years_is_split_into_no_more_ranges_than_one_nack() -> None:
     assert len(split_ranges(spans((1, 10**18)), SPAN, 64)) == 64
 
 
-# --- what a router asked for (R37) --------------------------------------------------------------
+# --- outstanding nacks of a router (R37) ----------------------------------------------------------
 
 
-def test_the_same_ticks_asked_for_by_a_second_receiver_do_not_travel_up_again() -> None:
-    asked = OutstandingNacks(DEFAULTS)
-    assert asked.ask(spans((25, 33)), now=0) == spans((25, 33))
-    assert asked.ask(spans((25, 33)), now=NRT_MIN - 1) == []
-    assert asked.ask(spans((20, 40)), now=NRT_MIN - 1) == spans((20, 24), (34, 40))
+def test_ticks_nacked_by_a_second_receiver_are_not_forwarded_again() -> None:
+    outstanding = OutstandingNacks(DEFAULTS)
+    assert outstanding.ask(spans((25, 33)), now=0) == spans((25, 33))
+    assert outstanding.ask(spans((25, 33)), now=NRT_MIN - 1) == []
+    assert outstanding.ask(spans((20, 40)), now=NRT_MIN - 1) == spans((20, 24), (34, 40))
 
 
-def test_after_the_least_repetition_threshold_a_nack_is_fresh_again() -> None:
-    asked = OutstandingNacks(DEFAULTS)
-    asked.ask(spans((25, 33)), now=0)
-    assert asked.ask(spans((25, 33)), now=NRT_MIN) == spans((25, 33))
-    assert asked.ask(spans((25, 33)), now=NRT_MIN + 1) == []
+def test_after_the_least_repetition_threshold_a_nack_is_forwarded_again() -> None:
+    outstanding = OutstandingNacks(DEFAULTS)
+    outstanding.ask(spans((25, 33)), now=0)
+    assert outstanding.ask(spans((25, 33)), now=NRT_MIN) == spans((25, 33))
+    assert outstanding.ask(spans((25, 33)), now=NRT_MIN + 1) == []
 
 
-def test_what_was_answered_and_forgotten_may_be_asked_for_at_once() -> None:
-    asked = OutstandingNacks(DEFAULTS)
-    asked.answered(1, 9)
-    asked.ask(spans((25, 33)), now=0)
-    asked.answered(28, 29)
-    assert asked.ask(spans((25, 33)), now=1) == spans((28, 29))
+def test_ticks_that_were_answered_and_forgotten_may_be_nacked_at_once() -> None:
+    outstanding = OutstandingNacks(DEFAULTS)
+    outstanding.answered(1, 9)
+    outstanding.ask(spans((25, 33)), now=0)
+    outstanding.answered(28, 29)
+    assert outstanding.ask(spans((25, 33)), now=1) == spans((28, 29))
 
 
-def test_a_new_feeder_is_asked_for_everything() -> None:
-    asked = OutstandingNacks(DEFAULTS)
-    asked.ask(spans((25, 33)), now=0)
-    asked.clear()
-    assert asked.ask(spans((25, 33)), now=1) == spans((25, 33))
+def test_all_outstanding_ticks_are_nacked_at_a_new_feeder() -> None:
+    outstanding = OutstandingNacks(DEFAULTS)
+    outstanding.ask(spans((25, 33)), now=0)
+    outstanding.clear()
+    assert outstanding.ask(spans((25, 33)), now=1) == spans((25, 33))
 
 
-def test_what_does_not_fit_into_one_nack_is_not_taken_as_asked() -> None:
-    asked = OutstandingNacks(SMALL)
-    assert len(asked.ask(spans((0, 6 * SPAN - 1)), now=0)) == 4
-    assert asked.ask(spans((0, 6 * SPAN - 1)), now=1) == spans(
+def test_ranges_that_do_not_fit_into_one_nack_do_not_become_outstanding() -> None:
+    outstanding = OutstandingNacks(SMALL)
+    assert len(outstanding.ask(spans((0, 6 * SPAN - 1)), now=0)) == 4
+    assert outstanding.ask(spans((0, 6 * SPAN - 1)), now=1) == spans(
         (4 * SPAN, 5 * SPAN - 1), (5 * SPAN, 6 * SPAN - 1)
     )
 
 
-def test_the_memory_is_bounded_and_forgets_what_no_longer_counts_first() -> None:
-    asked = OutstandingNacks(SMALL)
-    asked.ask(spans((0, 0)), now=0)
-    asked.ask(spans((2, 2), (4, 4)), now=NRT_MIN)
-    asked.ask(spans((6, 6)), now=NRT_MIN + 1)
-    assert len(asked) == 3
-    assert asked.ask(spans((2, 6)), now=NRT_MIN + 1) == spans((3, 3), (5, 5))
-    asked.ask(spans((10, 10), (12, 12), (14, 14)), now=NRT_MIN + 2)
-    assert len(asked) == 3
+def test_outstanding_nacks_are_bounded_and_expired_ones_are_forgotten_first() -> None:
+    outstanding = OutstandingNacks(SMALL)
+    outstanding.ask(spans((0, 0)), now=0)
+    outstanding.ask(spans((2, 2), (4, 4)), now=NRT_MIN)
+    outstanding.ask(spans((6, 6)), now=NRT_MIN + 1)
+    assert len(outstanding) == 3
+    assert outstanding.ask(spans((2, 6)), now=NRT_MIN + 1) == spans((3, 3), (5, 5))
+    outstanding.ask(spans((10, 10), (12, 12), (14, 14)), now=NRT_MIN + 2)
+    assert len(outstanding) == 3
 
 
-# --- what a receiver asked for (R36, R37) -------------------------------------------------------
+# --- requested ticks of a receiver (R36, R37) -----------------------------------------------------
 
 
-def test_only_the_wanted_ticks_are_told_and_only_once() -> None:
-    curious = RequestedTicks(DEFAULTS)
-    assert curious.take(1, 100) == []
-    assert not curious.wants(1, 100)
-    curious.add(10, 20, now=0)
-    curious.add(30, 40, now=0)
-    assert curious.wants(20, 29)
-    assert not curious.wants(21, 29)
-    assert curious.take(21, 29) == []
-    assert curious.take(15, 34) == spans((15, 20), (30, 34))
-    assert curious.take(15, 34) == []
-    assert curious.take(1, 100) == spans((10, 14), (35, 40))
-    assert len(curious) == 0
+def test_requested_ticks_are_returned_once() -> None:
+    requested = RequestedTicks(DEFAULTS)
+    assert requested.take(1, 100) == []
+    assert not requested.wants(1, 100)
+    requested.add(10, 20, now=0)
+    requested.add(30, 40, now=0)
+    assert requested.wants(20, 29)
+    assert not requested.wants(21, 29)
+    assert requested.take(21, 29) == []
+    assert requested.take(15, 34) == spans((15, 20), (30, 34))
+    assert requested.take(15, 34) == []
+    assert requested.take(1, 100) == spans((10, 14), (35, 40))
+    assert len(requested) == 0
 
 
-def test_above_the_limit_the_oldest_wish_is_dropped() -> None:
-    curious = RequestedTicks(SMALL)
-    dropped = [curious.add(low, low, now=low) for low in (7, 5, 9, 1)]
+def test_above_the_limit_the_oldest_request_is_dropped() -> None:
+    requested = RequestedTicks(SMALL)
+    dropped = [requested.add(low, low, now=low) for low in (7, 5, 9, 1)]
     assert dropped == [0, 0, 0, 1]
-    assert curious.take(0, 20) == spans((5, 5), (7, 7), (9, 9))
+    assert requested.take(0, 20) == spans((5, 5), (7, 7), (9, 9))
 
 
-def test_a_repeated_wish_is_a_young_one() -> None:
-    curious = RequestedTicks(SMALL)
+def test_a_repeated_request_counts_as_new() -> None:
+    requested = RequestedTicks(SMALL)
     for now, low in enumerate((5, 7, 9, 5, 1)):
-        curious.add(low, low, now)
-    assert curious.take(0, 20) == spans((1, 1), (5, 5), (9, 9))
+        requested.add(low, low, now)
+    assert requested.take(0, 20) == spans((1, 1), (5, 5), (9, 9))
 
 
-# --- the gaps of a subend (R45) -----------------------------------------------------------------
+# --- curiosity of a subend (R45) ------------------------------------------------------------------
 
 
-def test_a_gap_is_asked_for_only_after_the_gap_curiosity_threshold() -> None:
+def test_a_gap_is_nacked_only_after_the_gap_curiosity_threshold() -> None:
     curiosity = Curiosity(DEFAULTS)
     assert curiosity.next_due() is None
     curiosity.observe(spans((25, 33)), now=100)
@@ -131,7 +131,7 @@ def test_a_gap_is_asked_for_only_after_the_gap_curiosity_threshold() -> None:
     assert curiosity.due(100 + GCT) == []
 
 
-def test_a_gap_that_closes_by_itself_is_never_asked_for() -> None:
+def test_a_gap_that_closes_by_itself_is_never_nacked() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((25, 33)), now=0)
     curiosity.answered(20, 33, now=5)
@@ -140,7 +140,7 @@ def test_a_gap_that_closes_by_itself_is_never_asked_for() -> None:
     assert curiosity.threshold.us == FIRST_NRT
 
 
-def test_an_unanswered_gap_is_asked_for_again_and_the_threshold_doubles() -> None:
+def test_an_unanswered_gap_is_nacked_again_and_the_threshold_doubles() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((25, 33)), now=0)
     times, now = [], 0
@@ -163,7 +163,7 @@ def test_ranges_that_are_overdue_one_after_the_other_double_the_threshold_once()
     assert curiosity.threshold.us == 2 * FIRST_NRT
 
 
-def test_the_round_trip_is_learned_from_ranges_asked_for_once() -> None:
+def test_the_round_trip_is_measured_from_ranges_nacked_once() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 9)), now=0)
     curiosity.due(GCT)
@@ -171,7 +171,7 @@ def test_the_round_trip_is_learned_from_ranges_asked_for_once() -> None:
     assert curiosity.threshold.us == 300_000
 
 
-def test_nothing_is_learned_from_a_range_asked_for_twice_and_the_doubling_stays() -> None:
+def test_a_range_nacked_twice_is_not_measured_and_the_doubling_stays() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 9)), now=0)
     curiosity.due(GCT)
@@ -197,7 +197,7 @@ def test_an_answer_that_ends_the_doubling_brings_the_next_repetition_forward() -
     assert curiosity.next_due() == now + 300_000
 
 
-def test_a_partial_answer_leaves_the_rest_wanted() -> None:
+def test_a_partial_answer_leaves_the_rest_outstanding() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 9)), now=0)
     curiosity.due(GCT)
@@ -214,7 +214,7 @@ def test_a_short_round_trip_brings_the_repetition_of_the_rest_forward() -> None:
     assert curiosity.next_due() == GCT + NRT_MIN
 
 
-def test_the_lowest_ticks_are_asked_for_first_and_at_most_a_window_of_spans() -> None:
+def test_the_lowest_ticks_are_nacked_first_and_at_most_a_window_of_spans() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((0, 20 * SPAN - 1)), now=0)
     first = curiosity.due(GCT)
@@ -232,14 +232,14 @@ def test_many_small_gaps_share_the_window_up_to_the_ranges_of_one_nack() -> None
     assert curiosity.next_due() == GCT + FIRST_NRT
 
 
-def test_a_window_that_is_no_multiple_of_what_is_missing_is_filled_to_the_tick() -> None:
+def test_the_nack_window_is_filled_to_the_tick() -> None:
     curiosity = Curiosity(msgspec.structs.replace(DEFAULTS, nack_window=1))
     curiosity.observe(spans((0, 9), (20, 3 * SPAN)), now=0)
     assert curiosity.due(GCT) == spans((0, 9), (20, SPAN + 9))
     assert curiosity.due(GCT) == []
 
 
-def test_a_lower_gap_that_shows_later_is_not_kept_waiting_by_higher_ones() -> None:
+def test_a_lower_gap_that_appears_later_does_not_wait_for_higher_ones() -> None:
     curiosity = Curiosity(DEFAULTS)
     high = (10 * SPAN, 18 * SPAN - 1)
     curiosity.observe(spans(high), now=0)
@@ -257,7 +257,7 @@ def test_an_expected_acknowledgement_makes_gaps_up_to_its_tick_due_at_once() -> 
     assert curiosity.due(2) == spans((1, 2), (5, 6), (9, 9))
 
 
-def test_a_new_feeder_is_asked_at_once_and_without_the_old_ones_delay() -> None:
+def test_gaps_are_nacked_at_a_new_feeder_at_once_and_without_the_delay_of_the_old_one() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 2)), now=0)
     curiosity.due(GCT)
@@ -269,7 +269,7 @@ def test_a_new_feeder_is_asked_at_once_and_without_the_old_ones_delay() -> None:
     assert curiosity.threshold.us == 300_000
 
 
-def test_what_is_no_longer_missing_is_no_longer_wanted() -> None:
+def test_ticks_that_are_no_longer_missing_are_no_longer_outstanding() -> None:
     curiosity = Curiosity(DEFAULTS)
     curiosity.observe(spans((1, 9), (20, 29)), now=0)
     curiosity.due(GCT)
@@ -281,7 +281,7 @@ def test_what_is_no_longer_missing_is_no_longer_wanted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_over_a_long_incarnation_exactly_the_missing_ticks_are_asked_for_and_none_is_left_out(
+def test_with_random_gaps_exactly_the_missing_ticks_are_nacked(
     seed: int,
 ) -> None:
     chance = Random(seed)
@@ -301,10 +301,12 @@ def test_over_a_long_incarnation_exactly_the_missing_ticks_are_asked_for_and_non
         curiosity.observe(list(missing), now)
         ticks = {tick for part in missing for tick in range(part.low, part.high + 1)}
         seen = {tick: seen.get(tick, now) for tick in sorted(ticks)}
-        asked = [tick for part in curiosity.due(now) for tick in range(part.low, part.high + 1)]
-        assert asked == sorted(set(asked) & ticks)
-        for tick in asked:
-            # a gap that grows is as old as its oldest tick below
+        outstanding = [
+            tick for part in curiosity.due(now) for tick in range(part.low, part.high + 1)
+        ]
+        assert outstanding == sorted(set(outstanding) & ticks)
+        for tick in outstanding:
+            # the age of a growing gap is that of its oldest tick below
             part = next(each for each in missing if each.low <= tick <= each.high)
             assert now >= min(seen[each] for each in range(part.low, tick + 1)) + GCT
         due = curiosity.next_due()

@@ -10,7 +10,7 @@ from gapless.stream.istream import IStream
 from tests.stream.model import PUBEND, knowledge_range, silence
 
 
-def test_the_next_pieces_begin_just_above_the_horizon_and_end_at_the_first_gap() -> None:
+def test_the_next_ranges_start_just_above_the_horizon_and_end_at_the_first_gap() -> None:
     stream = IStream(PUBEND)
     horizon = DoubtHorizon(3)
     for part in (
@@ -23,7 +23,7 @@ def test_the_next_pieces_begin_just_above_the_horizon_and_end_at_the_first_gap()
     assert horizon.unknown_ranges(stream, stream.top) == [TickRange(10, 10)]
 
 
-def test_whoever_stops_at_a_piece_goes_on_from_there() -> None:
+def test_a_reader_that_stops_at_a_range_continues_from_there() -> None:
     stream = IStream(PUBEND)
     horizon = DoubtHorizon(0)
     stream.accumulate(silence(1, 4))
@@ -33,14 +33,14 @@ def test_whoever_stops_at_a_piece_goes_on_from_there() -> None:
     assert horizon.next_ranges(stream) == [silence(5, 9, 2)]
 
 
-def test_what_was_passed_is_not_offered_again_when_it_comes_again() -> None:
+def test_ticks_below_the_horizon_are_not_returned_when_they_are_received_again() -> None:
     stream = IStream(PUBEND)
     horizon = DoubtHorizon(9)
     stream.accumulate(knowledge_range(1, 9, 5))
     assert horizon.next_ranges(stream) == []
 
 
-def test_a_piece_out_of_turn_cannot_be_passed() -> None:
+def test_the_horizon_cannot_pass_a_range_out_of_order() -> None:
     horizon = DoubtHorizon(4)
     for part in (silence(4, 9), silence(6, 9)):
         with pytest.raises(AssertionError, match="does not follow the horizon 4"):

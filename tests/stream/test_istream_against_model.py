@@ -1,4 +1,4 @@
-"""Random lives of a stream beside a dictionary of ticks."""
+"""Random operations on a stream and on a dictionary of ticks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StreamAgainstModel(RuleBasedStateMachine):
         self.checked.raise_top(tick)
 
     @rule(one=ticks, other=ticks)
-    def ask_for_a_range(self, one: int, other: int) -> None:
+    def read_a_range(self, one: int, other: int) -> None:
         self.checked.check_range(min(one, other), max(one, other))
 
     @invariant()
@@ -59,7 +59,7 @@ TestStreamAgainstModel.settings = settings(max_examples=scaled(100), stateful_st
 
 
 @pytest.mark.parametrize("seed", range(scaled(10)))
-def test_a_long_incarnation_of_a_stream_is_that_of_its_model(seed: int) -> None:
+def test_with_random_operations_a_stream_equals_its_model(seed: int) -> None:
     chance = Random(seed)
     checked = CheckedStream()
     for _ in range(1_000):

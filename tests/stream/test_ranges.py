@@ -1,4 +1,4 @@
-"""Operations on pieces, against the ticks they speak of."""
+"""Operations on knowledge ranges, compared with the states of their ticks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ range_sets = st.lists(st.tuples(ticks, st.integers(0, 5)), max_size=4).map(
 
 
 @given(part=known_ranges, low=ticks, high=ticks)
-def test_a_cut_says_the_same_of_fewer_ticks(part: KnowledgeRange, low: int, high: int) -> None:
+def test_a_cut_keeps_the_states_of_its_ticks(part: KnowledgeRange, low: int, high: int) -> None:
     if max(low, part.low) > min(high, part.high):
         with pytest.raises(AssertionError, match="no part"):
             knowledge.cut(part, low, high)
@@ -43,7 +43,7 @@ def test_a_cut_says_the_same_of_fewer_ticks(part: KnowledgeRange, low: int, high
 
 
 @given(part=known_ranges, tick=ticks)
-def test_a_split_piece_can_be_joined_again(part: KnowledgeRange, tick: int) -> None:
+def test_a_split_range_can_be_joined_again(part: KnowledgeRange, tick: int) -> None:
     if part.low < tick <= part.high:
         left, right = knowledge.split(part, tick)
         assert (left.high, right.low) == (tick - 1, tick)
@@ -51,7 +51,7 @@ def test_a_split_piece_can_be_joined_again(part: KnowledgeRange, tick: int) -> N
 
 
 @given(part=known_ranges, ranges=range_sets)
-def test_within_and_without_share_the_ticks_of_a_piece_out(
+def test_within_and_without_partition_the_ticks_of_a_range(
     part: KnowledgeRange, ranges: RangeSet
 ) -> None:
     inside = list(states(knowledge.within(part, ranges)))
@@ -61,14 +61,14 @@ def test_within_and_without_share_the_ticks_of_a_piece_out(
 
 
 @given(part=known_ranges)
-def test_the_state_of_a_tick_is_read_off_a_piece(part: KnowledgeRange) -> None:
+def test_a_range_returns_the_state_of_a_tick(part: KnowledgeRange) -> None:
     expected = dict(states([part]))
     for tick in TICKS:
         assert knowledge.state_of(part, tick) == expected.get(tick, TickState.Q)
 
 
 @given(data=st.sets(ticks), ends=st.sets(ticks), lost=st.sets(ticks), most=st.integers(0, 6))
-def test_joined_pieces_say_the_same_in_as_few_pieces_as_allowed(
+def test_joined_ranges_have_the_same_states_in_as_few_ranges_as_allowed(
     data: set[int], ends: set[int], lost: set[int], most: int
 ) -> None:
     chain = [part for part in ranges_between(ends, data) if part.low not in lost]
@@ -83,7 +83,7 @@ def test_joined_pieces_say_the_same_in_as_few_pieces_as_allowed(
 
 
 def ranges_between(ends: set[int], data: set[int]) -> list[KnowledgeRange]:
-    """The whole truth, cut behind these ticks and where the regime or control version changes."""
+    """Return the whole oracle, cut after these ticks and where epoch or control version changes."""
     cuts = sorted({*ends, TICKS[-1]})
     found: list[KnowledgeRange] = []
     low = TICKS[0]
@@ -94,14 +94,14 @@ def ranges_between(ends: set[int], data: set[int]) -> list[KnowledgeRange]:
     return found
 
 
-def test_many_pieces_become_frames_of_the_allowed_size() -> None:
+def test_many_ranges_are_joined_up_to_the_allowed_size() -> None:
     lone = [knowledge_range(tick, tick + 1, tick) for tick in range(1, 21, 2)]
     frames = knowledge.joined(lone, 4)
     assert [len(frame.publications) for frame in frames] == [4, 4, 2]
     assert knowledge.joined([], 4) == []
 
 
-def test_silence_is_joined_to_a_frame_that_is_full() -> None:
+def test_silence_is_joined_to_a_range_of_the_allowed_size() -> None:
     assert knowledge.joined([knowledge_range(1, 3, 1, 2), silence(4, 9)], 1) == [
         knowledge_range(1, 9, 1, 2)
     ]
@@ -110,7 +110,9 @@ def test_silence_is_joined_to_a_frame_that_is_full() -> None:
 @pytest.mark.parametrize(
     "right", [silence(6, 9), silence(4, 9), silence(5, 9, 2), silence(5, 9, 1, 1)]
 )
-def test_what_does_not_touch_or_differs_in_its_stamp_is_never_joined(right: KnowledgeRange) -> None:
+def test_ranges_that_are_not_adjacent_or_have_different_stamps_are_never_joined(
+    right: KnowledgeRange,
+) -> None:
     left = silence(1, 4)
     assert not knowledge.joinable(left, right)
     assert len(knowledge.joined([left, right], 100)) == 2
@@ -118,7 +120,7 @@ def test_what_does_not_touch_or_differs_in_its_stamp_is_never_joined(right: Know
         knowledge.join(left, right)
 
 
-def test_a_filter_that_passes_everything_returns_the_piece_itself() -> None:
+def test_a_filter_that_passes_everything_returns_the_range_itself() -> None:
     part = knowledge_range(1, 9, 3, 5)
     assert knowledge.filtered(part, lambda _: True) is part
     assert knowledge.filtered(part, lambda one: one.tick > 4) == knowledge_range(1, 9, 5)
@@ -135,11 +137,11 @@ def test_a_filter_that_passes_everything_returns_the_piece_itself() -> None:
         (knowledge_range(3, 9, 5, 10), "at 10 is above 9"),
     ],
 )
-def test_a_malformed_piece_is_told_by_its_fault(part: KnowledgeRange, problem: str) -> None:
+def test_a_malformed_range_has_an_invalid_reason(part: KnowledgeRange, problem: str) -> None:
     assert problem in str(knowledge.invalid_reason(part))
 
 
-def test_a_sound_piece_has_no_fault() -> None:
+def test_a_valid_range_has_no_invalid_reason() -> None:
     assert knowledge.invalid_reason(knowledge_range(3, 9, 3, 5, 9)) is None
     assert knowledge.invalid_reason(silence(0, 0)) is None
 
@@ -165,7 +167,7 @@ def test_another_publication_at_a_known_tick_is_a_conflict(other: Publication) -
         knowledge.overlaid(PUBEND, knowledge_range(1, 9, 5), KnowledgeRange(5, 7, 1, 0, (other,)))
 
 
-def test_content_grows_with_payloads_names_and_texts() -> None:
+def test_the_content_size_grows_with_payloads_names_and_texts() -> None:
     def size(publisher: str, attributes: dict[str, Value], payload: bytes) -> int:
         one = Publication(1, publisher, 1, attributes, payload)
         return content_bytes(KnowledgeRange(1, 1, 1, 0, (one,)))

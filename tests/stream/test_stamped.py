@@ -1,4 +1,4 @@
-"""Ranges with times, beside a dictionary of ticks."""
+"""Ranges with times, compared with a dictionary of ticks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def flat(ranges: StampedRanges) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(scaled(20)))
-def test_a_long_incarnation_of_ranges_is_that_of_a_dictionary(seed: int) -> None:
+def test_with_random_operations_stamped_ranges_equal_a_dictionary(seed: int) -> None:
     chance = Random(seed)
     ranges = StampedRanges()
     model: dict[int, int] = {}
@@ -55,7 +55,7 @@ def test_a_long_incarnation_of_ranges_is_that_of_a_dictionary(seed: int) -> None
         ] == [(tick, model[tick]) for tick in range(low, high + 1) if tick in model]
 
 
-def test_equal_neighbours_become_one_range() -> None:
+def test_adjacent_ranges_with_equal_times_are_joined() -> None:
     ranges = StampedRanges()
     for low, high in [(1, 2), (5, 6), (3, 4)]:
         ranges.put(low, high, 7)
@@ -63,7 +63,7 @@ def test_equal_neighbours_become_one_range() -> None:
 
 
 def test_the_highest_of_the_oldest_is_dropped_first() -> None:
-    # what was asked for at once is needed lowest first
+    # of ticks requested at once the lowest are needed first
     ranges = StampedRanges()
     for low, stamp in [(1, 5), (3, 2), (5, 2)]:
         ranges.put(low, low, stamp)
@@ -72,13 +72,13 @@ def test_the_highest_of_the_oldest_is_dropped_first() -> None:
     assert list(ranges) == []
 
 
-def test_an_empty_range_takes_nothing_out() -> None:
+def test_an_empty_range_removes_nothing() -> None:
     ranges = StampedRanges()
     ranges.put(1, 9, 7)
     ranges.remove(6, 5)
     assert list(ranges) == [StampedRange(1, 9, 7)]
 
 
-def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+def test_a_range_that_ends_before_its_start_is_refused() -> None:
     with pytest.raises(AssertionError, match="no range"):
         StampedRanges().put(2, 1, 0)

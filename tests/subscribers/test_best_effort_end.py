@@ -1,11 +1,11 @@
-"""The end of a best-effort stream: order and no duplicates, and nothing is missed (R33)."""
+"""The end of a best-effort stream: order and no duplicates, no delivery guarantee (R33)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import Quality
@@ -32,7 +32,7 @@ def knowledge(incarnation: int, *ticks: int) -> KnowledgeRange:
 
 
 class Owner:
-    """Notes what it is handed, and feeds by one router."""
+    """Records what the end delivers, and offers one router as feeder."""
 
     def __init__(self) -> None:
         self.ticks: list[int] = []
@@ -54,7 +54,7 @@ class Owner:
         self.ticks += [each.tick for each in publications]
 
 
-def test_what_comes_is_handed_over_at_once_and_once() -> None:
+def test_events_are_delivered_at_once_and_without_duplicates() -> None:
     owner = Owner()
     owner.end.receive(knowledge(1, 3, 5))
     owner.end.receive(knowledge(1, 3, 5))
@@ -63,7 +63,7 @@ def test_what_comes_is_handed_over_at_once_and_once() -> None:
     assert owner.ticks == [3, 5, 9]
 
 
-def test_a_new_incarnation_of_the_pubends_broker_begins_anew_and_an_older_one_is_over() -> None:
+def test_a_new_incarnation_of_the_phb_starts_the_stream_again_and_an_older_one_is_ignored() -> None:
     owner = Owner()
     owner.end.receive(knowledge(1, 8))
     owner.end.receive(knowledge(2, 4))
@@ -72,7 +72,7 @@ def test_a_new_incarnation_of_the_pubends_broker_begins_anew_and_an_older_one_is
     assert owner.ticks == [8, 4, 6]
 
 
-def test_a_best_effort_end_asks_for_a_feed_and_for_nothing_that_it_missed() -> None:
+def test_a_best_effort_end_attaches_to_a_feeder_and_sends_no_nack() -> None:
     owner = Owner()
     (attach,) = owner.context.take_messages_to("r")
     assert isinstance(attach, Attach)
@@ -96,7 +96,7 @@ def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
     return world, world.publisher("p", quality=Quality.BEST_EFFORT)
 
 
-def test_best_effort_events_come_in_order_without_members_and_acknowledgements() -> None:
+def test_best_effort_events_are_delivered_in_order_without_members_and_acknowledgements() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "number < 3")
     world.run(s=1)
@@ -108,7 +108,7 @@ def test_best_effort_events_come_in_order_without_members_and_acknowledgements()
     assert world.sent_over(AckReport, "n", "a") == []
 
 
-def test_what_was_lost_of_best_effort_is_not_asked_for_and_holds_up_nothing() -> None:
+def test_a_lost_best_effort_event_is_not_requested_again_and_later_ones_are_delivered() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -123,7 +123,7 @@ def test_what_was_lost_of_best_effort_is_not_asked_for_and_holds_up_nothing() ->
     assert world.sent_over(Nack, "n", "a") == []
 
 
-def test_what_comes_twice_of_best_effort_is_delivered_once() -> None:
+def test_a_best_effort_event_received_twice_is_delivered_once() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -134,7 +134,7 @@ def test_what_comes_twice_of_best_effort_is_delivered_once() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_subscription_to_best_effort_only_is_answered_at_once() -> None:
+def test_a_subscription_that_matches_only_best_effort_pubends_is_answered_at_once() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     answer = x.subscribe()
@@ -158,7 +158,7 @@ def test_best_effort_events_wait_for_credit_and_beyond_the_limit_they_are_droppe
     assert x.events == ["e0", "e1", "e2", "e3"]
 
 
-def test_an_absent_client_is_owed_nothing_of_best_effort() -> None:
+def test_a_disconnected_client_does_not_receive_best_effort_events_later() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -172,7 +172,7 @@ def test_an_absent_client_is_owed_nothing_of_best_effort() -> None:
     assert x.events == ["e2"]
 
 
-def test_a_new_filter_governs_best_effort_at_once() -> None:
+def test_a_new_filter_applies_to_best_effort_events_at_once() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
@@ -185,7 +185,7 @@ def test_a_new_filter_governs_best_effort_at_once() -> None:
     assert x.events == ["e2"]
 
 
-def test_a_best_effort_stream_that_nobody_wants_any_more_is_closed() -> None:
+def test_a_best_effort_stream_without_subscriptions_is_closed() -> None:
     world, ann = stage(interest_grace_s=4)
     x = world.subscriber("n", "x", "TRUE")
     y = world.subscriber("n", "y", "TRUE")
@@ -197,14 +197,14 @@ def test_a_best_effort_stream_that_nobody_wants_any_more_is_closed() -> None:
     y.end()
     world.run(s=2)
     assert world["n"].components.subends.best_effort == {}
-    world.run(s=5)  # a way is not torn down at once
+    world.run(s=5)  # a feed is not ended at once
     assert world.sent_over(Detach, "n", "a", since)
     ann.publish("e1")
     world.run(ms=100)
     assert world.sent_over(StreamData, "p", "a", since) == []
 
 
-def test_a_best_effort_stream_goes_on_when_the_way_to_it_is_mended() -> None:
+def test_a_best_effort_stream_continues_when_the_link_to_it_is_restored() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)

@@ -1,4 +1,4 @@
-"""What waits for the client of a strand (R48, P7: prefetch_max, backlog_bytes)."""
+"""The buffer of a cursor: events that wait for credit (R48, P7: prefetch_max, backlog_bytes)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ticks(publications: list[Publication]) -> list[int]:
     return [each.tick for each in publications]
 
 
-def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None:
+def test_the_first_prefetch_max_events_do_not_count_towards_the_backlog() -> None:
     backlog = Backlog()
     buffer = made(backlog)
     assert buffer.put(events(1, 5)) == 3
@@ -28,7 +28,7 @@ def test_as_many_events_as_always_may_wait_cost_nothing_of_the_backlog() -> None
     assert (len(buffer), backlog.bytes) == (3, 0)
 
 
-def test_runs_beyond_are_booked_until_the_last_of_them_is_taken() -> None:
+def test_runs_above_prefetch_max_count_until_their_last_event_is_taken() -> None:
     backlog = Backlog()
     buffer = made(backlog)
     buffer.put(events(1, 3))
@@ -46,13 +46,13 @@ def test_the_backlog_of_all_cursors_is_bounded_together() -> None:
     while one.put_beyond(events(1, 1)):
         pass
     assert not other.put_beyond(events(1, 1))
-    assert other.put(events(1, 1)) == 1, "what may always wait does not depend on others"
+    assert other.put(events(1, 1)) == 1, "the first prefetch_max events do not depend on others"
     one.clear()
     assert backlog.bytes == 0
     assert other.put_beyond(events(2, 2))
 
 
-def test_a_loss_stays_between_the_events_around_it() -> None:
+def test_a_gap_keeps_its_position_between_events() -> None:
     buffer = made(Backlog(), prefetch_max=9)
     buffer.put(events(1, 2))
     buffer.append_gap(GapRange(3, 6))

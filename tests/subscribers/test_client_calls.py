@@ -1,4 +1,4 @@
-"""Calls of subscribers: what is refused and why, taking over, ending, expiring, seeking (R46, R50)."""
+"""Calls of subscribers: refusals, resuming by name, ending, expiry, seeking (R46, R50)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.scenarios.brokers import Publisher, Subscriber, of, shb
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n."""
+    """Return a world with a pubend P at p, next to the SHB n."""
     world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
@@ -42,7 +42,7 @@ def seek(client: Subscriber | Requester, start: StartPoint) -> Any:
     return client.call(Seek(client.number(), client.name, start))
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257])
@@ -58,7 +58,7 @@ def test_a_name_may_be_as_long_as_the_limit() -> None:
     assert P in position(Requester(world, "n", "x").subscribe(name="x" * 256))
 
 
-def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
+def test_an_invalid_filter_is_refused_with_the_column_of_the_error() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     assert "column 8" in reason(x.subscribe("price >"))
@@ -75,7 +75,7 @@ def test_credit_cannot_be_negative() -> None:
     assert reason(answer) == "credit cannot be negative (-3)"
 
 
-def test_a_name_stands_for_a_durable_subscription_or_for_one_that_is_not() -> None:
+def test_a_durable_and_a_nondurable_subscription_cannot_share_a_name() -> None:
     world, _ = stage()
     x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe(durable=True)
@@ -87,7 +87,7 @@ def test_a_name_stands_for_a_durable_subscription_or_for_one_that_is_not() -> No
     assert world.subscription("n", "x").client == "x"
 
 
-def test_who_has_no_subscription_cannot_change_it() -> None:
+def test_a_client_without_the_subscription_cannot_change_it() -> None:
     world, _ = stage()
     x, z = Requester(world, "n", "x"), Requester(world, "n", "z")
     refusal = "this connection has no subscription 'x'; subscribe first"
@@ -99,7 +99,7 @@ def test_who_has_no_subscription_cannot_change_it() -> None:
     assert world.subscription("n", "x").newest.text == "TRUE"
 
 
-def test_credit_and_acknowledgements_of_somebody_else_count_for_nothing() -> None:
+def test_credit_and_acknowledgements_of_another_client_are_ignored() -> None:
     world, ann = stage()
     x, z = Requester(world, "n", "x"), Requester(world, "n", "z")
     x.subscribe(durable=True, credit=0)
@@ -115,7 +115,7 @@ def test_credit_and_acknowledgements_of_somebody_else_count_for_nothing() -> Non
     assert world.cursor("n", "x").start.acked < tick
 
 
-def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
+def test_an_acknowledgement_counts_only_up_to_the_tick_that_was_sent() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True, credit=1)
     world.run(s=1)
@@ -124,11 +124,11 @@ def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
     world.run(ms=100)
     assert x.events == ["e1"]
     x.acknowledge(P, second + 1_000_000)
-    x.acknowledge(Q, 5)  # of which it has nothing
+    x.acknowledge(Q, 5)  # a pubend on which it has no cursor
     assert world.cursor("n", "x").start.acked == second - 1
 
 
-def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable() -> None:
+def test_acknowledgements_of_a_nondurable_subscription_are_ignored() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -138,10 +138,12 @@ def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable(
     assert world.cursor("n", "x").start.acked < tick
 
 
-# --- taking over (R50) ----------------------------------------------------------------------------
+# --- resuming by name (R50) -----------------------------------------------------------------------
 
 
-def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -> None:
+def test_a_client_that_subscribes_by_name_fences_the_former_client_of_a_durable_subscription() -> (
+    None
+):
     world, ann = stage()
     first = Requester(world, "n", "first")
     first.subscribe(name="x", durable=True)
@@ -157,17 +159,15 @@ def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -
         [event.payload.decode() for each in client.of_kind(Delivery) for _, event in each.events]
         for client in (first, second)
     ]
-    assert payloads == [["e1"], ["e1", "e2"]], (
-        "what was not acknowledged comes again; the filter stays"
-    )
-    # what comes late from the one before is for nobody
+    assert payloads == [["e1"], ["e1", "e2"]], "unacknowledged events come again; the filter stays"
+    # late calls of the fenced client are ignored
     first.request(Ack("x", ((P, ann.ticks["e2"]),)))
     assert world.cursor("n", "x").start.acked < ann.ticks["e1"]
     first.leave()
     assert world.subscription("n", "x").client == "second"
 
 
-def test_a_subscription_that_is_not_durable_begins_anew_under_its_name() -> None:
+def test_a_nondurable_subscription_is_replaced_by_a_new_one_of_its_name() -> None:
     world, ann = stage()
     first, second = Requester(world, "n", "first"), Requester(world, "n", "second")
     first.subscribe("kind = 1", name="x")
@@ -181,7 +181,7 @@ def test_a_subscription_that_is_not_durable_begins_anew_under_its_name() -> None
     assert world.subscription("n", "x").client == "second"
 
 
-def test_a_filter_that_is_none_leaves_the_subscription_of_that_name_alone() -> None:
+def test_an_invalid_filter_leaves_the_subscription_of_that_name_unchanged() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     x.subscribe("kind = 1")
@@ -189,7 +189,7 @@ def test_a_filter_that_is_none_leaves_the_subscription_of_that_name_alone() -> N
     assert world.subscription("n", "x").client == "x"
 
 
-def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen_itself() -> None:
+def test_a_client_that_resumes_continues_after_its_own_position() -> None:
     # R50: from max(acked, the client's position)
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -206,12 +206,12 @@ def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen_itself() -> No
     world.run(s=1)
     assert x.events[5:] == ["e2"]
     x.leave()
-    x.come_back(at((P, 5)))  # below what it has acknowledged
+    x.come_back(at((P, 5)))  # below its acknowledged tick
     world.run(s=1)
     assert x.events[6:] == ["e1", "e2"]
 
 
-def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there() -> None:
+def test_a_client_that_resumes_with_a_position_before_the_start_starts_there() -> None:
     world, ann = stage(retention_s=3_600)
     first = ann.publish("e1")
     world.run(ms=100)
@@ -229,7 +229,7 @@ def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there(
 # --- ending ---------------------------------------------------------------------------------------
 
 
-def test_to_end_a_subscription_may_be_asked_for_twice() -> None:
+def test_a_subscription_may_be_ended_twice() -> None:
     # section 16: the first answer may have been lost
     world, _ = stage()
     x = Requester(world, "n", "x")
@@ -241,7 +241,7 @@ def test_to_end_a_subscription_may_be_asked_for_twice() -> None:
     assert x.unsubscribe("never was") == Unsubscribed(4)
 
 
-def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> None:
+def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_confirmed() -> None:
     # I13
     world, _ = stage()
     x = Requester(world, "n", "x")
@@ -251,7 +251,7 @@ def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> Non
     world.restart("n")
     world.run(s=1)
     assert "x" in world["n"].components.registry.subscriptions, (
-        "the end was not told, and did not happen"
+        "the end was not confirmed and is not stored"
     )
 
 
@@ -265,7 +265,7 @@ def test_a_durable_subscription_can_be_ended_by_another_connection() -> None:
     assert x.of_kind(Delivery) == []
 
 
-def test_a_subscription_that_is_ended_before_it_is_on_disk_does_not_come_back() -> None:
+def test_a_subscription_that_is_ended_before_it_is_on_disk_is_not_restored() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     world.stop_disk("n")
@@ -277,7 +277,7 @@ def test_a_subscription_that_is_ended_before_it_is_on_disk_does_not_come_back() 
     assert world["n"].components.registry.subscriptions == {}
 
 
-def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
+def test_a_nondurable_subscription_ends_when_its_client_disconnects() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE")
     y = world.subscriber("n", "y", "TRUE", durable=True)
@@ -288,7 +288,7 @@ def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
     assert world.cursor("n", "y").phase is CursorPhase.DISCONNECTED
 
 
-def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> None:
+def test_the_filter_of_a_disconnected_client_stays_in_the_tables_for_the_interest_grace() -> None:
     # R17, R50: interest_grace_s
     world, _ = stage(interest_grace_s=5)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
@@ -303,11 +303,11 @@ def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> Non
     assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
     world.run(s=5)
     assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"], (
-        "it is back"
+        "the client is connected again"
     )
 
 
-def test_the_while_begins_anew_when_a_client_goes_again() -> None:
+def test_the_interest_grace_starts_again_when_a_client_disconnects_again() -> None:
     world, _ = stage(interest_grace_s=5)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -320,8 +320,8 @@ def test_the_while_begins_anew_when_a_client_goes_again() -> None:
     assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 1"]
 
 
-def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> None:
-    # section 16: otherwise a lost answer pins a log for ever
+def test_a_durable_subscription_whose_client_does_not_return_expires() -> None:
+    # section 16: otherwise a lost answer keeps a log for ever
     world, ann = stage(interest_grace_s=1)
     x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe(durable=True, expiry_s=10)
@@ -339,8 +339,8 @@ def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> Non
     assert world.released("p", P) >= ann.ticks["e1"]
 
 
-def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
-    # it could not come back before, and no clock that was set forward ends it
+def test_the_expiry_time_starts_again_when_the_broker_was_down() -> None:
+    # it could not connect before, and a clock that was set forward does not end it
     world, _ = stage(interest_grace_s=1)
     x = Requester(world, "n", "x")
     x.subscribe(durable=True, expiry_s=10)
@@ -360,7 +360,7 @@ def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
 
 
 def replay(**options: Any) -> tuple[BrokerHarness, Publisher, Subscriber]:
-    """Let x have been given three events that the log still has."""
+    """Let x have received three events that the log still has."""
     world, ann = stage(retention_s=3_600)
     x = world.subscriber("n", "x", "TRUE", **options)
     world.run(s=1)
@@ -374,7 +374,7 @@ def replay(**options: Any) -> tuple[BrokerHarness, Publisher, Subscriber]:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_subscriber_seeks_a_position_and_goes_on_from_there(durable: bool) -> None:
+def test_a_subscriber_seeks_a_position_and_continues_from_there(durable: bool) -> None:
     world, ann, x = replay(durable=durable)
     sought = at((P, ann.ticks["e0"]))
     assert seek(x, sought) == Subscribed(2, ((P, ann.ticks["e0"]),))
@@ -384,7 +384,7 @@ def test_a_subscriber_seeks_a_position_and_goes_on_from_there(durable: bool) -> 
     assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
-def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> None:
+def test_events_read_again_after_a_seek_match_the_filter_of_their_tick() -> None:
     world, ann, x = replay(durable=True)
     world.cut("n", "p")
     world.run(s=2)
@@ -393,7 +393,7 @@ def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> 
     seek(x, at((P, ann.ticks["e0"])))
     for wanted in ("kind = 'none'", "kind = 'nothing'"):
         x.set_filter(wanted)
-        world.run(s=2)  # the change is through, and filters that nobody needs are forgotten
+        world.run(s=2)  # the change is complete, and filters without use are removed
     world.heal("n", "p")
     world.run(s=5)
     assert x.events == ["e1", "e2"]
@@ -406,14 +406,14 @@ def test_a_subscriber_seeks_a_time() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_subscriber_seeks_the_earliest_that_the_log_has() -> None:
+def test_a_subscriber_seeks_the_earliest_event_of_the_log() -> None:
     world, _, x = replay()
     assert position(seek(x, StartPoint(StartKind.EARLIEST))) == {P: 0}
     world.run(s=1)
     assert x.events == ["e0", "e1", "e2"]
 
 
-def test_a_subscriber_leaves_out_what_waits_for_it_by_seeking_the_latest() -> None:
+def test_a_subscriber_that_seeks_the_latest_skips_buffered_events() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
@@ -427,7 +427,7 @@ def test_a_subscriber_leaves_out_what_waits_for_it_by_seeking_the_latest() -> No
     assert x.events == ["e2"]
 
 
-def test_seeking_leaves_pubends_alone_that_it_does_not_name() -> None:
+def test_a_seek_does_not_change_pubends_that_it_does_not_name() -> None:
     world, ann, x = replay()
     assert seek(x, at((Q, 5))) == Subscribed(2, ())
     ann.publish("e3")
@@ -435,7 +435,7 @@ def test_seeking_leaves_pubends_alone_that_it_does_not_name() -> None:
     assert x.events == ["e3"]
 
 
-def test_seeking_what_is_released_is_answered_by_a_gap() -> None:
+def test_a_seek_to_a_released_tick_causes_a_gap() -> None:
     # R48, A14: never by silence
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE")
@@ -453,7 +453,7 @@ def test_seeking_what_is_released_is_answered_by_a_gap() -> None:
     assert first <= gap.high < ann.ticks["e2"]
 
 
-def test_a_filter_may_be_set_while_nobody_is_connected() -> None:
+def test_a_filter_may_be_set_while_the_client_is_disconnected() -> None:
     # R47, example 14.6
     world, _ = stage()
     x = world.subscriber("n", "x", "kind = 1", durable=True)
@@ -467,7 +467,7 @@ def test_a_filter_may_be_set_while_nobody_is_connected() -> None:
     assert record.segments[-1].filter == "kind = 2"
 
 
-def test_reports_say_whether_somebody_durable_is_behind_them() -> None:
+def test_ack_reports_state_whether_the_shb_has_durable_subscriptions() -> None:
     # R53
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE")

@@ -1,4 +1,4 @@
-"""Streams whose log is damaged: they wait, who waits is told why, and the others go on (P8)."""
+"""Streams with a corrupt log stand still, clients learn the reason, other streams continue (P8)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stage(*chains: str, **parameters: Any) -> tuple[BrokerHarness, Publisher]:
 
 
 def corrupt_row(world: BrokerHarness, tick: Tick) -> str:
-    """Damage the row of an event, of which no broker has a copy in memory; return the fault."""
+    """Corrupt the row of an event of which no broker has a copy in memory; return the fault."""
     world.nodes["p"].disk.corrupt.add(tick)
     world.crash("p")
     world.restart("p")
@@ -51,13 +51,11 @@ def corrupt_log(*chains: str, **parameters: Any) -> tuple[BrokerHarness, Publish
 
 
 def stalls(client: Subscriber) -> list[tuple[PubendId, str]]:
-    """Return what a client was told of streams that stand still."""
+    """Return the notices of stalled streams that a client received."""
     return [(each.pubend, each.reason) for each in client.of_kind(Stalled)]
 
 
-def test_who_reads_the_log_gets_what_is_before_the_corruption_and_is_told_once_why_it_waits() -> (
-    None
-):
+def test_a_reader_gets_the_events_before_the_corruption_and_one_notice_with_the_reason() -> None:
     world, _, fault = corrupt_log()
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=60)
@@ -66,7 +64,7 @@ def test_who_reads_the_log_gets_what_is_before_the_corruption_and_is_told_once_w
     assert stalls(x) == [(P, fault)]
 
 
-def test_other_streams_of_the_subscription_go_on() -> None:
+def test_other_streams_of_the_subscription_continue() -> None:
     world, _, fault = corrupt_log()
     bob = world.publisher("n", "Q")
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
@@ -77,7 +75,7 @@ def test_other_streams_of_the_subscription_go_on() -> None:
     assert stalls(x) == [(P, fault)]
 
 
-def test_in_total_order_all_wait_and_the_corrupt_stream_is_named() -> None:
+def test_in_total_order_all_streams_wait_and_the_corrupt_one_is_named() -> None:
     world, _, fault = corrupt_log()
     bob = world.publisher("n", "Q")
     x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL, start=EARLIEST)
@@ -88,8 +86,8 @@ def test_in_total_order_all_wait_and_the_corrupt_stream_is_named() -> None:
     assert stalls(x) == [(P, fault)]
 
 
-def test_a_live_stream_that_lost_a_frame_of_corrupt_ticks_stands_still_and_says_so() -> None:
-    # also behind a router on the way: the news goes down to whoever asked for these ticks
+def test_a_live_stream_that_lost_data_of_corrupt_ticks_stalls_and_the_client_is_notified() -> None:
+    # also behind a router: the fault is forwarded to every broker that requested these ticks
     world, ann = stage("p-m-n")
     here, far = (world.subscriber(broker, f"at {broker}", "TRUE") for broker in ("p", "n"))
     world.run(s=2)
@@ -102,13 +100,13 @@ def test_a_live_stream_that_lost_a_frame_of_corrupt_ticks_stands_still_and_says_
     why = corrupt_row(world, tick)
     world.run(s=30)
     assert far.events == ["e1"]
-    assert here.events == ["e1", "e2"]  # it had it before
+    assert here.events == ["e1", "e2"]  # it received e2 before
     assert stalls(far) == [(P, why)]
     assert stalls(here) == []
     assert world.sent_over(Unreadable, "m", "n")
 
 
-def test_every_connection_is_told_anew() -> None:
+def test_every_new_connection_is_notified_again() -> None:
     world, _, fault = corrupt_log()
     x = world.subscriber("n", "x", "TRUE", durable=True, start=EARLIEST)
     world.run(s=10)
@@ -120,7 +118,7 @@ def test_every_connection_is_told_anew() -> None:
     assert stalls(x) == [(P, fault)] * 2
 
 
-def test_a_subscription_that_cannot_begin_says_so_in_its_answer() -> None:
+def test_the_answer_names_a_pubend_on_which_the_subscription_cannot_start() -> None:
     world, ann, _ = corrupt_log()
     fault = corrupt_row(world, ann.ticks["e1"])
     requester = Requester(world, "n", "x")
@@ -131,7 +129,7 @@ def test_a_subscription_that_cannot_begin_says_so_in_its_answer() -> None:
     assert position(answer) == {}
 
 
-def test_who_seeks_to_behind_the_corruption_is_told_that_it_goes_on() -> None:
+def test_a_client_that_seeks_past_the_corruption_is_notified_that_the_stream_continues() -> None:
     world, ann, fault = corrupt_log()
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=5)
@@ -142,14 +140,14 @@ def test_who_seeks_to_behind_the_corruption_is_told_that_it_goes_on() -> None:
     assert stalls(x) == [(P, fault), (P, "")]
 
 
-def test_when_the_corrupt_row_is_released_the_pubend_is_as_good_as_any() -> None:
+def test_a_pubend_accepts_events_again_when_the_corrupt_row_is_released() -> None:
     world, ann, fault = corrupt_log(retention_s=20)
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=60)
     assert world["p"].components.pubends.corruptions == {
         P: fault
-    }  # it is kept for who waits for it
-    number = ann.say("e4")
+    }  # retained for the cursor that waits for it
+    number = ann.send_event("e4")
     world.run(s=1)
     assert ann.refused(number)
     x.end()
@@ -159,7 +157,7 @@ def test_when_the_corrupt_row_is_released_the_pubend_is_as_good_as_any() -> None
     ann.publish("e5")
 
 
-def test_a_row_that_is_still_there_stays_corrupt_when_what_is_below_it_is_released() -> None:
+def test_a_corrupt_row_stays_corrupt_when_the_rows_below_it_are_released() -> None:
     bench = Bench(Parameters(retention_s=5))
     session = bench.open()
     ticks = []
@@ -184,13 +182,13 @@ def test_a_row_that_is_still_there_stays_corrupt_when_what_is_below_it_is_releas
     assert bench.pubend.corruption is None
 
 
-def test_what_is_published_to_a_corrupt_log_is_refused_and_says_what_to_do() -> None:
+def test_a_publish_call_to_a_corrupt_log_is_refused_with_a_remedy() -> None:
     world, ann, fault = corrupt_log()
     bob = world.publisher("p", "Q")
-    ann.publish("e4")  # nobody has met the damage yet
+    ann.publish("e4")  # the corruption is not detected yet
     x = world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=5)
-    number = ann.say("e5")
+    number = ann.send_event("e5")
     world.run(s=1)
     refusal = reason(ann.answer(number))
     assert fault in refusal
@@ -201,18 +199,18 @@ def test_what_is_published_to_a_corrupt_log_is_refused_and_says_what_to_do() -> 
     assert x.events == ["e1", "q1"]
 
 
-def test_an_event_that_was_logged_before_is_acknowledged_again_all_the_same() -> None:
+def test_a_repeat_of_an_event_logged_before_the_corruption_is_acknowledged() -> None:
     world, ann, _ = corrupt_log()
     tick = ann.publish("e4")
     world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=5)
     assert world.pubend("p", P).corruption is not None
-    number = ann.say("e4", sequence=4)
+    number = ann.send_event("e4", sequence=4)
     world.run(s=1)
     assert ann.answer(number).ticks == (tick,)
 
 
-def test_operators_see_why_a_subscription_stands_still() -> None:
+def test_operators_see_why_a_subscription_is_stalled() -> None:
     world, _, fault = corrupt_log()
     world.subscriber("n", "x", "TRUE", start=EARLIEST)
     world.run(s=5)

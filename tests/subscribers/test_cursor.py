@@ -1,4 +1,4 @@
-"""Strands: where a subscription begins on a stream, catching up, joining, and clients that are slow."""
+"""Cursors: where a subscription starts on a stream, catching up, joining, and slow clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n; its log is kept."""
+    """Return a world with a pubend P at p, next to the SHB n; its log is retained."""
     world = BrokerHarness("p-n", **{"retention_s": 3_600, **parameters})
     return world, world.publisher("p")
 
@@ -48,10 +48,10 @@ def at(*positions: tuple[PubendId, int]) -> StartPoint:
     return StartPoint(StartKind.POSITION, positions)
 
 
-# --- where it begins (R46, R48) -------------------------------------------------------------------
+# --- the start (R46, R48) -------------------------------------------------------------------------
 
 
-def test_the_latest_is_what_comes_after_the_answer() -> None:
+def test_latest_starts_with_the_events_after_the_answer() -> None:
     world, ann = past()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -62,7 +62,7 @@ def test_the_latest_is_what_comes_after_the_answer() -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_the_earliest_is_all_that_the_log_has(durable: bool) -> None:
+def test_earliest_delivers_all_events_of_the_log(durable: bool) -> None:
     world, ann = past()
     x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), durable=durable)
     world.run(s=1)
@@ -74,11 +74,11 @@ def test_the_earliest_is_all_that_the_log_has(durable: bool) -> None:
     assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
-def test_the_earliest_of_a_log_that_has_lost_its_past_begins_there_without_a_gap() -> None:
+def test_earliest_on_a_partly_released_log_starts_above_the_released_ticks_without_a_gap() -> None:
     world, ann = stage(retention_s=0)
     lost = ann.publish("lost")
     world.run(s=2)
-    kept = world.subscriber("n", "kept", "TRUE", durable=True)  # keeps what comes now
+    kept = world.subscriber("n", "kept", "TRUE", durable=True)  # retains the log from now on
     world.run(s=1)
     ann.publish("e1")
     world.run(ms=100)
@@ -89,7 +89,7 @@ def test_the_earliest_of_a_log_that_has_lost_its_past_begins_there_without_a_gap
     assert lost <= x.starts[P] < ann.ticks["e1"]
 
 
-def test_a_position_is_followed_by_all_that_comes_after_it() -> None:
+def test_a_start_at_a_position_delivers_all_later_events() -> None:
     world, ann = past()
     x = world.subscriber("n", "x", "TRUE", start=at((P, ann.ticks["e0"])))
     world.run(s=1)
@@ -97,7 +97,7 @@ def test_a_position_is_followed_by_all_that_comes_after_it() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_position_that_is_released_is_followed_by_a_gap() -> None:
+def test_a_start_at_a_released_position_causes_a_gap() -> None:
     # R48
     world, ann = past(retention_s=0)
     world.run(s=2)
@@ -113,7 +113,7 @@ def test_a_position_that_is_released_is_followed_by_a_gap() -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_position_in_the_future_is_waited_for(durable: bool) -> None:
+def test_a_start_at_a_position_in_the_future_delivers_only_events_after_it(durable: bool) -> None:
     world, ann = past()
     future = world.pubend("p", P).top + 1_000 * TICKS_PER_MS
     x = world.subscriber("n", "x", "TRUE", start=at((P, future)), durable=durable)
@@ -128,7 +128,7 @@ def test_a_position_in_the_future_is_waited_for(durable: bool) -> None:
     assert x.gaps == []
 
 
-def test_a_position_of_one_pubend_says_nothing_of_another() -> None:
+def test_a_position_on_one_pubend_does_not_apply_to_another() -> None:
     world, ann = past()
     bob = world.publisher("p", "Q")
     bob.publish("q0")
@@ -140,16 +140,16 @@ def test_a_position_of_one_pubend_says_nothing_of_another() -> None:
     assert x.events == ["e2", "q1"]
 
 
-def test_a_position_of_a_pubend_that_is_not_known_is_named_as_waited_for() -> None:
+def test_a_position_on_an_unknown_pubend_is_named_as_pending() -> None:
     world, _ = past()
     answer = Requester(world, "n", "x").subscribe(start=at((PubendId("nowhere"), 5)))
     assert isinstance(answer, Subscribed)
     (waiting,) = answer.pending
     assert waiting.pubend == PubendId("nowhere")
-    assert waiting.reason == "no broker has told of this pubend yet"
+    assert waiting.reason == "no broker has announced this pubend yet"
 
 
-def test_a_time_is_followed_by_all_that_was_published_since() -> None:
+def test_a_start_at_a_time_delivers_all_events_published_since() -> None:
     world, ann = past()
     start = StartPoint(StartKind.TIME, (), ann.ticks["e1"])
     x = world.subscriber("n", "x", "TRUE", start=start)
@@ -158,7 +158,7 @@ def test_a_time_is_followed_by_all_that_was_published_since() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_pubend_that_is_announced_later_is_begun_where_the_call_said() -> None:
+def test_the_start_point_of_the_call_applies_to_a_pubend_that_is_announced_later() -> None:
     world, _ = past()
     x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST))
     world.run(s=1)
@@ -171,8 +171,8 @@ def test_a_pubend_that_is_announced_later_is_begun_where_the_call_said() -> None
     assert started(x)[Q] < bob.ticks["q0"]
 
 
-def test_a_beginning_in_the_past_is_told_when_the_log_is_held_for_it() -> None:
-    # R49: the hold is on disk before the first answer
+def test_a_start_in_the_past_is_confirmed_when_the_log_hold_exists() -> None:
+    # R49: the log hold is on disk before the first answer
     world, ann = past()
     lost = world.lose(of(ReadReply, source="p", target="n"))
     answer = Requester(world, "n", "x").subscribe(start=at((P, ann.ticks["e0"])))
@@ -186,10 +186,10 @@ def test_a_beginning_in_the_past_is_told_when_the_log_is_held_for_it() -> None:
     assert started(client) == {P: ann.ticks["e0"]}
 
 
-# --- catching up and joining (R48) ------------------------------------------------------------------
+# --- catching up and joining (R48) ----------------------------------------------------------------
 
 
-def test_a_long_past_is_read_in_chunks() -> None:
+def test_a_long_log_is_read_in_chunks() -> None:
     world, ann = past(20, read_chunk_bytes=1)
     since = world.now
     x = world.subscriber("n", "x", "number >= 10", start=StartPoint(StartKind.EARLIEST))
@@ -199,7 +199,7 @@ def test_a_long_past_is_read_in_chunks() -> None:
     assert len(ann.ticks) == 20
 
 
-def test_a_reader_takes_no_more_from_the_log_than_its_client_has_room_for() -> None:
+def test_a_cursor_reads_no_more_events_than_the_buffer_of_its_client_holds() -> None:
     # P7: prefetch_max
     world, _ = past(20, read_chunk_bytes=1, prefetch_max=4, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), credit=0)
@@ -216,7 +216,7 @@ def test_a_reader_takes_no_more_from_the_log_than_its_client_has_room_for() -> N
 
 
 def joining(**parameters: Any) -> tuple[BrokerHarness, Publisher, Fault]:
-    """Let x read the last stretch up to the live stream; the answer is held back."""
+    """Let x read the last range up to the live stream; the answer is delayed."""
     world, ann = past(join_window_ms=5_000, **parameters)
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)
@@ -228,7 +228,7 @@ def joining(**parameters: Any) -> tuple[BrokerHarness, Publisher, Fault]:
     return world, ann, slow
 
 
-def test_a_cursor_that_joins_holds_few_live_events_and_else_reads_on() -> None:
+def test_a_joining_cursor_buffers_few_live_events_and_otherwise_reads_again() -> None:
     # R48: join_buffer_events_max; A19
     world, ann, slow = joining(join_buffer_events_max=2)
     cursor, x = world.cursor("n", "x"), world.nodes["n"].clients["x"]
@@ -247,7 +247,7 @@ def test_a_cursor_that_joins_holds_few_live_events_and_else_reads_on() -> None:
     assert state_of(cursor) is CursorPhase.LIVE
 
 
-def test_a_cursor_that_has_joined_has_what_it_held_behind_what_it_read() -> None:
+def test_a_joined_cursor_delivers_buffered_live_events_after_those_it_read() -> None:
     world, ann, slow = joining()
     x = world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
@@ -259,9 +259,9 @@ def test_a_cursor_that_has_joined_has_what_it_held_behind_what_it_read() -> None
     assert world.cursor("n", "x").phase is CursorPhase.LIVE
 
 
-def test_what_came_live_while_a_cursor_joined_is_not_lost_with_the_log() -> None:
-    # R48, A14: the log was released beyond where it joins; a gap over what it holds, and then that, is
-    # out of order and untrue
+def test_live_events_buffered_while_joining_are_delivered_although_the_log_is_released() -> None:
+    # R48, A14: the log was released beyond the join tick; a gap over the buffered events, then
+    # these events, would be out of order and wrong
     world, ann, slow = joining()
     cursor, x = world.cursor("n", "x"), world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
@@ -283,7 +283,7 @@ def test_what_came_live_while_a_cursor_joined_is_not_lost_with_the_log() -> None
     assert x.events == ["e3"]
 
 
-def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> None:
+def test_a_read_reply_is_ignored_when_the_client_has_disconnected() -> None:
     world, ann = past()
     slow = world.hold(of(ReadReply, source="p", target="n"))
     x = world.subscriber("n", "x", "TRUE", start=StartPoint(StartKind.EARLIEST), durable=True)
@@ -301,7 +301,7 @@ def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> 
     assert x.events == ["e0", "e1", "e2", "e3"]
 
 
-def test_nothing_is_read_of_a_stream_that_the_filter_cannot_match() -> None:
+def test_the_log_is_not_read_when_the_filter_cannot_match_the_advertisement() -> None:
     world = BrokerHarness("p-n", retention_s=3_600)
     ann = world.publisher("p", advertisement="number >= 0")
     first = ann.publish("e0", number=0)
@@ -314,11 +314,11 @@ def test_nothing_is_read_of_a_stream_that_the_filter_cannot_match() -> None:
     assert all(read.filter == "FALSE" or read.low > read.high for read in reads)
 
 
-# --- slow clients (R48, P7) ---------------------------------------------------------------------------
+# --- slow clients (R48, P7) -----------------------------------------------------------------------
 
 
 def overrun(*, durable: bool) -> tuple[BrokerHarness, Subscriber]:
-    """Let more events come than fit into the buffer of a client that takes none."""
+    """Publish more events than fit into the buffer of a client without credit."""
     world, ann = stage(prefetch_max=3, backlog_bytes=0, read_chunk_bytes=1)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=0)
     y = world.subscriber("n", "y", "TRUE")
@@ -326,11 +326,11 @@ def overrun(*, durable: bool) -> tuple[BrokerHarness, Subscriber]:
     for number in range(10):
         ann.publish(f"e{number}")
     world.run(s=1)
-    assert y.events == [f"e{number}" for number in range(10)], "nobody else waits"
+    assert y.events == [f"e{number}" for number in range(10)], "other clients do not wait"
     return world, x
 
 
-def test_a_client_that_falls_behind_for_a_moment_goes_on_from_memory() -> None:
+def test_a_client_that_is_briefly_behind_continues_from_memory() -> None:
     world, ann = stage(prefetch_max=3)
     x = world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
@@ -342,11 +342,11 @@ def test_a_client_that_falls_behind_for_a_moment_goes_on_from_memory() -> None:
     x.give_credit(100)
     world.run(s=1)
     assert x.events == [f"e{number}" for number in range(10)]
-    assert len(world.sent_over(Read, "n", "p")) == since, "nothing travels twice"
+    assert len(world.sent_over(Read, "n", "p")) == since, "no event is read again"
     assert world["n"].components.registry.backlog.bytes == 0
 
 
-def test_what_waits_for_a_subscription_that_ends_waits_no_more() -> None:
+def test_the_end_of_a_subscription_frees_its_buffered_events() -> None:
     world, ann = stage(prefetch_max=3)
     x = world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
@@ -372,8 +372,8 @@ def test_a_slow_durable_subscriber_reads_the_log() -> None:
     assert state_of(cursor) is CursorPhase.LIVE
 
 
-def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_event() -> None:
-    # it joins the live stream with a full buffer, has no room for the next event, and reads again
+def test_a_slow_durable_subscriber_does_not_read_the_log_again_for_every_event() -> None:
+    # it joins the live stream with a full buffer, cannot buffer the next event, and reads again
     world, ann = stage(prefetch_max=3, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", durable=True, credit=0)
     world.run(s=1)
@@ -386,9 +386,9 @@ def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_even
     assert len(world.sent_over(Read, "n", "p")) < 20
 
 
-def test_a_slow_subscription_that_is_not_durable_ends_with_a_reason_and_its_client_stays() -> None:
+def test_a_slow_nondurable_subscription_ends_with_a_reason_and_its_client_stays_connected() -> None:
     world, x = overrun(durable=False)
-    assert x.of_kind(SubscriptionEnded) == [], "it has time to catch up"
+    assert x.of_kind(SubscriptionEnded) == [], "slow_consumer_timeout_s is not over"
     world.run(s=30)
     (ended,) = x.of_kind(SubscriptionEnded)
     assert ended.cause is RefusalCause.SLOW_CONSUMER
@@ -406,7 +406,7 @@ def test_a_subscriber_that_waits_for_its_own_answer_is_not_slow() -> None:
     lost = world.hold(of(ReadReply, source="p", target="n"))
     start = at((Q, 5))
     x = world.subscriber("n", "x", "TRUE", start=start)
-    ann.publish("before")  # and so there is a piece to start with
+    ann.publish("before")  # and so there is a knowledge range to start with
     world.run(ms=300)
     assert world.cursor("n", "x", P).phase is CursorPhase.LIVE
     assert x.of_kind(Subscribed) == [], "it waits for Q"
@@ -419,10 +419,10 @@ def test_a_subscriber_that_waits_for_its_own_answer_is_not_slow() -> None:
     assert x.events[-10:] == [f"e{number}" for number in range(10)]
 
 
-# --- what a strand says of itself -----------------------------------------------------------------------
+# --- properties of a cursor -----------------------------------------------------------------------
 
 
-def test_what_the_client_was_told_ends_before_what_waits_for_it() -> None:
+def test_sent_up_to_ends_before_the_first_buffered_event() -> None:
     world, ann = stage()
     world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
@@ -434,7 +434,7 @@ def test_what_the_client_was_told_ends_before_what_waits_for_it() -> None:
     assert cursor.buffered_up_to == world.horizon("n", P) >= first
 
 
-def test_a_barrier_is_the_least_of_those_that_wait_for_the_disk() -> None:
+def test_the_delivery_limit_is_the_least_limit_whose_write_is_not_durable() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -451,7 +451,7 @@ def test_a_barrier_is_the_least_of_those_that_wait_for_the_disk() -> None:
     assert cursor.is_resumable
 
 
-def test_each_tick_is_governed_by_the_first_segment_that_ends_at_or_after_it() -> None:
+def test_the_first_segment_that_ends_at_or_after_a_tick_applies_to_it() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "kind = 1")
     world.run(s=1)
@@ -464,12 +464,12 @@ def test_each_tick_is_governed_by_the_first_segment_that_ends_at_or_after_it() -
     assert found == [(older, 10), (old, 20), (old, 20), (now, FOREVER)]
 
 
-def test_a_gap_stands_among_events_by_its_first_tick() -> None:
+def test_a_gap_is_ordered_among_events_by_its_first_tick() -> None:
     assert GapRange(5, 9).tick == 5
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_what_a_live_cursor_is_owed_and_the_log_has_lost_is_a_gap(durable: bool) -> None:
+def test_a_released_range_above_a_live_cursor_is_a_gap(durable: bool) -> None:
     # R45
     world, ann = stage(retention_s=0)
     x = world.subscriber("n", "x", "TRUE", durable=durable)
@@ -485,7 +485,7 @@ def test_what_a_live_cursor_is_owed_and_the_log_has_lost_is_a_gap(durable: bool)
     assert x.events == ["e1"]
 
 
-def test_a_gap_is_told_also_without_credit() -> None:
+def test_a_gap_is_sent_without_credit() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE", credit=0)
     world.run(s=1)
@@ -495,7 +495,7 @@ def test_a_gap_is_told_also_without_credit() -> None:
     assert [(each.low, each.high) for each in x.gaps] == [(horizon + 1, horizon + 50)]
 
 
-def test_what_is_lost_below_its_beginning_is_no_gap_for_a_cursor() -> None:
+def test_a_released_range_below_its_start_is_no_gap_for_a_cursor() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -506,7 +506,7 @@ def test_what_is_lost_below_its_beginning_is_no_gap_for_a_cursor() -> None:
     assert x.gaps == []
 
 
-def test_a_cursor_that_joins_learns_from_its_reading_what_is_lost() -> None:
+def test_a_gap_while_joining_makes_the_cursor_read_the_range_from_the_log() -> None:
     world, _, slow = joining()
     cursor = world.cursor("n", "x")
     horizon = world.horizon("n", P)
@@ -516,10 +516,10 @@ def test_a_cursor_that_joins_learns_from_its_reading_what_is_lost() -> None:
     world.run(s=3)
     x = world.nodes["n"].clients["x"]
     assert isinstance(x, Subscriber)
-    assert (x.events, x.gaps) == (["e1", "e2"], []), "the log has it all"
+    assert (x.events, x.gaps) == (["e1", "e2"], []), "the log has all events"
 
 
-def test_total_order_waits_only_where_there_are_streams_to_wait_for() -> None:
+def test_a_cursor_is_in_the_merge_only_if_there_are_other_streams() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
     world.run(s=1)
@@ -531,7 +531,7 @@ def test_total_order_waits_only_where_there_are_streams_to_wait_for() -> None:
     x.leave()
 
 
-def test_a_subscription_that_is_not_durable_and_catches_up_in_time_goes_on() -> None:
+def test_a_nondurable_subscription_that_catches_up_in_time_continues() -> None:
     world, x = overrun(durable=False)
     x.give_credit(100)
     world.run(s=60)
@@ -540,7 +540,7 @@ def test_a_subscription_that_is_not_durable_and_catches_up_in_time_goes_on() -> 
     assert state_of(world.cursor("n", "x")) is CursorPhase.LIVE
 
 
-def test_a_filter_takes_over_above_what_was_read_ahead_of_the_live_stream() -> None:
+def test_a_new_filter_applies_above_events_that_were_read_ahead_of_the_live_stream() -> None:
     world, ann = stage(retention_s=3_600)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -550,9 +550,11 @@ def test_a_filter_takes_over_above_what_was_read_ahead_of_the_live_stream() -> N
     ann.publish("e1")
     x.request(
         Seek(x.number(), "x", at((P, ann.ticks["e0"] - microseconds(ms=500))))
-    )  # far, so it reads all
+    )  # far back, so it reads all
     world.run(ms=100)
-    assert x.events == ["e0", "e0", "e1"], "e1 was read from the log; live it has not come"
+    assert x.events == ["e0", "e0", "e1"], (
+        "e1 was read from the log, before the live stream brought it"
+    )
     number = x.set_filter("kind = 'none'")
     late.release()
     world.run(s=2)

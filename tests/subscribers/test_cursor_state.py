@@ -1,4 +1,4 @@
-"""The table of a cursor's phases: every phase with every input, and the class beside the table (R46 to R48)."""
+"""The phases of a cursor: every phase with every input, and the class (R46 to R48)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIVE = {CursorPhase.JOINING, CursorPhase.LIVE}
 
 @cache
 def some_cursor() -> Cursor:
-    """Return a cursor of a broker that is at rest."""
+    """Return a cursor of an idle broker."""
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)
@@ -38,7 +38,7 @@ def some_cursor() -> Cursor:
     return world.cursor("n", "x")
 
 
-# --- the table ----------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def test_every_phase_but_the_first_is_reached_from_another() -> None:
@@ -51,7 +51,7 @@ def test_every_input_happens_in_some_phase() -> None:
 
 
 @given(PHASES, INPUTS)
-def test_a_cursor_that_has_started_never_waits_for_its_start_again(
+def test_a_started_cursor_never_becomes_pending_again(
     phase: CursorPhase, given: CursorInput
 ) -> None:
     if phase not in NO_START:
@@ -59,7 +59,7 @@ def test_a_cursor_that_has_started_never_waits_for_its_start_again(
 
 
 @given(PHASES)
-def test_without_its_client_a_cursor_is_not_live(phase: CursorPhase) -> None:
+def test_a_cursor_of_a_disconnected_client_is_not_live(phase: CursorPhase) -> None:
     following = NEXT_PHASES.get((phase, CursorInput.CLIENT_LEFT), frozenset())
     assert following <= {CursorPhase.DISCONNECTED}
 
@@ -73,13 +73,13 @@ def test_a_cursor_joins_the_live_stream_only_from_the_log_or_at_its_start(
 
 
 @given(PHASES)
-def test_what_takes_a_cursor_from_the_live_stream_lets_it_read_the_log(phase: CursorPhase) -> None:
+def test_a_cursor_that_leaves_the_live_phase_reads_the_log(phase: CursorPhase) -> None:
     for given_input in (CursorInput.SWITCHED, CursorInput.EXCLUDED, CursorInput.OVERFLOWED):
         following = NEXT_PHASES.get((phase, given_input))
         assert following == (frozenset({CursorPhase.CATCHING_UP}) if phase in LIVE else None)
 
 
-# --- the class and the table --------------------------------------------------------------------------
+# --- the class and the table ----------------------------------------------------------------------
 
 
 @given(PHASES, INPUTS, PHASES)
@@ -109,14 +109,16 @@ def test_a_subend_finds_a_cursor_in_the_groups_of_its_phase(phase: CursorPhase) 
     assert "x" in groups.all
 
 
-class Life:
-    """A subscription to which anything happens; its transitions are recorded."""
+class RandomSubscription:
+    """A subscription with random inputs; its transitions are recorded."""
 
     def __init__(self, order: Order, *, durable: bool) -> None:
         self.world = BrokerHarness("p-n-q", prefetch_max=4, join_buffer_events_max=2, ack_ms=100)
         self.ann, self.bob = self.world.publisher("p"), self.world.publisher("q", "Q")
         start = StartPoint(StartKind.EARLIEST)
-        self.x = self.world.subscriber("n", "x", "TRUE", durable=durable, order=order, start=start)
+        self.x = self.world.subscriber(
+            "n", "x", "TRUE", durable=durable, order=order, start=start, credit=9
+        )
         self.durable = durable
         self.is_connected = True
         self.count = 0
@@ -124,8 +126,12 @@ class Life:
     def publish(self) -> None:
         for _ in range(6):
             self.count += 1
-            self.ann.say(f"e{self.count}")
-            self.bob.say(f"f{self.count}")
+            self.ann.send_event(f"e{self.count}")
+            self.bob.send_event(f"f{self.count}")
+
+    def give_credit(self) -> None:
+        if self.is_connected:
+            self.x.give_credit(9)
 
     def wait(self) -> None:
         self.world.run(ms=150)
@@ -156,7 +162,7 @@ class Life:
         self.world.heal("p", "n")
 
     def check(self) -> None:
-        """See the invariants of a cursor's phases."""
+        """Check the invariants of a cursor's phases."""
         subscription = self.world["n"].components.registry.subscriptions.get("x")
         cursors = {} if subscription is None else subscription.cursors
         for cursor in cursors.values():
@@ -171,7 +177,7 @@ class Life:
                 assert cursor.subscription.client is None
 
 
-STEPS = ("publish", "wait", "leave", "come_back", "change", "seek", "cut", "heal")
+STEPS = ("publish", "give_credit", "wait", "leave", "come_back", "change", "seek", "cut", "heal")
 
 
 @settings(max_examples=12, deadline=None)
@@ -180,7 +186,7 @@ STEPS = ("publish", "wait", "leave", "come_back", "change", "seek", "cut", "heal
     st.sampled_from(Order),
     st.booleans(),
 )
-def test_whatever_happens_to_a_subscription_its_cursors_follow_the_table(
+def test_with_random_inputs_the_cursors_of_a_subscription_follow_the_table(
     steps: list[str], order: Order, durable: bool
 ) -> None:
     taken = set()
@@ -192,16 +198,16 @@ def test_whatever_happens_to_a_subscription_its_cursors_follow_the_table(
         taken.add((before, given_input, phase))
 
     with patched(Cursor, "enter", record):
-        life = Life(order, durable=durable)
+        scenario = RandomSubscription(order, durable=durable)
         for step in steps:
-            getattr(life, step)()
-            life.world.run(ms=20)
-            life.check()
-        life.heal()
-        life.world.run(s=2)
-        life.check()
+            getattr(scenario, step)()
+            scenario.world.run(ms=20)
+            scenario.check()
+        scenario.heal()
+        scenario.world.run(s=2)
+        scenario.check()
     assert all(phase in NEXT_PHASES[before, given] for before, given, phase in taken)
-    cursors = life.world.subscription("n", "x").cursors
+    cursors = scenario.world.subscription("n", "x").cursors
     assert P in cursors
-    settled = CursorPhase.LIVE if life.is_connected else CursorPhase.DISCONNECTED
+    settled = CursorPhase.LIVE if scenario.is_connected else CursorPhase.DISCONNECTED
     assert {cursor.phase for cursor in cursors.values()} <= {settled, *READS_LOG}

@@ -1,4 +1,4 @@
-"""Runs keep the order of events and cut it into parts of a bounded size."""
+"""Delivery runs keep the order of events and are split into parts of a bounded size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def event(tick: int) -> Publication:
 
 
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.integers(0, 5))), st.integers(1, 4))
-def test_parts_hold_all_events_in_order_and_none_more_than_asked_for(
+def test_parts_hold_all_events_in_order_and_none_exceeds_the_limit(
     added: list[tuple[str, int]], most: int
 ) -> None:
     runs = DeliveryRuns()
@@ -29,10 +29,10 @@ def test_parts_hold_all_events_in_order_and_none_more_than_asked_for(
     sizes = [sum(len(run) for _, run in part) for part in parts]
     assert all(size == most for size in sizes[:-1])
     assert all(0 < size <= most for size in sizes)
-    assert [*runs.take(most)] == [], "what was taken is gone"
+    assert [*runs.take(most)] == [], "taken events are removed"
 
 
-def test_neighbours_of_one_pubend_are_one_run() -> None:
+def test_consecutive_events_of_one_pubend_form_one_run() -> None:
     runs = DeliveryRuns()
     runs.add(PubendId("p"), [event(1)])
     runs.add(PubendId("p"), [event(2)])

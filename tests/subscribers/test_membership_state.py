@@ -1,4 +1,4 @@
-"""The table of memberships: every state with every input, and the class beside the table (R43, R26)."""
+"""The states of a membership: every state with every input, and the class (R43, R26)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gapless.core.context import Context, Identity
+from gapless.core.effects import Write
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
-from gapless.core.machine import Context, Identity, Write
 from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.messages.records import JoinedPubendRecord
 from gapless.subscribers.membership import Membership, Memberships
@@ -20,7 +21,7 @@ from gapless.subscribers.membership_state import (
     MembershipInput,
     MembershipState,
 )
-from gapless.subscribers.protocols import PubendRequests
+from gapless.subscribers.protocols import PubendRequester
 
 P = PubendId("P", 1)
 STATES = st.sampled_from(MembershipState)
@@ -36,7 +37,7 @@ CALLS: dict[MembershipInput, Callable[[Membership], object]] = {
 }
 
 
-# --- the table ----------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def test_every_state_is_reached_and_every_input_happens() -> None:
@@ -58,13 +59,13 @@ def test_a_membership_that_is_about_to_end_is_not_used_again(given: MembershipIn
 
 
 @given(st.booleans(), st.sampled_from(AbandonedInput))
-def test_a_pubend_is_abandoned_by_the_last_that_was_heard(
+def test_the_last_input_decides_whether_a_pubend_is_abandoned(
     before: bool, given: AbandonedInput
 ) -> None:
     assert NEXT_ABANDONED[before, given] is (given is AbandonedInput.GONE)
 
 
-# --- the class and the table --------------------------------------------------------------------------
+# --- the class and the table ----------------------------------------------------------------------
 
 
 @given(STATES, INPUTS)
@@ -77,7 +78,7 @@ def test_a_membership_takes_exactly_the_inputs_of_the_table(
         CALLS[given](membership)
         assert membership.state in following
     elif given is MembershipInput.REPLACED and state is MembershipState.LEAVING:
-        membership.replace()  # a newer one takes its place, and it goes on to end
+        membership.replace()  # a newer membership replaces it, and it continues to end
         assert membership.state is MembershipState.LEAVING
     else:
         with pytest.raises(AssertionError, match=state.name):
@@ -106,7 +107,7 @@ class Leave:
 
 
 class Requests:
-    """Takes requests to leave, and answers them when it is told to."""
+    """Takes requests to leave, and answers them on demand."""
 
     def __init__(self) -> None:
         self.leaves: list[Leave] = []
@@ -128,12 +129,12 @@ class Requests:
 
 
 class Member:
-    """The memberships of an SHB to which anything happens."""
+    """The memberships of an SHB with random inputs."""
 
     def __init__(self, *joined: JoinedPubendRecord) -> None:
         self.context = Context(Identity(BrokerId("n"), "n", 9), DEFAULTS)
         self.requests = Requests()
-        requests: PubendRequests = self.requests  # type: ignore[assignment]
+        requests: PubendRequester = self.requests  # type: ignore[assignment]
         self.memberships = Memberships(self.context, requests, joined)
         self.is_needed = False
 
@@ -146,7 +147,7 @@ class Member:
         self.memberships.needed(P)
 
     def drop(self) -> None:
-        """Nobody needs the pubend any more."""
+        """No subscription needs the pubend any more."""
         self.is_needed = False
 
     def review(self) -> None:
@@ -182,7 +183,7 @@ class Member:
     ),
     st.booleans(),
 )
-def test_whatever_happens_a_needed_pubend_has_a_membership_and_an_unneeded_one_ends(
+def test_with_random_inputs_a_needed_pubend_has_a_membership_and_an_unneeded_one_ends(
     steps: list[str], is_restored: bool
 ) -> None:
     joined = [JoinedPubendRecord(P, MembershipId(3, 1))] if is_restored else []

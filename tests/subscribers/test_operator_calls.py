@@ -32,7 +32,7 @@ from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher, Requester]:
-    """Return a world with a pubend P at p, next to the host n, and an operator at n."""
+    """Return a world with a pubend P at p, next to the SHB n, and an operator at n."""
     world = BrokerHarness("p-n", **{"retention_s": 3_600, **parameters})
     return world, world.publisher("p"), Requester(world, "n", "operator")
 
@@ -57,7 +57,7 @@ def seek(operator: Requester, start: StartPoint, name: str = "x", *, force: bool
 def disconnected_after(
     world: BrokerHarness, ann: Publisher, *labels: str
 ) -> tuple[Subscriber, list[Tick]]:
-    """Return a durable subscriber that got some events, acknowledged them all, and left."""
+    """Return a durable subscriber that received and acknowledged some events and disconnected."""
     x = durable(world)
     ticks = [ann.publish(label) for label in labels]
     world.run(ms=100)
@@ -70,7 +70,7 @@ def disconnected_after(
 
 
 def resubscribe(x: Subscriber, start: StartPoint, seek_count: int = 0) -> Subscribed:
-    """Come back with a position, and say from after which seek it is; return the answer."""
+    """Resume with a position and the count of the seeks before it; return the answer."""
     x.notices.clear()
     x.connect()
     call = Subscribe(x.number(), x.name, "TRUE", True, start, x.order, 1_000, seek_count=seek_count)
@@ -80,21 +80,21 @@ def resubscribe(x: Subscriber, start: StartPoint, seek_count: int = 0) -> Subscr
     return answer
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [SeekDurable, SetDurableFilter, RemoveDurable])
-def test_only_durable_subscriptions_that_are_there_can_be_operated_on(kind: Any) -> None:
+def test_operator_calls_are_refused_for_unknown_and_nondurable_subscriptions(kind: Any) -> None:
     world, _, operator = stage()
     what = {SeekDurable: (StartPoint(),), SetDurableFilter: ("TRUE",), RemoveDurable: ()}[kind]
     refusal = reason(operator.call(kind(1, "x", *what)))
     assert refusal == "there is no subscription 'x' at this broker"
     world.subscriber("n", "x", "TRUE")
     refusal = reason(operator.call(kind(2, "x", *what)))
-    assert refusal == "the subscription 'x' is not durable: it is its connection's own"
+    assert refusal == "the subscription 'x' is not durable: it belongs to its connection"
 
 
-def test_a_connected_subscription_is_neither_moved_nor_removed_without_force() -> None:
+def test_a_connected_subscription_is_neither_repositioned_nor_removed_without_force() -> None:
     world, ann, operator = stage()
     x = durable(world)
     refusal = reason(seek(operator, StartPoint(StartKind.EARLIEST)))
@@ -106,11 +106,11 @@ def test_a_connected_subscription_is_neither_moved_nor_removed_without_force() -
     assert x.of_kind(SubscriptionEnded) == []
 
 
-def test_places_that_cannot_be_are_refused_and_nothing_moves() -> None:
+def test_invalid_positions_are_refused_without_effect() -> None:
     world, ann, operator = stage()
     _, ticks = disconnected_after(world, ann, "e1")
     assert "cannot be negative" in reason(seek(operator, at((P, -1))))
-    assert "has nothing on Q" in reason(seek(operator, at((Q, 5))))
+    assert "has no stream on Q" in reason(seek(operator, at((Q, 5))))
     later = world["n"].context.clock + 60_000_000
     assert "is in the future of P" in reason(seek(operator, at((P, later))))
     assert "is in the future" in reason(seek(operator, StartPoint(StartKind.TIME, clock=later)))
@@ -118,7 +118,7 @@ def test_places_that_cannot_be_are_refused_and_nothing_moves() -> None:
     assert world.subscription("n", "x").seek_count == 0
 
 
-def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
+def test_an_invalid_filter_is_refused_with_the_column_of_the_error() -> None:
     world, ann, operator = stage()
     disconnected_after(world, ann, "e1")
     assert "column 8" in reason(operator.call(SetDurableFilter(1, "x", "price >")))
@@ -127,7 +127,7 @@ def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
 # --- seeking --------------------------------------------------------------------------------------
 
 
-def test_after_a_seek_back_the_client_gets_everything_from_there_again() -> None:
+def test_after_a_seek_back_the_client_receives_all_later_events_again() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     answer = seek(operator, at((P, ticks[0])))
@@ -139,7 +139,7 @@ def test_after_a_seek_back_the_client_gets_everything_from_there_again() -> None
     assert x.gaps == []
 
 
-def test_a_seek_by_time_and_to_the_earliest_read_the_log_from_there() -> None:
+def test_a_seek_to_a_time_and_to_the_earliest_reads_the_log_from_there() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2")
     seek(operator, StartPoint(StartKind.TIME, clock=ticks[1]))
@@ -151,7 +151,7 @@ def test_a_seek_by_time_and_to_the_earliest_read_the_log_from_there() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_seek_forward_leaves_out_what_is_before_it() -> None:
+def test_a_seek_forward_skips_the_events_before_it() -> None:
     world, ann, operator = stage()
     x, _ = disconnected_after(world, ann, "e1")
     ticks = [ann.publish(label) for label in ("e2", "e3", "e4")]
@@ -162,7 +162,7 @@ def test_a_seek_forward_leaves_out_what_is_before_it() -> None:
     assert x.events == ["e4"]
 
 
-def test_a_seek_to_the_latest_goes_on_with_what_comes() -> None:
+def test_a_seek_to_the_latest_delivers_only_new_events() -> None:
     world, ann, operator = stage()
     x, _ = disconnected_after(world, ann, "e1")
     ann.publish("e2")
@@ -173,7 +173,7 @@ def test_a_seek_to_the_latest_goes_on_with_what_comes() -> None:
     assert x.events == ["e3"]
 
 
-def test_a_seek_outlives_a_crash_of_the_broker() -> None:
+def test_a_seek_survives_a_crash_of_the_broker() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
@@ -184,11 +184,11 @@ def test_a_seek_outlives_a_crash_of_the_broker() -> None:
     assert answer.seek_count == 1
 
 
-def test_a_seek_back_keeps_the_log_that_it_needs() -> None:
+def test_a_seek_back_retains_the_log_that_it_needs() -> None:
     world, ann, operator = stage(retention_s=8, log_hold_ttl_s=40)
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
-    world.run(s=30)  # retention is long over
+    world.run(s=30)  # after the end of the retention time
     (hold,) = world.log_holds("p")
     assert hold.tick == ticks[0]
     resubscribe(x, StartPoint())
@@ -198,7 +198,7 @@ def test_a_seek_back_keeps_the_log_that_it_needs() -> None:
     assert all(each.tick >= ticks[2] for each in world.log_holds("p"))
 
 
-def test_what_the_log_no_longer_has_is_told_as_a_gap() -> None:
+def test_a_seek_to_a_released_tick_causes_a_gap() -> None:
     world, ann, operator = stage(retention_s=0)
     x, ticks = disconnected_after(world, ann, "e1", "e2")
     world.run(s=5)
@@ -209,7 +209,7 @@ def test_what_the_log_no_longer_has_is_told_as_a_gap() -> None:
     assert gap.low == ticks[0]
 
 
-def test_the_earliest_is_the_oldest_that_the_log_has_and_no_gap() -> None:
+def test_a_seek_to_the_earliest_starts_at_the_oldest_log_row_without_a_gap() -> None:
     world, ann, operator = stage(retention_s=5)
     x, _ = disconnected_after(world, ann, "e1")
     world.run(s=10)
@@ -221,7 +221,7 @@ def test_the_earliest_is_the_oldest_that_the_log_has_and_no_gap() -> None:
     assert (x.events, x.gaps) == (["e2"], [])
 
 
-def test_the_earliest_is_no_gap_either_for_a_client_that_comes_at_once() -> None:
+def test_a_seek_to_the_earliest_causes_no_gap_for_a_client_that_resumes_at_once() -> None:
     world, ann, operator = stage(retention_s=0)
     x, _ = disconnected_after(world, ann, "e1")
     world.run(s=5)
@@ -242,7 +242,7 @@ def test_an_answer_names_the_pubends_that_have_not_confirmed() -> None:
     )
 
 
-def test_a_save_from_before_a_seek_does_not_undo_it() -> None:
+def test_a_pending_write_from_before_a_seek_does_not_undo_it() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2")
     world.stop_disk("n")
@@ -257,7 +257,7 @@ def test_a_save_from_before_a_seek_does_not_undo_it() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_a_forced_seek_tells_the_client_that_its_subscription_ended() -> None:
+def test_a_forced_seek_notifies_the_client_that_its_subscription_ended() -> None:
     world, ann, operator = stage()
     x = durable(world)
     ticks = [ann.publish(label) for label in ("e1", "e2")]
@@ -268,12 +268,12 @@ def test_a_forced_seek_tells_the_client_that_its_subscription_ended() -> None:
     assert "an operator moved the subscription 'x'" in ended.reason
     ann.publish("e3")
     world.run(ms=100)
-    assert x.events == ["e1", "e2"], "nothing more comes to the connection that had it"
+    assert x.events == ["e1", "e2"], "the former connection receives nothing more"
     resubscribe(x, StartPoint())
     assert x.events == ["e2", "e3"]
 
 
-# --- a client that comes back with its own position -----------------------------------------------
+# --- a client that resumes with its own position --------------------------------------------------
 
 
 def test_a_position_from_before_a_seek_does_not_undo_it() -> None:
@@ -287,17 +287,17 @@ def test_a_position_from_before_a_seek_does_not_undo_it() -> None:
     assert world["n"].coverage_marks["position from before a seek"] == 1
 
 
-def test_a_position_from_after_the_seek_counts_without_any_acknowledgement() -> None:
+def test_a_position_from_after_the_seek_is_used_without_an_acknowledgement() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
     seeks = resubscribe(x, at((P, ticks[2]))).seek_count
     x.leave()
     resubscribe(x, at((P, ticks[1])), seeks)
-    assert x.events == ["e3"], "e2 was seen after the seek"
+    assert x.events == ["e3"], "e2 was received after the seek"
 
 
-def test_a_client_that_knows_no_seeks_goes_on_from_what_it_acknowledged() -> None:
+def test_a_client_that_ignores_seeks_continues_from_its_acknowledged_tick() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
@@ -306,10 +306,10 @@ def test_a_client_that_knows_no_seeks_goes_on_from_what_it_acknowledged() -> Non
     world.run(s=1)
     x.leave()
     resubscribe(x, at((P, ticks[2])))
-    assert x.events == [], "its position counts again: e3 was sent to it since the seek"
+    assert x.events == [], "its position is valid again: e3 was sent since the seek"
 
 
-def test_an_acknowledgement_of_what_was_not_sent_since_the_seek_is_ignored() -> None:
+def test_an_acknowledgement_above_the_ticks_sent_since_the_seek_is_ignored() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1", "e2", "e3")
     seek(operator, at((P, ticks[0])))
@@ -326,7 +326,7 @@ def test_an_acknowledgement_of_what_was_not_sent_since_the_seek_is_ignored() -> 
     assert world.cursor("n", "x").start.acked == ticks[1]
 
 
-def test_positions_on_streams_that_were_not_moved_count_as_ever() -> None:
+def test_positions_on_streams_without_a_seek_stay_valid() -> None:
     world, ann, operator = stage()
     bob = world.publisher("p", "Q")
     world.run(s=1)
@@ -340,7 +340,7 @@ def test_positions_on_streams_that_were_not_moved_count_as_ever() -> None:
     assert sorted(x.events) == ["p2", "q2"]
 
 
-def test_in_total_order_a_seek_back_is_merged_anew() -> None:
+def test_in_total_order_events_after_a_seek_back_are_merged_again() -> None:
     world, ann, operator = stage()
     bob = world.publisher("p", "Q")
     world.run(s=1)
@@ -362,7 +362,7 @@ def test_in_total_order_a_seek_back_is_merged_anew() -> None:
 # --- the filter -----------------------------------------------------------------------------------
 
 
-def test_a_filter_set_by_an_operator_takes_over_in_the_live_stream_of_the_client() -> None:
+def test_a_filter_set_by_an_operator_applies_to_the_live_stream_of_the_client() -> None:
     world, ann, operator = stage()
     x = durable(world, "a = 1")
     ann.publish("old", a=1)
@@ -375,11 +375,11 @@ def test_a_filter_set_by_an_operator_takes_over_in_the_live_stream_of_the_client
     world.run(s=1)
     assert x.events == ["old", "new"]
     assert switch < late
-    assert x.of_kind(FilterSet) == [], "it was not the client that asked"
+    assert x.of_kind(FilterSet) == [], "the client did not call"
     assert x.of_kind(SubscriptionEnded) == []
 
 
-def test_a_filter_set_while_the_client_is_away_is_not_undone_when_it_comes_back() -> None:
+def test_a_filter_set_while_the_client_is_disconnected_stays_when_it_resumes() -> None:
     world, ann, operator = stage()
     x, _ = disconnected_after(world, ann, "e1")
     ann.publish("e2", a=1)
@@ -390,10 +390,10 @@ def test_a_filter_set_while_the_client_is_away_is_not_undone_when_it_comes_back(
     ann.publish("e4", a=3)
     world.run(s=1)
     resubscribe(x, StartPoint())
-    assert x.events == ["e2", "e4"], "what came before the change is owed under the old filter"
+    assert x.events == ["e2", "e4"], "the old filter applies before the change"
 
 
-def test_a_change_goes_on_and_is_answered_when_the_client_leaves_meanwhile() -> None:
+def test_a_filter_change_completes_when_the_client_disconnects_meanwhile() -> None:
     world, ann, operator = stage()
     x = durable(world, "a = 1")
     operator.request(SetDurableFilter(7, "x", "a = 2"))
@@ -408,7 +408,7 @@ def test_a_change_goes_on_and_is_answered_when_the_client_leaves_meanwhile() -> 
     assert x.events == ["e2"]
 
 
-def test_a_change_is_refused_if_the_subscription_ends_meanwhile() -> None:
+def test_a_filter_change_is_refused_if_the_subscription_ends_meanwhile() -> None:
     world, _, operator = stage()
     durable(world, "a = 1")
     operator.request(SetDurableFilter(7, "x", "a = 2"))
@@ -423,7 +423,7 @@ def test_a_change_is_refused_if_the_subscription_ends_meanwhile() -> None:
 # --- removal --------------------------------------------------------------------------------------
 
 
-def test_a_removed_subscription_is_gone_from_disk_and_keeps_no_log() -> None:
+def test_a_removed_subscription_is_deleted_from_disk_and_retains_no_log() -> None:
     world, ann, operator = stage()
     x, ticks = disconnected_after(world, ann, "e1")
     assert isinstance(operator.call(RemoveDurable(1, "x")), Unsubscribed)
@@ -434,7 +434,7 @@ def test_a_removed_subscription_is_gone_from_disk_and_keeps_no_log() -> None:
     assert answer.seek_count == 0
 
 
-def test_a_forced_removal_tells_the_client() -> None:
+def test_a_forced_removal_notifies_the_client() -> None:
     world, _, operator = stage()
     x = durable(world)
     assert isinstance(operator.call(RemoveDurable(1, "x", force=True)), Unsubscribed)

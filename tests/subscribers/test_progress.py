@@ -1,4 +1,4 @@
-"""Clients for whom nothing comes are told now and then how far their streams are."""
+"""Clients without matching events are notified periodically of the progress of their streams."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
 
 
 def progress_ticks(client: Subscriber, pubend: PubendId = P) -> list[Tick]:
-    """Return how far the client was told that a stream is, each time."""
+    """Return the ticks of all progress notices that the client received on a stream."""
     positions = [dict(each.position) for each in client.of_kind(Progress)]
     return [each[pubend] for each in positions if pubend in each]
 
 
-def test_a_client_for_whom_nothing_matches_hears_how_far_the_stream_is() -> None:
+def test_a_client_without_matching_events_receives_progress() -> None:
     world, ann = stage()
     client = world.subscriber("n", "x", "a = 99")
     world.run(s=1)
@@ -34,7 +34,7 @@ def test_a_client_for_whom_nothing_matches_hears_how_far_the_stream_is() -> None
     assert progress_ticks(client) == sorted(set(progress_ticks(client)))
 
 
-def test_a_client_that_goes_on_from_there_meets_no_gap_when_the_log_has_let_go() -> None:
+def test_a_client_that_resumes_at_its_progress_gets_no_gap_when_the_log_is_released() -> None:
     world, ann = stage(retention_s=1)
     client = world.subscriber("n", "x", "a = 99")
     world.run(s=1)
@@ -46,13 +46,13 @@ def test_a_client_that_goes_on_from_there_meets_no_gap_when_the_log_has_let_go()
     client.leave()
     world.run(s=60)  # its filter is not served any more
     for name, after in (("old", start), ("new", position)):
-        begin = StartPoint(StartKind.POSITION, ((P, after),))
-        found = world.subscriber("n", name, "a = 99", start=begin)
+        start_point = StartPoint(StartKind.POSITION, ((P, after),))
+        found = world.subscriber("n", name, "a = 99", start=start_point)
         world.run(s=5)
         assert bool(found.gaps) is (name == "old")
 
 
-def test_progress_is_never_above_an_event_that_waits_for_credit() -> None:
+def test_progress_is_never_above_a_buffered_event() -> None:
     world, ann = stage()
     client = world.subscriber("n", "x", "a = 1", credit=1)
     world.run(s=1)
@@ -67,7 +67,7 @@ def test_progress_is_never_above_an_event_that_waits_for_credit() -> None:
     assert progress_ticks(client)[-1] > second
 
 
-def test_a_stream_of_which_events_come_is_not_spoken_of() -> None:
+def test_no_progress_is_sent_for_a_stream_with_deliveries() -> None:
     world, ann = stage()
     client = world.subscriber("n", "x", "a = 1")
     world.run(s=1)
@@ -78,7 +78,7 @@ def test_a_stream_of_which_events_come_is_not_spoken_of() -> None:
     assert len(client.of_kind(Progress)) <= before + 1
 
 
-def test_in_total_order_a_quiet_stream_is_told_beside_a_busy_one() -> None:
+def test_in_total_order_progress_is_sent_for_a_quiet_stream_beside_a_busy_one() -> None:
     world, ann = stage()
     world.publisher("p", str(Q))
     client = world.subscriber("n", "x", "a = 1", order=Order.TOTAL)
@@ -90,7 +90,7 @@ def test_in_total_order_a_quiet_stream_is_told_beside_a_busy_one() -> None:
     assert progress_ticks(client, Q)[-1] > ann.ticks["e20"]
 
 
-def test_a_durable_client_hears_it_too_and_nobody_who_is_away() -> None:
+def test_progress_is_sent_to_a_durable_client_and_not_to_a_disconnected_one() -> None:
     world, ann = stage()
     client = world.subscriber("n", "x", "a = 99", durable=True)
     world.run(s=1)
@@ -106,7 +106,7 @@ def test_a_durable_client_hears_it_too_and_nobody_who_is_away() -> None:
     assert len(progress_ticks(client)) > count
 
 
-def test_it_is_not_said_more_often_than_the_parameter_says() -> None:
+def test_progress_is_not_sent_more_often_than_the_parameter_allows() -> None:
     world, ann = stage(progress_ms=1_000)
     client = world.subscriber("n", "x", "a = 99")
     ann.publish("e1", a=1)

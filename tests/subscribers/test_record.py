@@ -1,4 +1,4 @@
-"""Durable subscriptions as they come back from disk after a crash (R47, R50)."""
+"""Durable subscriptions that are restored from disk after a crash (R47, R50)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.scenarios.brokers import Publisher, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n."""
+    """Return a world with a pubend P at p, next to the SHB n."""
     world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
-def test_a_durable_subscription_comes_back_without_a_client_and_is_owed_what_it_was() -> None:
+def test_a_restored_durable_subscription_receives_all_unacknowledged_events() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True, order=Order.TOTAL)
     world.run(s=1)
@@ -44,7 +44,7 @@ def test_a_durable_subscription_comes_back_without_a_client_and_is_owed_what_it_
     assert x.gaps == []
 
 
-def test_a_record_says_what_a_subscription_comes_back_as() -> None:
+def test_a_restored_subscription_has_the_same_record() -> None:
     world, _ = stage()
     x = Requester(world, "n", "x")
     x.subscribe("kind = 1", durable=True, expiry_s=77)
@@ -58,8 +58,8 @@ def test_a_record_says_what_a_subscription_comes_back_as() -> None:
     assert after == before
 
 
-def test_a_filter_that_governs_nothing_does_not_come_back() -> None:
-    # P7: it would count against segments_max for ever, as no strand ends it
+def test_a_filter_that_applies_to_no_pubend_is_not_restored() -> None:
+    # P7: it would count against segments_max for ever, as no cursor ends it
     world = BrokerHarness("n", segments_max=1)
     x = Requester(world, "n", "x")
     x.subscribe("kind = 1", durable=True)
@@ -77,7 +77,7 @@ def segments_on_disk(world: BrokerHarness) -> tuple[FilterSegmentRecord, ...]:
     return () if record is None else record.segments
 
 
-def test_the_host_says_anew_what_absent_clients_want() -> None:
+def test_after_a_restart_the_leaf_table_contains_the_filters_of_disconnected_clients() -> None:
     # section 10: leaf table with all durable filters, for interest_grace_s
     world, _ = stage(interest_grace_s=3)
     world.subscriber("n", "x", "kind = 1", durable=True)
@@ -89,7 +89,7 @@ def test_the_host_says_anew_what_absent_clients_want() -> None:
     assert world["n"].components.exchange.roots == frozenset()
 
 
-def test_a_subscription_that_was_not_on_disk_is_gone_and_nobody_was_told_of_it() -> None:
+def test_a_subscription_that_was_not_on_disk_is_lost_and_was_never_confirmed() -> None:
     world, _ = stage()
     world.stop_disk("n")
     x = Requester(world, "n", "x")
@@ -101,7 +101,7 @@ def test_a_subscription_that_was_not_on_disk_is_gone_and_nobody_was_told_of_it()
     assert position(x.subscribe(durable=True)).keys() == {P}
 
 
-def test_a_filter_change_that_crosses_a_crash_keeps_its_place() -> None:
+def test_a_filter_change_keeps_its_position_across_a_crash() -> None:
     # R47: old filter up to the position, new filter after it
     world, ann = stage()
     x = world.subscriber("n", "x", "kind = 1", durable=True)
@@ -128,9 +128,7 @@ def test_a_filter_change_that_crosses_a_crash_keeps_its_place() -> None:
     assert x.events == ["a1", "b2"]
 
 
-def test_a_filter_that_had_not_taken_over_before_the_crash_does_so_when_the_client_is_back() -> (
-    None
-):
+def test_a_filter_change_that_a_crash_interrupts_completes_when_the_client_returns() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -160,8 +158,8 @@ def test_a_filter_that_had_not_taken_over_before_the_crash_does_so_when_the_clie
     assert x.events == ["a1", "b2"]
 
 
-def test_a_subscription_that_had_not_started_starts_by_what_it_was_owed_before_the_crash() -> None:
-    # section 16: the virtual time of its record decides what it is owed
+def test_a_subscription_that_had_not_started_starts_by_its_virtual_time_before_the_crash() -> None:
+    # section 16: the virtual time of its record decides which events it must receive
     world, ann = stage()
     table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x = Requester(world, "n", "x")
@@ -181,7 +179,7 @@ def test_a_subscription_that_had_not_started_starts_by_what_it_was_owed_before_t
     assert started(x) == {}
 
 
-def test_a_beginning_in_the_past_that_had_not_begun_begins_there_after_the_crash() -> None:
+def test_a_pending_start_in_the_past_starts_there_after_the_crash() -> None:
     world, ann = stage(retention_s=3_600)
     ann.publish("e1")
     world.run(ms=100)
@@ -196,7 +194,7 @@ def test_a_beginning_in_the_past_that_had_not_begun_begins_there_after_the_crash
     assert x.events == ["e1"]
 
 
-def test_a_hold_goes_on_under_its_name() -> None:
+def test_a_log_hold_keeps_its_name_across_a_restart() -> None:
     # R49
     world, ann = stage(retention_s=3, read_chunk_bytes=1)
     ticks = [ann.publish(f"e{number}") for number in range(3)]
@@ -217,7 +215,7 @@ def test_a_hold_goes_on_under_its_name() -> None:
     assert (x.events[-3:], x.gaps) == (["e0", "e1", "e2"], [])
 
 
-def test_a_record_may_name_segments_that_govern_nothing_any_more() -> None:
+def test_segments_of_a_record_that_apply_to_no_tick_are_ignored() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -234,8 +232,8 @@ def test_a_record_may_name_segments_that_govern_nothing_any_more() -> None:
     assert cursor.segments.current.text == "kind = 1"
 
 
-def test_a_record_of_before_subscriptions_brought_moments_along_comes_back() -> None:
-    # what was added since has a default, and a record is a list
+def test_a_record_from_before_host_times_were_stored_can_be_read() -> None:
+    # fields added since have defaults, and a record is a list
     world, _ = stage()
     x = Requester(world, "n", "x")
     x.subscribe("kind = 1", durable=True)

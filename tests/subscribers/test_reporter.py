@@ -1,4 +1,4 @@
-"""Reports of a host: up to where logs are needed no more, and the holds beside them (R49, R52)."""
+"""Ack reports of an SHB: up to which tick it needs no log, and its log holds (R49, R52)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.machine import Stopping
+from gapless.core.events import Stopping
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Progress, Seek, StartKind, StartPoint, Subscribed
@@ -18,13 +18,13 @@ from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n."""
+    """Return a world with a pubend P at p, next to the SHB n."""
     world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
 def reported(world: BrokerHarness) -> Tick:
-    """Return what the router of n has passed on last."""
+    """Return the tick that the router of n reported last."""
     last: AckReport = world.sent_over(AckReport, "n", "p")[-1]
     return dict(last.acknowledged)[P]
 
@@ -33,10 +33,10 @@ def from_position(tick: Tick) -> StartPoint:
     return StartPoint(StartKind.POSITION, ((P, tick),))
 
 
-# --- the tick of a report (R52) -----------------------------------------------------------------------
+# --- the tick of a report (R52) -------------------------------------------------------------------
 
 
-def test_without_anybody_who_lags_a_report_is_the_horizon() -> None:
+def test_without_lagging_cursors_a_report_is_the_horizon() -> None:
     world, ann = stage()
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -45,7 +45,7 @@ def test_without_anybody_who_lags_a_report_is_the_horizon() -> None:
     assert reported(world) >= tick
 
 
-def test_what_a_client_was_not_told_is_not_reported() -> None:
+def test_ticks_that_were_not_sent_to_a_client_are_not_reported() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", credit=1)
     world.run(s=1)
@@ -59,7 +59,7 @@ def test_what_a_client_was_not_told_is_not_reported() -> None:
     assert reported(world) >= second
 
 
-def test_a_durable_subscription_needs_what_it_has_not_acknowledged() -> None:
+def test_unacknowledged_ticks_of_a_durable_subscription_are_not_reported() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -93,13 +93,13 @@ def test_an_acknowledgement_is_on_disk_before_a_report_uses_it() -> None:
 
 
 def quiet(x: Subscriber) -> Tick:
-    """Return how far x was told that nothing comes."""
+    """Return the last progress tick that x received."""
     last: Progress = x.of_kind(Progress)[-1]
     return dict(last.position)[P]
 
 
-def test_a_client_acknowledges_that_nothing_came() -> None:
-    # or a quiet subscription would keep a log for ever
+def test_a_client_acknowledges_progress() -> None:
+    # otherwise a quiet subscription would retain a log for ever
     world, ann = stage(aet_ms=1_000, progress_ms=500)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -111,8 +111,8 @@ def test_a_client_acknowledges_that_nothing_came() -> None:
     assert world.released("p", P) >= tick
 
 
-def test_silence_that_no_client_acknowledges_is_kept() -> None:
-    # MV-13: if this broker dies, no other knows that nothing was there
+def test_unacknowledged_silence_is_not_reported() -> None:
+    # MV-13: if this broker dies, no other knows that there were no events
     world, ann = stage(aet_ms=1_000, progress_ms=500)
     x = world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -122,7 +122,7 @@ def test_silence_that_no_client_acknowledges_is_kept() -> None:
     assert reported(world) < tick
 
 
-def test_an_absent_client_keeps_the_log_from_what_it_has_acknowledged_on() -> None:
+def test_a_disconnected_durable_client_retains_the_log_above_its_acknowledged_tick() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -147,8 +147,8 @@ def test_without_a_feeder_nothing_is_reported() -> None:
     assert world.sent_over(AckReport, "n", "p", since) == []
 
 
-def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> None:
-    # R50, R52, I9: the new filter can match nothing of P, but the client may come back for e1
+def test_unacknowledged_events_of_an_older_filter_are_not_reported() -> None:
+    # R50, R52, I9: the new filter cannot match events of P, but the client may read e1 again
     world = BrokerHarness("p-n")
     ann = world.publisher("p", advertisement="kind = 1")
     x = world.subscriber("n", "x", "kind = 1", durable=True)
@@ -165,13 +165,13 @@ def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> N
     assert (x.events, x.gaps) == (["e1", "e1"], [])
 
 
-# --- holds (R49) ----------------------------------------------------------------------------------------
+# --- log holds (R49) ------------------------------------------------------------------------------
 
 
 def slow_reader(
     *, durable: bool = False, **parameters: Any
 ) -> tuple[BrokerHarness, Publisher, Subscriber]:
-    """Let x read from the past with credit for one event, from a log that nobody else keeps."""
+    """Let x read from the past with credit for one event; only its log hold retains the log."""
     world, ann = stage(**{"retention_s": 3, "read_chunk_bytes": 1, **parameters})
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)
@@ -185,7 +185,7 @@ def slow_reader(
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_hold_keeps_the_log_for_who_reads_what_reports_have_let_go(durable: bool) -> None:
+def test_a_log_hold_retains_the_log_for_a_cursor_below_the_reported_tick(durable: bool) -> None:
     world, ann, x = slow_reader(durable=durable, prefetch_max=1, backlog_bytes=0)
     (hold,) = world.log_holds("p")
     assert hold.tick < ann.ticks["e1"]
@@ -196,7 +196,7 @@ def test_a_hold_keeps_the_log_for_who_reads_what_reports_have_let_go(durable: bo
     assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
 
 
-def test_a_hold_is_let_go_when_reports_keep_the_log() -> None:
+def test_a_log_hold_is_released_when_reports_retain_the_log() -> None:
     world, ann, x = slow_reader()
     x.give_credit(10)
     world.run(s=3)
@@ -207,9 +207,7 @@ def test_a_hold_is_let_go_when_reports_keep_the_log() -> None:
     assert world.released("p", P) >= ann.ticks["e3"]
 
 
-def test_the_hold_of_a_durable_subscription_is_let_go_when_its_acknowledgements_reach_the_floor() -> (
-    None
-):
+def test_a_durable_log_hold_is_released_when_the_acknowledged_tick_reaches_the_ack_floor() -> None:
     world, ann, x = slow_reader(durable=True, progress_ms=500)
     x.give_credit(10)
     world.run(s=2)
@@ -223,7 +221,7 @@ def test_the_hold_of_a_durable_subscription_is_let_go_when_its_acknowledgements_
     assert world.cursor("n", "x").log_holds.current is None
 
 
-def test_a_hold_is_let_go_with_its_subscription() -> None:
+def test_a_log_hold_is_released_when_its_subscription_ends() -> None:
     world, _, x = slow_reader()
     lost = world.lose(of(ReleaseLogHold, source="n", target="p"))
     x.end()
@@ -232,11 +230,11 @@ def test_a_hold_is_let_go_with_its_subscription() -> None:
     assert world.log_holds("p")
     lost.end()
     world.run(s=6)
-    assert world.log_holds("p") == [], "asked for until it is done"
+    assert world.log_holds("p") == [], "the request is repeated until it is done"
 
 
-def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> None:
-    # I10: a crash before that brings the subscription back, and it needs what it needed
+def test_a_log_hold_stays_until_the_subscription_is_deleted_on_disk() -> None:
+    # I10: a crash before that restores the subscription, and it needs the same ticks
     world, _, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
     world.stop_disk("n")
     x.end()
@@ -248,9 +246,7 @@ def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> 
     assert world.log_holds("p") == []
 
 
-def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_what_it_needs() -> (
-    None
-):
+def test_reports_exclude_unacknowledged_ticks_until_the_subscription_is_deleted_on_disk() -> None:
     # I9, as above
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -267,29 +263,29 @@ def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_wh
     assert reported(world) >= needed
 
 
-def test_a_hold_is_let_go_when_a_client_goes_that_is_not_durable() -> None:
+def test_a_log_hold_of_a_nondurable_subscription_is_released_when_its_client_disconnects() -> None:
     world, _, x = slow_reader()
     x.leave()
     world.run(s=2)
     assert world.log_holds("p") == []
 
 
-def test_a_hold_is_refreshed_so_that_the_pubend_knows_that_it_is_wanted() -> None:
+def test_a_log_hold_in_use_is_refreshed() -> None:
     # R49: log_hold_ttl_s
     world, ann, x = slow_reader(log_hold_ttl_s=8, prefetch_max=1, backlog_bytes=0)
     world.run(s=20)
     assert len(world.log_holds("p")) == 1
     refreshes = [each for each in world.sent_over(Read, "n", "p") if each.filter == "FALSE"]
     assert len(refreshes) >= 3
-    assert all(each.low > each.high for each in refreshes), "it reads nothing"
+    assert all(each.low > each.high for each in refreshes), "a refresh reads no events"
     x.give_credit(10)
     world.run(s=2)
     assert x.events == ["e0", "e1", "e2", "e3"]
     assert ann.ticks["e1"] > world.released("p", P) or world.log_holds("p") == []
 
 
-def test_a_hold_of_a_cursor_that_is_live_without_having_read_is_confirmed() -> None:
-    # R49: else its client would not be told that it has begun
+def test_the_log_hold_of_a_cursor_that_became_live_without_reading_is_confirmed() -> None:
+    # R49: otherwise its client would not learn that it has started
     world, _ = stage()
     lost = world.lose(of(ReadReply, source="p", target="n"))
     future = world.pubend("p", P).top + microseconds(s=60)
@@ -300,14 +296,14 @@ def test_a_hold_of_a_cursor_that_is_live_without_having_read_is_confirmed() -> N
     lost.end()
     world.run(ms=10)
     cursor = world.cursor("n", "x")
-    assert cursor.phase is CursorPhase.LIVE, "it waits for what is above the horizon"
-    assert not cursor.log_holds.kept, "the read that would have had it kept was stopped"
+    assert cursor.phase is CursorPhase.LIVE, "it starts above the horizon"
+    assert not cursor.log_holds.kept, "the read that would have confirmed the hold was stopped"
     world.run(s=2)
     assert cursor.log_holds.is_safe or cursor.log_holds.current is None
     assert x.starts == {P: future}
 
 
-def test_a_hold_that_is_forgotten_with_the_incarnation_of_its_host_ends_in_the_end() -> None:
+def test_a_log_hold_that_its_shb_lost_in_a_restart_expires() -> None:
     world, ann, _ = slow_reader(log_hold_ttl_s=8, interest_grace_s=1)
     assert world.log_holds("p")
     world.restart("n")
@@ -319,7 +315,7 @@ def test_a_hold_that_is_forgotten_with_the_incarnation_of_its_host_ends_in_the_e
 
 
 def seeking_back(*, durable: bool) -> tuple[BrokerHarness, Publisher, Subscriber]:
-    """Let x seek back to what it has acknowledged, and read it again slowly."""
+    """Let x seek back below its acknowledged tick and read slowly."""
     world, ann = stage(retention_s=3, read_chunk_bytes=1, prefetch_max=2, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=4)
     world.run(s=1)
@@ -336,20 +332,20 @@ def seeking_back(*, durable: bool) -> tuple[BrokerHarness, Publisher, Subscriber
     return world, ann, x
 
 
-def test_who_seeks_back_reads_at_its_own_pace() -> None:
-    # R49: the first read stores the hold at the tick from which it reads
+def test_a_nondurable_cursor_that_seeks_back_and_reads_slowly_gets_no_gap() -> None:
+    # R49: the first read stores the log hold at the tick from which it reads
     _, _, x = seeking_back(durable=False)
     assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
 
 
-def test_who_seeks_back_below_what_it_has_acknowledged_reads_at_its_own_pace() -> None:
+def test_a_durable_cursor_that_seeks_back_and_reads_slowly_gets_no_gap() -> None:
     # R49, as above
     _, _, x = seeking_back(durable=True)
     assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
 
 
-def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
-    # I9, I13: after a crash the subscription goes on from what is on disk
+def test_a_log_hold_is_not_above_the_acknowledged_tick_on_disk() -> None:
+    # I9, I13: after a crash the subscription continues from the acknowledged tick on disk
     world, ann, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
     x.give_credit(1)
     world.run(ms=200)
@@ -363,7 +359,7 @@ def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
     assert hold.tick <= dict(record.acked)[P]
 
 
-def test_a_broker_that_is_stopped_first_saves_what_clients_have_acknowledged() -> None:
+def test_a_broker_saves_the_acknowledged_ticks_when_it_is_stopped() -> None:
     world = BrokerHarness("p-n", ack_ms=5_000, ack_report_ttl_ms=20_000)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -378,7 +374,7 @@ def test_a_broker_that_is_stopped_first_saves_what_clients_have_acknowledged() -
         assert record is not None
         return dict(record.acked)[P]
 
-    assert saved() < tick, "it is saved now and then"
+    assert saved() < tick, "acknowledgements are saved periodically"
     world.happen("n", Stopping())
     world.run(ms=50)
     assert saved() >= tick

@@ -1,8 +1,8 @@
 """Operators' seeks among crashes, lost connections and acknowledgements, at random.
 
-A client keeps its own position and says from after which seek it is, as an exactly-once client does.
-Whatever happens, it sees since the last seek every event after the place it was moved to, once, in
-order. Nothing is random but the seed of a test.
+A client stores its own position and the count of the seeks before it, as an exactly-once client
+does. Since the last seek it receives every event after the target of the seek, once and in order.
+Every run depends only on its seed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tests.scenarios.brokers import Client, Publisher
 STEPS = 60
 
 
-class Exact(Client):
-    """A client that resumes by position, and would take nothing twice."""
+class ExactlyOnceClient(Client):
+    """A client that resumes by position and never accepts a duplicate."""
 
     def __init__(self, world: BrokerHarness, order: Order) -> None:
         self.order = order
         self.seek_count = 0
         self.started_after: dict[PubendId, Tick] = {}
-        """After which tick of each pubend it began, or was moved to."""
+        """By pubend the tick after which it started, or to which it was moved."""
         self.seen: dict[PubendId, list[Tick]] = {P: [], Q: []}
-        """What came since."""
+        """Events received since then."""
         self.is_connected = False
         super().__init__(world, "n", "x")
         self.subscribe()
@@ -56,15 +56,15 @@ class Exact(Client):
         self.request(Subscribe(*call, seek_count=self.seek_count))
 
     def position(self, pubend: PubendId) -> Tick:
-        """Return up to where it has everything."""
+        """Return the tick up to which it has all events."""
         return self.seen[pubend][-1] if self.seen[pubend] else self.started_after[pubend]
 
-    def hear(self, notice: object) -> None:
-        """Take what comes, and see that nothing comes twice or out of order."""
-        super().hear(notice)
+    def take_notice(self, notice: object) -> None:
+        """Take a notice, and check that no event comes twice or out of order."""
+        super().take_notice(notice)
         if isinstance(notice, Subscribed):
             if notice.seek_count != self.seek_count:
-                # what it had is from before; it is told where each stream goes on, now or later
+                # earlier events are discarded; notices give the tick at which each stream continues
                 self.seek_count, self.started_after, self.seen = (
                     notice.seek_count,
                     {},
@@ -83,7 +83,7 @@ class Exact(Client):
         assert not isinstance(notice, Gap), "nothing was released"
 
     def acknowledge_some(self, random: Random) -> None:
-        """Acknowledge some of what came."""
+        """Acknowledge some of the received events."""
         for pubend, ticks in self.seen.items():
             if ticks and self.is_connected:
                 self.request(Ack("x", ((pubend, random.choice(ticks)),)))
@@ -96,19 +96,19 @@ class ScenarioRecorder:
         self.random = random = Random(seed)
         self.count = 0
         self.moved: dict[PubendId, Tick] | None = None
-        """Where the last seek moved it, if that was answered."""
+        """The target of the last seek, if it was answered."""
         self.world = BrokerHarness("p-n", retention_s=3_600)
         self.publishers = {
             P: self.world.publisher("p"),
             Q: self.world.publisher("n", "Q"),
         }
         self.world.run(s=1)
-        self.client = Exact(self.world, random.choice([*Order]))
+        self.client = ExactlyOnceClient(self.world, random.choice([*Order]))
         self.operator = Requester(self.world, "n", "operator")
         self.world.run(s=1)
 
     def step(self) -> None:
-        """Let something happen."""
+        """Do one random action."""
         deeds = {
             self.publish: 8,
             self.acknowledge: 3,
@@ -124,7 +124,7 @@ class ScenarioRecorder:
     def publish(self) -> None:
         publisher: Publisher = self.random.choice([*self.publishers.values()])
         self.count += 1
-        publisher.say(f"e{self.count}")
+        publisher.send_event(f"e{self.count}")
 
     def acknowledge(self) -> None:
         self.client.acknowledge_some(self.random)
@@ -159,7 +159,7 @@ class ScenarioRecorder:
         call = SeekDurable(self.operator.number(), "x", self.random.choice(starts), force=True)
         self.moved = None
         if self.random.random() < 0.3:
-            self.operator.request(call)  # and does not wait for what becomes of it
+            self.operator.request(call)  # without waiting for the answer
         else:
             answer = self.operator.call(call, s=5)
             # after a restart one stream may be a little ahead of the other
@@ -169,7 +169,7 @@ class ScenarioRecorder:
                 self.moved = dict(answer.position)
 
     def end(self) -> None:
-        """Let everything that is owed come, and see that it has."""
+        """Let all pending events be delivered, and check them."""
         self.leave()
         self.world.run(s=2)
         self.come()
@@ -185,8 +185,8 @@ class ScenarioRecorder:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_since_the_last_seek_everything_comes_once_and_in_order(seed: int) -> None:
-    story = ScenarioRecorder(seed)
+def test_all_events_after_the_last_seek_are_delivered_once_and_in_order(seed: int) -> None:
+    scenario = ScenarioRecorder(seed)
     for _ in range(STEPS):
-        story.step()
-    story.end()
+        scenario.step()
+    scenario.end()

@@ -1,4 +1,4 @@
-"""The subend: the doubt horizon, what is not covered, what is lost, and what is asked for (R42 to R45)."""
+"""The subend: doubt horizon, uncovered ranges, released ranges, and curiosity (R42 to R45)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.messages.clients import Order, StartKind, StartPoint
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import (
@@ -56,18 +56,18 @@ def event(tick: int) -> Publication:
 
 
 def is_eager(subend: Subend) -> bool:
-    """Say whether a subend has silence come at once."""
+    """Return whether a subend requests silence at once."""
     assert isinstance(subend._state, Open)
     return subend._state.feed.eager
 
 
 def newest_stream_epoch(subend: Subend) -> int:
-    """Return the newest regime that a subend knows."""
+    """Return the newest stream epoch that a subend knows."""
     return max(subend._stream_epochs._vectors)
 
 
 def feed(subend: Subend, low: int, high: int, *ticks: int, stream_epoch: int | None = None) -> None:
-    """Give a subend a piece above its horizon, counted from there."""
+    """Give a subend a knowledge range; ticks are counted from its horizon."""
     at = subend.horizon
     number = newest_stream_epoch(subend) if stream_epoch is None else stream_epoch
     events = tuple(event(at + tick) for tick in ticks)
@@ -77,7 +77,7 @@ def feed(subend: Subend, low: int, high: int, *ticks: int, stream_epoch: int | N
 # --- the horizon (R42) ----------------------------------------------------------------------------
 
 
-def test_a_stream_begins_where_the_first_feeder_says() -> None:
+def test_a_stream_starts_at_the_tick_given_by_the_first_feeder() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "TRUE")
@@ -88,7 +88,7 @@ def test_a_stream_begins_where_the_first_feeder_says() -> None:
     assert horizon >= attached.sent_up_to
 
 
-def test_the_horizon_waits_for_what_is_missing_and_then_passes_over_all_that_follows() -> None:
+def test_the_horizon_stops_at_missing_ticks_and_then_passes_all_known_ones() -> None:
     world, _, x, subend = live()
     start = subend.horizon
     feed(subend, 6, 9, 8)
@@ -99,7 +99,7 @@ def test_the_horizon_waits_for_what_is_missing_and_then_passes_over_all_that_fol
     assert x.events == [f"at {start + 3}", f"at {start + 8}"]
 
 
-def test_what_comes_again_is_passed_over_once() -> None:
+def test_ticks_received_again_are_delivered_once() -> None:
     # P3
     world, _, x, subend = live()
     start = subend.horizon
@@ -126,12 +126,10 @@ def test_knowledge_that_comes_before_the_stream_has_a_base_is_dropped() -> None:
     lost.end()
 
 
-# --- regimes --------------------------------------------------------------------------------------
+# --- stream epochs --------------------------------------------------------------------------------
 
 
-def test_a_piece_waits_for_the_meaning_of_its_stream_epoch_which_is_asked_for_until_it_comes() -> (
-    None
-):
+def test_a_knowledge_range_waits_for_its_stream_epoch_which_is_requested_until_it_arrives() -> None:
     # R44: it waits like Q
     world, _, x, subend = live()
     start = subend.horizon
@@ -142,10 +140,10 @@ def test_a_piece_waits_for_the_meaning_of_its_stream_epoch_which_is_asked_for_un
     feed(subend, 1, 5, 3, stream_epoch=77)
     feed(subend, 6, 9, stream_epoch=77)
     settle(world)
-    assert lost.messages == [StreamEpochRequest(P, 77)], "once for all pieces that wait"
+    assert lost.messages == [StreamEpochRequest(P, 77)], "one request for all waiting ranges"
     assert subend.horizon == start
     world.run(ms=450)
-    assert 3 <= len(lost.messages) <= 6, "again after a while"
+    assert 3 <= len(lost.messages) <= 6, "the request is repeated"
     subend.stream_epoch(StreamEpoch(P, 77, start + 1, 1, None, tuple(known.entries.items())))
     settle(world)
     assert subend.horizon == start + 9
@@ -155,11 +153,11 @@ def test_a_piece_waits_for_the_meaning_of_its_stream_epoch_which_is_asked_for_un
     assert len(lost.messages) <= count + 1
 
 
-# --- what is not covered (R44) ----------------------------------------------------------------------
+# --- uncovered ranges (R44) -----------------------------------------------------------------------
 
 
 def uncovered() -> tuple[BrokerHarness, Publisher, Subscriber, Subscriber]:
-    """Let a host be parked while it is cut off, and an event come in a regime without it."""
+    """Publish an event in a stream epoch without n, which is cut off and inactive."""
     world = BrokerHarness("p-a-n", inactive_after_s=7, attach_expiry_ms=5_000)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "kind = 1")
@@ -176,27 +174,27 @@ def uncovered() -> tuple[BrokerHarness, Publisher, Subscriber, Subscriber]:
     return world, ann, x, y
 
 
-def test_what_was_filtered_without_this_host_is_read_from_the_log() -> None:
+def test_ticks_filtered_without_this_shb_are_read_from_the_log() -> None:
     world, _, x, y = uncovered()
     world.heal("a", "n")
     world.run(s=3)
     assert world["n"].coverage_marks["knowledge range not covered"] >= 1
     reads = world.sent_over(Read, "n", "a")
     assert reads
-    assert {read.filter for read in reads} == {"kind IN (1, 3)"}, "for all who are live"
+    assert {read.filter for read in reads} == {"kind IN (1, 3)"}, "for all live cursors"
     assert x.events == ["e1"]
     assert (x.gaps, y.events) == ([], [])
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_an_answer_is_asked_for_again_if_somebody_became_live_meanwhile(joins: bool) -> None:
-    # it was read for those who were live, and may lack what somebody else wants
+def test_a_range_is_read_again_if_another_cursor_became_live_meanwhile(joins: bool) -> None:
+    # the range was read for the live cursors only, and may lack events for another
     world, _, x, y = uncovered()
     y.leave()
     held = world.hold(of(ReadReply, source="a", target="n"))
     world.heal("a", "n")
     assert world.wait(lambda: bool(held.messages), s=3)
-    (asked,) = world.sent_over(Read, "n", "a")
+    (first_read,) = world.sent_over(Read, "n", "a")
     since = world.now
     if joins:
         cursor = world.cursor("n", "y")
@@ -205,12 +203,12 @@ def test_an_answer_is_asked_for_again_if_somebody_became_live_meanwhile(joins: b
     held.release()
     world.run(ms=20)
     again = [read.low for read in world.sent_over(Read, "n", "a", since)]
-    assert (asked.low in again) is joins
+    assert (first_read.low in again) is joins
     world.run(s=3)
     assert x.events == ["e1"]
 
 
-def test_an_answer_with_a_hole_ends_no_broker_and_is_asked_for_again() -> None:
+def test_a_reply_with_missing_ticks_is_ignored_and_requested_again() -> None:
     world, _, x, _ = uncovered()
     held = world.hold(of(ReadReply, source="a", target="n"))
     world.heal("a", "n")
@@ -226,12 +224,12 @@ def test_an_answer_with_a_hole_ends_no_broker_and_is_asked_for_again() -> None:
     assert x.gaps == []
 
 
-def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> None:
+def test_a_released_uncovered_range_is_a_gap_for_live_cursors() -> None:
     world, ann, x, y = uncovered()
     y.leave()
     pubend = world.pubend("p", P)
     pubend.members.retire(shb("n"))
-    pubend.members.readmit(shb("n"))  # and it is back
+    pubend.members.readmit(shb("n"))  # and it is active again
     world.run(s=2)
     assert world.released("p", P) > ann.ticks["e2"]
     world.heal("a", "n")
@@ -241,10 +239,10 @@ def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> Non
     assert x.events == []
 
 
-# --- what is gone (R45) -----------------------------------------------------------------------------
+# --- released ranges (R45) ------------------------------------------------------------------------
 
 
-def test_what_is_released_above_the_horizon_is_a_gap_and_the_horizon_goes_on() -> None:
+def test_a_released_range_above_the_horizon_is_a_gap_and_the_horizon_passes_it() -> None:
     world, _, x, subend = live()
     start = subend.horizon
     feed(subend, 11, 15, 12)
@@ -257,14 +255,14 @@ def test_what_is_released_above_the_horizon_is_a_gap_and_the_horizon_goes_on() -
     assert world["n"].coverage_marks["gap at a subend"] == 1
 
 
-def test_what_is_released_below_the_horizon_is_no_gap() -> None:
+def test_a_released_range_below_the_horizon_is_no_gap() -> None:
     world, _, x, subend = live()
     subend.released(Released(P, subend.horizon))
     settle(world)
     assert x.gaps == []
 
 
-def test_who_waits_for_a_start_is_not_told_of_a_gap_before_it() -> None:
+def test_a_pending_cursor_gets_no_gap_before_its_start() -> None:
     world, _, _, subend = live()
     y = world.subscriber("n", "y", "kind = 5")
     assert world.cursor("n", "y").phase is CursorPhase.PENDING
@@ -274,10 +272,10 @@ def test_who_waits_for_a_start_is_not_told_of_a_gap_before_it() -> None:
     assert y.starts.keys() == {P}
 
 
-# --- curiosity (R45) --------------------------------------------------------------------------------
+# --- curiosity (R45) ------------------------------------------------------------------------------
 
 
-def test_a_gap_is_asked_for_after_a_while_and_again() -> None:
+def test_missing_ticks_are_nacked_after_a_delay_and_again() -> None:
     world, ann, x, _ = live(gct_ms=30)
     lost = world.lose(of(StreamData, source="p", target="n"))
     ann.publish("e1")
@@ -294,8 +292,8 @@ def test_a_gap_is_asked_for_after_a_while_and_again() -> None:
     assert x.events == ["e1", "e2"]
 
 
-def test_an_acknowledgement_that_is_expected_shows_what_is_missing_at_the_end() -> None:
-    # R57, GD 3.2: the last message may have been lost, and nothing shows the gap behind it
+def test_ack_expected_reveals_missing_ticks_at_the_end_of_the_stream() -> None:
+    # R57, GD 3.2: the last message may have been lost, and no later one reveals the gap
     world, _, _, subend = live(gct_ms=2_000)
     start = subend.horizon
     context(world).take_messages()
@@ -305,7 +303,7 @@ def test_an_acknowledgement_that_is_expected_shows_what_is_missing_at_the_end() 
     assert nack.ranges[-1].high == start + 7
 
 
-def test_under_pressure_those_who_lag_let_go_and_those_who_keep_up_do_not() -> None:
+def test_under_pressure_lagging_cursors_release_the_log_and_live_ones_do_not() -> None:
     # R58
     world, ann, _, subend = live()
     away = world.subscriber("n", "away", "TRUE", durable=True)
@@ -324,10 +322,10 @@ def test_under_pressure_those_who_lag_let_go_and_those_who_keep_up_do_not() -> N
     away.come_back()
     world.run(s=1)
     (gap,) = away.gaps
-    assert gap.low <= tick <= gap.high, "never in silence"
+    assert gap.low <= tick <= gap.high, "the client is notified of the gap"
 
 
-def test_what_waits_above_a_gap_is_bounded_and_asked_for_again() -> None:
+def test_ticks_buffered_above_a_gap_are_bounded_and_requested_again() -> None:
     # R38, P7: cache_bytes
     world, ann, x, _ = live(cache_bytes=2_000, gct_ms=200)
     lost = world.lose(of(StreamData, source="p", target="n"))
@@ -335,17 +333,17 @@ def test_what_waits_above_a_gap_is_bounded_and_asked_for_again() -> None:
     world.run(ms=2)
     lost.end()
     for number in range(1, 30):
-        ann.say_values(f"e{number}", {"text": "x" * 100})
+        ann.send_values(f"e{number}", {"text": "x" * 100})
         world.run(ms=2)
     assert world["n"].coverage_marks["subend forgot"] > 0
     world.run(s=3)
     assert x.events == [f"e{number}" for number in range(30)]
 
 
-# --- feeds ------------------------------------------------------------------------------------------
+# --- feeds ----------------------------------------------------------------------------------------
 
 
-def test_a_subend_that_is_closed_takes_nothing_more() -> None:
+def test_a_closed_subend_ignores_messages() -> None:
     _, _, _, subend = live()
     subend.close()
     before = subend.horizon
@@ -360,7 +358,7 @@ def test_a_subend_that_is_closed_takes_nothing_more() -> None:
     assert subend.feeder is None
 
 
-def test_a_subend_whose_feeder_is_gone_asks_nobody_until_there_is_another() -> None:
+def test_a_subend_without_a_feeder_sends_no_nacks_until_it_has_one() -> None:
     world, ann, x, subend = live()
     world.cut("p", "n")
     world.run(s=2)
@@ -377,7 +375,7 @@ def test_a_subend_whose_feeder_is_gone_asks_nobody_until_there_is_another() -> N
     assert x.events == ["e1"]
 
 
-def test_silence_is_eager_only_while_somebody_waits_in_total_order() -> None:
+def test_silence_is_eager_only_while_a_merge_in_total_order_waits() -> None:
     # R51
     world, _, _, subend = live()
     world.publisher("p", "Q")
@@ -390,7 +388,7 @@ def test_silence_is_eager_only_while_somebody_waits_in_total_order() -> None:
     assert not is_eager(subend)
 
 
-def test_stream_epochs_that_no_piece_needs_are_forgotten() -> None:
+def test_stream_epochs_that_no_knowledge_range_needs_are_forgotten() -> None:
     # R38: stream_epochs_kept
     world, ann, _, subend = live(stream_epochs_kept=2, stream_epoch_interval_ms=1)
     for number in range(20):
@@ -403,18 +401,18 @@ def test_stream_epochs_that_no_piece_needs_are_forgotten() -> None:
     assert len(world.subscription("n", "y19").cursors) == 1
 
 
-def test_stream_epochs_are_forgotten_too_while_a_stream_stands_still() -> None:
+def test_stream_epochs_are_forgotten_while_a_stream_is_stalled() -> None:
     _, _, _, subend = live(stream_epochs_kept=2)
     newest, horizon = newest_stream_epoch(subend), subend.horizon
-    feed(subend, 5, 9, stream_epoch=newest + 1)  # it waits for what is below
+    feed(subend, 5, 9, stream_epoch=newest + 1)  # the ticks below are missing
     for number in range(newest + 1, newest + 100):
         subend.stream_epoch(StreamEpoch(P, number, horizon + 1, 1, None, ()))
     assert subend.horizon == horizon
-    assert subend._stream_epochs.knows(newest + 1), "a piece that waits needs it"
+    assert subend._stream_epochs.knows(newest + 1), "a waiting range needs it"
     assert len(subend._stream_epochs) <= 8
 
 
-def test_a_stream_of_a_position_that_nobody_knows_waits_for_its_announcement() -> None:
+def test_a_position_on_an_unknown_pubend_waits_for_its_announcement() -> None:
     world = BrokerHarness("p-n")
     start = StartPoint(StartKind.POSITION, ((PubendId("P"), 5),))
     x = world.subscriber("n", "x", "TRUE", start=start)

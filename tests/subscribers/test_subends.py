@@ -1,4 +1,4 @@
-"""The subscriber host: joining and leaving pubends, and what it keeps of subscriptions (R43)."""
+"""Memberships of an SHB: joining and leaving pubends, and state per subscription (R43)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.scenarios.brokers import Publisher, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n."""
+    """Return a world with a pubend P at p, next to the SHB n."""
     world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
 def membership_of(world: BrokerHarness, broker: str = "n") -> MembershipId | None:
-    """Return the join on the disk of a host."""
+    """Return the membership on the disk of an SHB."""
     found = world.nodes[broker].disk.records.get(("joined pubend", "P"))
     assert found is None or isinstance(found, JoinedPubendRecord)
     return None if found is None else found.membership
@@ -30,8 +30,8 @@ def membership_of(world: BrokerHarness, broker: str = "n") -> MembershipId | Non
 # --- joining (R43) --------------------------------------------------------------------------------
 
 
-def test_a_join_is_on_disk_before_the_pubend_hears_of_it() -> None:
-    # I13: a join that was told and forgotten could be told again for another stay
+def test_a_membership_is_on_disk_before_it_is_reported() -> None:
+    # I13: a membership that was sent and lost could be sent again for another one
     world, _ = stage()
     world.stop_disk("n")
     world.subscriber("n", "x", "TRUE")
@@ -47,7 +47,7 @@ def test_a_join_is_on_disk_before_the_pubend_hears_of_it() -> None:
     assert {each.membership for each in members} == {membership_of(world)}
 
 
-def test_one_stream_serves_all_subscriptions_of_a_host() -> None:
+def test_one_stream_serves_all_subscriptions_of_an_shb() -> None:
     # GD 4.1
     world, ann = stage()
     subscribers = [world.subscriber("n", f"x{number}", "TRUE") for number in range(5)]
@@ -59,7 +59,7 @@ def test_one_stream_serves_all_subscriptions_of_a_host() -> None:
     assert len(world.sent_over(StreamData, "p", "n", since)) == 1
 
 
-def test_only_pubends_are_joined_of_which_something_could_match() -> None:
+def test_only_pubends_whose_advertisement_may_match_are_joined() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p", "P", advertisement="kind = 1")
     world.publisher("p", "Q", advertisement="kind = 2")
@@ -69,7 +69,7 @@ def test_only_pubends_are_joined_of_which_something_could_match() -> None:
     assert x.starts.keys() == {P}
 
 
-def test_a_pubend_whose_advertisement_widens_is_joined_then() -> None:
+def test_a_pubend_is_joined_when_its_advertisement_widens() -> None:
     world = BrokerHarness("p-n")
     world.publisher("p", "P", advertisement="kind = 1")
     x = world.subscriber("n", "x", "kind = 2")
@@ -83,7 +83,7 @@ def test_a_pubend_whose_advertisement_widens_is_joined_then() -> None:
     assert x.events == ["e1"]
 
 
-def test_the_join_of_a_durable_subscription_outlives_a_restart() -> None:
+def test_the_membership_of_a_durable_subscription_survives_a_restart() -> None:
     world, _ = stage()
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -94,20 +94,20 @@ def test_the_join_of_a_durable_subscription_outlives_a_restart() -> None:
     assert world.subend("n", P).membership == before
 
 
-# --- leaving (R43) ----------------------------------------------------------------------------------
+# --- leaving (R43) --------------------------------------------------------------------------------
 
 
 def left(world: BrokerHarness) -> bool:
     return world.member("p", P, "n") is None
 
 
-def test_a_pubend_that_nobody_needs_is_left_after_a_while() -> None:
+def test_an_unneeded_pubend_is_left_after_the_interest_grace() -> None:
     world, ann = stage(interest_grace_s=4)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
     x.end()
     world.run(s=3)
-    assert not left(world), "interest_grace_s"
+    assert not left(world), "interest_grace_s is not over"
     assert P in world["n"].components.subends.guaranteed
     world.run(s=4)
     assert left(world)
@@ -133,7 +133,7 @@ def test_a_pubend_that_is_needed_again_in_time_is_not_left() -> None:
     assert world.sent_over(LeavePubend, "n", "p") == []
 
 
-def test_leaving_is_repeated_until_it_is_done() -> None:
+def test_the_request_to_leave_is_repeated_until_it_is_done() -> None:
     world, _ = stage(interest_grace_s=1)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -141,14 +141,14 @@ def test_leaving_is_repeated_until_it_is_done() -> None:
     lost = world.lose(of(RequestDone, source="p", target="n"))
     world.run(s=6)
     assert len(world.sent_over(LeavePubend, "n", "p")) >= 2
-    assert membership_of(world) is not None, "it is not known to be done"
+    assert membership_of(world) is not None, "the reply is missing"
     lost.end()
     world.run(s=6)
     assert membership_of(world) is None
 
 
-def test_a_host_that_needs_a_pubend_again_while_it_leaves_begins_another_stay() -> None:
-    # a late Leave of the first stay must not end the second (R53, example 14.7)
+def test_an_shb_that_needs_a_pubend_again_while_leaving_starts_another_membership() -> None:
+    # a late LeavePubend of the first membership must not end the second (R53, example 14.7)
     world, ann = stage(interest_grace_s=1)
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -173,7 +173,7 @@ def test_a_host_that_needs_a_pubend_again_while_it_leaves_begins_another_stay() 
 
 
 def test_after_a_restart_pubends_are_left_that_no_durable_subscription_needs() -> None:
-    # R43: the subscriptions that were not durable are gone
+    # R43: subscriptions that were not durable are lost
     world, _ = stage(interest_grace_s=2)
     world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -185,8 +185,8 @@ def test_after_a_restart_pubends_are_left_that_no_durable_subscription_needs() -
     assert left(world)
 
 
-def test_the_end_of_the_last_subscription_lets_the_log_go() -> None:
-    # A11 the other way round: nobody who is gone keeps anything
+def test_the_end_of_the_last_subscription_releases_the_log() -> None:
+    # the converse of A11: ended subscriptions retain no log
     world, ann = stage(interest_grace_s=1)
     x = Requester(world, "n", "x")
     x.subscribe(durable=True)
@@ -198,10 +198,10 @@ def test_the_end_of_the_last_subscription_lets_the_log_go() -> None:
     assert world.released("p", P) >= tick
 
 
-# --- filters ------------------------------------------------------------------------------------------
+# --- filters --------------------------------------------------------------------------------------
 
 
-def test_what_a_host_wants_is_one_filter_unless_it_is_too_long() -> None:
+def test_the_covering_filter_of_an_shb_is_true_if_it_would_be_too_long() -> None:
     world, _ = stage()
     for number in range(3):
         world.subscriber("n", f"x{number}", f"a{number} = 1")
@@ -212,7 +212,7 @@ def test_what_a_host_wants_is_one_filter_unless_it_is_too_long() -> None:
     assert world["n"].components.filters.covering_filter() == "TRUE"
 
 
-def test_a_host_keeps_nothing_of_subscriptions_that_have_ended() -> None:
+def test_an_shb_has_no_state_of_ended_subscriptions() -> None:
     world, ann = stage()
     for number in range(5):
         x = world.subscriber("n", f"x{number}", f"kind = {number}", durable=True)
@@ -229,7 +229,7 @@ def test_a_host_keeps_nothing_of_subscriptions_that_have_ended() -> None:
     assert world["n"].components.exchange.roots == frozenset()
 
 
-def test_a_host_does_not_grow_with_subscriptions_that_come_and_go() -> None:
+def test_the_state_of_an_shb_does_not_grow_with_ended_subscriptions() -> None:
     # P7
     world, _ = stage()
     sizes = []
@@ -237,6 +237,7 @@ def test_a_host_does_not_grow_with_subscriptions_that_come_and_go() -> None:
         x = world.subscriber("n", f"x{number}", f"kind = {number}")
         world.run(ms=50)
         x.end()
+        x.leave()
         registry = world["n"].components.registry
         parts = (
             registry,
@@ -250,8 +251,8 @@ def test_a_host_does_not_grow_with_subscriptions_that_come_and_go() -> None:
     assert sizes[-1] == sizes[1]
 
 
-def test_each_hold_has_a_name_of_its_own() -> None:
-    # R49: a late release cannot end a newer hold
+def test_each_log_hold_has_a_unique_name() -> None:
+    # R49: a late release cannot end a newer log hold
     world, ann = stage(retention_s=3_600)
     ann.publish("e1")
     world.run(ms=100)

@@ -24,15 +24,15 @@ from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
 def stage(**parameters: Any) -> tuple[BrokerHarness, Publisher]:
-    """Return a world with a pubend P at p, next to the host n."""
+    """Return a world with a pubend P at p, next to the SHB n."""
     world = BrokerHarness("p-n", **parameters)
     return world, world.publisher("p")
 
 
-# --- credit -----------------------------------------------------------------------------------------
+# --- credit ---------------------------------------------------------------------------------------
 
 
-def test_a_client_gets_as_many_events_as_it_has_given_credit_for() -> None:
+def test_a_client_receives_as_many_events_as_it_has_given_credit_for() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "TRUE", credit=2)
     world.run(s=1)
@@ -58,18 +58,18 @@ def test_a_delivery_holds_no_more_events_than_a_frame() -> None:
     assert [len(each.events) for each in x.of_kind(Delivery)] == [2, 2, 1]
 
 
-# --- answers (R46) ------------------------------------------------------------------------------------
+# --- answers (R46) --------------------------------------------------------------------------------
 
 
 def barred(**parameters: Any) -> tuple[BrokerHarness, Publisher, Publisher]:
-    """Return a world in which s reaches P at p, and not R at r."""
+    """Return a world in which s reaches P at p but not R at r."""
     world = BrokerHarness("p-s-r", **parameters)
     pann, rann = world.publisher("p"), world.publisher("r", "R")
     world.cut("s", "r")
     return world, pann, rann
 
 
-def test_the_call_returns_with_what_has_started_and_names_what_has_not() -> None:
+def test_the_reply_names_the_started_and_the_pending_pubends() -> None:
     world, pann, rann = barred()
     x = Requester(world, "s", "x")
     since = world.now
@@ -83,7 +83,7 @@ def test_the_call_returns_with_what_has_started_and_names_what_has_not() -> None
     assert started(x) == {}
     world.heal("s", "r")
     world.run(s=1)
-    assert started(x).keys() == {R}, "told when it starts"
+    assert started(x).keys() == {R}, "confirmed when it starts"
     pann.publish("p1")
     rann.publish("r1")
     world.run(ms=100)
@@ -91,19 +91,19 @@ def test_the_call_returns_with_what_has_started_and_names_what_has_not() -> None
     assert sorted(labels) == [b"p1", b"r1"]
 
 
-def test_news_that_is_slow_is_named_as_the_reason() -> None:
+def test_a_delayed_table_update_is_named_as_the_reason() -> None:
     world, _ = stage()
     table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     answer = Requester(world, "n", "x").subscribe()
     assert isinstance(answer, Subscribed)
     (waiting,) = answer.pending
-    assert waiting.reason == "this subscription has not reached this pubend yet"
+    assert waiting.reason == "the broker of this pubend does not know this subscription yet"
     table_updates.release()
     world.run(s=1)
     assert started(world.nodes["n"].clients["x"]).keys() == {P}
 
 
-def test_who_is_away_is_not_said_to_wait_for_news() -> None:
+def test_the_reason_for_a_pending_start_names_a_disconnected_client() -> None:
     world = BrokerHarness("p-n")
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -116,7 +116,7 @@ def test_who_is_away_is_not_said_to_wait_for_news() -> None:
     assert not cursor.is_resumable
     assert (
         subscription.reply.reason(cursor)
-        == "its client is disconnected; it starts there when the client returns"
+        == "the client is disconnected; the subscription starts when the client returns"
     )
 
 
@@ -147,8 +147,8 @@ def test_a_durable_subscription_is_on_disk_before_the_answer() -> None:
     assert position(answer).keys() == {P}
 
 
-def test_a_slow_disk_does_not_make_the_call_wait_for_a_pubend_that_is_out_of_reach() -> None:
-    # R46: the call names what it waits for, also when the time for it is over before it is on disk
+def test_a_slow_disk_does_not_make_the_call_wait_for_an_unreachable_pubend() -> None:
+    # R46: the reply names pending pubends, even if the timeout ends before the record is on disk
     world, pann, _ = barred()
     world.stop_disk("s")
     x = Requester(world, "s", "x")
@@ -163,8 +163,8 @@ def test_a_slow_disk_does_not_make_the_call_wait_for_a_pubend_that_is_out_of_rea
     assert len(x.of_kind(Delivery)) == 1
 
 
-def test_the_start_of_a_durable_cursor_is_on_disk_before_it_is_told() -> None:
-    # I13: after a crash it would begin elsewhere
+def test_the_start_of_a_durable_cursor_is_on_disk_before_it_is_confirmed() -> None:
+    # I13: after a crash it would start elsewhere
     world, ann = stage()
     table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x = Requester(world, "n", "x")
@@ -183,11 +183,11 @@ def test_the_start_of_a_durable_cursor_is_on_disk_before_it_is_told() -> None:
     assert len(x.of_kind(Delivery)) == 1
 
 
-# --- total order (R51) --------------------------------------------------------------------------------
+# --- total order (R51) ----------------------------------------------------------------------------
 
 
 def merged(**options: Any) -> tuple[BrokerHarness, Publisher, Publisher, Subscriber]:
-    """Let x at n be live on P at p and Q at q, in total order."""
+    """Let x at n be live in total order on P at p and Q at q."""
     world = BrokerHarness("p-n-q", **options)
     pann, qann = world.publisher("p"), world.publisher("q", "Q")
     x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
@@ -206,7 +206,7 @@ def test_events_of_all_pubends_are_merged_by_tick() -> None:
     pann.publish("3")
     world.run(ms=20)
     assert pann.ticks["1"] < qann.ticks["2"] < pann.ticks["3"]
-    assert x.events == [], "2 came first, and waits for the stream that is late"
+    assert x.events == [], "event 2 arrived first and waits for the late stream"
     late.release()
     world.run(ms=100)
     assert x.events == ["1", "2", "3"]
@@ -217,16 +217,16 @@ def test_two_subscribers_in_total_order_see_the_same_order() -> None:
     y = world.subscriber("p", "y", "TRUE", order=Order.TOTAL)
     world.run(s=2)
     for number in range(10):
-        (pann, qann)[number % 2].say(f"e{number}")
-        (qann, pann)[number % 2].say(f"f{number}")
+        (pann, qann)[number % 2].send_event(f"e{number}")
+        (qann, pann)[number % 2].send_event(f"f{number}")
         world.run(ms=1)
     world.run(s=1)
     assert len(x.events) == 20
     assert x.events == y.events
 
 
-def test_a_silent_pubend_is_asked_to_advance() -> None:
-    # eager silence alone would do while the clocks agree: here that of q is behind
+def test_a_silent_pubend_receives_an_advance_request() -> None:
+    # eager silence would suffice while the clocks agree: here the clock of q is behind
     world = BrokerHarness("p-n-q")
     pann = world.publisher("p")
     world.set_clock("q", -2)
@@ -237,19 +237,19 @@ def test_a_silent_pubend_is_asked_to_advance() -> None:
     since = world.now
     pann.publish("p1")
     world.run(ms=300)
-    asked = world.sent_over(AdvanceRequest, "n", "q", since)
-    assert asked
-    assert {each.pubend for each in asked} == {Q}
-    assert asked[0].tick == pann.ticks["p1"]
+    requests = world.sent_over(AdvanceRequest, "n", "q", since)
+    assert requests
+    assert {each.pubend for each in requests} == {Q}
+    assert requests[0].tick == pann.ticks["p1"]
     assert x.events == ["p1"]
     assert world.pubend("q", Q).top >= pann.ticks["p1"]
     world.run(s=1)
     since = world.now
     world.run(ms=500)
-    assert world.sent_over(AdvanceRequest, "n", "q", since) == [], "nobody waits any more"
+    assert world.sent_over(AdvanceRequest, "n", "q", since) == [], "no merge waits"
 
 
-def test_a_pubend_that_cannot_be_reached_holds_the_merge() -> None:
+def test_an_unreachable_pubend_stalls_the_merge() -> None:
     world, pann, qann, x = merged()
     world.cut("n", "q")
     world.run(s=2)
@@ -262,7 +262,7 @@ def test_a_pubend_that_cannot_be_reached_holds_the_merge() -> None:
     assert x.events == ["p1", "q1"]
 
 
-def test_who_has_no_credit_waits_for_nobody() -> None:
+def test_without_credit_no_advance_request_is_sent() -> None:
     world = BrokerHarness("p-n-q")
     pann = world.publisher("p")
     world.publisher("q", "Q")
@@ -277,7 +277,7 @@ def test_who_has_no_credit_waits_for_nobody() -> None:
     assert x.events == ["p1"]
 
 
-def test_a_pubend_that_appears_later_starts_above_what_was_merged() -> None:
+def test_a_pubend_that_is_created_later_starts_above_the_merged_ticks() -> None:
     # A20
     world, pann, _, x = merged()
     pann.publish("p1")
@@ -293,7 +293,7 @@ def test_a_pubend_that_appears_later_starts_above_what_was_merged() -> None:
     assert ticks == sorted(ticks)
 
 
-def test_a_client_that_comes_back_in_total_order_goes_on_above_what_it_has_merged() -> None:
+def test_a_client_that_resumes_in_total_order_continues_above_the_merged_ticks() -> None:
     world, pann, qann, _ = merged(retention_s=3_600)
     x = world.subscriber("n", "d", "TRUE", order=Order.TOTAL, durable=True)
     world.run(s=1)
@@ -309,8 +309,8 @@ def test_a_client_that_comes_back_in_total_order_goes_on_above_what_it_has_merge
     assert x.events == ["p1", "q1", "p2"]
 
 
-def test_a_slow_client_in_total_order_that_has_credit_is_not_to_blame() -> None:
-    # the merge waits for a stream, not for the client: it reads the log later
+def test_a_client_with_credit_is_not_slow_while_the_merge_waits_for_a_stream() -> None:
+    # the merge waits for a stream, not for the client, which reads the log later
     world, pann, _, x = merged(prefetch_max=3, backlog_bytes=0, retention_s=3_600)
     world.cut("n", "q")
     for number in range(10):
@@ -323,10 +323,10 @@ def test_a_slow_client_in_total_order_that_has_credit_is_not_to_blame() -> None:
     assert x.events == [f"e{number}" for number in range(10)]
 
 
-# --- filter changes (R47) -----------------------------------------------------------------------------
+# --- filter changes (R47) -------------------------------------------------------------------------
 
 
-def test_filter_changes_wait_for_those_before_and_all_are_answered() -> None:
+def test_filter_changes_run_one_after_another_and_all_are_answered() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "kind = 0")
     world.run(s=1)
@@ -345,8 +345,8 @@ def test_filter_changes_wait_for_those_before_and_all_are_answered() -> None:
     assert [str(each) for each in world["n"].components.exchange.roots] == ["kind = 3"]
 
 
-def test_filters_of_what_is_not_acknowledged_count_and_go_with_the_acknowledgement() -> None:
-    # R17, P7: a durable subscription gets again what it has not acknowledged, by the filter of its time
+def test_filters_of_unacknowledged_events_count_towards_segments_max_until_acknowledged() -> None:
+    # R17, P7: a durable subscription gets unacknowledged events again, by the filter of their tick
     world, ann = stage(segments_max=2)
     x = world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
@@ -356,7 +356,7 @@ def test_filters_of_what_is_not_acknowledged_count_and_go_with_the_acknowledgeme
         assert isinstance(x.call(SetFilter(x.number(), "x", wanted)), FilterSet)
     refusal = reason(x.call(SetFilter(x.number(), "x", "kind = 3")))
     assert refusal == (
-        "2 filters before it still govern what is not acknowledged (segments_max); "
+        "2 earlier filters still apply to unacknowledged events (segments_max); "
         "acknowledge and try again later"
     )
     x.acknowledge(P, tick)
@@ -375,7 +375,7 @@ def test_more_filter_changes_than_the_limit_are_refused() -> None:
     refused = [each for each in changes if isinstance(x.answer(each), Refused)]
     assert refused == changes[-2:] or refused == changes[-1:]
     refusal = reason(x.answer(refused[-1]))
-    assert refusal == "2 filter changes are not through yet (segments_max); try again later"
+    assert refusal == "2 filter changes are not complete yet (segments_max); try again later"
     table_updates.release()
     world.run(s=3)
     through = [each for each in changes if each not in refused]
@@ -385,7 +385,7 @@ def test_more_filter_changes_than_the_limit_are_refused() -> None:
     assert x.filter_changed(again) is not None
 
 
-def test_a_filter_that_is_asked_for_again_is_answered_with_where_it_happened() -> None:
+def test_a_repeated_filter_change_is_answered_with_the_position_of_the_first() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "kind = 0", durable=True)
     world.run(s=1)
@@ -396,9 +396,9 @@ def test_a_filter_that_is_asked_for_again_is_answered_with_where_it_happened() -
     assert x.filter_changed(again) == x.filter_changed(first) is not None
 
 
-def test_a_filter_that_is_asked_for_again_is_on_disk_before_the_answer() -> None:
-    # I13: the client that asked first is gone, and its change is still on the way to the disk;
-    # there is no stream yet that would make the answer wait
+def test_a_repeated_filter_change_is_on_disk_before_the_answer() -> None:
+    # I13: the client that called first is disconnected and its change is not on disk yet;
+    # no cursor delays the answer
     world = BrokerHarness("p-n")
     x = world.subscriber("n", "x", "kind = 0", durable=True)
     world.run(s=1)
@@ -415,7 +415,7 @@ def test_a_filter_that_is_asked_for_again_is_on_disk_before_the_answer() -> None
     assert x.filter_changed(again) is not None
 
 
-def test_a_filter_change_before_a_durable_subscription_is_on_disk_waits_for_that() -> None:
+def test_a_filter_change_waits_until_the_durable_subscription_is_on_disk() -> None:
     world, _ = stage()
     world.stop_disk("n")
     x = world.subscriber("n", "x", "kind = 0", durable=True)
@@ -444,7 +444,7 @@ def test_the_new_filter_of_a_durable_subscription_is_on_disk_before_the_call_ret
     assert x.filter_changed(change) is not None
 
 
-def test_streams_that_do_not_answer_switch_where_they_are() -> None:
+def test_after_the_timeout_a_filter_change_applies_at_the_current_position() -> None:
     # R47: filter_change_timeout_s
     world, _ = stage(filter_change_timeout_s=2)
     x = world.subscriber("n", "x", "kind = 0")
@@ -461,7 +461,7 @@ def test_streams_that_do_not_answer_switch_where_they_are() -> None:
     table_updates.release()
 
 
-def test_a_filter_change_of_a_client_that_goes_is_answered_to_nobody() -> None:
+def test_a_filter_change_of_a_disconnected_client_is_not_answered() -> None:
     world, ann = stage()
     x = world.subscriber("n", "x", "kind = 0", durable=True)
     world.run(s=1)
@@ -478,12 +478,10 @@ def test_a_filter_change_of_a_client_that_goes_is_answered_to_nobody() -> None:
     ann.publish("e1", kind=1)
     ann.publish("e2", kind=2)
     world.run(ms=200)
-    assert x.events == ["e1"], "the change that had begun is through, the one behind it never was"
+    assert x.events == ["e1"], "the first change completed, the second never started"
 
 
-def test_a_filter_that_begins_to_match_a_pubend_starts_there_and_one_that_ends_to_is_let_go() -> (
-    None
-):
+def test_a_filter_change_starts_on_newly_matching_pubends_and_stops_on_others() -> None:
     world = BrokerHarness("p-n")
     ann = world.publisher("p", advertisement="kind = 1")
     bob = world.publisher("p", "Q", advertisement="kind = 2")
@@ -499,14 +497,14 @@ def test_a_filter_that_begins_to_match_a_pubend_starts_there_and_one_that_ends_t
     assert x.events == ["q1"]
 
 
-def test_a_filter_change_before_the_start_changes_what_starts() -> None:
+def test_a_subscription_starts_with_the_filter_that_was_set_before_the_start() -> None:
     world, ann = stage()
     table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x = world.subscriber("n", "x", "kind = 0")
     world.run(s=2)
     change = x.set_filter("kind = 1")
     world.run(ms=100)
-    assert x.filter_changed(change) == {}, "it has begun nowhere"
+    assert x.filter_changed(change) == {}, "it has started on no pubend"
     table_updates.release()
     world.run(s=1)
     ann.publish("e0", kind=0)
@@ -515,7 +513,7 @@ def test_a_filter_change_before_the_start_changes_what_starts() -> None:
     assert x.events == ["e1"]
 
 
-def test_an_answer_names_the_change_that_it_answers() -> None:
+def test_a_reply_has_the_request_number_of_its_filter_change() -> None:
     world, _ = stage()
     x = world.subscriber("n", "x", "kind = 0")
     world.run(s=1)

@@ -1,4 +1,4 @@
-"""Gives an intake what was not read by a connection."""
+"""Feeds a frame reader without a connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["feed"]
 
 
 def feed(reader: FrameReader, data: bytes) -> list[bytes]:
-    """Let an intake take bytes, as many at a time as there is room for; return the bodies."""
+    """Write bytes to a frame reader, as many at a time as its buffer takes; return the bodies."""
     bodies: list[bytes] = []
     while data:
         count = min(len(data), len(reader.buffer))

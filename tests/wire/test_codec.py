@@ -1,4 +1,4 @@
-"""Every message of the broker has bytes, and comes back from them as it was."""
+"""Every message is encoded, and decoding returns an equal message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
     )
 
 
-def test_a_packet_comes_back_with_its_messages() -> None:
+def test_a_packet_survives_encoding_and_decoding() -> None:
     publication = Publication(7, "p", 1, {"a": 1, "b": 1.5, "c": "x", "d": True}, b"\x00\xff")
     frame = StreamData(
         PubendId("quotes"), 3, KnowledgeRange(5, 9, 1, 0, (publication,)), first=False
@@ -94,8 +94,8 @@ def relayed(index: int, inner: Any) -> Packet:
         overlay.RelayFull(("a", "r", "b")),
     ],
 )
-def test_what_is_relayed_comes_out_at_the_end_of_its_way_and_stays_bytes_before(inner: Any) -> None:
-    # R3: a relay passes on bytes
+def test_a_relayed_packet_stays_encoded_until_the_end_of_its_route(inner: Any) -> None:
+    # R3: a relay forwards bytes
     at_the_relay = LINK_PACKETS.decode(LINK_PACKETS.encode(relayed(1, inner))[HEADER_BYTES:])
     assert isinstance(at_the_relay.messages[1].inner, msgspec.Raw)
     passed_on = relayed(2, at_the_relay.messages[1].inner)
@@ -103,12 +103,12 @@ def test_what_is_relayed_comes_out_at_the_end_of_its_way_and_stays_bytes_before(
     assert at_the_end.messages[1].inner == inner
 
 
-def test_what_is_relayed_and_is_no_packet_is_a_protocol_error() -> None:
-    with pytest.raises(ProtocolError, match="a relayed packet is none"):
+def test_an_invalid_relayed_packet_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="a relayed packet is malformed"):
         LINK_PACKETS.decode(LINK_PACKETS.encode(relayed(2, ["nonsense"]))[HEADER_BYTES:])
 
 
-def test_integers_and_floats_stay_apart() -> None:
+def test_integers_and_floats_stay_distinct() -> None:
     events: Any = (({"whole": 1, "real": 1.0}, b""),)
     call = clients.Publish(1, PubendId("q"), "p", 1, 1, events)
     back = CLIENT_REQUESTS.decode(CLIENT_REQUESTS.encode(call)[HEADER_BYTES:])
@@ -119,9 +119,7 @@ def test_integers_and_floats_stay_apart() -> None:
 
 @pytest.mark.parametrize("codec", [CLIENT_REQUESTS, CLIENT_NOTICES, LINK_PACKETS])
 @given(body=st.binary(max_size=60))
-def test_whatever_bytes_come_they_are_a_message_or_a_protocol_error(
-    codec: Any, body: bytes
-) -> None:
+def test_any_bytes_are_a_message_or_a_protocol_error(codec: Any, body: bytes) -> None:
     with contextlib.suppress(ProtocolError):
         assert codec.decode(body) is not None
 
@@ -132,7 +130,7 @@ def test_a_notice_is_not_taken_for_a_request() -> None:
         CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
 
 
-def test_a_handshake_is_read_as_what_it_is() -> None:
+def test_a_handshake_is_decoded_as_its_class() -> None:
     hello = Connect(Role.CLIENT, "desk")
     assert decode_handshake(bytes(encode_handshake(hello)[HEADER_BYTES:])) == hello
     with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""Packets in parts."""
+"""Packets that are divided into parts."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_a_packet_that_fits_is_one_frame() -> None:
 
 
 @pytest.mark.parametrize("size", [FRAME_BYTES_MAX, FRAME_BYTES_MAX + PART_BYTES + 1])
-def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
-    intake, assembler = FrameReader(), PacketAssembler()
+def test_a_packet_larger_than_a_frame_is_assembled_from_its_parts(size: int) -> None:
+    reader, assembler = FrameReader(), PacketAssembler()
     bodies = [
-        body for frame in LINK_PACKETS.frames(packet(size)) for body in feed(intake, bytes(frame))
+        body for frame in LINK_PACKETS.frames(packet(size)) for body in feed(reader, bytes(frame))
     ]
     parts = [LINK_PACKETS.decode(body) for body in bodies]
     assert all(isinstance(part, PacketPart) for part in parts)
@@ -49,7 +49,7 @@ def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
     assert assembler.is_empty
 
 
-def test_parts_above_the_limit_are_refused_before_they_are_kept() -> None:
+def test_parts_above_the_limit_are_refused_before_they_are_stored() -> None:
     assembler = PacketAssembler(limit=10)
     assert assembler.take(PacketPart(bytes(8), is_last=False)) is None
     with pytest.raises(ProtocolError, match="above the limit 10"):
@@ -62,7 +62,7 @@ def test_a_packet_above_the_limit_is_not_divided() -> None:
 
 
 class _Huge(bytes):
-    """Says that it is larger than a test would like to make it."""
+    """Bytes that claim a size that a test cannot allocate."""
 
     def __len__(self) -> int:
         return PACKET_BYTES_MAX + 1

@@ -1,11 +1,11 @@
-"""What a broker's runtime sees of its clients and of its disk, as records.
+"""Creates audit records from what a broker's runtime exchanges with its clients and its disk.
 
-Publications are in the file before they are on disk, and when they are, that is noted too: so whatever a
-killed broker has published is written down, and of what is written down it is known what is sure. All
-else is noted as it passes. A visit is a connection that has a subscription.
+Publications are recorded before they are on disk, and again when they are. So everything that a
+killed broker published is recorded, and it is known which of it was durable. Everything else is
+recorded as it passes. A client session here is a connection that has a subscription.
 
-Whose connection it is stands in what is said once a visit, and once a run of publications: a publisher is of
-the principal that opened it last, what is staged of the one that commits it.
+The principal is recorded once for each client session and each run of publications. The principal
+of a publisher is the one that opened it last; that of staged events is the one that commits them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from gapless.audit.records import (
     Stored,
 )
 from gapless.audit.writer import AuditWriter
+from gapless.core.effects import Write
+from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import PubendId
 from gapless.core.limits import AUDIT_AUTHORS_MAX
-from gapless.core.machine import MachineEvent, Write, Written
 from gapless.messages import clients as client_messages
 from gapless.messages import staging
 from gapless.messages.records import AppendPackedRow, AppendRow
@@ -49,14 +50,14 @@ _REMEMBERED: Final = (
     ),
     *(client_messages.OpenPublisher, client_messages.ReadLog, staging.CommitBatch),
 )
-"""Requests that the answer alone does not tell."""
+"""Requests that are needed to interpret their replies."""
 
 _Author = tuple[PubendId, str]
-"""A publisher: names are of their pubend."""
+"""A publisher; its name is unique within its pubend."""
 
 
 class _SubscribedSession:
-    """A subscription that a connection has."""
+    """A subscription of a connection."""
 
     __slots__ = ("filter", "name", "principal", "request", "ticks")
 
@@ -73,33 +74,38 @@ class _SubscribedSession:
         self.request = request
         self.filter = filter_text
         self.ticks: dict[PubendId, int] = dict(position)
-        """Where it began, or what was sent last."""
+        """The tick at which the client session started, or that of the last event, by pubend."""
+
+    def advance(self, pubend: PubendId, tick: int) -> None:
+        """An event was delivered; note its tick if the pubend was delivered before."""
+        if pubend in self.ticks:
+            self.ticks[pubend] = tick
 
     def set_filter(self, filter_text: str) -> None:
-        """Another filter applies from now on."""
+        """Apply another filter from now on."""
         self.filter = filter_text
 
 
 class BrokerAudit:
-    """Writes down what one life of a broker does for its clients."""
+    """Records what one incarnation of a broker does for its clients."""
 
     def __init__(self, options: AuditOptions, broker: str, cell: str) -> None:
         self._broker = broker
         self._with_attributes = options.attributes
         self._writing: dict[int, list[tuple[PubendId, int]]] = {}
-        """What is on its way to the disk, up to which tick, by the ticket of its write."""
+        """By write id: the pubends and last ticks that are being written."""
         self._requests: dict[str, dict[int, Any]] = {}
         self._client_sessions: dict[str, dict[str, _SubscribedSession]] = {}
         self._principals: dict[str, str] = {}
         """By connection."""
         self._authors: dict[_Author, tuple[str, str]] = {}
-        """By publisher the connection that opened it last, and its principal."""
+        """By publisher: the connection that opened it last, and its principal."""
         self._opened: dict[str, dict[_Author, None]] = {}
-        """By connection the publishers that it has opened."""
+        """By connection: the publishers that it has opened."""
         self._commits: dict[_Author, dict[tuple[str, int], str]] = {}
-        """By writer the principals of commits that are under way, the oldest first."""
+        """By writer: the principals of pending commits, oldest first."""
         self._disconnected_authors: dict[_Author, str] = {}
-        """The principals of some whose connections are gone: what they sent may still be written."""
+        """Principals of some disconnected publishers, whose events may still be written."""
         self._count = 0
         self._on: dict[type, Callable[[str, Any], None]] = {
             client_messages.Delivery: self._delivered,
@@ -120,7 +126,7 @@ class BrokerAudit:
     # --- the disk ----------------------------------------------------------------------------------
 
     def writing(self, write: Write) -> None:
-        """Write down what goes to the disk; when this returns, the system has it."""
+        """Record the rows of a write; when this returns, the operating system has the records."""
         ends: list[tuple[PubendId, int]] = []
         for change in write.changes:
             if type(change) is AppendRow:
@@ -135,7 +141,7 @@ class BrokerAudit:
             self.writer.flush()
 
     def written(self, events: Iterable[MachineEvent]) -> None:
-        """Take note of what is on disk now."""
+        """Record which rows are on disk now."""
         stored: dict[PubendId, int] = {}
         for event in events:
             if type(event) is Written:
@@ -162,7 +168,7 @@ class BrokerAudit:
         return self._disconnected_authors.get(author, "") if known is None else known[1]
 
     def _committer(self, author: _Author) -> str:
-        """Return who commits what a writer has staged. That alone is packed when it is published."""
+        """Return the principal of a writer's pending commit. Only staged events are packed."""
         under_way = self._commits.get(author)
         if under_way is None:
             return self._disconnected_authors.get(author, "")
@@ -171,12 +177,12 @@ class BrokerAudit:
     # --- clients -----------------------------------------------------------------------------------
 
     def client_connected(self, client: str, principal: str) -> None:
-        """A client was let in."""
+        """Record the principal of a client that was accepted."""
         if principal:
             self._principals[client] = principal
 
     def client_requested(self, client: str, request: Any) -> None:
-        """A client asks for something."""
+        """Record a request of a client, or remember it for its reply."""
         if isinstance(request, client_messages.Ack):
             if request.position and (
                 client_session := self._client_session(client, request.subscription)
@@ -191,13 +197,13 @@ class BrokerAudit:
                 under_way[client, request.request] = self._principals.get(client, "")
 
     def client_notified(self, client: str, notice: Any) -> None:
-        """A client is told something."""
+        """Record a notice to a client."""
         note = self._on.get(type(notice))
         if note is not None:
             note(client, notice)
 
     def client_disconnected(self, client: str) -> None:
-        """A client is gone."""
+        """Record that a client disconnected."""
         for request in self._requests.pop(client, {}).values():
             if isinstance(request, staging.CommitBatch):
                 principal = self._commit_over(client, request)
@@ -212,15 +218,15 @@ class BrokerAudit:
             self._leave(client_session)
 
     def close(self) -> None:
-        """All is said."""
+        """End the log in order."""
         self.writer.close()
 
     def abandon(self) -> None:
-        """End as a crash would."""
+        """End the log as a crash would."""
         self.writer.abandon()
 
     def _opens(self, client: str, author: _Author) -> None:
-        """From now on a publisher is of the principal of a client."""
+        """Assign a publisher to the principal of a client."""
         principal = self._principals.get(client, "")
         self._disconnected_authors.pop(author, None)
         if principal:
@@ -235,7 +241,7 @@ class BrokerAudit:
     def _request(self, client: str, number: int) -> Any:
         return self._requests.get(client, {}).pop(number, None)
 
-    # --- what clients are told ---------------------------------------------------------------------
+    # --- notices to clients ------------------------------------------------------------------------
 
     def _delivered(self, client: str, notice: client_messages.Delivery) -> None:
         client_session = self._client_session(client, notice.subscription)
@@ -246,8 +252,7 @@ class BrokerAudit:
             ticks = [each.tick for each in publications]
             if ticks:
                 runs.append((pubend, ticks, []))
-                if pubend in client_session.ticks:
-                    client_session.ticks[pubend] = ticks[-1]
+                client_session.advance(pubend, ticks[-1])
         self.writer.add(AuditDelivered(notice.subscription, client_session.name, runs))
 
     def _subscribed(self, client: str, notice: client_messages.Subscribed) -> None:
@@ -276,7 +281,7 @@ class BrokerAudit:
             self.writer.add(self._opening(client_session, repositioned=True))
 
     def _new_client_session(self, client: str) -> str:
-        """Return a name for a visit: a connection may leave a subscription and have it again."""
+        """Return a unique name: a connection may end a subscription and open it again."""
         self._count += 1
         return f"{client}/{self._count}"
 
@@ -332,7 +337,7 @@ class BrokerAudit:
         self._commit_over(client, self._request(client, notice.request))
 
     def _commit_over(self, client: str, request: Any) -> str:
-        """A commit is done, refused or left; return whose it was."""
+        """Forget a commit that is done, refused or abandoned; return its principal."""
         if not isinstance(request, staging.CommitBatch):
             return ""
         author = (request.pubend, request.writer)
@@ -352,7 +357,7 @@ class BrokerAudit:
     def _read(self, client: str, notice: client_messages.ReadPart) -> None:
         request = self._request(client, notice.request)
         if not isinstance(request, client_messages.ReadLog) or request.form is ReadForm.TICKS:
-            return  # where events stand says nothing of what they have
+            return  # ticks without content
         if notice.rows or notice.publications:
             principal = self._principals.get(client, "")
             part = (request.pubend, request.filter, request.low, notice.done)
@@ -390,11 +395,11 @@ class BrokerAudit:
 
 
 def _runs(publications: Sequence[Publication]) -> Iterator[Sequence[Publication]]:
-    """Cut a row where another publisher goes on, or sequences do not follow; mostly nowhere."""
+    """Split a row where the publisher changes or sequences are not consecutive; usually nowhere."""
     first, last = publications[0], publications[-1]
     follows = last.sequence - first.sequence == len(publications) - 1
     if follows and last.publisher == first.publisher:
-        yield publications  # a row is what one publisher has sent at once
+        yield publications  # a row is usually one batch of one publisher
         return
     start = 0
     for index in range(1, len(publications)):

@@ -1,7 +1,7 @@
-"""What a client's session sees, as records: what its publishers were told, what its subscribers took.
+"""Creates audit records from a client's session: what was confirmed, received and handed out.
 
-All sessions of a process that are given one directory share a writer. A visit is a subscription object,
-from its start to its end, over all connections; a seek begins another.
+All sessions of a process with one audit directory share a writer. A client session here is a
+subscription object from its start to its end, over all connections. A seek starts another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["ClientAudit", "SubscriptionAudit"]
 
 
 class ClientAudit:
-    """Writes down what the sessions of this process see."""
+    """Records what the sessions of this process receive."""
 
     _open: ClassVar[dict[Path, ClientAudit]] = {}
     _opening: ClassVar[threading.Lock] = threading.Lock()
@@ -46,7 +46,7 @@ class ClientAudit:
 
     @classmethod
     def shared(cls, options: AuditOptions, name: str) -> ClientAudit:
-        """Return the one of this process for a directory; let it go with :meth:`release`."""
+        """Return the instance of this process for a directory; end its use with :meth:`release`."""
         path = options.path.resolve()
         with cls._opening:
             found = cls._open.get(path)
@@ -59,7 +59,7 @@ class ClientAudit:
         self._users += 1
 
     def release(self) -> None:
-        """A session is over; the last one closes the writer."""
+        """End the use by one session; the last one closes the writer."""
         with self._opening:
             self._users -= 1
             if not self._users:
@@ -67,21 +67,21 @@ class ClientAudit:
                 self.writer.close()
 
     def confirmed(self, pubend: PubendId, publisher: str, first: int, answer: Published) -> None:
-        """A publisher was told that its events are on disk."""
+        """Record that the broker confirmed events of a publisher."""
         self.writer.add(Confirmed(pubend, publisher, first, [*answer.ticks]))
 
     def subscription(self, name: str, *, durable: bool, total: bool) -> SubscriptionAudit:
-        """Return what writes down the fate of one subscription object."""
+        """Return the audit of one subscription object."""
         return SubscriptionAudit(self, name, durable=durable, total=total)
 
     def new_client_session(self, of: SubscriptionAudit) -> str:
-        """Return a name for a visit that begins."""
+        """Return a name for a client session that starts."""
         self._client_sessions[of] = None
         self._numbers += 1
         return str(self._numbers)
 
     def over(self, of: SubscriptionAudit) -> None:
-        """A visit is over."""
+        """Remove a client session that ended."""
         self._client_sessions.pop(of, None)
 
     def _restated(self) -> Iterator[AuditRecord]:
@@ -90,7 +90,7 @@ class ClientAudit:
 
 
 class SubscriptionAudit:
-    """Writes down what one subscription object is told and hands out."""
+    """Records what one subscription object receives and hands out."""
 
     def __init__(self, audit: ClientAudit, name: str, *, durable: bool, total: bool) -> None:
         self._audit = audit
@@ -110,7 +110,7 @@ class SubscriptionAudit:
         repositioned: bool = False,
         restated: bool = False,
     ) -> AuditOpened:
-        """Return the record of a visit that begins or goes on."""
+        """Return the record of a client session that starts or continues."""
         ticks = [*self._received.items()] if position is None else [*position]
         return AuditOpened(
             self._name,
@@ -127,7 +127,7 @@ class SubscriptionAudit:
     def opened(
         self, broker: str, text: str, position: PositionTuple, received: Mapping[PubendId, int]
     ) -> None:
-        """A broker has answered; ``received`` is kept, and read when it has to be said again."""
+        """Record a broker's reply. ``received`` is kept and read when the session is restated."""
         self._client_session = self._client_session or self._audit.new_client_session(self)
         self._broker, self._filter, self._received = broker, text, received
         self._add(self.opening(position))
@@ -138,7 +138,7 @@ class SubscriptionAudit:
         position: PositionTuple,
         received: Mapping[PubendId, int],
     ) -> None:
-        """The subscription went on elsewhere; on these streams only what was handed out counts."""
+        """Record a seek. The old session ends; on the sought streams it ends at ``handed``."""
         if not self._client_session:
             return
         ticks = dict(position)
@@ -152,16 +152,16 @@ class SubscriptionAudit:
         self._add(self.opening((*received.items(),), repositioned=True))
 
     def started(self, pubend: PubendId, after: int) -> None:
-        """It has started on one more pubend."""
+        """Record that the subscription started on one more pubend."""
         self._add(AuditStarted(self._name, self._client_session, pubend, after))
 
     def filter_changed(self, text: str, position: PositionTuple) -> None:
-        """Another filter governs after the position."""
+        """Record that another filter applies after the position."""
         self._filter = text
         self._add(AuditFilterChanged(self._name, self._client_session, text, [*position]))
 
     def received(self, runs: list[tuple[PubendId, tuple[Publication, ...]]]) -> None:
-        """Events came that had not come before."""
+        """Record new events, without duplicates."""
         taken = [
             (pubend, [each.tick for each in run], [each.sequence for each in run])
             for pubend, run in runs
@@ -169,19 +169,19 @@ class SubscriptionAudit:
         self._add(AuditDelivered(self._name, self._client_session, taken))
 
     def progressed(self, position: PositionTuple) -> None:
-        """All that is owed up to the position was there before."""
+        """Record that all matching events up to the position were received before."""
         self._add(Progressed(self._name, self._client_session, [*position]))
 
     def gap_reported(self, pubend: PubendId, low: int, high: int, *, expected: bool) -> None:
-        """The log has lost these ticks, and the broker says so."""
+        """Record a gap that the broker reported."""
         self._add(GapReported(self._name, self._client_session, pubend, low, high, expected))
 
     def acked(self, ticks: Mapping[PubendId, int]) -> None:
-        """The application is done with what is up to here."""
+        """Record an acknowledgement of the application."""
         self._add(Acked(self._name, self._client_session, [*ticks.items()]))
 
     def ended(self, handed: Mapping[PubendId, int]) -> None:
-        """It is over; what came after this was not handed out."""
+        """Record the end; events received after ``handed`` were not handed out."""
         if self._client_session:
             self._add(AuditEnded(self._name, self._client_session, [*handed.items()]))
             self._audit.over(self)

@@ -1,7 +1,7 @@
-"""A segment taken apart: events as columns, and the few other records as they are.
+"""The content of a segment: events as columns, and the few other records as they are.
 
-What is said again and again (progress, acknowledgements, how far a visit has come) is told once a
-segment, with its last word. So there is little besides events, however long a log is.
+Repeated records (progress, acknowledgements, stored ticks) are reduced to the last of each segment.
+So there are few records besides events, however long a log is.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Fact(NamedTuple):
     """As msgpack."""
     control: bytes | None = None
     principal: str = ""
-    """Who published, as far as a broker knew."""
+    """The publisher's principal, if a broker knew it."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True):
-    """A record that is not of events, with where it stands."""
+    """A record that is not of events, with its location."""
 
     header: Header
     offset: int
@@ -60,12 +60,12 @@ class Control(msgspec.Struct, frozen=True, array_like=True):
 
 
 def client_session_key(client_session: str, subscription: str) -> str:
-    """Return a name for a visit that no other of its run has: a connection may have many."""
+    """Return a key that is unique in a run: a connection may have many subscriptions."""
     return f"{client_session}|{subscription}"
 
 
 def facts_of(data: bytes, name: str = "a segment") -> Iterator[Fact]:
-    """Give what a segment says."""
+    """Yield the facts of a segment."""
     header: Header | None = None
     offset = at_us = 0
     last = _LatestRecords()
@@ -79,7 +79,7 @@ def facts_of(data: bytes, name: str = "a segment") -> Iterator[Fact]:
             offset += sum(len(ticks) for _, ticks, _ in record.runs)
             last.delivered(record)
         elif isinstance(record, Stored):
-            last.stored[record.pubend] = record.tick
+            last.store(record)
         elif isinstance(record, Progressed | Acked):
             last.add(record)
         else:
@@ -126,12 +126,15 @@ def _delivered(header: Header, offset: int, record: AuditDelivered) -> Iterator[
 
 
 class _LatestRecords:
-    """What a segment says last of things that it says often."""
+    """The last of the repeated records of a segment."""
 
     def __init__(self) -> None:
-        self.stored: dict[PubendId, int] = {}
+        self._stored: dict[PubendId, int] = {}
         self._reached: dict[tuple[str, str], dict[PubendId, int]] = {}
         self._acked: dict[tuple[str, str], dict[PubendId, int]] = {}
+
+    def store(self, record: Stored) -> None:
+        self._stored[record.pubend] = record.tick
 
     def delivered(self, record: AuditDelivered) -> None:
         reached = self._reached.setdefault((record.subscription, record.client_session), {})
@@ -150,7 +153,7 @@ class _LatestRecords:
             yield Progressed(subscription, client_session, _as_ticks(reached))
         for (subscription, client_session), acked in self._acked.items():
             yield Acked(subscription, client_session, _as_ticks(acked))
-        for pubend, tick in self.stored.items():
+        for pubend, tick in self._stored.items():
             yield Stored(pubend, tick)
 
 

@@ -1,4 +1,4 @@
-"""What may be chosen of an audit log."""
+"""Options of an audit log."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from gapless.core.errors import UsageError
 __all__ = ["SEGMENT_BYTES_LEAST", "AuditOptions"]
 
 SEGMENT_BYTES_LEAST: Final = 4_096
-"""A smaller segment would be mostly its own beginning."""
+"""A smaller segment would consist mostly of its first records."""
 
 SEGMENTS_LEAST: Final = 4
-"""So many segments of full size fit into ``bytes_max``, so that trimming takes the older part only."""
+"""Full segments that fit into ``bytes_max``, so that trimming removes only the older part."""
 
 
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the log is, how large it may be and what is in it."""
+    """Location, size and content of an audit log."""
 
     directory: str
     bytes_max: Annotated[int, msgspec.Meta(ge=0)] = 1_073_741_824
-    """Bytes of all segments of one broker, or of one name of clients; the oldest go first."""
+    """Bytes of all segments of one broker or one client name; the oldest are removed first."""
     segment_bytes: Annotated[int, msgspec.Meta(ge=SEGMENT_BYTES_LEAST)] = 16_777_216
-    """A segment that is so large is ended."""
+    """The size at which a segment is ended."""
     segment_s: Annotated[int, msgspec.Meta(ge=1)] = 300
-    """A segment that is so old is ended, so that who follows the log sees it."""
+    """The age at which a segment is ended, so that jobs that follow the log can read it."""
     flush_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 100
     """How long records may wait to be written."""
     attributes: bool = True
-    """Whether publications have their attributes; without them it cannot be computed what is owed."""
+    """Whether attributes are recorded. Without them the expected events cannot be computed."""
 
     def __post_init__(self) -> None:
-        """Refuse a log that could not hold some segments."""
+        """Refuse a log that is too small for its segments."""
         if self.bytes_max < SEGMENTS_LEAST * self.segment_bytes:
             raise UsageError(
                 f"bytes_max ({self.bytes_max:,}) must be at least {SEGMENTS_LEAST} times "
@@ -43,7 +43,7 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @classmethod
     def of(cls, given: AuditOptions | str | Path) -> AuditOptions:
-        """Return the options of a directory, or those that were given."""
+        """Return the given options, or the default options for a directory."""
         return given if isinstance(given, AuditOptions) else cls(directory=str(given))
 
     @property

@@ -1,4 +1,4 @@
-"""Reads audit logs, also those that are being written or were torn by a crash."""
+"""Reading of audit logs, also of incomplete ones that are being written or end in a crash."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["AuditEntry", "read", "read_segment"]
 
 
 class AuditEntry(NamedTuple):
-    """A record with where it stands."""
+    """A record with its writer and its time."""
 
     header: Header
-    """Whose it is."""
+    """The header of its segment."""
     at_us: int
-    """When it was written; it happened a moment before."""
+    """When it was written, shortly after the recorded event."""
     record: AuditRecord
 
 
 def read(directory: str | Path) -> Iterator[AuditEntry]:
-    """Give the records of all writers of a directory, those of a writer in their order.
+    """Yield the records of all writers of a directory, those of each writer in order.
 
     >>> import tempfile
     >>> from gapless.audit import AuditOptions, AuditWriter
@@ -39,11 +39,11 @@ def read(directory: str | Path) -> Iterator[AuditEntry]:
     """
     root = Path(directory)
     if not root.is_dir():
-        raise UsageError(f"{root} is no directory of an audit log")
+        raise UsageError(f"{root} is not a directory of an audit log")
     for path in segments_of(root):
         try:
             data = path.read_bytes()
-        except FileNotFoundError:  # it was ended meanwhile, and has its other name, or is removed
+        except FileNotFoundError:  # it was ended meanwhile, and renamed or removed
             if path.suffix != OPEN or not path.with_suffix(CLOSED).exists():
                 continue
             data = path.with_suffix(CLOSED).read_bytes()
@@ -51,7 +51,7 @@ def read(directory: str | Path) -> Iterator[AuditEntry]:
 
 
 def read_segment(data: bytes, name: str = "a segment") -> Iterator[AuditEntry]:
-    """Give the records of a segment behind its first, as far as it is whole."""
+    """Yield the records of a segment after its header, as far as the segment is complete."""
     header: Header | None = None
     for at_us, records in frames_of(data):
         for record in records:
@@ -59,7 +59,7 @@ def read_segment(data: bytes, name: str = "a segment") -> Iterator[AuditEntry]:
                 header = record
                 if header.version > VERSION:
                     raise UsageError(
-                        f"{name} is of version {header.version} and this reads up to {VERSION}: "
+                        f"{name} has version {header.version}, this program reads up to {VERSION}: "
                         "read it with a newer gapless"
                     )
             elif header is not None:

@@ -1,4 +1,4 @@
-"""To whom brokers have sent events, and what was read from logs: for the audit of rights."""
+"""The principals to which brokers sent events or log reads, for the audit of rights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Reading", "Recipient", "readings_of", "recipients_of"]
 
 
 class Recipient(NamedTuple):
-    """To whom a broker sends what it sends in a visit."""
+    """The principal of a client session at a broker."""
 
     run: str
     client_session: str
@@ -23,7 +23,7 @@ class Recipient(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Ticks above ``low`` up to ``high`` of a pubend that somebody has read, as far as they match."""
+    """Ticks above ``low`` up to ``high`` of a pubend whose matching events a principal has read."""
 
     principal: str
     pubend: str
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
-    """Return whose visits brokers had. What clients have written counts not: they are not asked."""
+    """Return the client sessions in brokers' records. Records of clients are not trusted."""
     ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
     client_sessions = session_timelines(ordered, logs_of(ordered))
     return [
@@ -49,7 +49,7 @@ def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
 
 
 def readings_of(controls: Iterable[Control]) -> list[Reading]:
-    """Return what was read from logs, in as few pieces as there are: who reads on makes one of many."""
+    """Return the log reads, with adjacent ranges merged."""
     found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for each in controls:
         record = each.record

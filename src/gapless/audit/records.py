@@ -1,8 +1,8 @@
-"""What stands in an audit log: small structs, a run of events each.
+"""The records of an audit log: small structs, each for a run of events.
 
-A *visit* is one stay with a subscription. To a broker it is a connection that has the subscription; to
-a client it is the time from subscribing to closing, over all connections, or up to a seek. A visit has
-a name that is unique in its writer.
+A *client session* here is one use of a subscription. For a broker it is a connection that has the
+subscription. For a client it lasts from subscribing to closing, over all connections, or to a seek.
+Its name is unique in its writer.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ __all__ = [
 ]
 
 VERSION: Final = 2
-"""Of the records; a reader refuses a higher one."""
+"""The version of the records; a reader refuses a higher one."""
 
 Side: TypeAlias = Literal["broker", "client"]
 Ticks: TypeAlias = list[tuple[PubendId, int]]
-"""Up to which tick of each pubend."""
+"""A tick of each pubend."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="h"):
-    """The first record of a segment: who writes, and which segment of his it is."""
+    """The first record of a segment: its writer and its number."""
 
     version: int
     side: Side
     name: str
     cell: str
     run: str
-    """One life of a writer; no other has the same."""
+    """Identifies one run of a writer, uniquely."""
     number: int
-    """From 1 on; if the first that is there has another, older ones were removed."""
+    """Counted from 1; older segments were removed if the first one found has a higher number."""
     at_us: int
 
 
 class Closing(msgspec.Struct, frozen=True, array_like=True, tag="z"):
-    """The writer ended in order: there is nothing that it knew and did not write."""
+    """The writer ended in order: all its records are written."""
 
 
 class AuditPublished(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """A pubend is about to put events on disk. Their sequences follow each other."""
+    """A pubend is about to put events on disk. Their sequences are consecutive."""
 
     pubend: PubendId
     publisher: str
@@ -69,18 +69,18 @@ class AuditPublished(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     ticks: list[int]
     attributes: list[dict[str, Any]] | None = None
     principal: str = ""
-    """Who published, as the broker knows it by a token; empty if it asked nobody."""
+    """The publisher's principal, from its token; empty without authentication."""
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="k"):
-    """All that was published up to a tick is on disk."""
+    """All publications up to a tick are on disk."""
 
     pubend: PubendId
     tick: int
 
 
 class Confirmed(msgspec.Struct, frozen=True, array_like=True, tag="q"):
-    """A publisher was told that events are on disk."""
+    """A broker confirmed to a publisher that events are on disk."""
 
     pubend: PubendId
     publisher: str
@@ -89,7 +89,7 @@ class Confirmed(msgspec.Struct, frozen=True, array_like=True, tag="q"):
 
 
 class AuditOpened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
-    """A visit begins, or goes on over another connection: everything after the position comes."""
+    """A client session starts, or continues over another connection, after the position."""
 
     subscription: str
     client_session: str
@@ -97,15 +97,15 @@ class AuditOpened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     filter: str
     durable: bool
     total: bool
-    """Whether events of all pubends come in one order."""
+    """Whether the subscription has total order."""
     position: Ticks
     repositioned: bool = False
-    """It begins by a seek: what is skipped is not owed, what comes again was asked for."""
+    """It starts with a seek: skipped events are not expected, repeated ones are no duplicates."""
     restated: bool = False
-    """It is open since an earlier segment; said again for those who do not have that one."""
+    """It is open since an earlier segment; repeated for readers without that segment."""
     principal: str = ""
-    """Whose connection it is, as a broker knows it by a token; empty if it asked nobody. Clients do not
-    say: it is not for them to say."""
+    """The principal of the connection, from its token; empty without authentication. Only brokers
+    record it."""
 
 
 class AuditStarted(msgspec.Struct, frozen=True, array_like=True, tag="s"):
@@ -118,7 +118,7 @@ class AuditStarted(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 
 class AuditFilterChanged(msgspec.Struct, frozen=True, array_like=True, tag="f"):
-    """Another filter governs after the position."""
+    """Another filter applies after the position."""
 
     subscription: str
     client_session: str
@@ -127,16 +127,16 @@ class AuditFilterChanged(msgspec.Struct, frozen=True, array_like=True, tag="f"):
 
 
 class AuditDelivered(msgspec.Struct, frozen=True, array_like=True, tag="d"):
-    """A broker has sent events, or a client has taken them, in this order."""
+    """A broker has sent events, or a client has received them, in this order."""
 
     subscription: str
     client_session: str
     runs: list[tuple[PubendId, list[int], list[int]]]
-    """Ticks, and on the client's side the sequences."""
+    """Pubend and ticks; in records of clients also the sequences."""
 
 
 class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="w"):
-    """All that is owed up to the position was there before."""
+    """All matching events up to the position were delivered before."""
 
     subscription: str
     client_session: str
@@ -144,7 +144,7 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="w"):
 
 
 class LogReadSent(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """A broker has sent what matches of a part of a log to a client who asked for it, and not subscribed."""
+    """A broker has sent the matching events of a log range to a client that read the log."""
 
     pubend: PubendId
     filter: str
@@ -154,7 +154,7 @@ class LogReadSent(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class GapReported(msgspec.Struct, frozen=True, array_like=True, tag="g"):
-    """The subscriber was told that the log has lost these ticks."""
+    """The subscriber received a gap: the log no longer has these ticks."""
 
     subscription: str
     client_session: str
@@ -162,11 +162,11 @@ class GapReported(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     low: int
     high: int
     expected: bool = False
-    """It began with the oldest that the log has: what was gone before is no gap."""
+    """It starts from the earliest tick of the log: ticks released before are no gap."""
 
 
 class Acked(msgspec.Struct, frozen=True, array_like=True, tag="a"):
-    """The subscriber needs no more what is up to the position."""
+    """The subscriber does not need events up to the position again."""
 
     subscription: str
     client_session: str
@@ -174,14 +174,14 @@ class Acked(msgspec.Struct, frozen=True, array_like=True, tag="a"):
 
 
 class AuditEnded(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """A visit is over. What came after the position was not handed out."""
+    """A client session ended. Events after the position were not handed out."""
 
     subscription: str
     client_session: str
     position: Ticks | None = None
-    """None: nobody knows how far it was handed out."""
+    """None if it is unknown how far events were handed out."""
     is_removed: bool = False
-    """The subscription itself is over, too."""
+    """Whether the subscription itself was removed."""
 
 
 AuditRecord: TypeAlias = (

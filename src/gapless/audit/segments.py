@@ -1,9 +1,9 @@
 """Segments: files of frames, each with its length and its checksum.
 
-A file begins with a line of text that says what it is. A frame is a length and a CRC-32, four bytes
-each, lowest first, then that many bytes of msgpack: when it was written, and records. A file that ends
-inside a frame, or whose last frame is not what it should be, was torn by a crash or is being written;
-what is before that counts.
+A file starts with a line of text that identifies it. A frame is a length and a CRC-32, four bytes
+each, little-endian, then that many bytes of msgpack: the time of writing, and records. If a file
+ends inside a frame or with an invalid frame, a crash cut it off or it is being written. The frames
+before that are valid.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _decode: Final = msgspec.msgpack.Decoder(tuple[int, list[AuditRecord]]).decode
 
 
 def encode_frame(at_us: int, records: list[Any]) -> bytes:
-    """Return records as they stand in a file."""
+    """Return records as a frame."""
     body = _encode((at_us, records))
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 
 def frames_of(data: bytes) -> Iterator[tuple[int, list[AuditRecord]]]:
-    """Give when each frame was written, with its records, as far as the file is whole."""
+    """Yield the time and the records of each frame, as far as the file is valid."""
     if not data.startswith(MAGIC):
         return
     offset = len(MAGIC)
@@ -51,20 +51,20 @@ def frames_of(data: bytes) -> Iterator[tuple[int, list[AuditRecord]]]:
 
 
 def segment_name(side: str, name: str, run: str, number: int) -> str:
-    """Return what a segment is called while it grows."""
+    """Return the file name of a segment while it grows."""
     return f"{prefix_of(side, name)}{run}-{number:06}{OPEN}"
 
 
 def prefix_of(side: str, name: str) -> str:
-    """Return what all segments of a name begin with."""
+    """Return the common prefix of all segments of a writer's name."""
     return f"{side}-{quote(name, safe='.~_@+=')}-"
 
 
 def segments_of(directory: Path) -> list[Path]:
-    """Return all segments of a directory, those of a writer in their order.
+    """Return all segments of a directory, those of each writer in order.
 
-    Those that grow are looked for first: one that ends meanwhile is then found by both names, and never by
-    neither. Its last name counts.
+    Growing ones are listed first: a segment that ends meanwhile is then found by both names, and
+    never by neither. Its final name is used.
     """
     found = [*directory.glob(f"*{OPEN}"), *directory.glob(f"*{CLOSED}")]
     by_stem = {path.stem: path for path in found}

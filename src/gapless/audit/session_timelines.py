@@ -45,7 +45,7 @@ class SessionTimeline:
         | GapReported
         | AuditEnded,
     ) -> None:
-        """Take a record of the session."""
+        """Add a record of the session."""
         if isinstance(record, AuditOpened | AuditStarted | AuditFilterChanged):
             self.controls.append((offset, record))
         elif isinstance(record, GapReported):
@@ -59,11 +59,11 @@ class SessionTimeline:
 
     @property
     def is_sure(self) -> bool:
-        """Whether all that was known of it was written."""
+        """Whether all records of the session were written."""
         return self.ended is not None or self.log.is_closed
 
     def reached_tick(self, pubend: str, start: int) -> int:
-        """Return up to which tick of a pubend the session has come, ``start`` at least."""
+        """Return the tick of a pubend that the session has reached, at least ``start``."""
         if self.ended is not None and self.ended.position is not None:
             handed = ticks_by_name(self.ended.position).get(pubend)
             if handed is not None:
@@ -98,13 +98,13 @@ def session_timelines(
             elif record.restated:
                 continue
         if client_session is None:
-            continue  # the segment with its beginning is gone, and none has said it again
+            continue  # the segment with its start was removed, and it was not restated
         client_session.note(each.offset, record)
     return client_sessions
 
 
 def subscription_key(opened: AuditOpened) -> str:
-    """Return a name for the subscription: a durable one belongs to its broker."""
+    """Return a name for the subscription; a durable one is named with its broker."""
     return f"{opened.subscription}@{opened.broker}" if opened.durable else opened.subscription
 
 

@@ -1,19 +1,21 @@
-"""From what was said of subscriptions: which events each is owed, under which filter, and what is sure.
+"""Computes which events each subscription must receive, under which filter and how certainly.
 
-A subscription has visits, one after the other. On each pubend a visit begins after a tick and has come
-up to a tick: as a stream comes in order, all that is owed up to there must have come. That is *settled*.
-What is above may still come, or came and was not written down: it is *in flight*. What is above and was
-published long ago, while the subscriber was there, is settled too, after ``tail_us``.
+A subscription has sessions, one after the other. On each pubend a session starts after a tick and
+has reached a tick. A stream is delivered in order, so all matching events up to there must have
+been delivered: they are *settled*. Events above may still be delivered, or were delivered and not
+recorded: they are *in flight*. An event above that was published more than ``tail_us`` ago, while
+the subscriber was connected, is settled too.
 
-Between two visits of one subscription nothing may be missing, unless it was sought. If a writer ended
-without saying so, what it knew last is not known: what falls between its last word and the next visit
-is in flight, not lost.
+Between two sessions of one subscription no event may be missing, unless there was a seek. If a
+writer crashed, its last records are unknown: events between its last record and the next session
+are in flight, not lost.
 
-What a visit takes again that an earlier one has taken is a *repetition* if it was not acknowledged before:
-the subscriber came back and asked for it. Otherwise it is a duplicate.
+An event that a session receives again is a *repetition* if it was not acknowledged before: the
+subscriber resumed before it. Otherwise it is a duplicate.
 
-Where clients have written a log, it counts; else that of the brokers. To a broker, what is sent again to
-another connection is a repetition if it is after the place that the client came back with.
+If clients have written a log, their records are used, otherwise those of the brokers. For a broker,
+an event that is sent again on another connection is a repetition if it is after the position with
+which the client resumed.
 """
 
 from __future__ import annotations
@@ -61,25 +63,25 @@ class Interval(NamedTuple):
 
 
 class AuditedSession(NamedTuple):
-    """A visit on one pubend: what to make of the events that came in it."""
+    """A session on one pubend: how to judge the events delivered in it."""
 
     run: str
     client_session: str
     rank: int
-    """Among the visits of its subscription, first to last."""
+    """Its number among the sessions of its subscription, in order."""
     epoch: int
-    """How often it was sought before: order holds between seeks."""
+    """The number of seeks before it: order holds between seeks."""
     pubend: str
     above: int
-    """What is not above was taken before the log begins to know of the visit."""
+    """Events up to this tick precede the first record of the session."""
     up_to: int
-    """What is above was dropped before it was handed out."""
+    """Events above this tick were dropped before they were handed out."""
     fresh_up_to: int
-    """What is not above was acknowledged, or told to be there, before: it must not come again."""
+    """Events up to this tick were acknowledged or received before: a repeat is a duplicate."""
 
 
 class AuditedSubscription(NamedTuple):
-    """What is known of one subscription."""
+    """The expected events and the sessions of one subscription."""
 
     name: str
     side: str
@@ -90,7 +92,7 @@ class AuditedSubscription(NamedTuple):
 
 
 def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[AuditedSubscription]:
-    """Return what every subscription is owed, of one side each, in the order of their names."""
+    """Return the expected events of every subscription, from one side each, sorted by name."""
     ordered = sorted(controls, key=lambda each: (each.header.run, each.offset))
     logs = logs_of(ordered)
     client_sessions = session_timelines(ordered, logs)
@@ -111,7 +113,7 @@ def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[AuditedS
 def _removed(
     controls: list[Control], client_sessions: dict[tuple[str, str, str], SessionTimeline]
 ) -> set[str]:
-    """Return subscriptions that were ended for good."""
+    """Return subscriptions that were removed."""
     found = set()
     for each in controls:
         record = each.record
@@ -126,7 +128,7 @@ def _removed(
 
 
 class _Timeline:
-    """The visits of one subscription, put together."""
+    """The sessions of one subscription, combined."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class _Timeline:
         self._is_removed = is_removed
         self._text = client_sessions[0].opened.filter
         self._filters_after: dict[str, list[tuple[int, str]]] = {}
-        """By pubend after which ticks which filter governs."""
+        """By pubend: the ticks after which a filter applies, with the filter."""
         self._spans: list[tuple[str, int, int, bool]] = []
         self._reached: dict[str, tuple[int, SessionTimeline]] = {}
         self._acked: dict[str, int] = {}
@@ -177,7 +179,7 @@ class _Timeline:
         client_session: SessionTimeline,
         record: AuditOpened | AuditStarted | AuditFilterChanged,
     ) -> None:
-        """Follow which filter governs where."""
+        """Track which filter applies where."""
         if isinstance(record, AuditFilterChanged):
             self._switch(record.filter, ticks_by_name(record.position))
             return
@@ -186,7 +188,7 @@ class _Timeline:
         else:
             ticks = ticks_by_name(record.position)
             if not record.durable and record.filter != self._text:
-                # it began anew with another filter: asked for before the connection was lost
+                # it restarted with a filter that was requested before the connection was lost
                 self._switch(record.filter, ticks)
         for pubend, tick in ticks.items():
             client_session.starts.setdefault(pubend, tick)
@@ -200,7 +202,7 @@ class _Timeline:
     def _add_session(
         self, rank: int, client_session: SessionTimeline, pubend: str, start: int
     ) -> None:
-        """Put down what a visit is owed on a pubend, and what its events mean."""
+        """Add the expected events of a session on a pubend, and how to judge its events."""
         before = self._reached.get(pubend)
         is_repositioned = client_session.opened.repositioned
         if before is not None and not is_repositioned and start > before[0]:
@@ -231,7 +233,7 @@ class _Timeline:
         self._reached[pubend] = (reached, client_session)
 
     def _tail(self, pubend: str, reached: int, client_session: SessionTimeline) -> None:
-        """What is above all that has come."""
+        """Add the expected events above the reached tick."""
         last = self._client_sessions[-1]
         if client_session.ended is None and client_session is last:
             overdue = client_session.log.seen_us - self._tail_us
@@ -243,7 +245,7 @@ class _Timeline:
         self._spans.append((pubend, reached, FOREVER, False))
 
     def _intervals(self, gaps: list[GapReported]) -> Iterable[Interval]:
-        """Cut spans where filters change, and take gaps out that were told."""
+        """Split spans where filters change, and remove reported gaps."""
         for pubend, spans in _disjoint(self._spans).items():
             reported = [(gap.low - 1, gap.high) for gap in gaps if str(gap.pubend) == pubend]
             switches = sorted(self._filters_after.get(pubend, []), key=lambda change: change[0])
@@ -260,7 +262,7 @@ _Span = tuple[int, int, bool]
 
 
 def _disjoint(spans: Iterable[tuple[str, int, int, bool]]) -> dict[str, list[_Span]]:
-    """Return spans that do not overlap; where one is settled and another is not, it is settled."""
+    """Return spans that do not overlap. A span is settled if any of the overlapping ones is."""
     found: dict[str, list[_Span]] = {}
     for pubend in sorted({span[0] for span in spans}):
         mine = [span[1:] for span in spans if span[0] == pubend]
@@ -273,7 +275,7 @@ def _disjoint(spans: Iterable[tuple[str, int, int, bool]]) -> dict[str, list[_Sp
 
 
 def _without(spans: list[_Span], reported: list[tuple[int, int]]) -> Iterable[_Span]:
-    """Give spans without what is in told ranges."""
+    """Yield the spans without the reported gaps."""
     for low, high, settled in spans:
         start = low
         for gap_low, gap_high in sorted(reported):

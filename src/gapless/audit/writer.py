@@ -1,9 +1,9 @@
-"""Writes an audit log: gathers records, and writes them together.
+"""The writer of an audit log. It collects records and writes them together.
 
-A record that is added costs an append to a list. A thread encodes and writes what has gathered, a moment
-after the first; who needs a record to be with the system before it goes on calls :meth:`flush`, and what
-was added before goes with it. Nothing is synced: the log survives the end of the process, not always that
-of the computer.
+To add a record costs an append to a list. A thread encodes and writes the collected records shortly
+after the first. A caller that needs a record to be with the operating system calls :meth:`flush`,
+which writes all collected records. Nothing is synced: the log survives a crash of the process, but
+not always one of the computer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _nothing() -> Iterable[AuditRecord]:
 
 
 class AuditWriter:
-    """One writer of a directory: a broker in one life, or the clients of a name in one process."""
+    """One writer of a directory: a broker incarnation, or the clients of a name in one process."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class AuditWriter:
         cell: str = "",
         restate: Callable[[], Iterable[AuditRecord]] = _nothing,
     ) -> None:
-        """``restate`` gives what a segment has to begin with, so that it can be read alone."""
+        """``restate`` returns records that start each segment, so that it can be read alone."""
         self.options = options
         self.failure: OSError | None = None
-        """Why it writes no more, if so."""
+        """Why it writes no more, or None."""
         self.bytes = 0
-        """How much it has written."""
+        """The bytes written."""
         self._side = side
         self._name = name
         self._cell = cell
@@ -76,10 +76,10 @@ class AuditWriter:
         self._thread = threading.Thread(target=self._write_on, name="audit", daemon=True)
         self._thread.start()
 
-    # --- for those who have something to say -------------------------------------------------------
+    # --- for callers -------------------------------------------------------------------------------
 
     def add(self, record: AuditRecord) -> None:
-        """Write a record, soon."""
+        """Add a record, which is written soon."""
         records = self._records
         records.append(record)
         if len(records) == 1:
@@ -88,7 +88,7 @@ class AuditWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all that has gathered to the system."""
+        """Hand all collected records to the operating system."""
         with self._lock:
             records, self._records = self._records, []
             if not records or self.failure is not None or self._descriptor < 0:
@@ -101,7 +101,7 @@ class AuditWriter:
                 self._fail(error)
 
     def close(self) -> None:
-        """Write what has gathered, and that nothing is missing; end."""
+        """Write the collected records and a Closing record, then stop."""
         with self._lock:
             if self._stopped.is_set():
                 return
@@ -113,7 +113,7 @@ class AuditWriter:
                     self._end_segment()
 
     def abandon(self) -> None:
-        """End as a crash would: what has gathered is gone, and nothing says that it ended."""
+        """Stop as a crash would: drop the collected records and write no Closing record."""
         with self._lock:
             self._stop()
             if self._descriptor >= 0:
@@ -156,13 +156,13 @@ class AuditWriter:
         self.bytes += len(frame)
 
     def _start_segment(self) -> None:
-        """Begin the next segment."""
+        """Open the next segment."""
         self._number += 1
         name = segment_name(self._side, self._name, self._run, self._number)
         self._path = self.options.path / name
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o600)
-        _lock(self._descriptor, wait=True)  # who finds it locked knows that it grows
+        _lock(self._descriptor, wait=True)  # the lock shows that the segment grows
         os.write(self._descriptor, MAGIC)
         self._size = len(MAGIC)
         self._started_at = time.monotonic()
@@ -190,15 +190,15 @@ class AuditWriter:
             os.close(descriptor)
 
     def _trim(self) -> None:
-        """Remove the oldest segments of this name while there are too many bytes."""
+        """Remove the oldest segments of this name while the log is too large."""
         prefix = prefix_of(self._side, self._name)
         found = [
             path
             for path in self.options.path.glob(f"*{CLOSED}")
-            # a run has no hyphen: what has one here is of a longer name
+            # a run has no hyphen: with another hyphen it is a segment of a longer name
             if path.name.startswith(prefix) and path.stem.count("-") == prefix.count("-") + 1
         ]
-        found.sort()  # a run begins with its time, so they sort by age
+        found.sort()  # a run starts with its time, so they sort by age
         sizes = [path.stat().st_size for path in found]
         total = sum(sizes) + self.options.segment_bytes
         for path, size in zip(found, sizes, strict=True):
@@ -208,7 +208,7 @@ class AuditWriter:
             total -= size
 
     def _fail(self, error: OSError) -> None:
-        """Write no more; whoever is audited goes on."""
+        """Stop writing; the broker or client continues."""
         self.failure = error
         self._records = []
         _LOG.error("the audit log in %s ends: %s", self.options.directory, error)
@@ -218,20 +218,20 @@ class AuditWriter:
 
 
 def _lock(descriptor: int, *, wait: bool) -> None:
-    """Lock a file, or raise OSError if another has it locked."""
-    import fcntl  # not every system has it, and only who writes a log needs it
+    """Lock a file; OSError if another process has the lock and ``wait`` is false."""
+    import fcntl  # some systems lack it, and only writers need it
 
     fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _adopt(directory: Path) -> None:
-    """End segments whose writer is dead: nobody holds their lock."""
+    """End the segments of dead writers, which no process has locked."""
     for path in directory.glob(f"*{OPEN}"):
-        with contextlib.suppress(OSError):  # another has done it, or it grows
+        with contextlib.suppress(OSError):  # another process has ended it, or it grows
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 _lock(descriptor, wait=False)
-                if os.fstat(descriptor).st_size:  # else it is being made, and locked next
+                if os.fstat(descriptor).st_size:  # an empty one is being created
                     path.rename(path.with_suffix(CLOSED))
             finally:
                 os.close(descriptor)

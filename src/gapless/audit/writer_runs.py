@@ -1,4 +1,4 @@
-"""Runs of writers of audit logs: which segments are there, and whether a run ended in order."""
+"""Runs of audit log writers: which segments exist, and whether a run ended in order."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class AuditWriterRun:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.number = header.number
-        """The first segment that is there."""
+        """The number of the first segment that exists."""
         self.started_us = header.at_us
         self.seen_us = 0
-        """When it wrote last."""
+        """The time of the last record."""
         self.is_closed = False
         self.stored: dict[str, int] = {}
         self.numbers: set[int] = set()
 
     def note(self, control: Control) -> None:
-        """Take a record of the run."""
+        """Add a record of the run."""
         header, record = control.header, control.record
         if header.number < self.number:
             self.number, self.started_us = header.number, header.at_us
@@ -39,12 +39,12 @@ class AuditWriterRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all segments are there, from the first to the last that is known."""
+        """Whether all segments exist, from the first to the last known one."""
         return self.numbers == set(range(1, max(self.numbers) + 1))
 
 
 def logs_of(controls: Iterable[Control]) -> dict[str, AuditWriterRun]:
-    """Return what is known of every writer, by its run."""
+    """Return the runs of all writers, by their ids."""
     found: dict[str, AuditWriterRun] = {}
     for each in controls:
         found.setdefault(each.header.run, AuditWriterRun(each.header)).note(each)

@@ -1,8 +1,8 @@
-"""Assembly: which components a broker has, how they are connected, and in which order they start.
+"""Assembly: the components of a broker, their connections, and the order in which they start.
 
-Each component is given only components that were made before it. The constructors keep what they are
-given; :func:`start` acts. Timers with equal deadlines run in the order in which they were set, so the
-order of the start list is part of what a broker does.
+Each constructor receives only components that were created before, and has no effects;
+:func:`start` acts. Timers with equal deadlines run in the order in which they were set, so the
+order in :func:`start` affects the behaviour of a broker.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from gapless.broker.notifications import Notifications
 from gapless.broker.stream_messages import StreamMessages
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import HostedPubends
 from gapless.directory.locations import PubendLocations
@@ -105,7 +105,7 @@ def assemble(
     stored: StoredState,
     corrupt_pubends: Mapping[PubendId, str],
 ) -> Components:
-    """Make all components from the stored state."""
+    """Create all components from the stored state."""
     identity = context.identity
     sessions = PeerSessions(context, tree.neighbourhood, notifications)
     partitions = Partitions(context, tree, sessions)
@@ -211,7 +211,7 @@ def assemble(
 
 
 def start(components: Components, stored: StoredState, configured: Neighbourhood) -> None:
-    """Start all components, and restore what they had."""
+    """Start all components, and restore subscriptions and pubends."""
     each = components
     each.sessions.start()
     each.announcements.start()
@@ -228,4 +228,4 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.retirement.start()
     each.staging.start()
     if each.tree.neighbourhood is not configured:
-        each.step.update_peers()  # the driver knows only what is configured
+        each.step.update_peers()  # the driver knows only the configured peers

@@ -1,10 +1,10 @@
-"""The configuration that a broker's data belongs to: its name, its cell, and the tree around it.
+"""The configuration that a broker's data belongs to: its name, its cell, and its neighbourhood.
 
-Records on disk name brokers, cells and directions. In another tree they would mean something else:
-streams would wait for hosts that do not exist, and tables would filter for other neighbours. So a
-broker stores the configuration with its data, and does not start with data of another one. A tree is
-changed by a reshape (:mod:`gapless.reshape.step`), which stores a newer neighbourhood, never by
-another configuration file.
+Records on disk contain brokers, cells and directions. They are wrong in another tree: streams would
+wait for brokers that do not exist, and tables would filter for other neighbours. So a broker stores
+its configuration with its data, and does not start with the data of another configuration. A
+reshape (:mod:`gapless.reshape.step`) changes the tree and stores a newer neighbourhood. A
+configuration file never changes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def configuration_of(
 
 
 def refuse_other_configuration(configuration: ConfigurationRecord, state: StoredState) -> bool:
-    """Raise UsageError if the data belongs to another configuration; else say whether to store this one.
+    """Return whether to store the configuration; UsageError if the data has another one.
 
     After a reshape the stored neighbourhood applies and the configured one is not compared.
     """
@@ -57,7 +57,7 @@ def refuse_other_configuration(configuration: ConfigurationRecord, state: Stored
 
 
 def _differences(old: ConfigurationRecord, new: ConfigurationRecord) -> list[str]:
-    """Return the differences, for people, nearest cells first."""
+    """Return the differences as texts for the operator, nearest cells first."""
     found = []
     if old.delta != new.delta:
         found.append(f"delta was {old.delta} and is {new.delta}")
@@ -70,7 +70,7 @@ def _differences(old: ConfigurationRecord, new: ConfigurationRecord) -> list[str
             found.append(f"the cell {name} is missing")
         elif was != has:
             found.append(f"the cell {name} was {_shown(was)} and is {_shown(has)}")
-    return found or ["the cells stand in another order"]
+    return found or ["the cells are in another order"]
 
 
 def _shown(cell: CellInfo) -> str:

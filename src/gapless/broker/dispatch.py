@@ -1,18 +1,17 @@
-"""Dispatch: which component takes an event, a message of a peer, or a request of a client."""
+"""Dispatch: passes events, messages of peers and requests of clients to their components."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gapless.core.ids import BrokerId
-from gapless.core.machine import (
+from gapless.core.context import Context
+from gapless.core.events import (
     ClientDown,
     ClientDrained,
     ClientFull,
     ClientRequest,
     ClientUp,
-    Context,
     Fetched,
     LinkDown,
     LinkDrained,
@@ -23,6 +22,7 @@ from gapless.core.machine import (
     Stopping,
     Written,
 )
+from gapless.core.ids import BrokerId
 from gapless.messages.clients import Refused, Subscribe
 from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import Announce, NameQuery, NameReply, PartitionInfo, Retire
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 __all__ = ["Dispatch", "MessageObserver"]
 
 MessageObserver: TypeAlias = Callable[[BrokerId, Any], None]
-"""Sees each message before its component does, with the peer that sent it."""
+"""Called with each message and the peer that sent it, before the component handles the message."""
 
 
 class Dispatch:
-    """Finds the component for what comes from outside."""
+    """Finds the component for each event, message and request."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Dispatch:
             self._requests.update(calls.handlers)
 
     def event(self, event: MachineEvent) -> None:
-        """Give an event to its component."""
+        """Pass an event to its component."""
         each = self._components
         match event:
             case Received(peer, packet):
@@ -101,7 +101,7 @@ class Dispatch:
     # --- clients -------------------------------------------------------------------------------
 
     def request(self, client: str, request: Any) -> None:
-        """Give a request of a client to its component, or refuse it."""
+        """Pass a request of a client to its component, or refuse it."""
         handler = self._requests.get(type(request))
         if handler is None:
             reason = f"{type(request).__name__} is no request"
@@ -115,7 +115,7 @@ class Dispatch:
             handler(client, request)
 
     def _is_corrupt(self, request: Any) -> bool:
-        """Say whether a request would overwrite a durable subscription that cannot be read (P8)."""
+        """Return whether a request would overwrite a durable subscription that is corrupt (P8)."""
         return (
             isinstance(request, Subscribe) and request.subscription in self._corrupt_subscriptions
         )
@@ -123,7 +123,7 @@ class Dispatch:
     # --- peers ---------------------------------------------------------------------------------
 
     def message(self, peer: BrokerId, message: Any) -> None:
-        """Give a message of a peer, or of this broker to itself, to its component."""
+        """Pass a message of a peer, or of this broker to itself, to its component."""
         for observe in self._observers:
             observe(peer, message)
         handler = self._messages.get(type(message))

@@ -8,8 +8,10 @@ from gapless.broker.assembly import Components, assemble, start
 from gapless.broker.configuration import configuration_of, refuse_other_configuration
 from gapless.broker.dispatch import Dispatch, MessageObserver
 from gapless.broker.notifications import Notifications
+from gapless.core.context import Context, Identity, StepTime
+from gapless.core.effects import Effect
+from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Context, Effect, Identity, MachineEvent, StepTime, Written
 from gapless.core.parameters import Parameters
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
@@ -23,8 +25,8 @@ __all__ = ["Broker", "Running", "Starting", "next_incarnation"]
 def next_incarnation(stored: StoredState, clock: int) -> int:
     """Return the number of the incarnation that starts now.
 
-    It is never the clock alone: a clock may have been set back, and then old claims would seem to
-    cover new subscriptions (A9).
+    The clock alone is not enough: if it was set back, old claims would seem to cover new
+    subscriptions (A9).
     """
     return max(1, clock, stored.incarnation + 1)
 
@@ -38,7 +40,7 @@ class Starting:
         self.early: list[MachineEvent] = []
 
     def take(self, event: MachineEvent) -> None:
-        """Take the completion of the write of the incarnation; keep other events for later."""
+        """Complete the write of the incarnation; keep other events for later."""
         if isinstance(event, Written):
             self._context.resume(event)
         elif event is not None:
@@ -61,7 +63,7 @@ class Running:
     def settle(self) -> None:
         """Deliver the messages of this broker to itself until there are none, then send the others.
 
-        Only components that have something to do are called.
+        Only components with pending work are called.
         """
         components, context = self.components, self._context
         registry, reports = components.registry, components.reports
@@ -80,7 +82,7 @@ class Running:
 
 
 class Broker:
-    """One incarnation of a broker, made from the records of its disk."""
+    """One incarnation of a broker, created from the records of its disk."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class Broker:
         corrupt_pubends: Mapping[PubendId, str] | None = None,
         corrupt_subscriptions: Mapping[str, str] | None = None,
     ) -> None:
-        """Start an incarnation. What is corrupt cannot be restored; each has its reason (P8).
+        """Start an incarnation. Corrupt state is not restored; each part has a reason (P8).
 
         Raises UsageError if the records belong to another broker or to another tree.
         """
@@ -109,7 +111,7 @@ class Broker:
         self._corrupt_subscriptions = dict(corrupt_subscriptions or {})
         self._state: Starting | Running = Starting(self.context, stored)
         self.observers: list[MessageObserver] = []
-        """See all messages, also those of this broker to itself. For simulators and tests."""
+        """Called with all messages, also those to itself; for simulators and tests."""
         changes = (
             PutRecord(IncarnationRecord(incarnation)),
             *((PutRecord(configuration),) if store_it else ()),
@@ -117,7 +119,7 @@ class Broker:
         self.context.write(changes, self._start)
 
     def _start(self) -> None:
-        """The incarnation is on disk: make the components, then handle the events that came early."""
+        """The incarnation is on disk: create the components, then handle the waiting events."""
         starting = self._state
         assert isinstance(starting, Starting)
         notifications = Notifications()
@@ -138,10 +140,10 @@ class Broker:
         return self.step_all((event,), now)
 
     def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
-        """Take events that happened together; their effects are sent together.
+        """Take several events in one step; return their effects together.
 
-        The driver uses it for writes that became durable at once, and for publications that came at
-        once.
+        The driver uses it for writes that became durable together, and for publications that
+        arrived together.
         """
         context = self.context
         context.begin_step(now)
@@ -152,10 +154,10 @@ class Broker:
         return context.take_effects()
 
     def next_timer(self) -> int | None:
-        """Return when a step is due without an event, or None."""
+        """Return the time at which a step is due without an event, or None."""
         return self.context.next_timer()
 
-    # --- what drivers and operators read -------------------------------------------------------
+    # --- state for drivers and operators -------------------------------------------------------
 
     @property
     def components(self) -> Components:
@@ -185,5 +187,5 @@ class Broker:
         unused: Collection[CellId] = (),
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take another neighbourhood in one durable step, then call back (R13)."""
+        """Change to another neighbourhood in one durable step, then call ``then`` (R13)."""
         self.components.step.reshape(neighbourhood, unused=unused, then=then)

@@ -1,7 +1,7 @@
-"""Notifications: the one object through which components tell those above them what has happened.
+"""Notifications: the object through which components call the components above them.
 
-It is made before the components and bound to them once. Each notification calls its listeners in a
-fixed order, which is part of what a broker does: listeners send messages and set timers.
+It is created before the components and bound to them once. Each notification calls its listeners in
+a fixed order. The order affects the behaviour, because listeners send messages and set timers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["Notifications"]
 
 
 class Notifications:
-    """Calls the listeners of what happens below them."""
+    """Calls the listeners of each notification."""
 
     _components: Components
     _dispatch: Dispatch
 
     def bind(self, components: Components, dispatch: Dispatch) -> None:
-        """Take the listeners, once."""
+        """Bind the listeners, once."""
         assert not hasattr(self, "_components"), "notifications are bound once"
         self._components = components
         self._dispatch = dispatch
@@ -47,7 +47,7 @@ class Notifications:
         each.requests.session_opened()
 
     def session_closed(self, peer: BrokerId) -> None:
-        """A peer session has ended, and all that belonged to it."""
+        """A peer session has ended."""
         each = self._components
         cell = each.tree.neighbourhood.cell_of(peer)
         if cell is not None:
@@ -75,7 +75,7 @@ class Notifications:
         return self._components.exchange.states(peer)
 
     def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
-        """A heartbeat of a peer names the states of the tables that it sends."""
+        """A heartbeat of a peer contains the states of the tables that it sends."""
         self._components.exchange.compare_states(peer, states)
 
     # --- tables, pubends, retirements ----------------------------------------------------------
@@ -103,5 +103,5 @@ class Notifications:
         self._components.router.turn(pubend)
 
     def retirement_changed(self, shb: ShbId) -> None:
-        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+        """A broker was retired or has returned, or its retirement is no longer recent or known."""
         self._components.retirement.changed(shb)

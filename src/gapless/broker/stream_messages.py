@@ -1,7 +1,7 @@
 """The messages of streams, which are for the leaf of this broker, for its router, or for both.
 
-An attach number says whether a message belongs to a feed of the leaf or of the router. Messages
-without an attach number concern both. What a peer sends is checked before a component relies on it.
+The attach number of a message shows whether it belongs to a feed of the leaf or of the router.
+Messages without an attach number concern both. Ranges of peers are validated first.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.streams import (
     AckExpected,
@@ -33,7 +33,7 @@ __all__ = ["StreamMessages"]
 
 
 class StreamMessages:
-    """Gives the messages of streams to the leaf and to the router."""
+    """Passes the messages of streams to the leaf and to the router."""
 
     def __init__(
         self, context: Context, router: Router, reports: ReportAggregator, subends: Subends
@@ -80,9 +80,9 @@ class StreamMessages:
                 self._router.receive(pubend, number, knowledge, first)
 
     def _is_invalid(self, peer: BrokerId, knowledge: KnowledgeRange) -> bool:
-        """Check a range of a peer; the ranges of this broker are valid.
+        """Return whether a range of a peer is invalid; the ranges of this broker are valid.
 
-        An invalid range counts as lost: its ticks stay Q, and the receiver sends a nack for them.
+        An invalid range counts as lost: its ticks remain Q, and the receiver sends a nack for them.
         """
         if peer == self._me or invalid_reason(knowledge) is None:
             return False

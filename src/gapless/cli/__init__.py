@@ -1,4 +1,4 @@
-"""The ``gapless`` command: one module a subcommand, which gathers facts and shows them.
+"""The ``gapless`` command: one module per subcommand.
 
 It starts in :mod:`gapless.cli.entry`; :mod:`gapless.cli.main` has all options.
 """

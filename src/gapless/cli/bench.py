@@ -1,8 +1,8 @@
-"""``gapless bench``: a quick look at how fast an overlay on this computer is.
+"""``gapless bench``: a quick measurement of an overlay on this computer.
 
-One publisher at the first broker, one subscriber at the last, both in this process. First as many
-events as go through, then a few at a time, for the delay. The benchmarks proper, with their rivals
-and their settings, are in the folder ``benchmarks``.
+One publisher at the first broker and one subscriber at the last, both in this process. It first
+measures the throughput, then the delay of single events. The complete benchmarks are in the folder
+``benchmarks``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PACED_PAUSE_S: Final = 0.005
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, and with what."""
+    """The result and the settings of a measurement."""
 
     topology: str
     brokers: int
@@ -41,10 +41,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     events: int
     events_a_second: float
-    """From the first that was sent to the last that arrived."""
+    """From the first event sent to the last received."""
     delay_ms_median: float
     delay_ms_p99: float
-    """Of single events, from before it was sent until it was in the subscriber's hands."""
+    """Of single events, from before it was sent until the subscriber has received it."""
 
 
 def bench(
@@ -54,11 +54,11 @@ def bench(
         str, typer.Option(metavar="TREE", help="line:3, star:5x2, tree:2x3 or a .toml file.")
     ] = "line:2",
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to publish.")] = 3.0,
-    payload: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes an event.")] = 100,
+    payload: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes per event.")] = 100,
     durable: Annotated[bool, typer.Option("--durable", help="With acknowledgements.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure an overlay on this computer: events a second, and their delay."""
+    """Measure an overlay on this computer: events per second, and their delay."""
     from gapless.cli.broker_calls import run
     from gapless.runtime.overlay_config import overlay_of
 
@@ -86,7 +86,7 @@ def bench(
 
 
 class _Screen:
-    """Says what is being done, on a terminal."""
+    """Shows the progress on a terminal."""
 
     def __init__(self, *, as_json: bool) -> None:
         from rich.console import Console
@@ -113,7 +113,7 @@ async def _measure(
             connect(urls[-1]) as last,
             first.publisher("bench") as publisher,
         ):
-            # from the earliest, so that it does not matter who comes first
+            # from the earliest, so that the order of the two does not matter
             name = "bench" if durable else None
             async with last.subscribe("n >= 0", durable=name, start="earliest") as subscription:
                 await publisher.publish({"n": 0})
@@ -128,7 +128,7 @@ async def _measure(
 async def _flood(
     publisher: Publisher, subscription: Subscription, seconds: float, payload: int
 ) -> tuple[int, float]:
-    """Publish as fast as it goes; return how many came through, and in what time."""
+    """Publish as fast as possible; return how many events were received, and in what time."""
     body, sent, is_over = b"x" * payload, 0, False
 
     async def publish() -> None:
@@ -156,7 +156,7 @@ async def _flood(
 
 
 async def _pace(publisher: Publisher, subscription: Subscription, payload: int) -> list[float]:
-    """Publish one at a time; return the delays in milliseconds."""
+    """Publish one event at a time; return the delays in milliseconds."""
     body, delays = b"x" * payload, []
     for number in range(PACED_EVENTS):
         began = time.perf_counter()
@@ -176,7 +176,7 @@ def _show(measured: Measured) -> None:
     delay = f"{measured.delay_ms_median:g} ms median, {measured.delay_ms_p99:g} ms at most for 99 %"
     rows = [
         ("overlay", f"{measured.topology}, {measured.brokers} brokers on this computer"),
-        ("events", f"{measured.events:,} of {measured.payload_bytes} bytes, on disk and through"),
+        ("events", f"{measured.events:,} of {measured.payload_bytes} bytes, stored and delivered"),
         ("speed", f"{measured.events_a_second:,.0f} events a second"),
         ("delay", delay),
     ]

@@ -1,4 +1,4 @@
-"""Talking to a broker: one connection, some questions, and answers that come in pages."""
+"""Calls to a broker: one connection, and requests whose replies come in pages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 DEADLINE_S = 10.0
-"""How long a call of an operator may take, unless a command says otherwise."""
+"""The default deadline of an operator's call."""
 
 CONNECT_DEADLINE_S = 10.0
-"""How long the first connection may take, if a call may take longer."""
+"""How long the first connection may take at most."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def call_broker(
     deadline_s: float = DEADLINE_S,
     token_file: Path | None = None,
 ) -> T:
-    """Connect to a broker, do some work there, and leave."""
+    """Connect to a broker, do some work and disconnect."""
 
     async def connect_and_call() -> T:
         from gapless.client import connect
@@ -60,7 +60,7 @@ def call_broker(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run until it is done, on the fast event loop where that is installed."""
+    """Run a coroutine, on uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -104,7 +104,7 @@ async def every_subscription(
 
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
-    """Ask for one subscription with all its streams, page by page."""
+    """Fetch one subscription with all its streams, page by page."""
     from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None

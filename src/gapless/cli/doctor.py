@@ -1,4 +1,4 @@
-"""``gapless doctor``: what this installation is made of, and whether a broker could run here."""
+"""``gapless doctor``: the versions of this installation, and whether a broker can run here."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ PACKAGES = (
 COMPILERS = ("cc", "gcc", "clang")
 DATABASE = "broker.db"
 ANSWER_SECONDS = 10
-"""How long another program may take to tell its version."""
+"""How long another program may take to print its version."""
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """Which matching kernel is in use, and why that one."""
+    """The matching kernel in use, and why it was chosen."""
 
     name: str
     reason: str
 
 
 class DataFacts(msgspec.Struct, frozen=True):
-    """A data directory, as far as looking at it says."""
+    """What a look at a data directory shows."""
 
     path: str
     writable: bool
     free_bytes: int
     logs: int | None
-    """How many logs it has; None if there is no broker's data, or none that can be read."""
+    """The number of logs; None if there are no data of a broker, or they cannot be read."""
     problem: str | None
-    """Why it cannot be used, if it cannot."""
+    """Why the directory cannot be used, or None."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Everything that ``doctor`` knows. None means that a thing was not found."""
+    """Everything that ``doctor`` shows. None means that a thing was not found."""
 
     gapless: str
     python: str
@@ -66,7 +66,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     platform: str
     kernel: Kernel
     column_scan: str
-    """Whether packed events are read by compiled code, or by its fallback."""
+    """Whether compiled code or the Python fallback reads packed events."""
     packages: dict[str, str | None]
     compiler: str | None
     java: str | None
@@ -77,7 +77,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
-    """Look at this process, at the programs on PATH, at a port and perhaps at a data directory."""
+    """Check this process, the programs on PATH, a port and optionally a data directory."""
     return Diagnosis(
         gapless=__version__,
         python=f"{platform.python_version()} ({platform.python_implementation()})",
@@ -107,7 +107,7 @@ def is_free(port: int) -> bool:
 
 
 def look_at(data: Path) -> DataFacts:
-    """What can be said of a data directory without changing anything."""
+    """Check a data directory without changing anything."""
     from gapless.core.errors import StorageError
     from gapless.storage import list_logs
 
@@ -115,7 +115,7 @@ def look_at(data: Path) -> DataFacts:
     writable, free = os.access(nearest, os.W_OK), shutil.disk_usage(nearest).free
     logs, problem = None, None
     if not nearest.is_dir():
-        problem = f"{nearest} is no directory"
+        problem = f"{nearest} is not a directory"
     elif not writable:
         problem = f"{nearest} cannot be written to"
     elif (data / DATABASE).exists():
@@ -140,7 +140,7 @@ def find(program: str) -> str | None:
 
 
 def first_line(program: str, option: str) -> str | None:
-    """The first line that a program says about itself, or None if it is missing or broken."""
+    """Return the first line of a program's version, or None if it is missing or fails."""
     path = find(program)
     if path is None:
         return None
@@ -155,13 +155,13 @@ def first_line(program: str, option: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    # Java answers on standard error, compilers on standard output.
+    # Java prints its version on standard error, compilers on standard output.
     lines = (answer.stdout or answer.stderr).strip().splitlines()
     return lines[0] if lines else None
 
 
 def run(*, as_json: bool, data: Path | None = None, port: int = 7400) -> None:
-    """Diagnose and show it."""
+    """Diagnose and print the result."""
     diagnosis = diagnose(data=data, port=port)
     if as_json:
         print_json(diagnosis)
@@ -191,10 +191,10 @@ def show(diagnosis: Diagnosis) -> None:
 
 
 def data_text(data: DataFacts) -> str:
-    """A data directory in a sentence."""
+    """Describe a data directory in a sentence."""
     if data.problem is not None:
         return f"{data.path} cannot be used: {data.problem}"
     holds = (
-        "holds nothing of a broker yet" if data.logs is None else f"has {counted(data.logs, 'log')}"
+        "has no data of a broker yet" if data.logs is None else f"has {counted(data.logs, 'log')}"
     )
-    return f"{data.path} {holds}; {size(data.free_bytes)} are free there"
+    return f"{data.path} {holds}; {size(data.free_bytes)} are free"

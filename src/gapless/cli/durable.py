@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["durable"]
 
 durable = typer.Typer(
-    help="Look at durable subscriptions of a broker, and change them.", no_args_is_help=True
+    help="Show durable subscriptions of a broker, and change them.", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Also if a client has it: it is told that it ended."),
+    typer.Option("--force", help="Even if a client has it: the client's subscription ends."),
 ]
 
 
@@ -64,7 +64,7 @@ def _info(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show one durable subscription, and how far it is on every stream."""
+    """Show one durable subscription and its progress on every stream."""
     settle(context, as_json=as_json)
 
     state = call_broker(
@@ -83,10 +83,10 @@ def _show(state: SubscriptionState) -> None:
     out = console()
     rows = [
         ("subscription", state.name),
-        ("filter", state.filter + (" (taking over)" if state.changing else "")),
+        ("filter", state.filter + (" (changing)" if state.changing else "")),
         ("order", state.order.name.lower()),
         ("client", connection(state)),
-        ("ends", f"when nobody has had it for {span(state.expiry_s * 1_000_000)}"),
+        ("ends", f"if no client has it for {span(state.expiry_s * 1_000_000)}"),
     ]
     out.print(facts(rows))
     if state.cursors:
@@ -102,7 +102,7 @@ def _show(state: SubscriptionState) -> None:
             )
             for each in state.cursors
         ]
-        columns = ("pubend", "state", "acknowledged", "which was", "lag", "waits for credit")
+        columns = ("pubend", "state", "acknowledged", "time", "lag", "waits for credit")
         out.print(listing(*columns, rows=lines))
 
 
@@ -118,9 +118,9 @@ def _seek(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Let a durable subscription go on from another place, back or forward.
+    """Continue a durable subscription from another position, backward or forward.
 
-    A position that its client has stored from before the seek does not undo it.
+    A position that its client has stored before the seek does not undo the seek.
     """
     from gapless.client.starts import start_point_of
 
@@ -137,7 +137,7 @@ def _seek(
         pending = {str(each.pubend): each.reason for each in answer.pending}
         print_json({"position": _position(answer.position), "pending": pending})
         return
-    _show_position(f"{name} goes on after", answer.position)
+    _show_position(f"{name} continues after", answer.position)
     for each in answer.pending:
         print_note(f"warning: {each.pubend}: {each.reason}")
 
@@ -153,7 +153,7 @@ def _set_filter(
     deadline: Deadline = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Change the filter of a durable subscription; print the position where the new one begins."""
+    """Change the filter of a durable subscription; print the position after which it applies."""
     settle(context, as_json=as_json)
 
     async def ask(session: Session) -> Any:
@@ -165,7 +165,7 @@ def _set_filter(
     if as_json:
         print_json({"position": _position(answer.position)})
     else:
-        _show_position(f"the new filter of {name} governs after", answer.position)
+        _show_position(f"the new filter of {name} applies after", answer.position)
 
 
 @durable.command("rm")
@@ -179,7 +179,7 @@ def _rm(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """End a durable subscription for good. What it has not got is no longer kept for it."""
+    """End a durable subscription. The events that it has not received are no longer kept for it."""
     settle(context, as_json=as_json)
 
     async def ask(session: Session) -> Any:
@@ -191,7 +191,7 @@ def _rm(
     if as_json:
         print_json({"removed": name})
     else:
-        console().print(f"{name} is gone")
+        console().print(f"{name} is removed")
 
 
 def _position(position: Any) -> dict[str, int]:
@@ -202,4 +202,4 @@ def _show_position(what: str, position: Any) -> None:
     from gapless.client import Position
 
     found = Position(_position(position))
-    console().print(f"{what} {str(found) or 'nothing: it has not begun on any stream'}")
+    console().print(f"{what} {str(found) or 'nothing: it has not started on any stream'}")

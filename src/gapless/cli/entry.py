@@ -1,7 +1,7 @@
-"""Where the ``gapless`` command starts: it imports the rest, and says if that cannot be.
+"""The start of the ``gapless`` command: it imports the rest and reports an import that fails.
 
-A setting in the environment may ask for something that does not exist, which is found on import.
-To whoever typed the command that is an error like any other: one block and exit code 2.
+A setting in the environment may name something that does not exist, which is found on import. The
+user gets an error like any other: one block and exit code 2.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ EVERYTHING_TEXT = str(EVERYTHING)
 
 
 class ExplainedCondition(msgspec.Struct, frozen=True):
-    """One condition of a conjunction, and what the event says of it."""
+    """One condition of a conjunction, and its result for the event."""
 
     text: str
     subject: str
@@ -30,19 +30,19 @@ class ExplainedCondition(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One conjunction; without an event there is nothing to say of its parts."""
+    """One conjunction; its parts are filled only if there is an event."""
 
     text: str
     found_by: str
-    """The condition by which events find it in an index."""
+    """The condition by which the index finds the conjunction."""
     checked_last: str | None = None
-    """What the index cannot say, and is asked only of those that all else has let through."""
+    """The condition that the index cannot evaluate: it is checked last."""
     matches: bool | None = None
     parts: tuple[ExplainedCondition, ...] = ()
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A filter in its normal form, and the verdict on an event if one was given."""
+    """A filter in its normal form, and the result for an event if one was given."""
 
     filter: str
     conjunctions: tuple[Explained, ...]
@@ -64,7 +64,7 @@ def read_event(text: str) -> dict[str, Value | None]:
 
 
 def explain(filter_text: str, event: dict[str, Value | None] | None) -> Explanation:
-    """Take a filter apart and try an event on every part."""
+    """Explain every conjunction of a filter, with its result for an event."""
     selector = Filter(filter_text)
     if event is None:
         conjunctions = tuple(Explained(str(each), *lookup(each)) for each in selector.conjunctions)
@@ -81,9 +81,9 @@ def explain(filter_text: str, event: dict[str, Value | None] | None) -> Explanat
 
 
 def lookup(conjunction: Conjunction) -> tuple[str, str | None]:
-    """How an index finds a conjunction by itself, and what it leaves for the end.
+    """Return how an index finds a conjunction, and the condition that is checked last.
 
-    Among others it may find it by another of its equalities, if that is shared by fewer.
+    Among other conjunctions the index may use another of its equalities that is less frequent.
     """
     plan = Planner().plan(conjunction)
     access, left = plan.access, plan.check
@@ -96,15 +96,15 @@ def lookup(conjunction: Conjunction) -> tuple[str, str | None]:
         case AccessKind.PRESENT:
             found_by = f"{access.attribute} is there"
         case _:
-            found_by = "every event looks at it"
+            found_by = "checked for every event"
     return found_by, None if left is None else str(left)
 
 
 def parts(conjunction: Conjunction, event: Attributes) -> Iterator[ExplainedCondition]:
-    """Every condition of a conjunction by itself."""
+    """Yield every condition of a conjunction with its result."""
     for name, allowed in conjunction.constraints:
         value = event.get(name)
-        # Arithmetic needs numbers; the language has no shorter way to say so.
+        # Arithmetic needs numbers; the language has no shorter form of this condition.
         number = allowed == ANY_NUMBER
         text = f"{name} is a number" if number else str(Conjunction(((name, allowed),)))
         yield ExplainedCondition(text, name, value, allowed.contains(value))
@@ -115,7 +115,7 @@ def parts(conjunction: Conjunction, event: Attributes) -> Iterator[ExplainedCond
 
 
 def run(filter_text: str, event_text: str | None, *, as_json: bool) -> None:
-    """Explain and show it."""
+    """Explain a filter and print the result."""
     event = None if event_text is None else read_event(event_text)
     explanation = explain(filter_text, event)
     if as_json:
@@ -125,7 +125,7 @@ def run(filter_text: str, event_text: str | None, *, as_json: bool) -> None:
 
 
 def show(explanation: Explanation) -> None:
-    """Print the explanation for people."""
+    """Print the explanation as text."""
     out = console()
     out.print(Text.assemble(("filter  ", "bold"), explanation.filter))
     out.print(Text.assemble(("means   ", "bold"), meaning(explanation)))
@@ -144,7 +144,7 @@ def show(explanation: Explanation) -> None:
 
 
 def meaning(explanation: Explanation) -> str:
-    """How the conjunctions make up the filter."""
+    """Describe how the conjunctions make up the filter."""
     if explanation.filter == EVERYTHING_TEXT:
         return "everything: every event matches"
     count = len(explanation.conjunctions)
@@ -154,12 +154,12 @@ def meaning(explanation: Explanation) -> str:
 
 
 def verdict(*, holds: bool, yes: str, no: str) -> Text:
-    """A yes in green or a no in red."""
+    """Return a yes in green or a no in red."""
     return Text(yes, style="green") if holds else Text(no, style="red")
 
 
 def part_table(conditions: tuple[ExplainedCondition, ...]) -> Table:
-    """The conditions of one conjunction, each with what the event has."""
+    """Return the conditions of one conjunction, each with the value of the event."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(min_width=8, justify="right")
     table.add_column(overflow="fold")

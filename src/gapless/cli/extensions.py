@@ -1,8 +1,8 @@
 """Subcommands of other packages, found by entry points.
 
-A package adds a command with an entry point of the group ``gapless.commands``. Its name is the command's words
-(``sim``, ``spark sweep``), its object a function or a :class:`typer.Typer`. The product knows none of them by name, so
-it is complete without them.
+A package adds a command with an entry point of the group ``gapless.commands``. Its name is the
+command's words (``sim``, ``spark sweep``), its object a function or a :class:`typer.Typer`. The
+product does not depend on any of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _add(parent: typer.Typer, name: str, entry: EntryPoint, *, panel: str | None
 
 
 def _add_missing(parent: typer.Typer, name: str, remedy: str, *, panel: str | None) -> None:
-    """Add a command that takes any arguments and says what must be installed before it can run."""
+    """Add a command that takes any arguments and names the package that must be installed."""
 
     @parent.command(
         name,
@@ -55,7 +55,7 @@ def _add_missing(parent: typer.Typer, name: str, remedy: str, *, panel: str | No
 
 
 def _remedy(entry: EntryPoint, error: ImportError) -> str:
-    """Return what a command lacks and how to install it: the extras of its entry point, if it names any."""
+    """Return what a command lacks and how to install it, with the extras of its entry point."""
     package = error.name.partition(".")[0] if error.name else str(error)
     distribution = "gapless" if entry.dist is None else entry.dist.name
     wanted = f'"{distribution}[{",".join(entry.extras)}]"' if entry.extras else package

@@ -1,4 +1,4 @@
-"""``gapless status``, ``topo show``, ``subscriptions``, ``partitions``, ``retire``: a broker, from outside."""
+"""``gapless status``, ``topo show``, ``subscriptions``, ``partitions``, ``retire``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from gapless.client import Session
-    from gapless.messages.clients import PartitionTable
     from gapless.messages.operating import (
         BrokerReply,
         CursorState,
+        PartitionTable,
         PeerState,
         PubendState,
         SubscriptionState,
@@ -62,7 +62,7 @@ def status(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a broker is: its sessions, its pubends, its subscriptions."""
+    """Show the state of a broker: its sessions, its pubends, its subscriptions."""
     settle(context, as_json=as_json)
     broker, pubends = call_broker(url, _ask_for_status, deadline_s=deadline, token_file=token_file)
     if as_json:
@@ -95,9 +95,9 @@ def _broker_table(broker: BrokerReply) -> Table:
     rows = [
         ("broker", f"{broker.broker} in the cell {broker.cell}"),
         ("incarnation", f"{broker.incarnation} (since {timestamp(broker.incarnation)})"),
-        ("connected to", ", ".join(up) or "nobody"),
-        ("not connected to", ", ".join(down) or "nobody it should"),
-        ("congested", ", ".join(slow) or "nobody"),
+        ("connected to", ", ".join(up) or "none"),
+        ("not connected to", ", ".join(down) or "none"),
+        ("congested", ", ".join(slow) or "none"),
         ("rerouted", _reroutes(broker)),
         (
             "subscriptions",
@@ -112,15 +112,15 @@ def _broker_table(broker: BrokerReply) -> Table:
 
 
 def _streams(broker: BrokerReply) -> str:
-    """How many streams there are for subscriptions, and of how many nothing comes."""
+    """The number of joined streams, and of those that are cut off."""
     cut = f", {broker.streams_cut_off:,} cut off: see gapless subscriptions"
     return f"{broker.streams_joined:,} joined" + (cut if broker.streams_cut_off else "")
 
 
 def _reroutes(broker: BrokerReply) -> str:
-    """What takes another way than it should, and how many partitions there are."""
+    """The streams that take a bypass or a relay, and the number of partitions."""
     parts = [
-        counted(broker.feeds_bypassing, "stream") + " past cells that are not reached",
+        counted(broker.feeds_bypassing, "stream") + " past unreachable cells",
         counted(broker.feeds_relayed, "stream") + " over relays",
     ]
     numbers = (broker.feeds_bypassing, broker.feeds_relayed)
@@ -135,7 +135,7 @@ def _peer_text(peer: PeerState) -> str:
 
 
 def _over(relays: Sequence[str]) -> str:
-    """Which brokers a session goes over, if it does."""
+    """The brokers that relay a session, if there are any."""
     return f" (over {', '.join(relays)})" if relays else ""
 
 
@@ -178,9 +178,9 @@ def _show_topology(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show the cells around a broker, and which of their brokers it hears.
+    """Show the cells around a broker, and the brokers that it has sessions with.
 
-    No broker knows the whole tree: it knows the cells within its reach.
+    No broker knows the whole tree: it knows the cells of its neighbourhood.
     """
     settle(context, as_json=as_json)
     shown, cells = call_broker(url, _ask_for_cells, deadline_s=deadline, token_file=token_file)
@@ -202,7 +202,7 @@ async def _ask_for_cells(session: Session) -> tuple[TopologyReply, list[Any]]:
 
 
 def _tree(shown: TopologyReply, cells: list[Any]) -> Tree:
-    """The cells as a tree with the broker's own at the top."""
+    """The cells as a tree with the broker's own cell at the top."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -218,13 +218,15 @@ def _tree(shown: TopologyReply, cells: list[Any]) -> Tree:
             if broker == shown.broker:
                 label.append(" (this one)", style="dim")
             elif broker not in cell.reached:
-                label.append(" (not heard)", style="dim")
+                label.append(" (no session)", style="dim")
             label.append(_over(relayed.get(broker, ())), style="dim")
         parents = [branches[each] for each in cell.neighbours if each in branches]
         branches[cell.cell] = parents[0].add(label) if parents else Tree(label)
         beyond = len([each for each in cell.neighbours if each not in known])
         if beyond:
-            branches[cell.cell].add(Text(f"… {beyond} more, out of reach", style="dim"))
+            branches[cell.cell].add(
+                Text(f"… {beyond} more, outside the neighbourhood", style="dim")
+            )
     return branches[shown.cell]
 
 
@@ -249,7 +251,7 @@ def subscriptions(
 def show_subscriptions(
     url: str, *, durable: bool, deadline_s: float, as_json: bool, token_file: Path | None = None
 ) -> None:
-    """Ask for subscriptions and list them."""
+    """Fetch subscriptions and list them."""
 
     async def ask(session: Session) -> list[SubscriptionState]:
         return [each async for each in every_subscription(session, durable=durable)]
@@ -263,7 +265,7 @@ def show_subscriptions(
         for line in reasons[:SHOWN_REASONS_MAX]:
             console().print(line)
         if len(reasons) > SHOWN_REASONS_MAX:
-            console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams wait: see --json")
+            console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams: see --json")
 
 
 def _subscription_table(found: list[SubscriptionState]) -> Table:
@@ -287,7 +289,7 @@ def _subscription_table(found: list[SubscriptionState]) -> Table:
 
 
 def _reasons(found: list[SubscriptionState]) -> list[str]:
-    """Why nothing can come of some streams, a line each."""
+    """Why no events can come from some streams, a line each."""
     cursors = ((each.name, cursor) for each in found for cursor in each.cursors)
     return [
         f"{name} waits for {cursor.pubend}: {cursor.pending_reason}"
@@ -297,23 +299,23 @@ def _reasons(found: list[SubscriptionState]) -> list[str]:
 
 
 def lag_of(cursors: Iterable[CursorState]) -> str:
-    """How far the slowest of some streams is behind; of one that is cut off that cannot be known here."""
+    """The lag of the slowest of some streams; unknown if one is cut off."""
     started = [each for each in cursors if each.pending_reason is None or each.acked > 0]
     if any(each.pending_reason is not None for each in started):
         return "unknown"
     if any(each.acked == 0 for each in started):
-        return "from the beginning"
+        return "from the start"
     return span(max((each.lag for each in started), default=0))
 
 
 def connection(state: SubscriptionState) -> str:
-    """Who has a subscription, or since when nobody does."""
+    """The client of a subscription, or since when it has none."""
     if state.client is not None:
         return state.client
     return f"disconnected since {timestamp(state.disconnected_since or 0)}"
 
 
-# --- partitions and brokers that are gone -------------------------------------------------------
+# --- partitions and retired brokers -------------------------------------------------------------
 
 
 def partitions(
@@ -324,12 +326,13 @@ def partitions(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """List the cells that cannot be reached, as far as a broker has heard.
+    """List the unreachable cells that a broker knows of.
 
-    A partition is named by who found it and a number. A broker finds one when its last session to a
-    cell dies, and tells those within 2δ cells; it is gone when a cell of it is reached again.
+    A partition is named by the broker that found it and a number. A broker finds one when its last
+    session with a cell ends, and announces it to all brokers within 2δ cells. It ends when one of
+    its cells is reached again.
     """
-    from gapless.messages.clients import ListPartitions
+    from gapless.messages.operating import ListPartitions
 
     settle(context, as_json=as_json)
 
@@ -337,7 +340,7 @@ def partitions(
         return await session.request(ListPartitions(0), changes=False)
 
     table: PartitionTable = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
-    since = table.since or (0,) * len(table.entries)  # an older broker does not say
+    since = table.since or (0,) * len(table.entries)  # an older broker does not send it
     found = [*zip(table.entries, since, strict=True)]
     if as_json:
         shown = [{"pid": pid_of(each), **records(each), "since": at or None} for each, at in found]
@@ -354,13 +357,13 @@ def partitions(
 
 
 def pid_of(partition: Partition) -> str:
-    """How people name a partition: who found it, and which of its partitions it is."""
+    """The name of a partition for operators: the broker that found it, and its number there."""
     return f"{partition.detector}/{partition.counter}"
 
 
 def retire(
     context: typer.Context,
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker that is gone.")],
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker to retire.")],
     *,
     cell: Annotated[str, typer.Option("--cell", help="The cell that it was in.")],
     url: Url = URL_DEFAULT,
@@ -368,12 +371,12 @@ def retire(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """Say that a broker will never return: nobody keeps anything for its subscribers any more.
+    """Declare that a broker will never return: its subscriptions are no longer served.
 
-    What its durable subscribers have not got is lost to them. A broker that is alive is refused, and
-    one that the asked broker knows nothing of.
+    Its durable subscriptions lose the events that they have not received. A broker that is alive,
+    or that the called broker does not know, is refused.
     """
-    from gapless.messages.clients import RetireBroker
+    from gapless.messages.operating import RetireBroker
 
     settle(context, as_json=as_json)
 
@@ -384,4 +387,4 @@ def retire(
     if as_json:
         print_json({"retired": broker, "cell": cell})
     else:
-        console().print(f"{broker} in {cell} is retired: all brokers in reach are told")
+        console().print(f"{broker} in {cell} is retired: all reachable brokers are informed")

@@ -1,4 +1,4 @@
-"""``gapless log``: the logs in a data directory, and through a broker."""
+"""``gapless log``: logs in a data directory, or read through a broker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["event_line", "log"]
 
 EXIT_CORRUPT = 1
-"""The exit code of a check that found damage."""
+"""The exit code of a check that found corruption."""
 
 log = typer.Typer(
-    help="Look at the logs of pubends: in a data directory, or through a broker.",
+    help="Show the logs of pubends, in a data directory or through a broker.",
     no_args_is_help=True,
 )
 
@@ -35,7 +35,7 @@ High = Annotated[int | None, typer.Option("--up-to", metavar="TICK", help="The l
 
 
 def event_line(pubend: str, publication: Publication) -> bytes:
-    """Return an event as a line of JSON; a payload that is no text is in base64."""
+    """Return an event as a line of JSON; a payload that is not text is in base64."""
     line: dict[str, Any] = {"attributes": publication.attributes}
     try:
         line["payload"] = publication.payload.decode()
@@ -84,11 +84,11 @@ def _verify(
     directory: DataDirectory,
     *,
     structure: Annotated[
-        bool, typer.Option("--structure", help="Have SQLite check its own file too.")
+        bool, typer.Option("--structure", help="Also let SQLite check its file.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read and check every row and record of a data directory. Exit code 1 if any is damaged.
+    """Read and check every row and record of a data directory. Exit code 1 if any is corrupt.
 
     It may be in use; nothing is changed.
     """
@@ -103,7 +103,7 @@ def _verify(
 
 
 def _checked(directory: Path, *, structure: bool) -> VerificationReport:
-    """Check a data directory, with a bar on a terminal."""
+    """Check a data directory, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -158,7 +158,7 @@ def _export(
 ) -> None:
     """Print the events of a log as JSON lines, oldest first. It may be in use.
 
-    It ends with an error at the first row that is damaged; what comes before it is printed.
+    It ends with an error at the first corrupt row; the events before it are printed.
     """
     from gapless.client.position import pubend_id
     from gapless.core.errors import UsageError
@@ -198,12 +198,12 @@ def _read(
 ) -> None:
     """Print the events of a log that match a filter, as JSON lines, read through any broker.
 
-    Up to where the log is now. With --from, a range that the log no longer has is an error.
+    It reads to the current end of the log. With --from, a range that was released is an error.
     """
     settle(context, as_json=as_json)
 
     async def read(session: Session) -> None:
-        first = low or None  # without one it begins with the oldest that there is
+        first = low or None  # by default the oldest event of the log
         async for each in session.read(pubend, first, high, filter_text):
             sys.stdout.buffer.write(event_line(pubend, each.publication))
         sys.stdout.buffer.flush()

@@ -1,15 +1,15 @@
-"""The entry point: which commands there are, exit codes, and what happens to errors.
+"""The entry point: the commands, the exit codes and the handling of errors.
 
 Exit codes:
 
 ====  =============================================================================================
 0     done
-1     something was found: a violation by the simulator, damage in a log, a gap in a stream; or a
-      broker broke
+1     a fault was found: a violation by the simulator, corruption in a log, a gap in a stream; or a
+      broker failed
 2     the command or its input was wrong
 3     a disk or a data directory cannot be used
 4     no broker could be reached, or none answered in time
-5     the broker refused, or does not know who this is
+5     the broker refused the request or the token
 130   interrupted
 ====  =============================================================================================
 """
@@ -56,7 +56,7 @@ EXIT_REFUSED = 5
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 _EXIT_CODES: tuple[tuple[tuple[type[GaplessError], ...], int], ...] = (
-    # the first that fits
+    # the first match applies
     ((CorruptionError, GapError), EXIT_FOUND),
     ((StorageError,), EXIT_DISK),
     (
@@ -74,7 +74,7 @@ _EXIT_CODES: tuple[tuple[tuple[type[GaplessError], ...], int], ...] = (
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands: each ends quietly when nobody reads what it prints any more."""
+    """All commands: each ends without an error when its output is no longer read."""
 
     def invoke(self, ctx: Any) -> Any:
         with while_read():
@@ -85,7 +85,7 @@ app = typer.Typer(
     name="gapless",
     cls=_Commands,
     help="Content-based publish/subscribe without gaps.",
-    epilog="Exit codes: 0 done, 1 something was found (damage, a gap, a violation), 2 wrong command "
+    epilog="Exit codes: 0 done, 1 fault found (corruption, a gap, a violation), 2 wrong command "
     "or input, 3 disk, 4 no broker reached or no answer in time, 5 refused, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -138,7 +138,7 @@ def _options(
 
 
 def _filter_read_as_option(arguments: Sequence[str]) -> tuple[str, str] | None:
-    """Find the filter of a command that begins like an option and is none."""
+    """Find a filter that was read as an option because it begins with -."""
     command = next((each for each in arguments if each in {"explain", "sub"}), None)
     if command is None or "--" in arguments:
         return None
@@ -149,7 +149,7 @@ def _filter_read_as_option(arguments: Sequence[str]) -> tuple[str, str] | None:
 
 
 def exit_code(error: GaplessError) -> int:
-    """Return what an error ends the process with; one of a broker's start has the broker's own."""
+    """Return the exit code for an error; a BrokerStartError has its own."""
     own: int | None = getattr(error, "exit_code", None)
     if own is not None:
         return own

@@ -1,6 +1,6 @@
-"""What several commands have in common: their options, and what the whole run was told.
+"""Options that several commands share, and the settings of a run.
 
-It is imported by every command, so it imports nothing that is slow.
+Every command imports this module, so it has no slow imports.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ URL_DEFAULT = "gapless://127.0.0.1:7400"
 
 @dataclasses.dataclass
 class CommandSettings:
-    """What the options say about the whole run; every command finds it in ``context.obj``."""
+    """Settings of the whole run; every command finds them in ``context.obj``."""
 
     debug: bool = False
     as_json: bool = False
 
     def show_tracebacks(self, *, wanted: bool) -> None:
-        """Note whether errors of this run are printed with their tracebacks."""
+        """Set whether errors are printed with their tracebacks."""
         self.debug = wanted
 
     def print_as_json(self, *, wanted: bool) -> None:
-        """Note how results and errors of this run are printed."""
+        """Set whether results and errors are printed as JSON."""
         self.as_json = wanted
 
 
@@ -51,7 +51,7 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="A file with your token, for brokers that ask; else GAPLESS_TOKEN or GAPLESS_TOKEN_FILE.",
+        help="A file with a token; default: GAPLESS_TOKEN or GAPLESS_TOKEN_FILE.",
     ),
 ]
 
@@ -69,7 +69,7 @@ DataDirectory = Annotated[
 
 
 def settle(context: typer.Context, *, as_json: bool) -> CommandSettings:
-    """Note how results and errors of this run are printed."""
+    """Set whether results and errors are printed as JSON; return all settings."""
     settings: CommandSettings = context.obj
     settings.print_as_json(wanted=as_json)
     return settings

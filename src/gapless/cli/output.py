@@ -1,7 +1,7 @@
-"""How every subcommand speaks: results on standard output, errors and progress on standard error.
+"""The output of all subcommands: results on standard output, errors and progress on standard error.
 
-With ``--json`` both are one JSON document, or one a line where results are a stream. An error is one
-block: what was wrong, with the place where it was wrong, and nothing of our own insides.
+With ``--json`` both are one JSON document, or one per line if results are a stream. An error is one
+block with the cause and its position, without internals.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def console() -> Console:
 
     if sys.stdout.isatty():
         return Console(highlight=False)
-    # nobody's screen: nothing is folded
+    # not a terminal: nothing is folded
     return Console(highlight=False, soft_wrap=True, width=FILE_WIDTH)
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document, indented for people."""
+    """Print one JSON document, indented."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
     sys.stdout.write(text + "\n")
 
 
 def print_json_line(document: object) -> None:
-    """Print one JSON document on a line, and see that whoever reads it gets it now."""
+    """Print one JSON document on a line, and flush it."""
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
     sys.stdout.flush()
 
@@ -63,27 +63,27 @@ def print_error(problem: str, *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def while_read() -> Iterator[None]:
-    """End quietly when nobody reads the output any more, as after ``| head``."""
+    """End without an error when the output is no longer read, as after ``| head``."""
     import typer
 
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # else Python would complain when it flushes once more in the end
+        # otherwise Python would report an error when it flushes at exit
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
 
 
 def print_note(note: str) -> None:
-    """Say something beside the results."""
+    """Print a note on standard error."""
     sys.stderr.write(note + "\n")
     sys.stderr.flush()
 
 
 def records(value: Any) -> Any:
-    """Return structs of messages, which are arrays on the wire, as objects with named fields.
+    """Return message structs, which are arrays on the wire, as objects with named fields.
 
     >>> from gapless.messages.clients import PendingStart
     >>> from gapless.core.ids import PubendId
@@ -97,7 +97,7 @@ def records(value: Any) -> Any:
         return {each.name: records(getattr(value, each.name)) for each in fields}
     if isinstance(value, IntEnum):
         return value.name.lower()
-    if hasattr(value, "_fields"):  # an id, whose text says all
+    if hasattr(value, "_fields"):  # an id, whose text is complete
         return str(value)
     if isinstance(value, dict):
         return {str(key): records(each) for key, each in value.items()}
@@ -106,11 +106,11 @@ def records(value: Any) -> Any:
     return value
 
 
-# --- for people ---------------------------------------------------------------------------------
+# --- tables and texts ---------------------------------------------------------------------------
 
 
 def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
-    """A table of names and what is to be said of each."""
+    """Return a table of names and values."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -122,7 +122,7 @@ def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
-    """A table with a line a thing."""
+    """Return a table with one line per thing."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -134,14 +134,14 @@ def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
 
 
 def plain(text: str | Text) -> Text:
-    """A text as it is: what looks like markup is none."""
+    """Return a text without interpreting markup in it."""
     from rich.text import Text
 
     return text if isinstance(text, Text) else Text(text)
 
 
 def counted(count: int, thing: str) -> str:
-    """A number of things.
+    """Return a number with its noun.
 
     >>> counted(1, "event"), counted(1_200, "event")
     ('1 event', '1,200 events')
@@ -150,7 +150,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def timestamp(microseconds: int) -> str:
-    """A tick, or another time in microseconds, as people write it.
+    """Return a tick, or another time in microseconds, in ISO 8601.
 
     >>> timestamp(1_700_000_000_000_000)
     '2023-11-14T22:13:20.000Z'
@@ -167,7 +167,7 @@ def timestamp(microseconds: int) -> str:
 
 
 def span(microseconds: int) -> str:
-    """A length of time, in the unit that suits it.
+    """Return a duration in a suitable unit.
 
     >>> span(900), span(1_500_000), span(7_300_000_000)
     ('0.9 ms', '1.5 s', '2 h 1 min')
@@ -184,7 +184,7 @@ def span(microseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, in the unit that suits it.
+    """Return a number of bytes in a suitable unit.
 
     >>> size(17), size(12_345_678)
     ('17 bytes', '12.3 MB')

@@ -1,4 +1,4 @@
-"""Places in streams, as they are written on a command line."""
+"""Positions in streams, as they are written on a command line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["HELP", "read_position"]
 
 HELP = (
     "latest, earliest, a position such as quotes:1700000000000000 (or as JSON), or a time such as "
-    "2026-03-01T09:30 (without a zone: of this computer)"
+    "2026-03-01T09:30 (without a time zone: local time)"
 )
 
 
 def read_position(text: str) -> Start:
-    """Return where to begin.
+    """Return the position at which to start.
 
     >>> read_position("earliest"), read_position("2026-03-01T09:30Z").isoformat()
     ('earliest', '2026-03-01T09:30:00+00:00')
@@ -44,10 +44,10 @@ def read_position(text: str) -> Start:
         return Position.parse(text)
     except ValueError as error:
         raise UsageError(
-            f"{shortened(text)!r} is no position to start from ({error}); it is {HELP}"
+            f"{shortened(text)!r} is not a start position ({error}); write {HELP}"
         ) from None
 
 
 def _zone(text: str) -> dt.tzinfo | None:
-    """Return the zone that a time has of its own; None takes that of this computer."""
+    """Return the time zone of a time; None stands for local time."""
     return dt.datetime.fromisoformat(text).tzinfo

@@ -1,6 +1,6 @@
 """``gapless protocol``: every message between a client and a broker, from the structs themselves.
 
-``docs/protocol.md`` is what this prints; a test says when it is not.
+``docs/protocol.md`` is its output; a test checks that.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Made from the sources by `gapless protocol > docs/protocol.md`; do not edit it.
 
 A connection carries frames: a length of {header} bytes, most significant first, then a body of at most
 {bytes:,} bytes, in [msgpack](https://msgpack.org). The side that dials sends `Connect`, the other
-answers `Connected`, or `Disconnect` with the reason why not. After that a client sends requests and hears
-notices. Either side sends `KeepAlive` when it has nothing else to say, and `Disconnect` before it closes.
+answers `Connected`, or `Disconnect` with the reason. After that a client sends requests and receives
+notices. Either side sends `KeepAlive` when it has nothing else to send, and `Disconnect` before it closes.
 
 A message is an array: its name, then its fields in the order given here. Fields at the end that have
-a default may be left out, and a reader skips those it does not know, so newer and older sides
-understand each other. An answer has the number of its request; `Refused` answers any.
+a default may be omitted, and a reader skips those it does not know, so newer and older sides
+understand each other. An answer has the number of its request; `Refused` may answer any.
 """
 
 _IDS = """\
 A `PubendId` is an array of name and incarnation, a `ShbId` one of broker and cell. A `Tick` is a
 64-bit integer: microseconds, as a position in a stream. A `Value` is a bool, a 64-bit integer, a
-float or a text. A `Count` is an integer from 0 on, a `PartTuple` an array of a partition, the attempt of
-it that counts, and how many chunks that has.
+float or a text. A `Count` is an integer of at least 0, a `PartTuple` an array of a partition, the attempt of
+it that is committed, and its number of chunks.
 """
 
 
@@ -66,7 +66,7 @@ class MessageDescription(msgspec.Struct, frozen=True):
 
 
 def messages(kinds: tuple[Any, ...]) -> list[MessageDescription]:
-    """Return what there is to say of some structs."""
+    """Return the descriptions of some structs."""
     return [_message(each) for each in kinds]
 
 
@@ -87,7 +87,7 @@ def _classes(module: ModuleType | None) -> dict[str, ast.ClassDef]:
 
 
 def _declared(module: ModuleType | None, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the types of a struct's fields as they are written, and the notes below them."""
+    """Return the types of a struct's fields as they are written, and the docstrings below them."""
     annotations: dict[str, str] = {}
     notes: dict[str, str] = {}
     last = ""
@@ -103,7 +103,7 @@ def _declared(module: ModuleType | None, name: str) -> tuple[dict[str, str], dic
 
 
 def _flat(text: str) -> str:
-    """Return a docstring as one paragraph for people who do not read the sources."""
+    """Return a docstring as one paragraph, for readers without the sources."""
     text = textwrap.dedent(text).split("\n\n>>>")[0]
     text = re.sub(r":[a-z]+:`[~.]?([^`]*)`", r"`\1`", text).replace("``", "`")
     text = re.sub(r" \((?:[A-Z]{1,2}\d|R\d|section )[^)]*\)", "", text)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["pub", "read_line"]
 
 CHUNK_BYTES: Final = 262_144
-"""What is read at once, and published as one."""
+"""The size of a read; its events are published together."""
 
 CHUNKS_AHEAD: Final = 4
 """So many chunks may wait to be published."""
@@ -37,7 +37,7 @@ EXAMPLE: Final = '{"attributes": {"symbol": "IBM", "price": 90.5}, "payload": "t
 
 
 class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An event as a line. What ``gapless sub`` adds to it is taken and not looked at."""
+    """An event as a line. The fields that ``gapless sub`` adds are accepted and ignored."""
 
     attributes: dict[str, bool | int | float | str] = {}
     payload: str = ""
@@ -52,7 +52,7 @@ _LINES: Final = msgspec.json.Decoder(EventLine)
 
 
 def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
-    """Return the event of a line; UsageError names the line and what is wrong with it.
+    """Return the event of a line; a UsageError names the line and the fault.
 
     >>> read_line(b'{"attributes": {"a": 1}, "payload": "x"}', 1)
     ({'a': 1}, b'x')
@@ -78,7 +78,7 @@ def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
 
 
 class _Reader:
-    """Reads chunks of lines in a thread of its own, which nobody waits for in the end."""
+    """Reads chunks of lines in a daemon thread."""
 
     def __init__(self, source: FileIO) -> None:
         self._source = source
@@ -88,10 +88,10 @@ class _Reader:
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
     def _read(self) -> None:
-        """Hand over lines as they come, so that a slow source is not waited for."""
+        """Pass on lines as they come, so that a slow source does not delay them."""
         rest = b""
         try:
-            # a terminal or a pipe gives what it has, a file gives all that is asked for
+            # a terminal or a pipe returns what it has, a file fills the buffer
             while data := self._source.read(CHUNK_BYTES):
                 lines = (rest + data).split(b"\n")
                 rest = lines.pop()
@@ -108,10 +108,10 @@ class _Reader:
         try:
             self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
         except RuntimeError:
-            return  # the loop is closed: nobody is there any more
+            return  # the loop is closed
 
     async def chunks(self) -> AsyncIterator[list[bytes]]:
-        """Yield lines, as many as have come."""
+        """Yield the lines that have come."""
         while True:
             chunk = await self._chunks.get()
             self._capacity.release()
@@ -136,12 +136,12 @@ class _Count:
         return self.lines
 
     def add(self, events: int, position: Position) -> None:
-        """So many events were published, up to a position."""
+        """Count events that were published up to a position."""
         self.position = position if self.position is None else self.position | position
         self.events += events
 
     def text(self) -> str:
-        """Say it."""
+        """Return the summary for the user."""
         if self.position is None:
             return "nothing was published"
         position = f", up to {self.position}" if len(self.position) else ""
@@ -157,11 +157,11 @@ def pub(
     pubend: Annotated[str, typer.Option("--pubend", "-p", help="The stream to publish to.")],
     publisher: Annotated[
         str | None,
-        typer.Option(help="The publisher's name; without it, one that nobody else has."),
+        typer.Option(help="The publisher's name; by default a unique one."),
     ] = None,
     advertise: Annotated[
         str,
-        typer.Option(metavar="FILTER", help="What all events of a new pubend match."),
+        typer.Option(metavar="FILTER", help="A filter that all events of a new pubend match."),
     ] = "TRUE",
     best_effort: Annotated[
         bool, typer.Option("--best-effort", help="Without log and acknowledgements.")
@@ -176,8 +176,8 @@ def pub(
 ) -> None:
     r"""Publish JSON lines.
 
-    A line has "attributes", and perhaps a "payload" (text) or a "payload_base64". The lines before
-    one that is wrong are published, and the error says how many.
+    A line has "attributes", and optionally a "payload" (text) or a "payload_base64". The lines
+    before an invalid one are published, and the error has their number.
     """
     from gapless.cli.broker_calls import call_broker
     from gapless.content.filter import Filter
@@ -219,7 +219,7 @@ async def _publish_all(
 
 @contextlib.contextmanager
 def _shown(opened: FileIO) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how much of a file is published."""
+    """Show the progress through a file on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
@@ -233,7 +233,7 @@ def _shown(opened: FileIO) -> Iterator[Callable[[int], None]]:
 
 
 def _opened(source: str) -> FileIO:
-    """Open what is to be read. A buffer could not be closed while the reader waits in it."""
+    """Open the source unbuffered: a buffer could not be closed while the reader waits in it."""
     from gapless.core.errors import UsageError
 
     if source == "-":
@@ -247,7 +247,7 @@ def _opened(source: str) -> FileIO:
 def _read(
     lines: list[bytes], count: _Count, advertised: Filter
 ) -> tuple[list[tuple[dict[str, Any], bytes]], UsageError | None]:
-    """Return the events of lines up to one that is wrong, and what is wrong with it."""
+    """Return the events of lines up to an invalid one, and its error."""
     from gapless.core.errors import UsageError
 
     events: list[tuple[dict[str, Any], bytes]] = []

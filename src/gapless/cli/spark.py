@@ -43,28 +43,26 @@ Out = Annotated[
 ]
 
 
-# --- archive ----------------------------------------------------------------------------------------
+# --- archive --------------------------------------------------------------------------------------
 
 Archive = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The archive.")]
 Keep = Annotated[
     float,
     typer.Option(
-        "--keep", metavar="HOURS", min=0, help="How long replaced files stay for readers."
+        "--keep", metavar="HOURS", min=0, help="How long replaced files are kept for readers."
     ),
 ]
 OnRelease = Annotated[
     str,
-    typer.Option(
-        metavar="fail|skip", help="What brokers have released: an error, or left out and counted."
-    ),
+    typer.Option(metavar="fail|skip", help="Released events: an error, or skipped and counted."),
 ]
 Deadline = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="How long a broker may be away.")
+    float, typer.Option(metavar="SECONDS", min=0.1, help="How long a broker may be unreachable.")
 ]
-EventsMax = Annotated[int, typer.Option(min=1, help="Events of a batch.")]
+EventsMax = Annotated[int, typer.Option(min=1, help="Events per batch.")]
 PartitionBytes = Annotated[
     int | None,
-    typer.Option(min=1, show_default="by the filter", help="What a task reads of a log, about."),
+    typer.Option(min=1, show_default="by the filter", help="Log bytes per task, about."),
 ]
 
 
@@ -82,12 +80,12 @@ def _archive(
         str, typer.Option("--filter", metavar="FILTER", help="Only events that match.")
     ] = "TRUE",
     start: Annotated[
-        str, typer.Option(help="Where a new archive begins: earliest, latest, a position, a time.")
+        str, typer.Option(help="Start of a new archive: earliest, latest, a position, a time.")
     ] = "earliest",
     reader: Annotated[
         str, typer.Option(help="A durable reader; logs are kept for it until they are archived.")
     ] = "",
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until Ctrl-C.")] = False,
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
     ] = 10.0,
@@ -100,7 +98,7 @@ def _archive(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Copy streams into Parquet by pubend and day, every event once, from where it ended."""
+    """Copy streams into Parquet by pubend and day, every event once, from the last position."""
     from rich.console import Console
 
     from gapless.spark.jobs.archiving import archive
@@ -148,7 +146,7 @@ def _compact(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Merge the small files of an archive; who reads it is not disturbed."""
+    """Merge the small files of an archive; readers are not disturbed."""
     from gapless.spark.jobs.compacting import compact_archive
 
     settle(context, as_json=as_json)
@@ -163,7 +161,7 @@ def _compact(
     console().print(plain(said + f"{counted(found.removed, 'old file')} removed"))
 
 
-# --- backtest ---------------------------------------------------------------------------------------
+# --- backtest -------------------------------------------------------------------------------------
 
 
 @spark.command("backtest")
@@ -175,10 +173,10 @@ def _backtest(
     *,
     filters: Annotated[
         Path,
-        typer.Option(help='A filter a line, or {"name": …, "filter": …} a line.', dir_okay=False),
+        typer.Option(help='Lines of a filter, or of {"name": …, "filter": …}.', dir_okay=False),
     ],
     top: Annotated[
-        int, typer.Option(min=0, help="How many filters and pairs to show; 0 leaves pairs out.")
+        int, typer.Option(min=0, help="How many filters and pairs to show; 0 omits pairs.")
     ] = 20,
     sketch: Annotated[
         int | None,
@@ -193,7 +191,7 @@ def _backtest(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what filters would have matched in an archive, and which match the same events."""
+    """Show what filters would have matched in an archive, and which match the same events."""
     from rich.console import Console
 
     from gapless.spark.jobs.backtesting import backtest, events_at
@@ -216,6 +214,6 @@ def _backtest(
         show_backtest(found, top)
 
 
-# --- audit, profile ---------------------------------------------------------------------------------
+# --- audit, profile -------------------------------------------------------------------------------
 
 add_audit_commands(spark)

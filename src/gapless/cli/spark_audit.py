@@ -1,4 +1,4 @@
-"""``gapless spark audit`` and ``profile``: what audit logs tell."""
+"""``gapless spark audit`` and ``profile``: evaluation of audit logs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Master = Annotated[
 
 
 def add_audit_commands(commands: typer.Typer) -> None:
-    """Add what this module offers."""
+    """Add the commands of this module."""
     commands.command("audit")(_audit)
     commands.command("profile")(_profile)
 
@@ -69,11 +69,11 @@ def _audit(
     state: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIRECTORY", help="Keep here what was read; each ended segment is read once."
+            metavar="DIRECTORY", help="Keeps what was read; each closed segment is read once."
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="With --state: again and again, until Ctrl-C.")
+        bool, typer.Option("--follow", help="With --state: repeat until Ctrl-C.")
     ] = False,
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
@@ -88,16 +88,16 @@ def _audit(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Rules, in TOML: tell also who published or got what they do not allow.",
+            help="Rules, in TOML: also report publications and deliveries that they do not allow.",
         ),
     ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Compare what was published, owed and delivered, as brokers and clients wrote it down.
+    """Compare published, expected and delivered events, as brokers and clients have recorded them.
 
-    Exit code 1 if anything was lost, came twice, out of order or to somebody who did not ask for it; with
-    --rights also if somebody published or got what the rules do not allow.
+    Exit code 1 if an event was lost, duplicated, out of order or delivered to a subscription that
+    it does not match; with --rights also if an event was published or delivered against the rules.
     """
     from rich.console import Console
 
@@ -109,7 +109,7 @@ def _audit(
     settle(context, as_json=as_json)
     rules = None if rights is None else load_rights(rights)
     if follow and state is None:
-        raise UsageError("--follow goes on from what it has read: name a directory with --state")
+        raise UsageError("--follow needs the state of earlier runs: name a directory with --state")
     screen = Console(stderr=True, quiet=as_json)
     with (
         session(master, "audit") as made,
@@ -118,7 +118,7 @@ def _audit(
     ):
 
         def look() -> AuditReport:
-            # an archive is looked at anew each time: a frame of it stays at the version that it has
+            # an archive is opened again each time: a DataFrame keeps its version
             known = None if events is None else events_at(made, events)
             return audit(made, directories, tail_s=tail, state=state, events=known, rights=rules)
 
@@ -145,7 +145,7 @@ def _print_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
 
 
 def show_audit(found: AuditReport) -> None:
-    """Show what an audit found, subscription by subscription."""
+    """Print the result of an audit, one line per subscription."""
     out = console()
     running = sum(not each.is_closed for each in found.logs)
     rows = [
@@ -156,15 +156,15 @@ def show_audit(found: AuditReport) -> None:
         rows.append(("in the streams", f"{found.given:,} of them"))
     if found.undescribed:
         first = ", ".join(found.undescribed_first)
-        said = "neither a log nor the events say what they have"
+        said = "neither a log nor the events have their attributes"
         rows.append(("not judged", f"{found.undescribed:,} of them, {first} first: {said}"))
     if found.unsure:
-        rows.append(("perhaps published", f"{found.unsure:,}, by brokers that died meanwhile"))
+        rows.append(("perhaps published", f"{found.unsure:,}, by brokers that crashed meanwhile"))
     if found.unlogged:
         rows.append(("acknowledged only", f"{found.unlogged:,} are in no log of a broker"))
     cut = [each.name for each in found.logs if not each.is_whole]
     if cut:
-        rows.append(("cut", f"older segments are gone: {', '.join(sorted(set(cut)))}"))
+        rows.append(("cut", f"older segments are missing: {', '.join(sorted(set(cut)))}"))
     rows.append(("rights", _rights_text(found.rights)))
     out.print(facts(rows))
     names = [
@@ -201,14 +201,14 @@ def _rights_text(found: RightsReport | None) -> str:
     text = (
         f"{counted(found.rules, 'rule')}; unauthorised: publications "
         f"{found.unauthorised_publications:,}, deliveries {found.unauthorised_deliveries:,}, "
-        f"readings of logs {found.unauthorised_reads:,}"
+        f"reads of logs {found.unauthorised_reads:,}"
     )
-    each = ", ".join(row.principal or "without a name" for row in found.principals)
+    each = ", ".join(row.principal or "without a principal" for row in found.principals)
     text += f" ({each})" if each else ""
     return text + (f"; {found.unjudged:,} could not be judged" if found.unjudged else "")
 
 
-# --- profile ----------------------------------------------------------------------------------------
+# --- profile --------------------------------------------------------------------------------------
 
 
 def _profile(
@@ -216,7 +216,7 @@ def _profile(
     directories: Directories,
     *,
     topology: Annotated[
-        str, typer.Option(metavar="TREE", help="The present tree: a .toml file, or line:3, …")
+        str, typer.Option(metavar="TREE", help="The current tree: a .toml file, or line:3, …")
     ],
     out: Annotated[
         Path | None,
@@ -230,8 +230,8 @@ def _profile(
 ) -> None:
     """Find a tree over which the traffic in audit logs of brokers travels fewer hops.
 
-    The file that is written is for gapless up --topology FILE. Where the present tree has more neighbours
-    than --degree allows, a tree that keeps to it may cost more; that is said.
+    The written file is for gapless up --topology FILE. If the current tree has more neighbours than
+    --degree allows, the proposed tree may cost more; the report shows it.
     """
     from rich.console import Console
 
@@ -241,7 +241,7 @@ def _profile(
     settle(context, as_json=as_json)
     present = overlay_of(topology)
     if out is not None and out.suffix != ".toml":
-        raise UsageError(f"{out} must end in .toml, or gapless up would not take it for a file")
+        raise UsageError(f"{out} must end in .toml, so that gapless up reads it as a file")
     screen = Console(stderr=True, quiet=as_json)
     with (
         session(master, "profile") as made,
@@ -260,7 +260,7 @@ def _profile(
 
 
 def show_profile(found: Profile) -> None:
-    """Show the traffic between cells, and the proposed tree."""
+    """Print the traffic between cells and the proposed tree."""
     out = console()
     shown = [
         (
@@ -296,11 +296,11 @@ def show_profile(found: Profile) -> None:
 
 
 def _not_better(found: Profile) -> str:
-    """Say what a tree is that saves nothing."""
+    """Describe a tree that saves nothing."""
     if found.proposed_hops == found.present_hops:
         return " (no fewer than now)"
     return (
-        f" ({-found.saving:.1%} more than now: keeping the present tree costs {found.present_hops:,} hops, "
+        f" ({-found.saving:.1%} more: keeping the current tree costs {found.present_hops:,} hops, "
         f"and needs --degree {found.present_degree})"
     )
 

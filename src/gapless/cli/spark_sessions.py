@@ -1,4 +1,4 @@
-"""A Spark session for a command: quiet, over in the end, and with errors that can be read."""
+"""A Spark session for a command: with little output, stopped at the end, with readable errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["session", "tasks_shown"]
 
 _LOOK_S = 0.5
-"""How often is looked how far tasks are."""
+"""How often the progress of tasks is read."""
 
 _LOG = """
 rootLogger.level = fatal
@@ -34,10 +34,10 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 @contextmanager
 def session(master: str, name: str) -> Iterator[SparkSession]:
-    """A Spark session that is over when the command is, also when that is interrupted."""
+    """A Spark session that is stopped at the end of the command, also after Ctrl-C."""
     from gapless.spark.session import spark_session
 
-    # where Ctrl-C meets a call of Java, the call is logged with all that is around it
+    # a call of Java that Ctrl-C interrupts is logged with its traceback
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="gapless-") as directory, _said_by_spark():
         made = spark_session(master, name=f"gapless {name}", settings=_quiet(Path(directory)))
@@ -51,9 +51,9 @@ def session(master: str, name: str) -> Iterator[SparkSession]:
 
 
 def _quiet(directory: Path) -> dict[str, str]:
-    """Return settings with which Spark leaves errors to us, from its first line on.
+    """Return settings with which Spark logs no errors, from its first line on.
 
-    What it says of the cluster stays: when that cannot be reached, nothing else tells why.
+    Its errors about the cluster remain: they are the only hint if the cluster cannot be reached.
     """
     path = directory / "log4j2.properties"
     path.write_text(_LOG, encoding="utf-8")
@@ -65,7 +65,7 @@ def _quiet(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def _said_by_spark() -> Iterator[None]:
-    """Tell errors of Spark in a line, as those of ours."""
+    """Convert errors of Spark to errors of one line."""
     try:
         yield
     except Exception as error:
@@ -78,7 +78,7 @@ def _said_by_spark() -> Iterator[None]:
 
 @contextmanager
 def tasks_shown(made: SparkSession, status: Status) -> Iterator[None]:
-    """Show how many tasks are done of what Spark does now."""
+    """Show how many tasks of the current job are done."""
     ended = Event()
     tracker = made.sparkContext.statusTracker()
     title = str(status.status)

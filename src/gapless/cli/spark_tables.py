@@ -1,4 +1,4 @@
-"""How results of jobs on Spark are shown to people."""
+"""The results of Spark jobs as tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS_SHOWN = 40
 
 
 def show_archive(found: ArchiveReport) -> None:
-    """Show what an archive has, stream by stream."""
+    """Print the content of an archive, stream by stream."""
     out = console()
     new = f"{found.new_events:,} in {found.seconds:.1f} s"
     rows = [
@@ -49,14 +49,14 @@ def show_archive(found: ArchiveReport) -> None:
 
 
 def _holes(found: ArchiveReport) -> Iterator[str]:
-    """Say what an archive lacks of each stream: time, as nobody knows how many events were in it."""
+    """Describe what an archive lacks of each stream, as time: the number of events is unknown."""
     for name, ticks in found.skipped.items():
         new = found.new_skipped.get(name, 0)
         yield f"{name} lacks {span(ticks)}" + (f", {span(new)} of it since this run" if new else "")
 
 
 def show_backtest(found: Backtest, top: int) -> None:
-    """Show the filters that match most, and the pairs that are most alike."""
+    """Print the filters that match most, and the most similar pairs."""
     out = console()
     idle = sum(not each.count for each in found.filters)
     rows = [

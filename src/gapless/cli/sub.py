@@ -1,6 +1,6 @@
 """``gapless sub``: events become JSON lines.
 
-An event of a durable subscription counts as done when its line was written out: whoever reads the
+An event of a durable subscription is acknowledged when its line was written: the reader of the
 lines has it, or it comes again.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["sub"]
 
 READER_S = 0.2
-"""How often to look whether anybody still reads."""
+"""How often to check whether the output is still read."""
 
 PENDING_INTERVAL_S = 2.0
-"""How often to ask which streams are cut off."""
+"""How often to query which streams are cut off."""
 
 EXIT_GAP = 1
-"""The exit code when events were owed that a log no longer had."""
+"""The exit code if the subscription had gaps."""
 
 
 class _Order(Enum):
@@ -51,7 +51,7 @@ def sub(
     *,
     durable: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Go on where the subscription of this name was."),
+        typer.Option(metavar="NAME", help="Continue the durable subscription of this name."),
     ] = None,
     start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
@@ -62,12 +62,12 @@ def sub(
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     _as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON lines, as it always does.")
+        bool, typer.Option("--json", help="Print JSON lines; this is the default.")
     ] = False,
 ) -> None:
     """Print matching events as JSON lines, until Ctrl-C.
 
-    A payload that is no text is under payload_base64. A range that a log no longer has is a line
+    A payload that is not text is under payload_base64. A range that a log no longer has is a line
     {"gap": {"pubend": …, "low": …, "high": …}}, and the exit code is 1 in the end.
     """
     from gapless.cli.broker_calls import call_broker
@@ -96,7 +96,7 @@ def sub(
 
 
 async def _report_pending(subscription: Subscription) -> None:
-    """Say of which pubends nothing can come and why, as it begins and as it is over."""
+    """Report from which pubends no events can come and why, and when they continue."""
     from gapless.core.errors import GaplessError
 
     reported: dict[str, str] = {}
@@ -104,7 +104,7 @@ async def _report_pending(subscription: Subscription) -> None:
     is_alone = False
     while True:
         for pubend in reported.keys() - pending.keys():
-            print_note(f"{pubend} goes on")
+            print_note(f"{pubend} continues")
         for pubend, reason in pending.items():
             if reported.get(pubend) != reason:
                 print_note(f"waiting for {pubend}: {reason}")
@@ -112,7 +112,7 @@ async def _report_pending(subscription: Subscription) -> None:
         await asyncio.sleep(PENDING_INTERVAL_S)
         try:
             pending = await subscription.fetch_pending(deadline_s=PENDING_INTERVAL_S)
-        except GaplessError as error:  # whoever awaits events is told what comes of it
+        except GaplessError as error:  # the call that waits for events raises it
             if not is_alone:
                 print_note(f"no broker answers: {error}")
             is_alone = True
@@ -123,16 +123,16 @@ async def _report_pending(subscription: Subscription) -> None:
 
 
 class _Writer:
-    """Writes events out, and counts them."""
+    """Writes events and counts them."""
 
     def __init__(self, out: IO[bytes], count: int | None) -> None:
         self._out = out
         self.left = count
-        """How many events are still wanted; None for all that come."""
+        """How many more events to write; None for all."""
         self.gaps = 0
 
     def write(self, events: list[Any]) -> None:
-        """Write events out; when this returns, whoever reads has them."""
+        """Write and flush events."""
         lines = [event_line(each.pubend, each.publication) for each in events]
         self._out.write(b"".join(lines))
         self._out.flush()
@@ -140,7 +140,7 @@ class _Writer:
             self.left -= len(events)
 
     def write_gap(self, gap: GapError) -> None:
-        """Write that events are missing."""
+        """Write a line for a gap."""
         self.gaps += 1
         line = {"gap": {"pubend": gap.pubend, "low": gap.low, "high": gap.high}}
         self._out.write(msgspec.json.encode(line) + b"\n")
@@ -149,7 +149,7 @@ class _Writer:
 
 
 async def _while_read(work: Coroutine[Any, Any, None], out: IO[str]) -> None:
-    """Do something until it is done, or until nobody reads the output any more."""
+    """Run until the work is done, or until the output is no longer read."""
     copying = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_until_unread(out))
     try:
@@ -164,18 +164,18 @@ async def _while_read(work: Coroutine[Any, Any, None], out: IO[str]) -> None:
 
 
 async def _until_unread(out: IO[str]) -> None:
-    """Return when the pipe that the output goes into has no reader; a file never has to have one."""
+    """Return when the pipe of the output has no reader; a file needs none."""
     poll = select.poll()
     try:
-        poll.register(out.fileno(), 0)  # errors are told without being asked for
+        poll.register(out.fileno(), 0)  # errors are always reported
     except OSError:
-        await asyncio.Event().wait()  # it is no file at all
-    while not poll.poll(0):  # noqa: ASYNC110 - nobody tells of this
+        await asyncio.Event().wait()  # the output is not a file
+    while not poll.poll(0):  # noqa: ASYNC110 - there is no notification for this
         await asyncio.sleep(READER_S)
 
 
 async def _copy(subscription: Subscription, writer: _Writer, *, acknowledge: bool) -> None:
-    """Write what comes until enough has come."""
+    """Write events until enough have come."""
     from gapless.core.errors import GapError
 
     while writer.left != 0:

@@ -1,4 +1,4 @@
-"""``gapless token``: who may come in to brokers that ask."""
+"""``gapless token``: tokens of clients and brokers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gapless.core.errors import UsageError, shortened
 __all__ = ["token"]
 
 token = typer.Typer(
-    help="Make, list and remove tokens: by these brokers know who comes in.", no_args_is_help=True
+    help="Make, list and remove tokens, which authenticate clients.", no_args_is_help=True
 )
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Who is known by the token.")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The owner of the token.")]
 Tokens = Annotated[
     Path,
     typer.Option("--tokens", metavar="FILE", help="The file of digests that brokers read."),
@@ -38,21 +38,22 @@ def _new(
             "--out",
             metavar="FILE",
             show_default="PRINCIPAL.token",
-            help="Where the secret is written, for its owner alone.",
+            help="The file for the secret, readable only by its owner.",
         ),
     ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Until when it counts: 2027-01-31 or 2027-01-31T09:30Z (without a zone: of this computer).",
+            help="Until when it is valid: 2027-01-31 or 2027-01-31T09:30Z (default: local time).",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token: the secret goes to a file of its own, its digest to the file of brokers.
 
-    Brokers that run notice it. A principal may have several; remove the old one when the new one is in use.
+    Running brokers read the change. A principal may have several tokens; remove the old one when
+    the new one is in use.
     """
     from gapless.runtime.principals import TokenEntry, add_token, check_principal, write_secret
     from gapless.wire import digest_of, new_token
@@ -60,7 +61,7 @@ def _new(
     settle(context, as_json=as_json)
     check_principal(principal)
     if out is None and "/" in principal:
-        raise UsageError("this name cannot be that of a file: say with --out where the secret goes")
+        raise UsageError("this name cannot name a file: name one for the secret with --out")
     target = out or Path(f"{principal}.token")
     until = None if expires is None else _time(expires)
     secret = new_token()
@@ -82,11 +83,11 @@ def _broker(
     context: typer.Context,
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where the secret is written.")
+        Path, typer.Option("--out", metavar="FILE", help="The file for the secret.")
     ] = Path("broker.token"),
     as_json: AsJson = False,
 ) -> None:
-    """Make the secret that all brokers of an overlay show each other; gapless up makes its own."""
+    """Make the secret that all brokers of an overlay send each other; gapless up makes its own."""
     from gapless.runtime.principals import write_secret
     from gapless.wire import new_token
 
@@ -102,7 +103,7 @@ def _broker(
 
 @token.command("ls")
 def _ls(context: typer.Context, *, tokens: Tokens = _TOKENS, as_json: AsJson = False) -> None:
-    """List principals and their tokens; nobody can tell the secrets."""
+    """List principals and their tokens, without the secrets."""
     from gapless.runtime.principals import load_tokens
 
     settle(context, as_json=as_json)
@@ -115,7 +116,7 @@ def _ls(context: typer.Context, *, tokens: Tokens = _TOKENS, as_json: AsJson = F
             each["principal"],
             each["id"],
             each["expires"] or "never",
-            "expired" if each["expired"] else "counts",
+            "expired" if each["expired"] else "valid",
         )
         for each in found
     ]
@@ -128,12 +129,12 @@ def _rm(
     principal: Principal,
     *,
     identity: Annotated[
-        str, typer.Option("--id", metavar="ID", help="Only the one that `ls` shows with this id.")
+        str, typer.Option("--id", metavar="ID", help="Only the token with this id, see `ls`.")
     ] = "",
     tokens: Tokens = _TOKENS,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the tokens of a principal. Who is connected by one stays until the connection ends."""
+    """Remove the tokens of a principal. Open connections continue until they end."""
     from gapless.runtime.principals import remove_tokens
 
     settle(context, as_json=as_json)
@@ -160,6 +161,6 @@ def _time(text: str) -> dt.datetime:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"--expires {shortened(text)!r} is no time: write 2027-01-31 or 2027-01-31T09:30Z"
+            f"--expires {shortened(text)!r} is not a time: write 2027-01-31 or 2027-01-31T09:30Z"
         ) from None
     return found if found.tzinfo is not None else found.astimezone()

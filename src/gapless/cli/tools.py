@@ -16,12 +16,12 @@ def doctor(
     context: typer.Context,
     *,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Also look at a broker's data directory.")
+        Path | None, typer.Option("--data", help="Also check a broker's data directory.")
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Which port to look at.")] = 7400,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,
     as_json: AsJson = False,
 ) -> None:
-    """Show what this installation is made of, and whether a broker could run here."""
+    """Show the versions of this installation, and whether a broker can run here."""
     from gapless.cli import doctor as command
 
     settle(context, as_json=as_json)
@@ -49,7 +49,7 @@ def explain(
 
 
 def protocol(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Print every message between clients and brokers, as docs/protocol.md has them."""
+    """Print every message between clients and brokers, as in docs/protocol.md."""
     from gapless.cli import protocol as command
 
     settle(context, as_json=as_json)

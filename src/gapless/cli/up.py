@@ -38,41 +38,35 @@ def up(
         typer.Option(
             min=0,
             max=DELTA_MAX,
-            help="How many unreachable cells in a row are bypassed; without it 1, or as the file says.",
+            help="How many unreachable cells in a row are bypassed; default: 1 or the file's.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Where everything is kept. Without it, it is gone when this ends."),
+        typer.Option(help="The data directory; by default one that is deleted at the end."),
     ] = None,
     port: Annotated[
         int,
-        typer.Option(
-            min=0, max=65_535, help="The port of the first broker; 0 takes any that are free."
-        ),
+        typer.Option(min=0, max=65_535, help="The port of the first broker; 0 chooses free ports."),
     ] = 7400,
     restart: Annotated[
         bool,
-        typer.Option("--restart/--no-restart", help="Start a broker that died again."),
+        typer.Option("--restart/--no-restart", help="Restart a broker that has died."),
     ] = True,
     audit: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIRECTORY", help="Write down what is published and delivered, for audits."
-        ),
+        typer.Option(metavar="DIRECTORY", help="Write audit logs of publications and deliveries."),
     ] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Let only those in who have a token of this file (gapless token)."
-        ),
+        typer.Option(metavar="FILE", help="Require a token of this file (gapless token)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an overlay of brokers on this computer, a process each, until Ctrl-C.
+    """Run an overlay of brokers on this computer, one process each, until Ctrl-C.
 
-    With --json the first line of the output lists the brokers, as soon as all are ready; every
-    further line says what happened to one.
+    With --json the first line of the output lists the brokers as soon as all are ready; every
+    further line is an event of one broker.
     """
     from gapless.audit.options import AuditOptions
     from gapless.runtime.overlay_config import overlay_of
@@ -98,7 +92,7 @@ def up(
 
 @contextlib.contextmanager
 def _kept_in(data: Path | None) -> Iterator[Path]:
-    """Give the data directory, for good or only for now."""
+    """Provide the data directory, or a temporary one."""
     if data is not None:
         yield data
         return
@@ -107,7 +101,7 @@ def _kept_in(data: Path | None) -> Iterator[Path]:
 
 
 class _OverlayReporter:
-    """Says what happens to an overlay."""
+    """Prints the events of an overlay."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -139,7 +133,7 @@ class _OverlayReporter:
         sys.stdout.flush()
 
     def process_changed(self, event: ProcessEvent) -> None:
-        """Something happened to a broker; until all are ready only trouble is said."""
+        """Print a change of a broker's stage; nothing before all are ready."""
         from gapless.runtime.broker_process import ProcessStage
 
         if self._supervisor is None:
@@ -153,7 +147,7 @@ class _OverlayReporter:
                 "metrics": broker.metrics_url,
                 "detail": event.detail,
             }
-            with contextlib.suppress(BrokenPipeError):  # nobody listens; the overlay goes on
+            with contextlib.suppress(BrokenPipeError):  # no reader; the overlay continues
                 print_json_line(line)
         elif event.stage is not ProcessStage.STARTING:
             metrics = f"metrics {broker.metrics_url}" if broker.metrics_url else ""
@@ -170,14 +164,14 @@ def broker(
     context: typer.Context,
     *,
     config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The broker's file, in TOML.")
+        Path, typer.Option("--config", metavar="FILE", help="Its configuration file, in TOML.")
     ],
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C.
 
-    Its file says who it is, where it listens and where it keeps its data; see the manual. Exit
-    codes: 0 stopped as asked, 1 the broker broke, 2 the file or an address cannot be used, 3 the
-    disk failed.
+    The file has its name, its addresses and its data directory; see the manual. Exit codes: 0
+    stopped on request, 1 the broker failed, 2 the file or an address cannot be used, 3 the disk
+    failed.
     """
     from gapless.runtime.process import run_broker
 

@@ -1,8 +1,9 @@
-"""Batches of events on their way to a pubend, and who waits for them.
+"""Batches of events that are sent to a pubend, and the calls that wait for them.
 
-Events gather in a batch until it is sent; its sequences are given when it is sent first. Until then
-an event can be taken out again, and then it was surely not published. After that a batch stays as it
-is until it is answered: it is sent again under its sequences over every new connection.
+Events are added to a batch until it is sealed for its first sending, when it gets its sequences.
+Until then an event can be removed again; a removed event was surely not published. After that a
+batch does not change until it is answered: it is sent again under its sequences over every new
+connection.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _PLAIN = frozenset({bool, int, float, str})
 
 
 def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> bytes:
-    r"""Return an event as it travels; raise if it cannot be one.
+    r"""Return an event in its wire form; raise if it is not a valid event.
 
-    It is encoded at once, so that what its publisher changes later does not change it, and so that
-    its size is known.
+    The event is encoded at once, so that later changes by its publisher do not affect it, and so
+    that its size is known.
 
     >>> encoded({"price": 91.5}, b"...")[:1]
     b'\x92'
@@ -54,7 +55,7 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
 
 
 def _exact(value: Value) -> Value:
-    """Return a value of a derived type, such as a float of numpy's, as what it is.
+    """Return a value of a derived type, such as a float of numpy's, as its plain type.
 
     >>> _exact(type("Money", (float,), {})(91.5))
     91.5
@@ -67,7 +68,7 @@ def _exact(value: Value) -> Value:
 
 
 def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
-    """Return pairs of a dict and bytes as they travel, many at once; None if not all are such.
+    """Return pairs of a dict and bytes in their wire form; None if not all are such pairs.
 
     >>> len(encoded_plain([({"price": 91.5}, b"...")])), encoded_plain([({"price": None}, b"")])
     (1, None)
@@ -81,7 +82,7 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
 
 
 class Waiter(NamedTuple):
-    """Somebody who waits for one event."""
+    """A call that waits for one event."""
 
     event_index: int
     future: asyncio.Future[Position]
@@ -108,38 +109,38 @@ class PublishBatch:
 
     def __init__(self) -> None:
         self.events: list[bytes | None] = []
-        """What was taken out again is None."""
+        """The encoded events; a removed one is None."""
         self.count = 0
-        """How many were not taken out."""
+        """How many events were not removed."""
         self.bytes = 0
         self.waiters: list[Waiter] = []
         self.receipts = 0
-        """How many events have only a receipt, at which nobody has looked yet."""
+        """How many events have a receipt that was not awaited yet."""
         self.request = 0
         self.first = 0
-        """The sequence of the first event; 0 until it is sent first."""
+        """The sequence of the first event; 0 until the batch is sealed."""
         self.sendings = 0
-        """How often it was sent."""
+        """How often the batch was sent."""
         self.sent_indices: list[int] | None = None
-        """For each event its place among those that were sent; None if none was taken out."""
+        """For each event its index among the events that were sent; None if none was removed."""
         self.ticks: tuple[Tick, ...] | None = None
         self.error: GaplessError | None = None
         self.future: asyncio.Future[None] | None = None
-        """Made when somebody waits for the whole batch."""
+        """Created when a call waits for the whole batch."""
 
     @property
     def is_open(self) -> bool:
-        """Whether more events may be added, and taken out again."""
+        """Whether events may still be added and removed."""
         return self.first == 0
 
     @property
     def was_sent(self) -> bool:
-        """Whether it may be published."""
+        """Whether its events may be published."""
         return self.sendings > 0
 
     @property
     def is_done(self) -> bool:
-        """Whether its fate is known."""
+        """Whether its outcome is known."""
         return self.ticks is not None or self.error is not None
 
     def add(self, event: bytes) -> int:
@@ -151,7 +152,7 @@ class PublishBatch:
         return len(self.events) - 1
 
     def add_all(self, events: list[bytes], size: int) -> range:
-        """Add events that have so many bytes together; return their indices."""
+        """Add events with this total size in bytes; return their indices."""
         assert self.is_open
         first = len(self.events)
         self.events += events
@@ -160,7 +161,7 @@ class PublishBatch:
         return range(first, len(self.events))
 
     def take_out(self, index: int) -> bool:
-        """Take an event out, if that is still possible."""
+        """Remove an event; return False if the batch is sealed or answered."""
         if not self.is_open or self.is_done:
             return False
         event = self.events[index]
@@ -172,7 +173,7 @@ class PublishBatch:
         return True
 
     def seal(self, request: int, first: int) -> None:
-        """Give its sequences; from now on it stays as it is."""
+        """Assign the sequences; from now on the batch does not change."""
         if None in self.events:
             self.sent_indices, sent_index = [], 0
             for event in self.events:
@@ -181,28 +182,28 @@ class PublishBatch:
         self.request, self.first = request, first
 
     def note_sent(self) -> None:
-        """The batch is sent, perhaps again."""
+        """Count a sending, the first or a repeated one."""
         self.sendings += 1
 
     def receipt(self, index: int, pubend: str, *, is_logged: bool) -> Receipt:
-        """Return what stands for an event until its fate is known."""
+        """Return a receipt for an event."""
         self.receipts += 1
         return Receipt(self, index, pubend, is_logged=is_logged)
 
     def receipt_seen(self) -> None:
-        """Somebody has looked at the fate of an event by its receipt."""
+        """A receipt was awaited, so its error is not hidden any more."""
         self.receipts -= 1
 
     def wire_events(self) -> Any:
-        """Return the events as a part of a request, without encoding them again."""
+        """Return the events as part of a request, without encoding them again."""
         assert self.count, "an empty batch is not sent"
-        head = _ENCODE((None,) * self.count)[: -self.count]  # of an array with a byte for each
+        head = _ENCODE((None,) * self.count)[: -self.count]  # the header of the array
         return msgspec.Raw(head + b"".join(filter(None, self.events)))
 
     # --- the outcome ---------------------------------------------------------------------------
 
     def succeed(self, ticks: tuple[Tick, ...], pubend: str, *, is_logged: bool) -> None:
-        """Tell everybody where the events are."""
+        """Set the results of all waiters."""
         self.ticks = ticks
         for index, future, _ in self.waiters:
             if not future.done():
@@ -213,7 +214,7 @@ class PublishBatch:
             self.future.set_result(None)
 
     def fail(self, error: GaplessError) -> None:
-        """Tell everybody why there is no answer."""
+        """Set an error for all waiters."""
         self.error = error
         for _, future, _ in self.waiters:
             if not future.done():
@@ -221,7 +222,7 @@ class PublishBatch:
         self.waiters = []
         self.events = []
         if self.future is not None and not self.future.done():
-            self.future.set_result(None)  # who waits looks at the error
+            self.future.set_result(None)  # the waiter reads the error
 
     def _position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
         assert self.ticks is not None
@@ -229,13 +230,13 @@ class PublishBatch:
         return Position({pubend: self.ticks[sent_index]}) if is_logged else Position()
 
     def position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
-        """Return where an event is, once that is known; raise if it is nowhere."""
+        """Return the position of an event whose outcome is known; raise if it was not published."""
         if self.error is not None:
             raise self.error
         return self._position(index, pubend, is_logged=is_logged)
 
     async def done(self) -> None:
-        """Wait until its fate is known."""
+        """Wait until the outcome is known."""
         if not self.is_done:
             if self.future is None:
                 self.future = asyncio.get_running_loop().create_future()
@@ -243,9 +244,9 @@ class PublishBatch:
 
 
 class Receipt:
-    """Stands for an event that was given to a publisher; await it to know where the event is.
+    """The receipt of an event that was given to a publisher; await it for the event's position.
 
-    It may be left alone: what becomes of the event shows in ``flush()`` too.
+    Awaiting it is optional: ``flush()`` raises the error of a receipt that was not awaited.
     """
 
     __slots__ = ("_batch", "_index", "_is_logged", "_is_seen", "_pubend")
@@ -259,7 +260,7 @@ class Receipt:
 
     @property
     def is_done(self) -> bool:
-        """Whether the fate of the event is known."""
+        """Whether the outcome of the event is known."""
         return self._batch.is_done
 
     def __await__(self) -> Generator[Any, None, Position]:

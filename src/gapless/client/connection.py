@@ -1,4 +1,4 @@
-"""One connection to a broker: the greeting, beats, frames to notices and requests to frames."""
+"""One connection to a broker: handshake, keepalives, encoding of requests, decoding of notices."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _KEEPALIVE: Final = bytes(CLIENT_REQUESTS.encode(KeepAlive()))
 
 
 class ConnectionOwner(Protocol):
-    """Whoever wants a connection and hears of it."""
+    """The callbacks of a connection."""
 
     def opened(self, connection: BrokerConnection, handshake: Connected) -> None:
-        """The broker has greeted."""
+        """The handshake is complete."""
 
     def notice_received(self, connection: BrokerConnection, notice: Any) -> None:
-        """The broker says something; raises ProtocolError if that cannot be."""
+        """A notice has come; raises ProtocolError if it is not valid."""
 
     def closed(
         self, connection: BrokerConnection, reason: str, code: DisconnectReason | None
     ) -> None:
-        """The connection is over, once; ``code`` is what the broker said, if it did."""
+        """The connection has ended; called once. ``code`` is the reason of the broker, if any."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Speaks frames with one broker and decides nothing."""
+    """Sends and receives the frames of one connection; its owner decides what they mean."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         token: str = "",
     ) -> None:
-        """``handshake_timeout_s`` is how long a broker that accepted the connection may take to greet."""
+        """``handshake_timeout_s`` limits the wait for the broker's handshake."""
         self._name = name
         self._token = token
         self._handshake_timeout_s = handshake_timeout_s
@@ -66,14 +66,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._has_received = self._has_sent = True
         self._idle_checks = 0
         self.has_timed_out = False
-        """Whether it was given up because the broker said nothing any more."""
+        """Whether it was ended because the broker sent nothing for too long."""
         self._timer: asyncio.TimerHandle | None = None
 
     # --- the transport -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce this client."""
-        # not an assertion: the transports of uvloop are of no class of asyncio's
+        """Send the client's handshake."""
+        # not an assertion: uvloop's transports do not derive from asyncio's classes
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         if self._over:
@@ -84,17 +84,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """The transport has closed."""
         self._transport = None
         self._end(f"the connection broke: {exc}" if exc else "the broker closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to put what is read."""
+        """Return the buffer for received bytes."""
         del sizehint
         return self._reader.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on every frame that is whole now; what cannot be understood ends the connection."""
+        """Process every complete frame; an invalid one ends the connection."""
         self._has_received = True
         try:
             for body in self._reader.filled(nbytes):
@@ -105,7 +105,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 else:
                     self._take(CLIENT_NOTICES.decode(body))
         except ProtocolError as error:
-            self.close(DisconnectReason.PROTOCOL_ERROR, f"the broker cannot be understood: {error}")
+            self.close(
+                DisconnectReason.PROTOCOL_ERROR, f"the broker sent an invalid frame: {error}"
+            )
 
     def _handshake_received(self, body: Body) -> None:
         handshake = decode_handshake(body)
@@ -113,7 +115,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._broker_disconnected(handshake)
             return
         if not isinstance(handshake, Connected) or handshake.version not in VERSIONS:
-            raise ProtocolError(f"expected a welcome, got {handshake!r:.200}")
+            raise ProtocolError(f"expected Connected, got {handshake!r:.200}")
         self._handshake = handshake
         self._set_timer(handshake)
         self._owner.opened(self, handshake)
@@ -126,15 +128,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._owner.notice_received(self, notice)
 
     def _broker_disconnected(self, disconnect: Disconnect) -> None:
-        self._end(f"the broker says goodbye: {disconnect.reason}", disconnect.code)
+        self._end(f"the broker disconnected: {disconnect.reason}", disconnect.code)
         if self._transport is not None:
             self._transport.close()
 
-    # --- signs of life -------------------------------------------------------------------------
+    # --- keepalive -----------------------------------------------------------------------------
 
     def _handshake_timed_out(self) -> None:
         self.has_timed_out = True
-        self.abort(f"no greeting within {self._handshake_timeout_s:g} s; is there a broker?")
+        self.abort(f"no handshake within {self._handshake_timeout_s:g} s; is there a broker?")
 
     def _set_timer(self, handshake: Connected) -> None:
         if self._timer is not None:
@@ -143,7 +145,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_later(keepalive_s / 2, self._check_keepalive)
 
     def _check_keepalive(self) -> None:
-        """Twice in the time of a beat: say something if nothing was said, count the silence."""
+        """Twice per interval: send a keepalive if nothing was sent, count silence of the broker."""
         assert self._handshake is not None
         if not self._has_sent and self._transport is not None:
             self._transport.write(_KEEPALIVE)
@@ -151,7 +153,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._has_sent = self._has_received = False
         if self._idle_checks >= 2 * KEEPALIVES_MISSED_MAX:
             self.has_timed_out = True
-            self.abort("nothing was heard of the broker for too long")
+            self.abort("the broker has sent nothing for too long")
         else:
             self._set_timer(self._handshake)
 
@@ -167,7 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.write(frame)
 
     def close(self, code: DisconnectReason, reason: str) -> None:
-        """Say why and end; what was sent before still goes out."""
+        """Send the reason and end; bytes that were written before are still sent."""
         if self._over:
             return
         self._write(encode_handshake(Disconnect(code, reason[:1_000])))

@@ -1,4 +1,4 @@
-"""Who a client is, to brokers that ask: a token, or the file that has it."""
+"""The token that identifies a client, or the file that has it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LOG: Final = logging.getLogger("gapless.client")
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, a file that has one, or neither: then it is looked for in the environment.
+    """A token, a file that has one, or neither: then the environment is searched.
 
-    It does not show the token.
+    ``repr`` does not show the token.
 
     >>> Credentials(token="sesame")
     Credentials(token='…', token_file='')
@@ -37,7 +37,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, token: str | None = None, token_file: str | Path | None = None) -> Credentials:
-        """Return what a caller has given; both is an error, and so is what can be no token."""
+        """Return the given credentials; raise UsageError if they are not valid."""
         if token is not None and token_file is not None:
             raise UsageError("give a token or the file that has it, not both")
         fault = None if token is None else token_fault(token)
@@ -46,11 +46,11 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         return cls(token=token or "", token_file="" if token_file is None else str(token_file))
 
     def check(self) -> None:
-        """Raise UsageError if the token cannot be had."""
+        """Raise UsageError if the token cannot be read or is not valid."""
         self._found(os.environ)
 
     def token_for(self, address: Address) -> str:
-        """Return the token for a connection, read anew if it is in a file; empty if there is none."""
+        """Return the token for a connection, or an empty text; a file is read every time."""
         found = self._found(os.environ)
         if found and not address.is_loopback:
             _warn(address)
@@ -69,7 +69,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         return read_tokens(Path(path))[0]
 
     def __repr__(self) -> str:
-        """Show all but the token."""
+        """Show everything but the token."""
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"Credentials({shown})"
 
@@ -79,5 +79,5 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1_024)
 def _warn(address: Address) -> None:
-    """Say it once for an address."""
-    _LOG.warning("the token is sent unencrypted to %s: anybody on the way can read it", address)
+    """Warn once for each address."""
+    _LOG.warning("the token is sent unencrypted to %s: the network between can read it", address)

@@ -10,9 +10,9 @@ __all__ = ["DialOrder"]
 class DialOrder:
     """The addresses of a link, ordered by what is known of them.
 
-    For ``failover_after_s`` seconds after a loss only the address is tried that answered last: its
-    broker may return, and has the durable subscriptions of the client. Times are those of the event
-    loop.
+    For ``failover_after_s`` seconds after a loss only the address that answered last is tried: its
+    broker may return, and it has the durable subscriptions of the client. Times are those of the
+    event loop.
     """
 
     def __init__(
@@ -24,11 +24,11 @@ class DialOrder:
         self._failover_after_s = failover_after_s
         self._lost_at = 0.0
         self._silent: Address | None = None
-        """The address of a broker that fell silent, if that was the last failure."""
+        """The address of a broker that stopped sending, if that was the last failure."""
 
     @property
     def has_one_address(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Whether there is only one address."""
         return len(self._addresses) == 1
 
     def answered(self, address: Address) -> None:
@@ -36,19 +36,19 @@ class DialOrder:
         self.address = address
 
     def failed(self, address: Address, *, silent: bool) -> None:
-        """A connection to an address has ended; ``silent``: because the broker sent nothing any more."""
+        """A connection has ended; ``silent`` means that the broker had stopped sending."""
         self._silent = address if silent else None
 
     def lost(self, now: float) -> None:
-        """The link has no connection since now."""
+        """The link has lost its connection."""
         self._lost_at = now
 
     def candidates(self, now: float) -> list[Address]:
-        """Return the address that answered last, then, unless that is to be waited for, the others.
+        """Return the address that answered last, then the others unless failover must still wait.
 
-        An address whose broker fell silent comes last. A process that died refuses at once, but one
-        that hangs, or is cut off, costs the whole time-out of a handshake, while another broker would
-        answer.
+        An address whose broker stopped sending comes last. A dead process refuses at once. A
+        process that hangs or is cut off costs a whole handshake timeout, in which another broker
+        would answer.
         """
         if self.address is not None and now - self._lost_at < self._failover_after_s:
             return [self.address]
@@ -56,6 +56,6 @@ class DialOrder:
         return sorted(dict.fromkeys(known), key=lambda address: address == self._silent)
 
     def shortened(self, wait_s: float, now: float) -> float:
-        """Return a wait that does not last beyond the time at which other addresses may be tried."""
+        """Return a wait that ends at the latest when other addresses may be tried."""
         left_s = self._lost_at + self._failover_after_s - now
         return min(wait_s, left_s) if left_s > 0 else wait_s

@@ -1,4 +1,4 @@
-"""Events as a subscriber gets them."""
+"""Events as a subscriber receives them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Event", "EventRun"]
 
 
 class EventRun:
-    """What events have in common that came in a row from one pubend.
+    """What consecutive events of one pubend have in common.
 
-    It keeps where the subscription stood before, so that the position after any of them can be made
-    when somebody asks for it. Nothing of it is per event.
+    It has the position of the subscription before them, from which the position after each of them
+    is computed on request. Nothing is stored per event.
     """
 
     __slots__ = ("before", "is_logged", "name", "pubend")
@@ -32,20 +32,20 @@ class EventRun:
         self.name = str(pubend)
         self.before = before
         self.is_logged = is_logged
-        """Whether its ticks are positions; best effort has none."""
+        """Whether its ticks are positions; a best-effort pubend has none."""
 
     def after(self, tick: Tick) -> dict[PubendId, Tick]:
-        """Return where the subscription stands after one of them."""
+        """Return the position of the subscription after one of the events, by pubend."""
         return {**self.before, self.pubend: tick} if self.is_logged else {**self.before}
 
 
 class Event(msgspec.Struct, eq=False, gc=False):
-    """A published event, as it came to a subscriber.
+    """A published event, as a subscriber received it.
 
-    ``attributes`` and ``payload`` are what was published. ``pubend`` and ``tick`` say where it is,
-    ``publisher`` and ``sequence`` who published it. ``position`` is where the subscription stands
-    after it, on all its pubends: who stores it and subscribes with ``start=position`` loses nothing
-    and gets nothing twice.
+    ``attributes`` and ``payload`` are what was published, ``pubend`` and ``tick`` where,
+    ``publisher`` and ``sequence`` by whom. ``position`` is the position of the subscription after
+    the event, on all its pubends: a program that stores it and subscribes with ``start=position``
+    loses nothing and receives nothing twice.
     """
 
     publication: Publication
@@ -53,37 +53,37 @@ class Event(msgspec.Struct, eq=False, gc=False):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """What filters look at."""
+        """The values that filters test."""
         return self.publication.attributes
 
     @property
     def payload(self) -> bytes:
-        """What filters do not look at."""
+        """The bytes that filters do not test."""
         return self.publication.payload
 
     @property
     def pubend(self) -> str:
-        """The stream that it is in."""
+        """The pubend of the event."""
         return self.run.name
 
     @property
     def tick(self) -> Tick:
-        """Where in its stream it is."""
+        """The tick of the event in its stream."""
         return self.publication.tick
 
     @property
     def publisher(self) -> str:
-        """Who published it."""
+        """The name of the publisher."""
         return self.publication.publisher
 
     @property
     def sequence(self) -> int:
-        """Its number among the events of its publisher."""
+        """The number of the event among those of its publisher."""
         return self.publication.sequence
 
     @property
     def position(self) -> Position:
-        """Where the subscription stands after it."""
+        """The position of the subscription after the event."""
         return Position.of(self.run.after(self.publication.tick))
 
     def __eq__(self, other: object) -> bool:

@@ -8,31 +8,32 @@ __all__ = ["ClientHosting"]
 
 
 class ClientHosting:
-    """The hosting reference that a client presents, and whether this client has moved the subscription."""
+    """The reference that a client presents, and whether this client has moved the subscription."""
 
     def __init__(self) -> None:
         self.reference: HostingReference | None = None
-        """None until a broker has named one; a subscription that is not durable has none."""
+        """None until a broker has sent one; a subscription that is not durable has none."""
         self._has_moved = False
 
     def confirmed(self, reference: HostingReference | None) -> None:
-        """The reply to Subscribe has named the reference."""
+        """The reply to Subscribe has brought the reference."""
         self.reference = reference
 
     def requested_at(self, broker: str) -> None:
-        """The subscription is requested at a broker: at another one than before, the epoch rises."""
+        """The client subscribes at a broker: if it is another one than before, the epoch rises."""
         if self.reference is not None and broker != self.reference.broker:
             self.reference = self.reference.next_epoch()
             self._has_moved = True
 
     def follow(self, newer: HostingReference) -> bool:
-        """A broker has named a newer reference; return whether this client may subscribe with the next.
+        """Take a newer reference; return whether this client may subscribe with the next epoch.
 
-        The subscription had moved before, and the reply that said so was lost. The knowledge of this
-        client is newer than what was taken along then. The broker that replied last stays in the
-        reference, because only that broker knows what this client was told. The client's own attempts
-        raise the epoch one by one. A greater step shows that another program has moved the
-        subscription. Then the program that came last has it: one that has not moved it yet.
+        The subscription had moved before, and the reply that confirmed it was lost. This client
+        knows more than the resume state that it presented then. The broker that replied last stays
+        in the reference, because only that broker knows what was confirmed to this client. The
+        client's own attempts raise the epoch by one each. A greater step shows that another program
+        has moved the subscription. Then the program that subscribed last keeps it: one that has not
+        moved it yet.
         """
         last = newer if self.reference is None else self.reference
         if self._has_moved and newer.epoch > last.epoch + 1:

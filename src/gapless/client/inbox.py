@@ -1,4 +1,4 @@
-"""The inbox of a subscription: what is asked of the broker and what has come, over all connections.
+"""The inbox of a subscription: its requests and what it has received, over all connections.
 
 :mod:`.subscription_state` has the states and the theory of operation, :mod:`.resume_state` where the
 subscription continues, :mod:`.requested_filter` the filter and its changes, :mod:`.hosting` the hosting
@@ -61,7 +61,7 @@ _Input = ClientSubscriptionInput
 
 
 class Inbox:
-    """One subscription as its broker knows it, and what has come for it."""
+    """One subscription as its broker knows it, and the events that have come."""
 
     def __init__(
         self, name: str, text: str, settings: SubscriptionOptions, *, on_end: Callable[[], None]
@@ -70,15 +70,15 @@ class Inbox:
         self.filter = RequestedFilter(text, durable=settings.durable)
         self.prefetch = Prefetch(settings.prefetch)
         self.half = (settings.prefetch + 1) // 2
-        """When so many more could wait here, the broker may send more."""
+        """The broker gets new credit when at least so many events fit into the prefetch."""
         self.link: ReconnectingLink | None = None
-        """None only before it is opened."""
+        """None until the subscription is opened."""
         self.error: GaplessError | None = None
-        """Why it is over; only in OVER."""
+        """Why the subscription is over; only in OVER."""
         self.is_started = False
         """Whether a broker has ever replied to Subscribe."""
         self.is_new = False
-        """Of a durable one: whether it was made now, and not before."""
+        """Whether opening has created the durable subscription."""
         self._state = _State.UNOPENED
         self._taken = TAKEN[_State.UNOPENED]
         self._settings = settings
@@ -87,16 +87,16 @@ class Inbox:
         self._hosting = ClientHosting()
         self._resume = ResumeState(settings, self.prefetch)
         self._seek_count = 0
-        """How often an operator had sought in it at the last reply."""
+        """How many operator seeks the last reply counted."""
         self._seek_request = 0
-        """The number of the Seek of RESEEKING."""
+        """The request number of the Seek of RESEEKING."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- states --------------------------------------------------------------------------------
 
     @property
     def state(self) -> ClientSubscriptionState:
-        """What the subscription has asked of its broker, and whether events come."""
+        """What the subscription has requested, and whether events come."""
         return self._state
 
     @property
@@ -106,7 +106,7 @@ class Inbox:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed, or cannot go on."""
+        """Whether it was closed or cannot continue."""
         return self._state is _State.OVER
 
     def _take(self, given: ClientSubscriptionInput) -> ClientSubscriptionState:
@@ -117,23 +117,23 @@ class Inbox:
 
     @property
     def text(self) -> str:
-        """The filter that applies in the end."""
+        """The newest filter."""
         return self.filter.text
 
     @property
     def hosting(self) -> HostingReference | None:
-        """Of a durable one: the reference that is presented at another broker (MV-13)."""
+        """The reference that a durable subscription presents at another broker (MV-13)."""
         return self._hosting.reference
 
     @property
     def pending(self) -> dict[str, str]:
-        """Pubends of which nothing can come now, and why."""
+        """Pubends from which no events can come now, and why."""
         return {str(pubend): reason for pubend, reason in self._resume.pending.items()}
 
     # --- opening and ending --------------------------------------------------------------------
 
     def write_to(self, audit: ClientAudit) -> None:
-        """Have all that comes written down."""
+        """Record everything that comes in an audit log."""
         total = self._settings.order is Order.TOTAL
         self._audit = audit.subscription(self.name, durable=self._settings.durable, total=total)
         self.prefetch.report_to(self._audit.received)
@@ -146,7 +146,7 @@ class Inbox:
         link.add(self)
 
     def end(self, error: GaplessError) -> None:
-        """End for good; who waits gets the error."""
+        """End for good; waiting calls get the error."""
         if self._state is _State.OVER:
             return
         self._take(_Input.ENDED)
@@ -161,7 +161,7 @@ class Inbox:
         self._wake()
 
     def check(self) -> None:
-        """Raise why it is over, if it is."""
+        """Raise the error with which the subscription ended, if it has ended."""
         if self.error is not None:
             raise self.error
 
@@ -171,7 +171,7 @@ class Inbox:
                 waiter.set_result(None)
 
     async def arrival(self) -> None:
-        """Wait until something has come, or it is over."""
+        """Wait until something has come, or the subscription is over."""
         if self.link is None:
             raise ClosedError("open the subscription with 'async with' first")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -184,14 +184,14 @@ class Inbox:
     # --- what the program does -----------------------------------------------------------------
 
     def give_credit(self) -> None:
-        """Let the broker send more, if that is worth a message."""
+        """Send credit if at least half of the prefetch is free."""
         if self.prefetch.free < self.half or self._state is not _State.ACTIVE:
             return
         assert self.link is not None
         self.link.send(Credit(self.name, self.prefetch.grant()))
 
     def acknowledge(self, ticks: dict[PubendId, Tick]) -> None:
-        """Tell the broker what is done, as far as it does not know that."""
+        """Send the acknowledgements that are new to the broker."""
         newer = self._resume.acknowledge(ticks)
         if newer and self._audit is not None:
             self._audit.acked(newer)
@@ -199,18 +199,18 @@ class Inbox:
             self.link.send(Ack(self.name, tuple(newer.items())))
 
     def repositioned(self, position: PositionTuple, kind: StartKind) -> None:
-        """A seek was executed: whatever comes from now on is from there."""
+        """A seek was executed: everything that comes from now on is after its position."""
         self._take(_Input.SOUGHT)
         handed = self.prefetch.handed()
         self._resume.repositioned(dict(position), kind)
         if self._audit is not None:
             self._audit.repositioned(handed, position, self.prefetch.received)
         if self._state is _State.RESEEKING:
-            self._seek_again()  # the broker executes the Seek before after the program's
+            self._seek_again()  # the broker executes the earlier Seek after the program's
         self.give_credit()
 
     def filter_set(self, text: str, reply: FilterSet) -> None:
-        """The broker has made the change of the filter that the program had requested."""
+        """The broker has made the filter change that the program requested."""
         if self.filter.changed(text):
             self._resume.keep_starts({*reply.pending, *dict(reply.position)})
         self._filter_changed(text, reply.position, reply.start_guarantees)
@@ -218,12 +218,12 @@ class Inbox:
     # --- the link ------------------------------------------------------------------------------
 
     def link_up(self) -> None:
-        """Subscribe, or go on from what was received."""
+        """Subscribe, from what was received."""
         if self._take(_Input.LINK_UP) is not _State.OVER:
             self._subscribe()
 
     def link_down(self) -> None:
-        """Nothing comes until the link is up."""
+        """Nothing comes until the link is up again."""
         self._take(_Input.LINK_DOWN)
 
     def link_over(self, error: GaplessError) -> None:
@@ -235,7 +235,7 @@ class Inbox:
         assert self.link is not None
         settings, hosting = self._settings, self._hosting.reference
         if self.filter.is_changing and not settings.durable:
-            self._resume.keep_starts(set())  # it starts anew, with the filter that was requested
+            self._resume.keep_starts(set())  # it starts again, with the requested filter
         self.prefetch.disconnected()
         credit = 0 if self._resume.is_sought_back else self.prefetch.grant()
         request = Subscribe(
@@ -267,7 +267,7 @@ class Inbox:
             return
         answer: Subscribed = ReconnectingLink.expect(notice, Subscribed)
         if self.is_started and answer.seek_count != self._seek_count:
-            # its events would look like repetitions here, or like a gap
+            # the events would look like repetitions, or like a gap
             self.end(FencedError(_moved(self.name)))
             return
         self.is_new |= answer.is_new and not self.is_started
@@ -334,7 +334,7 @@ class Inbox:
         self,
         notice: SubscriptionStarted | Stalled | Progress | Gap | SubscriptionEnded | FilterChanged,
     ) -> None:
-        """Take what the broker says of the subscription itself."""
+        """Process a notice about the subscription itself."""
         if type(notice) not in self._taken:
             return
         match notice:
@@ -360,25 +360,25 @@ class Inbox:
                 self._wake()
 
     def _ended(self, notice: SubscriptionEnded) -> None:
-        """The subscription is not here any more: follow it, or end."""
+        """The broker has ended the subscription: follow it to another broker, or end."""
         if notice.hosting is not None:
             self._follow(notice.hosting)
             return
-        # what waits here was not acknowledged: it is for whoever has the subscription now
+        # prefetched events are not acknowledged: the new owner of the subscription receives them
         kind = SlowConsumerError if notice.cause is RefusalCause.SLOW_CONSUMER else FencedError
         self.end(kind(notice.reason))
 
     def _filter_changed(
         self, text: str, position: PositionTuple, start_guarantees: StartGuarantees | None
     ) -> None:
-        """Another filter applies after a position, with these guarantees for later pubends."""
+        """Another filter applies after a position, with new guarantees for pubends without one."""
         self._resume.filter_changed(self.filter.text, text, position, start_guarantees)
         self.filter.replace(text)
         if self._audit is not None:
             self._audit.filter_changed(text, position)
 
     def _progressed(self, position: PositionTuple) -> None:
-        """Nothing was there for us up to here: go on from there after a lost connection."""
+        """No event matched up to here: a lost connection is resumed from here."""
         for pubend, tick in position:
             if self._settings.durable and self._resume.note_quiet(pubend, tick):
                 self.acknowledge({pubend: tick})
@@ -388,11 +388,11 @@ class Inbox:
         self._resume.events_taken()
 
     def _stalled(self, notice: Stalled) -> None:
-        """A stream stands still, or goes on; the others are as they were."""
+        """A stream has stalled or continues."""
         is_excluded = self._resume.stalled(notice)
         if not is_excluded or self._state is not _State.ACTIVE:
             return
-        # the stream was looked at up to the last event, before the others go on without it
+        # the stream was examined up to the last event before the others continue without it
         tick = self.prefetch.level_of(notice.pubend)
         if self.prefetch.received.get(notice.pubend, tick) < tick:
             self._progressed(((notice.pubend, tick),))
@@ -401,5 +401,5 @@ class Inbox:
 def _moved(name: str) -> str:
     return (
         f"an operator moved the subscription {name!r} to another position; "
-        "subscribe again to go on from there"
+        "subscribe again to continue from there"
     )

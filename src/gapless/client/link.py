@@ -1,12 +1,12 @@
-"""A link: a connection to a broker that is made again whenever it is lost.
+"""A link: a connection to a broker that is replaced whenever it is lost.
 
-A link has addresses and keeps a connection to one of them. A user of the link hears when the link is
-*up*. Everything that was requested over the connection before is then lost, and the user requests again
-what it still needs, under the same request numbers. A link itself resends only what
-:meth:`ReconnectingLink.call` was given.
+A link has addresses and keeps a connection to one of them. It calls its users when it is *up*. All
+requests of the connection before are then lost, and each user repeats those that it still needs,
+under the same request numbers. A link itself repeats only the requests of
+:meth:`ReconnectingLink.call`.
 
-:mod:`.link_state` has the states and the theory of operation, :mod:`.dial_order` chooses the addresses,
-:mod:`.requests` knows who waits for which reply.
+:mod:`.link_state` has the states and the theory of operation, :mod:`.dial_order` chooses the
+addresses, :mod:`.requests` matches replies with requests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gapless.wire import Connected, DisconnectReason
 __all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener"]
 
 _FATAL: Final = {DisconnectReason.NO_COMMON_VERSION, DisconnectReason.UNKNOWN_BROKER}
-"""Coming back as we are will not help."""
+"""Reasons for which dialling again cannot help."""
 
 _OF_SUBSCRIPTIONS: Final = frozenset(
     {Delivery, SubscriptionStarted, Stalled, Progress, Gap, SubscriptionEnded, FilterChanged}
@@ -58,41 +58,41 @@ _OF_SUBSCRIPTIONS: Final = frozenset(
 """Notices that name a subscription and no request."""
 
 _DIAL_TIMEOUT_S: Final = 10.0
-"""How long an address may take to accept a connection, and as long again to greet."""
+"""How long an address may take to accept a connection, and as long again for the handshake."""
 
 _FIRST_ROUND_TIMEOUT_S: Final = 2.5
-"""The same, in a first round, where there are other addresses: one that hangs must not use up the time
-in which another would have answered. It doubles from round to round, in case all are slow."""
+"""The same in a first round with several addresses: one that hangs must not use up the time in
+which another would answer. It doubles from round to round, in case all are slow."""
 
 
 class LinkUser(Protocol):
-    """Whoever needs a link for longer than one call."""
+    """What needs a link for longer than one call."""
 
     def link_up(self) -> None:
-        """There is a new connection; nothing that was asked before will be answered."""
+        """There is a new connection; requests of the one before will not be answered."""
 
     def link_down(self) -> None:
         """The connection is lost."""
 
     def link_over(self, error: GaplessError) -> None:
-        """There will be no connection any more."""
+        """The link is over; there will be no further connection."""
 
 
 class SubscriptionListener(Protocol):
-    """A subscription, which hears notices that answer no request."""
+    """A subscription, which gets the notices that answer no request."""
 
     def delivered(self, notice: Delivery) -> None:
-        """Events came."""
+        """Events have come."""
 
     def notified(
         self,
         notice: SubscriptionStarted | Stalled | Progress | Gap | SubscriptionEnded | FilterChanged,
     ) -> None:
-        """Something about the subscription itself came."""
+        """A notice about the subscription itself has come."""
 
 
 def _shown(deadline_s: float | None) -> str:
-    """Return a deadline for people; some of it may have passed before the call began."""
+    """Return a deadline for an error text; part of it may have passed before the call began."""
     return "any" if deadline_s is None else f"{round(deadline_s, 2):g}"
 
 
@@ -114,9 +114,9 @@ class ReconnectingLink:
         self.handshake: Connected | None = None
         """The reply of the broker at the other end; only in UP."""
         self.trouble = "no connection was made yet"
-        """Why the link is down, or was last."""
+        """Why the link is down, or was down last."""
         self.connections = 0
-        """How many connections it has had."""
+        """How many connections the link has had."""
         self._state = LinkState.DOWN
         self._options = options
         self._broker = broker
@@ -130,7 +130,7 @@ class ReconnectingLink:
         self._changed: asyncio.Future[None] | None = None
         """Done when the link goes up, down or is over."""
         self._denied: AuthenticationError | None = None
-        """Why an address of this round does not let us in, if one does not."""
+        """The refusal of an address of this round that did not accept the token, if any."""
         self._error: GaplessError | None = None
         """Why the link is over; only in OVER."""
         self._task: asyncio.Task[None] | None = None
@@ -159,17 +159,17 @@ class ReconnectingLink:
         return following
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         assert self._task is None
         loop = asyncio.get_running_loop()
         self._order.lost(loop.time())
         self._task = loop.create_task(self._keep_connected())
 
     async def close(self, error: GaplessError) -> None:
-        """End; who still waits gets the error."""
+        """End; waiting calls get the error."""
         self._fail(error)
         if self._connection is not None:
-            self._connection.close(DisconnectReason.CLIENT_DONE, "the client has all it wanted")
+            self._connection.close(DisconnectReason.CLIENT_DONE, "the client closed the session")
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -185,7 +185,7 @@ class ReconnectingLink:
         self._change()
 
     def _check(self) -> None:
-        """Raise why the link is over, if it is."""
+        """Raise the error with which the link ended, if it has ended."""
         if self._error is not None:
             raise self._error
 
@@ -212,8 +212,8 @@ class ReconnectingLink:
     # --- keeping a connection ------------------------------------------------------------------
 
     async def _keep_connected(self) -> None:
-        """Connect, again and again, the first address first and then the one that answered last."""
-        with contextlib.suppress(GaplessError):  # it is over, and everybody was told
+        """Connect again and again, first to the address that answered last."""
+        with contextlib.suppress(GaplessError):  # the link is over, and its users were called
             loop = asyncio.get_running_loop()
             waits = self._options.backoff.waits(self._random.random)
             while self._error is None:
@@ -226,7 +226,8 @@ class ReconnectingLink:
                 while self.is_up:
                     await self.change()
                 waits.lasted(loop.time() - since)
-                # also after a connection that worked: a broker that turns us away is not stormed
+                # also after a connection that worked: a broker that disconnects clients is not
+                # flooded
                 await asyncio.sleep(self._order.shortened(next(waits), loop.time()))
 
     async def _round(self, timeout_s: float) -> bool:
@@ -250,7 +251,7 @@ class ReconnectingLink:
     async def _try(self, address: Address, timeout_s: float) -> bool:
         try:
             token = self._options.credentials.token_for(address)
-        except UsageError as error:  # its file is being written, or gone; it may come back
+        except UsageError as error:  # the file is missing or being written; it may appear
             self.trouble = str(error)
             return False
         made = BrokerConnection(self._options.name, self, timeout_s, token=token)
@@ -260,28 +261,28 @@ class ReconnectingLink:
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: made, address.host, address.port)
-        except (OSError, ValueError) as error:  # a host that can be no name is the latter
+        except (OSError, ValueError) as error:  # ValueError: the host cannot be a name
             if self._connection is made:
                 self._connection = None
             self.trouble = f"{address}: {str(error) or 'no answer'}"
             return False
         except asyncio.CancelledError:
-            made.abort("given up")
+            made.abort("the attempt was cancelled")
             raise
         while self._connection is made and not self.is_up and self._error is None:
             await self.change()
         return self.is_up
 
-    # --- what the connection says --------------------------------------------------------------
+    # --- callbacks of the connection -----------------------------------------------------------
 
     def opened(self, connection: BrokerConnection, handshake: Connected) -> None:
-        """Tell everybody who waits that the link is up, unless it is the wrong broker."""
+        """Call all users: the link is up. A connection to the wrong broker is closed."""
         if self._broker is not None and handshake.broker != self._broker:
             reason = f"{self._dialled} is the broker {handshake.broker}, not {self._broker}"
             connection.close(DisconnectReason.CLIENT_DONE, reason)
             return
         if self._take(LinkInput.CONNECTED) is LinkState.OVER:
-            connection.close(DisconnectReason.CLIENT_DONE, "the client has all it wanted")
+            connection.close(DisconnectReason.CLIENT_DONE, "the client closed the session")
             return
         self.handshake = handshake
         self._order.answered(self._dialled)
@@ -291,14 +292,14 @@ class ReconnectingLink:
         self._change()
 
     def notice_received(self, connection: BrokerConnection, notice: Any) -> None:
-        """Hand a notice to whom it is for; what nobody waits for any more is let go."""
+        """Pass a notice to its subscription or its request; drop it if nothing waits for it."""
         if connection is not self._connection:
             return
         kind = type(notice)
         if kind in _OF_SUBSCRIPTIONS:
             listener = self._listeners.get(notice.subscription)
             if listener is None:
-                return  # of a subscription that has ended meanwhile
+                return  # the subscription has ended meanwhile
             if kind is Delivery:
                 listener.delivered(notice)
             else:
@@ -309,7 +310,7 @@ class ReconnectingLink:
     def closed(
         self, connection: BrokerConnection, reason: str, code: DisconnectReason | None
     ) -> None:
-        """Tell everybody that the connection is lost."""
+        """Call all users: the connection is lost."""
         if connection is not self._connection:
             return
         self._connection = self.handshake = None
@@ -332,21 +333,21 @@ class ReconnectingLink:
     # --- what users do -------------------------------------------------------------------------
 
     def add(self, user: LinkUser) -> None:
-        """Let a user hear of ups and downs; it hears of the present up at once."""
+        """Add a user; if the link is up, the user is called at once."""
         self._check()
         self._users[user] = None
         if self.is_up:
             user.link_up()
 
     def remove(self, user: LinkUser) -> None:
-        """Let a user hear no more."""
+        """Remove a user."""
         self._users.pop(user, None)
 
     def listen(self, subscription: str, listener: SubscriptionListener) -> None:
-        """Let a subscription hear its notices; another of the same name hears that it is over."""
+        """Pass the notices of a subscription to a listener; end an older one of that name."""
         older = self._listeners.get(subscription)
         if older is not None:
-            # the broker does not tell: to it both are this client
+            # the broker does not send this notice: to it both are this client
             older.notified(
                 SubscriptionEnded(
                     subscription, "the same session has subscribed again under this name"
@@ -355,23 +356,23 @@ class ReconnectingLink:
         self._listeners[subscription] = listener
 
     def stop_listening(self, subscription: str, listener: SubscriptionListener) -> None:
-        """Let a subscription hear no more."""
+        """Remove the listener of a subscription."""
         if self._listeners.get(subscription) is listener:
             del self._listeners[subscription]
 
     def send(self, request: Any) -> None:
-        """Send what has no answer, if the link is up."""
+        """Send a request that has no answer, if the link is up."""
         if self._connection is not None and self._state is LinkState.UP:
             self._connection.send(request)
 
     def request(self, request: Any, then: Callable[[Any], None]) -> None:
-        """Send a request and call back with its answer, unless the connection is lost before."""
+        """Send a request and call back with its answer, unless the connection is lost first."""
         if self._connection is not None and self._state is LinkState.UP:
             self._requests.add(request.request, then)
             self._connection.send(request)
 
     def forget(self, number: int) -> None:
-        """Nobody waits for an answer any more."""
+        """The answer to a request is not needed any more."""
         self._requests.forget(number)
 
     # --- calls ---------------------------------------------------------------------------------
@@ -384,11 +385,12 @@ class ReconnectingLink:
         changes: bool = True,
         then: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Ask until there is an answer, over as many connections as it takes; return it.
+        """Send a request, over as many connections as it takes, until it is answered; return the
+        answer.
 
-        The request gets its number here. If it ``changes`` something and the deadline passes after it
-        was sent, the outcome is not known. ``then`` is called with the answer before anything that
-        comes after it on the connection is looked at.
+        The request gets its number here. If it ``changes`` something and the deadline passes after
+        it was sent, the outcome is unknown. ``then`` is called with the answer before anything that
+        follows it on the connection is processed.
         """
         request = msgspec.structs.replace(request, request=self.numbers.next())
         sent = False
@@ -420,7 +422,7 @@ class ReconnectingLink:
 
     @staticmethod
     def expect(notice: Any, kind: type[Any]) -> Any:
-        """Return an answer if it is of the kind that was asked for."""
+        """Return an answer; raise ProtocolError if it is not of the expected kind."""
         if type(notice) is not kind:
             raise ProtocolError(f"expected {kind.__name__}, got {type(notice).__name__}")
         return notice

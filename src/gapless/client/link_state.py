@@ -13,8 +13,8 @@ A dialled connection that fails before a broker accepts it is lost in ``DOWN``. 
 in ``OVER``, because a connection may end after the link. A link dials only in ``DOWN``, so a broker
 cannot accept a connection in ``UP``; that pair is not in the table.
 
-Users of a link are told of ``UP``, ``DOWN`` and ``OVER`` in this order of events: everything that was
-requested on a connection is forgotten before its users are told that it is lost.
+Users are called when the link goes to ``UP``, ``DOWN`` or ``OVER``. The open requests of a
+connection are forgotten before the users are called about its loss.
 """
 
 from __future__ import annotations

@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class EventLoopThread:
-    """Runs coroutines in one background thread; any thread may ask for that.
+    """Runs coroutines in one background thread, for calls from any thread.
 
-    The thread does not keep the program alive. Who is interrupted while it waits, as by Ctrl-C,
-    cancels what it asked for.
+    The thread does not keep the program alive. A caller that is interrupted while it waits, as by
+    Ctrl-C, cancels its coroutine.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="gapless-client", daemon=True)
-        # a thread that is started does not run its loop yet, and one that does not is taken for closed
+        # a started thread does not run its loop yet, and a loop that does not run counts as closed
         running = threading.Event()
         self._loop.call_soon(running.set)
         self._thread.start()
@@ -41,32 +41,32 @@ class EventLoopThread:
             self._loop.close()
 
     async def _give_up(self) -> None:
-        """Cancel what still runs: other threads may wait for it."""
+        """Cancel the remaining tasks: other threads may wait for them."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0)  # those who wait are told
+        await asyncio.sleep(0)  # the callbacks of the waiters run
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Let something run; return what can be waited for."""
+        """Start a coroutine; return its future."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise ClosedError("the synchronous face was called from its own event loop")
+            raise ClosedError("the synchronous API was called from its own event loop")
         if self._loop.is_closed() or not self._loop.is_running():
             work.close()
             raise ClosedError("the session is closed; connect again")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something and wait for it."""
+        """Run a coroutine and wait for its result."""
         future = self.start(work)
         try:
             return future.result()
         except CancelledError:
             raise ClosedError("the session was closed meanwhile") from None
         except BaseException:
-            future.cancel()  # does nothing if it is over
+            future.cancel()  # does nothing if it is done
             raise
 
     def stop(self) -> None:

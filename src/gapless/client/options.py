@@ -1,4 +1,4 @@
-"""What a session may be told about patience."""
+"""Options of a session: deadlines, reconnect back-off, failover."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gapless.core.errors import UsageError
 __all__ = ["DEADLINE_S", "FAILOVER_AFTER_S", "SessionOptions", "Unset", "chosen"]
 
 DEADLINE_S: Final = 30.0
-"""How long a call may take, unless the session or the call says otherwise."""
+"""The default deadline of a call."""
 
 
 FAILOVER_AFTER_S: Final = 5.0
-"""How long a durable subscription waits for its broker: a restart is over by then, a death is not."""
+"""How long a durable subscription waits for its broker: longer than a restart takes."""
 
 
 class Unset(msgspec.Struct, frozen=True):
-    """Stands for a deadline that was not given: the session's holds. None means none at all."""
+    """A deadline that was not given: the session's applies. None means no deadline."""
 
 
 def chosen(deadline_s: float | Unset | None, default: float | None) -> float | None:
-    """Return the deadline of a call in seconds, None if it has none."""
+    """Return the deadline of a call in seconds, or None if it has none."""
     found = default if isinstance(deadline_s, Unset) else deadline_s
     try:
         is_wrong = found is not None and not found > 0
-    except TypeError:  # it is no number
+    except TypeError:  # not a number
         is_wrong = True
     if is_wrong:
         raise UsageError(f"a deadline is a time above 0 in seconds, or None; not {found!r}")
@@ -38,22 +38,22 @@ def chosen(deadline_s: float | Unset | None, default: float | None) -> float | N
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all of a session."""
+    """Options that apply to a whole session."""
 
     name: str = ""
-    """What people may call the client; it stands in the broker's lists."""
+    """The name of the client in the broker's lists."""
     deadline_s: float | None = DEADLINE_S
     connect_deadline_s: float | None = 10.0
-    """How long the first connection may take; later ones are tried for ever."""
+    """How long the first connection may take; later ones are tried without limit."""
     backoff: Backoff = Backoff()
     failover_after_s: float | None = FAILOVER_AFTER_S
-    """How long the broker of a durable subscription may be out of reach before that goes on at another;
-    None: it waits for its broker."""
+    """How long the hosting broker of a durable subscription may be unreachable before the
+    subscription fails over to another; None: it waits for its broker."""
     audit: AuditOptions | None = None
-    """Where to write down what was published and received, if anywhere."""
+    """The audit log of what was published and received, if there is one."""
     audit_name: str = "client"
-    """Whose log it is; those of one name share what a log may hold."""
+    """The name of the audit log; clients of one name share its size limit."""
     credentials: Credentials = Credentials()
-    """Who the client is, to brokers that ask."""
+    """The token that identifies the client."""
     seed: int | None = None
-    """For the waits between attempts; None takes one from the system."""
+    """The seed of the waits between attempts; None takes one from the system."""

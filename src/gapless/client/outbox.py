@@ -1,14 +1,15 @@
 """The outbox of a publisher: its batches, from the first event to the answer.
 
-Events gather in batches. A batch is sent at once if little is under way, else when it is worth a frame
-or an earlier one is answered. So a lone event does not wait, and many share a frame. All that is under
-way fits into the window that the broker has told, so that the broker surely knows the outcome of every
-sequence (R27, R28). When a link is lost, the publisher is opened again over the next one and sends what
-was not answered, in order and under the same sequences.
+Events are collected in batches. A batch is sent at once if little is in flight, else when it is
+large enough for a frame or an earlier batch is answered. So a single event does not wait, and many
+share a frame. All that is in flight fits into the window that the broker has announced, so that the
+broker surely knows the outcome of every sequence (R27, R28). When a link is lost, the publisher is
+opened again over the next one and sends the unanswered batches, in order and under the same
+sequences.
 
-A name belongs to one publisher at a time: the newest that opened it. The number of the session shows
-whether another publisher did, because it grows by one with every opening. Then this publisher stops: its
-repeated batches could be taken for those of the other.
+A name belongs to one publisher at a time: the one that opened it last. The session number shows
+whether another publisher did, because it grows by one with every opening. Then this publisher
+stops: its repeated batches could be taken for those of the other.
 
 :mod:`.outbox_state` has the states of the session at the PHB.
 """
@@ -52,27 +53,27 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 FRAME_OVERHEAD: Final = 2_048
-"""Bytes of a frame beside its events, at most: names of a few hundred characters, and lengths."""
+"""The most bytes of a frame beside its events: names of a few hundred characters, and lengths."""
 
 
 class Outbox:
-    """Events of one publisher that are not answered, and its session at the broker."""
+    """The unanswered events of one publisher, and its session at the PHB."""
 
     def __init__(self, publisher: str, *, guaranteed: bool, on_end: Callable[[], None]) -> None:
         self.queue: deque[PublishBatch] = deque()
-        """Not sent on this connection, oldest first; only the last may be open."""
+        """Batches not sent on this connection, oldest first; only the last may be open."""
         self.sent: deque[PublishBatch] = deque()
-        """Sent on this connection and not answered, oldest first."""
+        """Batches sent on this connection and not answered, oldest first."""
         self.held = 0
-        """Events in both."""
+        """How many events are in both."""
         self.event_bytes_max = 0
-        """The longest event that fits into a frame of this broker."""
+        """The size of the longest event that fits into a frame of this broker."""
         self.error: GaplessError | None = None
-        """Why it is over, if it is."""
+        """Why the outbox is over, if it is."""
         self.link: ReconnectingLink | None = None
         self.pubend = PubendId("")
         self._audit: ClientAudit | None = None
-        """Who writes down what was published."""
+        """The audit log of what was published."""
         self._state = OutboxState.CLOSED
         self._publisher = publisher
         self._guaranteed = guaranteed
@@ -83,13 +84,13 @@ class Outbox:
         self._session = 0
         """The number of the newest session that the PHB has opened; 0 if it has forgotten all."""
         self._lost_openings = 0
-        """Openings whose connection was lost before the reply: one may still fence this publisher."""
+        """Openings whose connection was lost before the reply: the PHB may still execute one."""
         self._is_pumping = False
         self._changed: asyncio.Future[None] | None = None
         self._failed: list[PublishBatch] = []
-        """Those with receipts at which perhaps nobody has looked."""
+        """Failed batches with receipts that may not have been awaited."""
 
-    # --- the beginning and the end -------------------------------------------------------------
+    # --- start and end -------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -117,7 +118,7 @@ class Outbox:
         link.add(self)
 
     def end(self, error: GaplessError) -> None:
-        """End for good; who waits gets the error."""
+        """End for good; waiting calls get the error."""
         if self._state is OutboxState.OVER:
             return
         self._take(OutboxInput.ENDED)
@@ -134,38 +135,38 @@ class Outbox:
         self.wake()
 
     def check(self) -> None:
-        """Raise why it is over, if it is."""
+        """Raise the error with which the outbox ended, if it has ended."""
         if self.error is not None:
             raise self.error
 
     def wake(self) -> None:
-        """Let those go on who wait for a change."""
+        """Wake all that wait for a change."""
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
         self._changed = None
 
     async def change(self) -> None:
-        """Wait until something is answered, opened or over."""
+        """Wait until a batch is answered, the publisher is opened, or the outbox is over."""
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._changed)
         self.check()
 
-    # --- coming in -----------------------------------------------------------------------------
+    # --- adding events -------------------------------------------------------------------------
 
     def add(self, event: bytes) -> tuple[PublishBatch, int]:
-        """Add an event; return its batch, and its index there."""
+        """Add an event; return its batch and its index there."""
         batch = self._batch_for(1, len(event))
         index = batch.add(event)
         self.held += 1
         if self.sent or self._is_pumping:
             self._pump_soon()
         else:
-            self._pump()  # it is alone
+            self._pump()  # nothing else is in flight
         return batch, index
 
     def add_all(self, events: list[bytes]) -> tuple[PublishBatch, range]:
-        """Add events, all to one batch; return it, and their indices there."""
+        """Add events, all to one batch; return the batch and their indices there."""
         size = sum(map(len, events))
         batch = self._batch_for(len(events), size)
         indices = batch.add_all(events, size)
@@ -174,7 +175,7 @@ class Outbox:
         return batch, indices
 
     def take_out(self, batch: PublishBatch, index: int) -> bool:
-        """Do not publish an event, if it was not sent yet; say whether that is so."""
+        """Remove an event that was not sent yet; return whether it was removed."""
         is_out = batch.take_out(index)
         self.held -= is_out
         return is_out
@@ -199,11 +200,11 @@ class Outbox:
 
     @property
     def batch_bytes(self) -> int:
-        """How large a batch may be."""
+        """The largest size of a batch."""
         return min(BATCH_BYTES_MAX, self.event_bytes_max)
 
     def take_failure(self) -> GaplessError | None:
-        """Return the first error that a receipt hides, once, if there is one."""
+        """Return, once, the first error that no awaited receipt has raised, or None."""
         failed, self._failed = self._failed, []
         hidden = (batch.error for batch in failed if batch.receipts > 0)
         return next(filter(None, hidden), None)
@@ -211,7 +212,7 @@ class Outbox:
     # --- sending -------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Send what there is room for in the window; a small batch waits for company if it may."""
+        """Send what fits into the window; a small batch may wait for more events."""
         self._is_pumping = False
         while self.queue and self._state is OutboxState.OPEN:
             batch = self.queue[0]
@@ -230,7 +231,7 @@ class Outbox:
                 batch.succeed((), str(self.pubend), is_logged=False)
 
     def _seal(self, batch: PublishBatch) -> bool:
-        """Give a batch its sequences, unless it is better to let it grow."""
+        """Give a batch its sequences, unless it should still grow; return whether it has them."""
         is_last = len(self.queue) == 1
         if len(self.sent) >= self._window:
             return False
@@ -270,7 +271,7 @@ class Outbox:
         if self._audit is not None and self._guaranteed:
             self._audit.confirmed(self.pubend, self._publisher, batch.first, answer)
         if self._take(OutboxInput.ANSWERED) is OutboxState.OVER or batch.is_done:
-            return  # whoever published has been told that the outcome is not known
+            return  # the program already has an OutcomeUnknownError
         self._finish(batch)
         batch.succeed(answer.ticks, str(self.pubend), is_logged=self._guaranteed)
         self.wake()
@@ -281,7 +282,7 @@ class Outbox:
             self.sent.remove(batch)
             self._sent_bytes -= batch.bytes
         else:
-            self.queue.remove(batch)  # it was sent in the session before
+            self.queue.remove(batch)  # it was sent in the former session
         self.held -= batch.count
 
     def _refused(self, batch: PublishBatch, notice: Refused) -> None:
@@ -312,13 +313,13 @@ class Outbox:
         self._open()
 
     def link_down(self) -> None:
-        """What was sent is sent again later, if that is safe."""
+        """Batches in flight are sent again later, if that is safe."""
         self._lost_openings += self._state in {OutboxState.OPENING, OutboxState.FENCED}
         if self._take(OutboxInput.LINK_DOWN) is not OutboxState.OVER:
             self._rewind()
 
     def _rewind(self) -> None:
-        """Nothing of the former session will be answered: queue it again, or let it fail."""
+        """No batch of the former session will be answered: queue them again, or let them fail."""
         sent, self.sent = self.sent, deque()
         self._sent_bytes = 0
         if self._guaranteed:
@@ -335,7 +336,7 @@ class Outbox:
         self.wake()
 
     def link_over(self, error: GaplessError) -> None:
-        """There will be no connection any more."""
+        """The link is over; there will be no further connection."""
         self.end(error)
 
     def _open(self) -> None:
@@ -358,33 +359,33 @@ class Outbox:
         self._session = answer.session
         self._window = max(1, answer.window)
         if not any(batch.first for batch in self.queue):
-            # nothing has a sequence yet: go on after all that was published under this name
+            # nothing has a sequence yet: continue after all that was published under this name
             self._sequence = max(self._sequence, answer.last_sequence)
         self.wake()
         self._pump()
 
     def _fenced(self, notice: Refused) -> None:
-        """The session has ended: forgotten, or by another publisher, or by an old opening of ours."""
+        """The session has ended: the PHB forgot it, or a later opening, perhaps ours, fenced it."""
         is_ours = notice.cause is RefusalCause.NOT_OPEN or self._lost_openings > 0
         if self._state is OutboxState.OPEN and not is_ours:
             error = FencedError(notice.reason)
             for batch in self.sent:
                 if batch.sendings == 1:
-                    self._fail(batch, error)  # sent only in a session that was over
+                    self._fail(batch, error)  # sent only in a session that had ended
             self.end(error)
             return
         was_open = self._state is OutboxState.OPEN
         self._take(OutboxInput.FENCED)
         if not was_open:
-            return  # it is being opened again already, or over
+            return  # it is already being opened again, or over
         if notice.cause is RefusalCause.NOT_OPEN:
-            self._session = 0  # it begins anew, with a number of any size
+            self._session = 0  # a new session may have any number
         self._rewind()
         self._open()
 
 
 def _outcome(batch: PublishBatch, error: GaplessError) -> GaplessError:
-    """Return what to say of a batch when its publisher ends."""
+    """Return the error for a batch when its publisher ends."""
     if not batch.was_sent or isinstance(error, OutcomeUnknownError):
         return error
     return OutcomeUnknownError(f"sent and not answered when the publisher ended: {error}")

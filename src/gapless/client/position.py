@@ -1,4 +1,4 @@
-"""Positions: up to where of each stream a subscriber has come."""
+"""Positions: for each pubend the tick up to which a subscriber has received everything."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gapless.messages.clients import PositionTuple
 __all__ = ["Position", "pubend_id"]
 
 _PLAIN = "!$&'()*+-./;<=>?@[]^_`{|}~ "
-"""What stands for itself in a text; a percent sign, a comma, a colon and what is not printable do
-not. A number sign never stands in a name: it divides the incarnation from it."""
+"""Characters that are not quoted in a text. A percent sign, a comma, a colon and unprintable
+characters are. A number sign is never part of a name: it precedes the incarnation."""
 
 
 class Position(Mapping[str, Tick]):
-    """Up to which tick of each pubend everything is there. Immutable; has a text and a JSON form.
+    """A tick for each pubend, up to which everything was received. Immutable.
 
     >>> position = Position({"quotes": 1700, "orders": 1650})
     >>> str(position)
@@ -27,14 +27,15 @@ class Position(Mapping[str, Tick]):
     >>> Position.parse("orders:1650,quotes:1700") == position
     True
 
-    ``a >= b`` says that who is at ``a`` has all that who is at ``b`` has. That is a partial order:
-    of two positions neither may be ahead. ``a | b`` is the least position that is ahead of both.
+    ``a >= b`` means that a subscriber at ``a`` has received all that one at ``b`` has. That is a
+    partial order: two positions may be incomparable. ``a | b`` is the least position that is ahead
+    of both.
 
     >>> later = position | {"orders": 1800}
     >>> later >= position, position >= later, dict(later)
     (True, False, {'orders': 1800, 'quotes': 1700})
 
-    For JSON take ``dict(position)``; ``Position(mapping)`` reads it back.
+    For JSON use ``dict(position)``; ``Position(mapping)`` reads it back.
     """
 
     __slots__ = ("_hash", "_ticks")
@@ -49,7 +50,7 @@ class Position(Mapping[str, Tick]):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Return the position of a text, as ``str()`` gives it; the empty text is the empty one."""
+        """Return the position of a text in the form of ``str()``, which may be empty."""
         ticks: dict[str, Tick] = {}
         for part in text.split(",") if text else ():
             name, colon, tick = part.rpartition(":")
@@ -66,7 +67,7 @@ class Position(Mapping[str, Tick]):
         return cls({str(pubend): tick for pubend, tick in ticks.items()})
 
     def as_tuple(self) -> PositionTuple:
-        """Return it as it travels."""
+        """Return the position in its wire form."""
         return tuple((pubend_id(name), tick) for name, tick in self._ticks.items())
 
     def __getitem__(self, pubend: str) -> Tick:
@@ -76,7 +77,7 @@ class Position(Mapping[str, Tick]):
         return iter(self._ticks)
 
     def __len__(self) -> int:
-        """Return of how many pubends it speaks."""
+        """Return the number of pubends in the position."""
         return len(self._ticks)
 
     def __or__(self, other: Mapping[str, Tick]) -> Position:
@@ -126,7 +127,7 @@ class Position(Mapping[str, Tick]):
 
 
 def pubend_id(name: str) -> PubendId:
-    """Return the pubend that a name means: ``quotes``, or ``quotes#2`` for a later incarnation."""
+    """Return the id of a pubend name: ``quotes``, or ``quotes#2`` for a later incarnation."""
     plain, mark, incarnation = name.partition("#")
     return PubendId(plain, int(incarnation)) if mark else PubendId(plain)
 

@@ -1,12 +1,12 @@
-"""What has come for a subscription and was not handed out: bounded, in order, with its place.
+"""The events and gaps that a subscription has received and not handed out: bounded and in order.
 
-Three places on the streams matter. What was *received* is where a lost connection is resumed. What
-was *handed* out is where the application is, and what ``event.position`` speaks of. What is *done* is
-what was handed out before the application asked for more; it is acknowledged. Each is a tick by
-pubend, and they stand in this order: done, handed, received.
+Three positions matter. *Received* is where a lost connection is resumed. *Handed out* is where the
+application is; ``event.position`` is such a position. *Done* is what was handed out before the
+application requested more; it is acknowledged. Each is a tick by pubend, and
+done <= handed out <= received.
 
-The broker sends as much as it has credit for. What is credited and what waits here are together
-never more than the bound; credit is given again when half of it is free.
+The broker sends as many events as it has credit for. Credited and waiting events together never
+exceed the bound. New credit is given when half of the bound is free.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ OnReceived: TypeAlias = Callable[[list[tuple[PubendId, tuple[Publication, ...]]]
 
 
 class Prefetch:
-    """Events and gaps that wait to be handed out."""
+    """Events and gaps that were received and not handed out."""
 
     def __init__(self, bound: int) -> None:
         self.bound = bound
         self.queue: deque[Item] = deque()
         self.received: dict[PubendId, Tick] = {}
         self.starts: dict[PubendId, Tick] = {}
-        """Where each stream began, or was placed last."""
+        """The tick at which each stream started, or to which it was last repositioned."""
         self.at: Item | None = None
-        """What was handed out last."""
+        """The item that was handed out last."""
         self.free = bound
-        """How many more than the broker has credit for could wait here."""
+        """How many events fit beside those that wait and those that the broker has credit for."""
         self.gaps = 0
         """How many gaps are in the queue."""
         self.repeated = 0
-        """How many events came twice and were dropped."""
+        """How many repeated events were dropped."""
         self.last: tuple[Tick, PubendId] | None = None
         """The last event that was received; in total order nothing comes below it."""
         self._on_received: OnReceived | None = None
         self._run: EventRun | None = None
 
     def report_to(self, on_received: OnReceived) -> None:
-        """Report what comes and had not come before, of streams that have a log."""
+        """Report new events of pubends that have a log."""
         self._on_received = on_received
 
-    # --- places --------------------------------------------------------------------------------
+    # --- positions -----------------------------------------------------------------------------
 
     def start(self, pubend: PubendId, tick: Tick) -> None:
-        """A stream begins after a tick, or goes on there; never back."""
+        """A stream starts after a tick, or continues there; its position never falls."""
         known = self.received.get(pubend)
         if known is None or tick > known:
             self.received[pubend] = tick
@@ -76,13 +76,13 @@ class Prefetch:
         self.starts.setdefault(pubend, tick)
 
     def handed(self) -> dict[PubendId, Tick]:
-        """Return where the application is."""
+        """Return the position of the application."""
         if not self.queue:
             return dict(self.received)
         return self.after(self.at)
 
     def after(self, item: Item | None) -> dict[PubendId, Tick]:
-        """Return where the application is after an item, also on streams that began later."""
+        """Return the position of the application after an item, with streams that started later."""
         found = dict(self.starts)
         if item is not None:
             tick = item.tick if isinstance(item, Event) else item.high
@@ -90,7 +90,7 @@ class Prefetch:
         return found
 
     def reposition(self, position: Mapping[PubendId, Tick]) -> None:
-        """Go on elsewhere on some streams; what waits of the others is kept."""
+        """Continue at other ticks on some streams; waiting items of the others are kept."""
         here = self.handed()
         kept = [each for each in self.queue if each.run.pubend not in position]
         reached = self.received
@@ -110,10 +110,10 @@ class Prefetch:
             if pubend not in position:
                 self.received[pubend] = max(tick, self.received.get(pubend, 0))
 
-    # --- coming in -----------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------
 
     def take(self, runs: tuple[tuple[PubendId, tuple[Publication, ...]], ...]) -> None:
-        """Take what the broker sent."""
+        """Take the events of a Delivery."""
         fresh = [
             (pubend, self._put(pubend, publications))
             for pubend, publications in runs
@@ -127,7 +127,7 @@ class Prefetch:
     def _put(
         self, pubend: PubendId, publications: tuple[Publication, ...]
     ) -> tuple[Publication, ...]:
-        """Take a run; return what of it had not come before."""
+        """Take a run; return the publications that had not come before."""
         received = self.received.get(pubend)
         if received is not None and publications[0].tick <= received:
             fresh = tuple(each for each in publications if each.tick > received)
@@ -144,10 +144,10 @@ class Prefetch:
         return publications
 
     def _run_of(self, pubend: PubendId, *, is_logged: bool) -> EventRun:
-        """Return what the next events of a pubend have in common; the same while others rest."""
+        """Return the run of the next events of a pubend; it ends when another pubend has events."""
         run = self._run
         if run is None or run.pubend != pubend:
-            # a pubend whose start was never told is of best effort: its ticks are no places
+            # a pubend whose start was never reported is best effort: its ticks are no positions
             run = self._run = EventRun(pubend, dict(self.received), is_logged=is_logged)
         return run
 
@@ -160,10 +160,10 @@ class Prefetch:
         self.gaps += 1
         self.received[pubend] = high
 
-    # --- going out -----------------------------------------------------------------------------
+    # --- handing out ---------------------------------------------------------------------------
 
     def pop(self) -> Item:
-        """Hand the next one out."""
+        """Hand out the next item."""
         item = self.at = self.queue.popleft()
         if type(item) is PrefetchedGap:
             self.gaps -= 1
@@ -172,7 +172,7 @@ class Prefetch:
         return item
 
     def pop_many(self, events_max: int) -> list[Event]:
-        """Hand out events that are not behind a gap."""
+        """Hand out events up to the first gap."""
         queue = self.queue
         found: list[Event] = []
         if not self.gaps and len(queue) <= events_max:
@@ -188,23 +188,27 @@ class Prefetch:
         return found
 
     def drop(self) -> None:
-        """Hand nothing out any more; where the application is stays as it is."""
+        """Drop the waiting items; the position of the application does not change."""
         self.received = self.handed()
         self.queue.clear()
         self.gaps = 0
 
     def grant(self) -> int:
-        """Return how much credit is to be given now: all that is free."""
+        """Return the credit to give now: all that is free."""
         free, self.free = self.free, 0
         return max(0, free)
 
     def disconnected(self) -> None:
-        """No broker has credit any more."""
+        """The connection is lost, and all credit with it."""
         queued = len(self.queue) - self.gaps
         self.free = self.bound - queued
 
     def level_of(self, pubend: PubendId) -> Tick:
-        """Return up to where a stream was looked at before the last event, in total order: by tick, then by name."""
+        """In total order: return the tick up to which a stream was merged, by the last event
+        received.
+
+        Events are ordered by tick, then by pubend.
+        """
         if self.last is None:
             return 0
         last, of = self.last
@@ -213,11 +217,11 @@ class Prefetch:
     def resume_from(
         self, pending: dict[PubendId, Tick], excluded: Collection[PubendId] = (), *, merged: bool
     ) -> dict[PubendId, Tick]:
-        """Return after which ticks to go on, also of streams that wait for their beginning.
+        """Return the ticks after which to continue, including streams with a pending start.
 
-        If the streams are merged, all are as far as the last: in total order everything below the last
-        event was looked at on all streams, by the filter of that time. What another filter would find
-        there is not asked for. But those that were ``excluded`` are where they stood.
+        In total order everything below the last event was merged on all streams, by the filter of
+        that time, so all streams continue there; events that only another filter matches are not
+        requested. The streams that were ``excluded`` from the merge continue where they were.
         """
         position = {**pending, **self.received}
         if not merged:

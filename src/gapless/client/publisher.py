@@ -1,10 +1,10 @@
 """Publishers: events to one pubend, each exactly once, in order.
 
-Here is what a program calls, and how long it waits. What was given to a publisher and is not answered
-is in its :mod:`.outbox`, which sends it, and sends it again.
+This module has the calls of the program and their deadlines. The :mod:`.outbox` has the unanswered
+events, sends them and sends them again.
 
-A pubend lives at one broker. Where a session knows several addresses, the publisher has a link of
-its own to that broker, and waits for it; another broker could not take its events.
+A pubend is at one broker, its PHB. If a session has several addresses, the publisher has a link of
+its own to the PHB and waits for it, because no other broker can take its events.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 """An event to publish: attributes, or attributes and payload."""
 
 _Parts: TypeAlias = dict[PublishBatch, list[range]]
-"""Where the events of one call are: in each batch the places that are its own, and no other's."""
+"""The events of one call: the indices in each batch that belong to this call alone."""
 
 
 class Publisher:
@@ -75,15 +75,15 @@ class Publisher:
         self._outbox = Outbox(name, guaranteed=guaranteed, on_end=self._ended)
         self._timer: asyncio.Handle | None = None
         self._timer_at = 0.0
-        """When the timer rings; not every loop's handles can say."""
+        """The time of the timer; not every event loop's handles have it."""
 
     # --- opening and closing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Make or find the pubend and open the publisher."""
+        """Create or find the pubend and open the publisher."""
         outbox = self._outbox
         if outbox.link is not None:
-            raise ClosedError("a publisher is opened once; ask the session for another")
+            raise ClosedError("a publisher is opened once; make another with the session")
         quality = Quality.GUARANTEED if self.guaranteed else Quality.BEST_EFFORT
         call = OpenPubend(0, self.pubend, str(self._advertisement), quality)
         link, opened = await self._session.call_at_phb(call, self._deadline_s)
@@ -110,14 +110,14 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait until everything is published; after an exception, let go of what is not."""
+        """Wait until everything is published; after an exception, do not wait."""
         if kind is None:
             await self.close()
         else:
-            self._outbox.end(OutcomeUnknownError("the publisher was left before an answer came"))
+            self._outbox.end(OutcomeUnknownError("the publisher was closed before an answer came"))
 
     async def close(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
-        """Publish what waits, then end; raise if something may not be published."""
+        """Publish the remaining events, then end; raise if an event may not be published."""
         try:
             await self.flush(deadline_s=deadline_s)
         finally:
@@ -127,7 +127,7 @@ class Publisher:
             )
 
     def _ended(self) -> None:
-        """It is over, for whatever reason."""
+        """The outbox has ended."""
         if self._timer is not None:
             self._timer.cancel()
         self._session.closed(self)
@@ -144,8 +144,8 @@ class Publisher:
         """Publish an event; return its position when it is on disk.
 
         Raises :class:`OutcomeUnknownError` if the deadline passes after the event was sent: it may
-        be published. :class:`DeadlineError` and :class:`RefusedError` say that it is not.
-        A publisher of best effort returns an empty position when the broker has sent the event out.
+        be published. After :class:`DeadlineError` or :class:`RefusedError` it is not.
+        A best-effort publisher returns an empty position when the broker has sent the event on.
         """
         event = self._encoded(attributes, payload)
         seconds = chosen(deadline_s, self._deadline_s)
@@ -172,9 +172,9 @@ class Publisher:
         *,
         deadline_s: float | Unset | None = Unset(),  # noqa: B008
     ) -> Receipt:
-        """Let an event be published, and do not wait for the answer; wait only for room.
+        """Publish an event without waiting for the answer; wait only while too many are unanswered.
 
-        The receipt can be awaited for the position. What fails also shows in :meth:`flush`.
+        Await the receipt for the position. An error is also raised by :meth:`flush`.
         """
         event = self._encoded(attributes, payload)
         if self._outbox.held >= self._in_flight_max:
@@ -190,8 +190,8 @@ class Publisher:
     ) -> Position:
         """Publish events in order; return the position of the last when all are on disk.
 
-        An event is a mapping of attributes, or a pair of attributes and payload. If one of them
-        cannot be an event, those before it are published and the error is raised.
+        An event is a mapping of attributes, or a pair of attributes and payload. If one of them is
+        not a valid event, those before it are published and the error is raised.
         """
         seconds = chosen(deadline_s, self._deadline_s)
         parts: _Parts = {}
@@ -233,7 +233,7 @@ class Publisher:
             else:
                 for each in chunk:
                     self._add_part([self._encoded(*pair(each))], parts)
-            # these are sent before the next are looked at, and others have a turn
+            # these are sent before the next are encoded, and other tasks run
             await asyncio.sleep(0)
 
     def _add_part(self, events: list[bytes], parts: _Parts) -> None:
@@ -246,7 +246,7 @@ class Publisher:
             ranges.append(added)
 
     def _take_out(self, parts: _Parts) -> int:
-        """Do not publish what was not sent yet; return how many are, or may be, published all the same."""
+        """Remove the events that were not sent; return how many may be published all the same."""
         left = 0
         for batch, ranges in parts.items():
             if batch.is_open:
@@ -263,7 +263,7 @@ class Publisher:
         return self._outbox.link
 
     async def flush(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
-        """Wait until everything is answered; raise the first error that a receipt hides."""
+        """Wait until everything is answered; raise the first error that no receipt has raised."""
         seconds = chosen(deadline_s, self._deadline_s)
         try:
             async with asyncio.timeout(seconds):
@@ -277,7 +277,7 @@ class Publisher:
 
     @property
     def unanswered(self) -> int:
-        """How many events were given to the publisher and are not answered."""
+        """How many events were given to the publisher and are not answered yet."""
         return self._outbox.held
 
     def _late(self, batches: list[PublishBatch], seconds: float | None) -> GaplessError:
@@ -316,12 +316,12 @@ class Publisher:
                     await self._outbox.change()
         except TimeoutError:
             raise DeadlineError(
-                f"{self._outbox.held} events are not answered and there was no room for another "
+                f"{self._outbox.held} events are not answered, and no further event was accepted "
                 f"within {seconds:g} s; this one is not published"
             ) from None
 
     def _expire(self) -> None:
-        """Tell those whose deadline has passed; what was not sent is taken out."""
+        """End the calls whose deadline has passed; events that were not sent are removed."""
         self._timer = None
         loop = asyncio.get_running_loop()
         now, following = loop.time(), float("inf")

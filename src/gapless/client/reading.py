@@ -1,4 +1,4 @@
-"""Reading a range of a pubend's log, wherever the pubend is."""
+"""Reads of a range of a pubend's log, whatever broker is its PHB."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FOREVER: Final = 2**62
 """Above every tick."""
 
 _PART_BYTES: Final = 1_048_576
-"""What a part may cover of the log."""
+"""How many bytes of the log a part may cover."""
 
 PAUSE_S: Final = 0.05
-"""Between two tries when the pubend's broker could not say anything yet."""
+"""The wait between two attempts when the PHB has no answer yet."""
 
 
 async def read_log(
@@ -35,10 +35,10 @@ async def read_log(
     high: Tick | None,
     deadline_s: float | None,
 ) -> AsyncIterator[Event]:
-    """Give what matches between two ticks, as far as the log goes when the reading begins.
+    """Yield the events that match between two ticks, up to the end of the log when the read starts.
 
-    The deadline is for each part. From a ``low`` that is given the log must be there: what it has
-    lost is a GapError. Without one, the reading begins with the oldest that there is.
+    The deadline applies to each part. If ``low`` is given, the log must be complete from there: a
+    released range raises GapError. Without it, the read starts with the oldest event of the log.
     """
     start, end = 1 if low is None else max(1, low), FOREVER if high is None else high
     run = EventRun(pubend, {}, is_logged=True)
@@ -59,7 +59,7 @@ async def read_log(
 
 
 async def _part(link: ReconnectingLink, request: ReadLog, deadline_s: float | None) -> ReadPart:
-    """Ask for a part, again if the pubend cannot be reached now, until the deadline."""
+    """Request a part, again while the pubend is unreachable, until the deadline."""
     try:
         async with asyncio.timeout(deadline_s):
             while True:
@@ -72,5 +72,5 @@ async def _part(link: ReconnectingLink, request: ReadLog, deadline_s: float | No
                     return part
     except TimeoutError:
         raise DeadlineError(
-            f"the log of {request.pubend} did not answer within {deadline_s:g} s"
+            f"the log of {request.pubend} was not read within {deadline_s:g} s"
         ) from None

@@ -15,7 +15,7 @@ __all__ = ["RequestedFilter"]
 
 
 class RequestedFilter:
-    """The text with which a subscription is requested, and the change that is under way."""
+    """The text with which a subscription is requested, and the change in progress."""
 
     def __init__(self, text: str, *, durable: bool) -> None:
         self.text = text
@@ -26,12 +26,12 @@ class RequestedFilter:
 
     @property
     def state(self) -> RequestedFilterState:
-        """Whether a change is under way."""
+        """Whether a change is in progress."""
         return self._state
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change is under way."""
+        """Whether a change is in progress."""
         return self._state is RequestedFilterState.CHANGING
 
     def _take(self, given: RequestedFilterInput) -> None:
@@ -40,7 +40,7 @@ class RequestedFilter:
         self._state = following
 
     def request(self, text: str) -> None:
-        """Another filter is requested."""
+        """The program requests another filter."""
         self._take(RequestedFilterInput.REQUESTED)
         self._before = self.text
         if not self._durable:
@@ -49,21 +49,21 @@ class RequestedFilter:
     def changed(self, text: str) -> bool:
         """The broker has made the change; return whether the filter differs from the one before.
 
-        The text of a durable subscription still is the one before, for the caller to compare.
+        The text of a durable subscription is not replaced yet, so that the caller can compare.
         """
         self._take(RequestedFilterInput.CHANGED)
         return text != self._before
 
     def refused(self) -> None:
-        """The change was surely not made."""
+        """The change was not made."""
         self._take(RequestedFilterInput.REFUSED)
         self.text = self._before
 
     def unknown(self) -> None:
-        """Nobody waits for the reply any more."""
+        """The reply is not awaited any more, and the outcome is unknown."""
         self._take(RequestedFilterInput.UNKNOWN)
 
     def replace(self, text: str) -> None:
-        """The broker has named the filter that applies."""
+        """The broker has sent the filter that applies."""
         self._take(RequestedFilterInput.REPLACED)
         self.text = text

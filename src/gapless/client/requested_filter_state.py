@@ -4,15 +4,16 @@ Theory of operation
 -------------------
 A subscription changes its filter by one request at a time.
 
-- ``SETTLED``: no change is under way. The text is the newest filter that the broker has confirmed.
+- ``SETTLED``: no change is in progress. The text is the newest filter that was confirmed.
 - ``CHANGING``: SetFilter was sent and has no reply.
 
-While a change of a subscription that is not durable is under way, its text is the new filter: if the
-connection is lost, the subscription starts again with it. A durable subscription keeps the old text until
-the reply, because its broker stores the filter. A change that was surely not made (``REFUSED``) restores
-the text from before. If the outcome is not known (``UNKNOWN``), the text stays as it is; the reply to the
-next Subscribe has the filter of a durable subscription. A broker may replace the filter in both states:
-it confirms the stored one when a durable subscription is resumed, and an operator may set another.
+While a subscription that is not durable changes its filter, its text is the new filter: if the
+connection is lost, the subscription starts again with it. A durable subscription keeps the old text
+until the reply, because its broker stores the filter. A change that was not made (``REFUSED``)
+restores the former text. If the outcome is unknown (``UNKNOWN``), the text stays as it is; the
+reply to the next Subscribe has the filter of a durable subscription. A broker may replace the
+filter in both states: it confirms the stored one when a durable subscription is resumed, and an
+operator may set another.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["NEXT_STATE", "RequestedFilterInput", "RequestedFilterState"]
 
 
 class RequestedFilterState(Enum):
-    """Whether a change of the filter is under way."""
+    """Whether a change of the filter is in progress."""
 
     SETTLED = auto()
     CHANGING = auto()
@@ -34,15 +35,15 @@ class RequestedFilterInput(Enum):
     """What can happen to a filter that a subscription requests."""
 
     REQUESTED = auto()
-    """The program wants another filter."""
+    """The program requests another filter."""
     CHANGED = auto()
     """The broker has confirmed the change."""
     REFUSED = auto()
-    """The change was surely not made."""
+    """The change was not made."""
     UNKNOWN = auto()
-    """Nobody waits for the reply any more."""
+    """The reply is not awaited any more."""
     REPLACED = auto()
-    """The broker has named the filter that applies."""
+    """The broker has sent the filter that applies."""
 
 
 _State = RequestedFilterState

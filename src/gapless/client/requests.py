@@ -1,4 +1,4 @@
-"""Requests of a link: their numbers, who waits for the replies, and refusals as errors."""
+"""Requests of a link: their numbers, the callbacks for their replies, and refusals as errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OpenRequests", "RequestNumbers", "refusal"]
 
 
 class RequestNumbers:
-    """Request numbers that no request of a session had before."""
+    """Request numbers, unique in a session."""
 
     __slots__ = ("_last",)
 
@@ -44,17 +44,17 @@ class OpenRequests:
         self._then[number] = then
 
     def forget(self, number: int) -> None:
-        """Nobody waits for the reply to a request any more."""
+        """The reply to a request is not needed any more."""
         self._then.pop(number, None)
 
     def replied(self, notice: Any) -> None:
-        """Hand a reply to whoever waits for it; a reply that nobody waits for is dropped."""
+        """Call back with a reply; drop it if no request waits for it."""
         then = self._then.pop(notice.request, None)
         if then is not None:
             then(notice)
 
     def clear(self) -> None:
-        """No request of the connection will be replied to: calls get None."""
+        """The connection is lost: drop all callbacks, and let calls return None."""
         self._then.clear()
         for reply in self._calls:
             if not reply.done():
@@ -65,8 +65,8 @@ class OpenRequests:
     ) -> Any:
         """Send a request and return its reply, or None if the connection is lost before it comes.
 
-        ``then`` is called with the reply, unless it is a refusal, before anything that comes after the
-        reply on the connection is looked at.
+        ``then`` is called with the reply, unless it is a refusal, before anything that follows the
+        reply on the connection is processed.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

@@ -1,8 +1,8 @@
 """Where a subscription continues on each stream after a lost connection, here or at another broker.
 
-Two things are computed from it. The *start point* names the ticks after which a broker continues. The
-*resume state* is what another broker needs to know of a durable subscription: what was acknowledged,
-the past filters, the start guarantees (:mod:`gapless.mobility`).
+Two values are computed from it. The *start point* has the ticks after which a broker continues. The
+*resume state* is what another broker needs to know of a durable subscription: what was
+acknowledged, the past filters, the start guarantees (:mod:`gapless.mobility`).
 
 If a filter change was under way, or its position is not reached yet, the new filter may apply before
 that position, as for a subscription that is not durable.
@@ -34,24 +34,24 @@ class ResumeState:
 
     def __init__(self, settings: SubscriptionOptions, prefetch: Prefetch) -> None:
         self.pending: dict[PubendId, str] = {}
-        """Pubends of which nothing can come now, and why."""
+        """Pubends from which no events can come now, and why."""
         self._settings = settings
         self._prefetch = prefetch
         self._default_start = settings.start
         """The start on streams on which the subscription has no position."""
         self._sought_back_from: dict[PubendId, Tick] = {}
-        """Streams that were sought back: up to this tick the broker would pass over what must come."""
+        """Streams that were sought back: the broker would skip events up to this tick."""
         self._earliest: set[PubendId] = set()
-        """Streams that continue with the earliest event of the log: what was released before is no gap."""
+        """Streams that continue with the earliest event: a range released before it is no gap."""
         self._acked: dict[PubendId, Tick] = {}
         self._started_after: dict[PubendId, Tick] = {}
-        """The start of each stream: nothing up to there must come. No seek moves it: what was handed out
-        before a seek is not acknowledged by it."""
+        """The start of each stream; events up to it are not due. No seek changes it: a seek does
+        not acknowledge what was handed out before."""
         self._pending_after: dict[PubendId, Tick] = {}
         """Where pending streams continue: of a durable subscription those that had started once, and
         those that were pending when the filter was changed."""
         self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
-        """Streams on which nothing comes: the tick of the last event, and the progress of the stream."""
+        """Streams without events: the tick of the last event, and the progress of the stream."""
         self._start_guarantees: StartGuarantees | None = None
         """Of a durable subscription: the guarantees for streams without a position, as confirmed with
         its filter."""
@@ -59,22 +59,22 @@ class ResumeState:
         """Of a durable subscription: the filters before the present one, and the ticks up to which each
         applies."""
         self._excluded: dict[PubendId, bool] = {}
-        """In total order: streams that were excluded from the merge, and whether they still are. The
-        broker is told their positions, so that it can report what is lost of them if they return."""
+        """In total order: streams that were excluded from the merge, and whether they still are.
+        The broker gets their positions, so that it can report a gap if they return."""
 
     @property
     def is_sought_back(self) -> bool:
-        """Whether the broker would resume a durable subscription behind the position of the program."""
+        """Whether the broker would resume beyond the position of the program."""
         return self._settings.durable and bool(self._sought_back_from)
 
     @property
     def _is_merged(self) -> bool:
         return self._settings.order is Order.TOTAL
 
-    # --- what a broker is asked for ------------------------------------------------------------
+    # --- what is requested of a broker ---------------------------------------------------------
 
     def start_point(self) -> StartPoint:
-        """Return after which ticks a broker continues."""
+        """Return the ticks after which a broker continues."""
         start = self._default_start
         requested = dict(start.position) if start.kind is StartKind.POSITION else {}
         ticks = self._prefetch.resume_from(
@@ -94,12 +94,12 @@ class ResumeState:
         )
 
     def presented(self) -> tuple[PositionTuple, tuple[PastFilter, ...], StartGuarantees | None]:
-        """Return what another broker needs to know of the subscription, should it continue there."""
+        """Return what another broker needs to continue the subscription."""
         acked = {**self._pending_after, **self._started_after, **self._acked}
-        # a program that has sought back gets again what it had acknowledged, by the filters of then
+        # after a seek back, acknowledged events come again, by the filters of that time
         received = self._prefetch.received
         done = {pubend: min(tick, received.get(pubend, tick)) for pubend, tick in acked.items()}
-        # on a stream without a position the subscription starts anew, with the present filter
+        # on a stream without a position the subscription starts with the current filter
         self._past_filters = tuple(
             each
             for each in self._past_filters
@@ -111,11 +111,11 @@ class ResumeState:
 
     @property
     def acked(self) -> PositionTuple:
-        """What the program needs no more."""
+        """The ticks up to which the program has acknowledged."""
         return tuple(self._acked.items())
 
     def acknowledge(self, ticks: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
-        """The program needs no more what is up to these ticks; return those that are new."""
+        """Acknowledge up to these ticks; return those that are new."""
         newer = {each: tick for each, tick in ticks.items() if tick > self._acked.get(each, -1)}
         self._acked.update(newer)
         return newer
@@ -123,8 +123,8 @@ class ResumeState:
     def note_quiet(self, pubend: PubendId, tick: Tick) -> bool:
         """No event came up to a tick; return whether the client may acknowledge that (MV-13).
 
-        It may if all that came is acknowledged. Until then the broker keeps the log: if it dies, no
-        other broker knows that nothing was there.
+        It may if all events that came are acknowledged. Until then the broker keeps the log: if it
+        dies, no other broker knows that nothing matched there.
         """
         received = self._prefetch.received.get(pubend, 0)
         received_last, reported = self._quiet.get(pubend, (received, received))
@@ -135,7 +135,7 @@ class ResumeState:
     # --- positions -----------------------------------------------------------------------------
 
     def repositioned(self, ticks: dict[PubendId, Tick], kind: StartKind) -> None:
-        """A seek was executed: continue at these ticks, and drop what waits of their streams."""
+        """A seek was executed: continue at these ticks and drop the waiting items there."""
         for pubend, tick in ticks.items():
             received = self._prefetch.received.get(pubend, 0)
             reached = max(received, self._sought_back_from.get(pubend, 0))
@@ -158,7 +158,7 @@ class ResumeState:
         self.start_at(pubend, after)
 
     def take_gap(self, gap: Gap) -> bool:
-        """Take a gap; return whether it was expected: released before the earliest event, so no gap."""
+        """Take a gap; return whether it was released before the earliest event and so is no gap."""
         pubend = gap.pubend
         is_expected = pubend in self._earliest and gap.low <= 1
         if is_expected:
@@ -170,7 +170,7 @@ class ResumeState:
         return is_expected
 
     def events_taken(self) -> None:
-        """Events or progress came: some streams may have reached what they were sought back from."""
+        """Events or progress came: forget the streams that have reached where they were before."""
         if self._sought_back_from:
             received = self._prefetch.received
             self._sought_back_from = {
@@ -191,18 +191,18 @@ class ResumeState:
                 self.keep_starts(set())
             self._past_filters = answer.past_filters
         if self._settings.durable and self._default_start.kind is not StartKind.POSITION:
-            self._default_start = answer.start  # it may have been made by another program
+            self._default_start = answer.start  # another program may have created the subscription
         for pubend, tick in answer.position:
             self.start_at(pubend, tick)
         self.pending = {each.pubend: each.reason for each in answer.pending}
-        self._excluded = dict.fromkeys(self._excluded, False)  # which still are is told again
+        self._excluded = dict.fromkeys(self._excluded, False)  # the broker reports them again
         self._pending_after = {
             each.pubend: after
             for each in answer.pending
             if (after := self._pending_after.get(each.pubend) if each.after is None else each.after)
             is not None
         }
-        # what rests before everything is to go on with the oldest that there is
+        # a pending stream at tick 0 continues with the earliest event of the log
         self._earliest.update(pubend for pubend, tick in self._pending_after.items() if tick == 0)
         if is_first and self._settings.start.kind is StartKind.EARLIEST:
             self._earliest.update(pubend for pubend, _ in answer.position)
@@ -222,7 +222,7 @@ class ResumeState:
         self._start_guarantees = start_guarantees
 
     def keep_starts(self, named: set[PubendId]) -> None:
-        """Pending streams keep the start that was requested; on all others a new filter starts with the
+        """Pending streams keep the requested start; on all others a new filter starts with the
         latest event.
         """
         start = self._default_start
@@ -237,7 +237,7 @@ class ResumeState:
     # --- merge exclusion -----------------------------------------------------------------------
 
     def stalled(self, notice: Stalled) -> bool:
-        """A stream stands still, or continues; return whether it is newly excluded from the merge."""
+        """A stream has stalled or continues; return whether it is newly excluded from the merge."""
         if notice.reason:
             self.pending[notice.pubend] = notice.reason
         else:
@@ -251,7 +251,7 @@ class ResumeState:
         return False
 
     def _forget_excluded(self) -> None:
-        """Forget streams that are in the merge again and as far as the others."""
+        """Forget streams that are in the merge again and have caught up with the others."""
         self._excluded = {
             pubend: still
             for pubend, still in self._excluded.items()

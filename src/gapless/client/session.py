@@ -1,4 +1,4 @@
-"""Sessions: a program's connection to a network of brokers, and what it offers."""
+"""Sessions: a program's connection to the overlay."""
 
 from __future__ import annotations
 
@@ -45,19 +45,14 @@ from gapless.core.errors import (
 )
 from gapless.core.limits import IN_FLIGHT_EVENTS_MAX
 from gapless.core.ticks import Tick
-from gapless.messages.clients import (
-    ListPartitions,
-    Order,
-    PartitionTable,
-    Unsubscribe,
-    Unsubscribed,
-)
+from gapless.messages.clients import Order, Unsubscribe, Unsubscribed
+from gapless.messages.operating import ListPartitions, PartitionTable
 from gapless.messages.overlay import Partition
 
 __all__ = ["EXPIRY_S", "Session", "connect"]
 
 EXPIRY_S = 604_800
-"""How long a durable subscription waits for its client, by default: a week."""
+"""How long a durable subscription is kept without a client, by default: a week."""
 
 _ORDERS = {"publisher": Order.PUBLISHER, "total": Order.TOTAL}
 _UNSET = Unset()
@@ -75,16 +70,17 @@ def connect(
     token: str | None = None,
     token_file: str | Path | None = None,
 ) -> Session:
-    """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
+    """Return a session with the brokers at ``gapless://host:port,host:port``; use it with ``async
+    with``.
 
-    ``deadline_s`` is how many seconds a call may take that gives none of its own; None is for ever.
-    ``connect_deadline_s`` is for the first connection. One that is lost later is made again, with
-    growing waits (``backoff``), for as long as the session lasts. If several brokers are named, a durable
-    subscription whose broker is out of reach for ``failover_after_s`` seconds goes on at another, from what was
-    received; with None it waits. With ``audit``, a directory, what is
-    published and received is written down there (:mod:`gapless.audit`). ``token``, or the file that has it,
-    is for brokers that ask who a client is; without them GAPLESS_TOKEN or GAPLESS_TOKEN_FILE is taken from
-    the environment. A file is read again for every connection.
+    ``deadline_s`` limits every call that has no deadline of its own, in seconds; None is no limit.
+    ``connect_deadline_s`` limits the first connection. A connection that is lost later is replaced,
+    with growing waits (``backoff``), as long as the session lasts. If several addresses are given,
+    a durable subscription whose broker is unreachable for ``failover_after_s`` seconds continues at
+    another broker, from what was received; with None it waits. ``audit`` is a directory for a log
+    of what is published and received (:mod:`gapless.audit`). ``token``, or the file that has it,
+    identifies the client to brokers that require it; without them GAPLESS_TOKEN or
+    GAPLESS_TOKEN_FILE is taken from the environment. A file is read again for every connection.
 
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
@@ -124,7 +120,7 @@ def connect(
 
 
 class Session:
-    """A program's connection to brokers, made again whenever it is lost. See :func:`connect`."""
+    """A program's connection to the overlay, replaced whenever it is lost. See :func:`connect`."""
 
     def __init__(self, addresses: tuple[Address, ...], options: SessionOptions) -> None:
         self._options = options
@@ -134,10 +130,10 @@ class Session:
         self._is_opened = False
         self._is_over = False
         self.audit: ClientAudit | None = None
-        """Writes down what is published and received, if that is wanted and the session is open."""
+        """The audit log, if one was requested; only while the session is open."""
         self._links = SessionLinks(addresses, options)
 
-    # --- beginning and ending ------------------------------------------------------------------
+    # --- opening and closing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -152,9 +148,9 @@ class Session:
         await self.close()
 
     async def open(self) -> None:
-        """Connect; raise ConnectionLostError if no broker greets in time.
+        """Connect; raise ConnectionLostError if no handshake completes in time.
 
-        AuthenticationError says that a broker wants a token, or another one.
+        AuthenticationError means that a broker requires a token, or another one.
         """
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
@@ -173,14 +169,14 @@ class Session:
             trouble = self.main.trouble
             await self.close()
             raise ConnectionLostError(
-                f"no broker greeted within {deadline_s:g} s: {trouble}"
+                f"no handshake with a broker within {deadline_s:g} s: {trouble}"
             ) from None
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """End everything; leave publishers first, to be sure that all is published."""
+        """End everything; close publishers first, to be sure that all is published."""
         if self._is_over:
             return
         self._is_over = True
@@ -195,26 +191,26 @@ class Session:
                 self.audit.release()
 
     def opened(self, each: Publisher | Subscription) -> None:
-        """Something of this session was opened."""
+        """A publisher or subscription was opened."""
         self._open[each] = None
 
     def closed(self, each: Publisher | Subscription) -> None:
-        """Something of this session was closed."""
+        """A publisher or subscription was closed."""
         self._open.pop(each, None)
 
     @property
     def main(self) -> ReconnectingLink:
-        """The link of everything that may be at any broker."""
+        """The link for everything that any broker can serve."""
         return self._links.main
 
     @property
     def broker(self) -> str | None:
-        """The broker that the session is connected to now, if it is."""
+        """The broker to which the session is connected now, if any."""
         return None if self.main.handshake is None else self.main.handshake.broker
 
     @property
     def has_one_address(self) -> bool:
-        """Whether it knows one broker only."""
+        """Whether the session has only one address."""
         return self._links.has_one_address
 
     def _check(self) -> None:
@@ -236,7 +232,7 @@ class Session:
     async def call_at_phb(
         self, request: Any, deadline_s: float | None
     ) -> tuple[ReconnectingLink, Any]:
-        """Ask the broker that has what is asked for; return the link to it, and the answer."""
+        """Send a request to the PHB that it concerns; return the link to it and the answer."""
         self._check_open()
         return await self._links.call_at_phb(request, deadline_s)
 
@@ -252,12 +248,14 @@ class Session:
         in_flight_max: int = IN_FLIGHT_EVENTS_MAX,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Publisher:
-        """Return a publisher to a pubend, to be entered; the pubend is made if there is none.
+        """Return a publisher to a pubend, to be used with ``async with``; the pubend is created if
+        needed.
 
-        A pubend is hosted by the broker at which it was made. ``guaranteed`` is for a pubend that
-        is made now: with False it has no log and promises only order. ``advertisement`` is a filter
-        that all its events match; it lets brokers know where they need not look, and only ever widens.
-        Who gives a ``name`` goes on with the sequences of that name, and must be the only one to use it.
+        The broker at which a pubend is created hosts it. ``guaranteed`` applies to a pubend that is
+        created now: with False it has no log and guarantees only order. ``advertisement`` is a
+        filter that all its events match. It lets brokers skip subscriptions that cannot match, and
+        only ever widens. A ``name`` continues the sequences of that name; no other publisher may
+        use it at the same time.
         """
         self._check()
         return Publisher(
@@ -283,14 +281,16 @@ class Session:
         expiry_s: int = EXPIRY_S,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Subscription:
-        """Return a subscription to all events that match a filter, to be entered and iterated.
+        """Return a subscription to all events that match a filter, for ``async with`` and ``async
+        for``.
 
-        A ``durable`` one has a name: its broker keeps its place while nobody is there, for
-        ``expiry_s`` seconds. Who subscribes under that name goes on after what was acknowledged, with
-        the filter given here; ``start`` counts when it is made. With ``order="total"`` all subscribers
-        see events of all pubends in one order. At most ``prefetch`` events wait to be handed out.
-        Where a log has lost events that are owed, :class:`GapError` is raised, or with
-        ``on_gap="report"`` noted in ``gaps``.
+        A ``durable`` subscription has a name: its broker keeps its position for ``expiry_s``
+        seconds while no client is connected. A program that subscribes under that name continues
+        after what was acknowledged, with the filter given here; ``start`` applies only when the
+        subscription is created. With ``order="total"`` all subscribers see the events of all
+        pubends in one order. At most ``prefetch`` events wait to be handed out. Where a log has
+        released events that the subscription must receive, :class:`GapError` is raised, or with
+        ``on_gap="report"`` added to ``gaps``.
         """
         self._check()
         if order not in _ORDERS:
@@ -322,11 +322,11 @@ class Session:
         advertisement: str | Filter = "TRUE",
         deadline_s: float | Unset | None = _UNSET,
     ) -> StagedWriter:
-        """Return what stages one attempt of a partition, to be entered; the pubend is made if need be.
+        """Return a writer that stages one attempt of a partition; the pubend is created if needed.
 
-        For programs whose tasks may fail or run twice: what is staged is published when
-        :meth:`commit_staged` names it, and not otherwise. A ``writer`` numbers its batches, and commits
-        them in that order; its events have it as their publisher.
+        For programs whose tasks may fail or run twice: staged events are published only when
+        :meth:`commit_staged` names them. A ``writer`` numbers its batches and commits them in that
+        order; it is the publisher of its events.
         """
         self._check()
         return StagedWriter(
@@ -342,10 +342,11 @@ class Session:
     async def commit_staged(
         self, parts: Iterable[StagedPart], *, deadline_s: float | Unset | None = _UNSET
     ) -> CommitResult:
-        """Publish a batch whole: one part of each partition, in their order. Asked twice, done once.
+        """Publish a batch as a whole: one part of each partition, in their order. Repeating it is
+        safe.
 
-        Raises :class:`RefusedError` if something of it is not staged any more: then nothing was done,
-        and the batch has to be staged again. After :class:`OutcomeUnknownError`, ask again.
+        Raises :class:`RefusedError` if a part is not staged any more: then nothing was published,
+        and the batch has to be staged again. After :class:`OutcomeUnknownError`, repeat the call.
         """
         self._check_open()
         return await commit_staged(self, parts, chosen(deadline_s, self._options.deadline_s))
@@ -353,7 +354,7 @@ class Session:
     async def drop_staged(
         self, pubend: str, writer: str, batch: int, *, deadline_s: float | Unset | None = _UNSET
     ) -> None:
-        """Have the broker forget what is staged of a batch; it would do so by itself in time."""
+        """Drop the staged events of a batch; the broker also drops them by itself after a time."""
         self._check_open()
         seconds = chosen(deadline_s, self._options.deadline_s)
         await drop_staged(self, pubend, writer, batch, seconds)
@@ -363,7 +364,7 @@ class Session:
         return self._count
 
     async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription of the broker that this session is connected to."""
+        """End a durable subscription at the broker to which this session is connected."""
         self._check_open()
         link = await self._links.current_pinned()
         answer = await link.call(
@@ -371,7 +372,7 @@ class Session:
         )
         ReconnectingLink.expect(answer, Unsubscribed)
 
-    # --- reading and asking ----------------------------------------------------------------------
+    # --- reading and requests ------------------------------------------------------------------
 
     async def read(
         self,
@@ -382,10 +383,10 @@ class Session:
         *,
         deadline_s: float | Unset | None = _UNSET,
     ) -> AsyncIterator[Event]:
-        """Give what matches a filter between two ticks of a pubend's log, and then end.
+        """Yield the events that match a filter between two ticks of a pubend's log.
 
-        Without ``low`` from the oldest that the log has, without ``high`` up to the newest when the
-        reading begins. The deadline is for each part of the answer.
+        Without ``low`` the read starts with the oldest event of the log; without ``high`` it ends
+        with the newest when the read starts. The deadline applies to each part of the answer.
         """
         self._check_open()
         text = str(filter if isinstance(filter, Filter) else Filter(filter))
@@ -398,7 +399,7 @@ class Session:
     async def partitions(
         self, *, deadline_s: float | Unset | None = _UNSET
     ) -> tuple[Partition, ...]:
-        """Return which cells cannot be reached, as far as the broker has heard."""
+        """Return the cells that cannot be reached, as far as the broker knows."""
         answer = await self.request(ListPartitions(0), deadline_s=deadline_s, changes=False)
         table: PartitionTable = ReconnectingLink.expect(answer, PartitionTable)
         return table.entries
@@ -408,8 +409,8 @@ class Session:
     ) -> Any:
         """Send any request of :mod:`gapless.messages.clients` and return the answer.
 
-        Its number is given here. A refusal is raised. If the request ``changes`` something and no
-        answer comes in time, that is an OutcomeUnknownError, else a DeadlineError.
+        The session sets its number. A refusal is raised. If no answer comes in time, a request that
+        ``changes`` something raises OutcomeUnknownError, any other DeadlineError.
         """
         self._check_open()
         seconds = chosen(deadline_s, self._options.deadline_s)

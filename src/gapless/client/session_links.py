@@ -1,8 +1,9 @@
 """The links of a session: one main link, and links that stay with a broker.
 
-A session with one address has one link, which everything shares. With several addresses the main link
-goes to any of them. A publisher has a link to the PHB of its pubend. A durable subscription has a link
-to its hosting broker, which fails over to another address if the hosting broker stays away.
+A session with one address has one link, which everything shares. With several addresses the main
+link goes to any of them. A publisher has a link to the PHB of its pubend. A durable subscription
+has a link to its hosting broker, which fails over to another address if the hosting broker stays
+unreachable.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["SessionLinks"]
 
 
 class SessionLinks:
-    """All links of a session; links are made when they are needed and last as long as the session."""
+    """All links of a session; they are created when needed and last as long as the session."""
 
     def __init__(self, addresses: tuple[Address, ...], options: SessionOptions) -> None:
         self._addresses = addresses
@@ -30,17 +31,17 @@ class SessionLinks:
         self._pinned_links: dict[str, ReconnectingLink] = {}
         """Links that stay with a broker, by its name."""
         self._failover_links: dict[str, ReconnectingLink] = {}
-        """Links of durable subscriptions, by the broker at which these began."""
+        """Links of durable subscriptions, by the broker at which these were opened."""
         self.main = ReconnectingLink(addresses, options, self._numbers)
-        """The link of everything that may be at any broker."""
+        """The link for everything that any broker can serve."""
 
     @property
     def has_one_address(self) -> bool:
-        """Whether the session knows one broker only."""
+        """Whether the session has only one address."""
         return len(self._addresses) == 1
 
     async def close(self, error: GaplessError) -> None:
-        """End all links; whoever waits gets the error."""
+        """End all links; waiting calls get the error."""
         for link in (self.main, *self._pinned_links.values(), *self._failover_links.values()):
             await link.close(error)
 
@@ -67,7 +68,7 @@ class SessionLinks:
     def _failover_link(
         self, broker: str, address: Address, failover_after_s: float
     ) -> ReconnectingLink:
-        """Return a link that stays with one broker for as long as that is to be hoped for."""
+        """Return a link that stays with one broker until failover."""
         link = self._failover_links.get(broker)
         if link is None:
             others = [each for each in self._addresses if each != address]
@@ -95,7 +96,7 @@ class SessionLinks:
     async def call_at_phb(
         self, request: Any, deadline_s: float | None
     ) -> tuple[ReconnectingLink, Any]:
-        """Ask the broker that has what is asked for; return the link to it, and the answer."""
+        """Send a request to the PHB that it concerns; return the link to it and the answer."""
         if self.has_one_address:
             return self.main, await self.main.call(request, deadline_s)
         now = asyncio.get_running_loop().time
@@ -105,7 +106,7 @@ class SessionLinks:
             async with asyncio.timeout_at(end):
                 link = await self.current_pinned()
             while True:
-                try:  # the call knows best whether it was sent when its time is over
+                try:  # only the call knows whether the request was sent when the deadline passes
                     return link, await link.call(request, end and max(0.0, end - now()))
                 except WrongBrokerError as error:
                     phb = error.broker
@@ -120,14 +121,14 @@ class SessionLinks:
             if phb and phb not in self._pinned_links:
                 raise DeadlineError(
                     f"{type(request).__name__} was not done within {deadline_s:g} s: "
-                    f"the broker {phb} has it, and cannot be reached"
+                    f"the broker {phb} is responsible and cannot be reached"
                 ) from None
             raise self.main.late(type(request).__name__, deadline_s, sent=False) from None
 
     async def _find(self, error: WrongBrokerError) -> ReconnectingLink:
-        """Return a link to the broker that a refusal names, if one of the addresses is its.
+        """Return a link to the broker that a refusal names, if one of the addresses is its own.
 
-        While some address does not answer it may be that one's: it is waited for.
+        The search repeats while an address does not answer, because that may be the broker's.
         """
         found = self._pinned_links.get(error.broker)
         if found is not None:
@@ -142,7 +143,7 @@ class SessionLinks:
             await asyncio.sleep(next(waits))
 
     async def _name_at(self, address: Address) -> str | None:
-        """Return which broker is at an address; None if none greets soon."""
+        """Return the name of the broker at an address; None if no handshake comes soon."""
         link = ReconnectingLink((address,), self._options, self._numbers)
         link.start()
         try:
@@ -151,4 +152,4 @@ class SessionLinks:
         except (TimeoutError, GaplessError):
             return None
         finally:
-            await link.close(ClosedError("a look at who is there"))
+            await link.close(ClosedError("the link only queried the broker's name"))

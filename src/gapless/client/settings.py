@@ -1,4 +1,4 @@
-"""What a subscription is asked for, beside its filter."""
+"""The options of a subscription, beside its filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OnGap = Literal["raise", "report"]
 
 
 class SubscriptionOptions:
-    """What a subscription was asked for, beside its filter."""
+    """The options of a subscription, beside its filter."""
 
     __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start")
 

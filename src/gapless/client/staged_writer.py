@@ -1,11 +1,13 @@
-"""Staging: events that a broker keeps until a commit publishes all of them at once.
+"""Staging: events that a broker stores until one commit publishes all of them.
 
-For programs whose tasks may fail or run twice. Every attempt of a task has a :class:`StagedWriter`, which
-sends what it is given in chunks and, when all are on the broker's disk, returns a :class:`StagedPart`.
-Somebody who knows which attempts count gathers one part of each partition and commits them.
+For programs whose tasks may fail or run twice. Every attempt of a task has a :class:`StagedWriter`,
+which sends its events in chunks and, when all are on the broker's disk, returns a
+:class:`StagedPart`. The program that knows which attempts count collects one part of each partition
+and commits them.
 
-Nothing here needs to be resumed. A chunk has a name of its own, so it may be sent again over every new
-connection, and a commit is known by its writer and batch. What nobody commits the broker forgets.
+Nothing here is resumed. A chunk has a name of its own, so it may be sent again over every new
+connection, and a commit is identified by its writer and batch. Uncommitted chunks expire at the
+broker.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["CommitResult", "StagedPart", "StagedWriter", "commit_staged", "drop_staged"]
 
 PAUSE_S: Final = 0.1
-"""Between two tries while the pubend's broker cannot be reached."""
+"""The wait between two attempts while the PHB cannot be reached."""
 
 
 class StagedPart(msgspec.Struct, frozen=True):
@@ -65,13 +67,13 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """What came of a commit."""
+    """The result of a commit."""
 
     position: Position
-    """The last event; empty if a later batch was committed long ago."""
+    """The position of the last event; empty if a later batch was committed long ago."""
     events: int
     repeated: bool
-    """Whether this batch was committed before, and nothing was done now."""
+    """Whether this batch was committed before, so that nothing was done now."""
 
 
 class StagedWriter:
@@ -89,7 +91,7 @@ class StagedWriter:
         deadline_s: float | None,
     ) -> None:
         self.attempt = uuid4().hex
-        """A name that no other attempt has, also not one of the same task before a restart."""
+        """A unique name, also among attempts of the same task before a restart."""
         self._session = session
         self._pubend = pubend
         self._writer = writer
@@ -114,7 +116,7 @@ class StagedWriter:
         return self
 
     async def open(self) -> None:
-        """Make or find the pubend."""
+        """Create or find the pubend."""
         call = OpenPubend(0, self._pubend, self._advertisement)
         self._link, opened = await call_phb(self._session, call, self._deadline_s)
         self._id = opened.pubend
@@ -131,7 +133,7 @@ class StagedWriter:
         await self.close()
 
     async def close(self) -> None:
-        """Stop sending; what is staged and not finished is never committed."""
+        """Stop sending; an unfinished part is never committed."""
         left, self._in_flight = self._in_flight, set()
         for task in left:
             task.cancel()
@@ -139,7 +141,7 @@ class StagedWriter:
         self._link = None
 
     async def add(self, events: Iterable[EventLike]) -> None:
-        """Stage events, in order; wait while too many are under way. Raises what went wrong so far."""
+        """Stage events in order; wait while too many are in flight. Raises earlier errors."""
         source = iter(events)
         while block := [*islice(source, CHUNK_EVENTS_MAX)]:
             plain = encoded_plain(block)
@@ -147,7 +149,7 @@ class StagedWriter:
                 await self._add(event)
 
     async def finish(self) -> StagedPart:
-        """Wait until everything is on the broker's disk; return what a commit has to name."""
+        """Wait until everything is on the broker's disk; return the part for a commit."""
         if self._events:
             await self._send()
         while self._in_flight:
@@ -175,7 +177,7 @@ class StagedWriter:
         self._bytes += len(event)
 
     async def _send(self) -> None:
-        """Let a chunk be under way, when there is room."""
+        """Send a chunk as soon as fewer than the maximum are in flight."""
         while len(self._in_flight) >= IN_FLIGHT_CHUNKS_MAX:
             await self._some_done()
         events: Any = tuple(map(msgspec.Raw, self._events))
@@ -189,7 +191,7 @@ class StagedWriter:
     async def _staged(self, request: StageChunk) -> None:
         if self._link is None:
             raise ClosedError("open the staged writer with 'async with' first")
-        # to be asked twice does no harm, so a late answer is no unknown outcome
+        # a repeated request does no harm, so a late answer is not an unknown outcome
         ReconnectingLink.expect(
             await self._link.call(request, self._deadline_s, changes=False), ChunkStaged
         )
@@ -199,13 +201,13 @@ class StagedWriter:
         self._in_flight -= done
         wrong = [error for task in done if (error := task.exception()) is not None]
         if wrong:
-            raise wrong[0]  # the others are most likely the same, and are looked at too
+            raise wrong[0]  # the others are most likely the same
 
 
 async def commit_staged(
     session: Session, parts: Iterable[StagedPart], deadline_s: float | None
 ) -> CommitResult:
-    """Publish what the parts name, whole and once, in the order of their partitions."""
+    """Publish the parts as a whole and once, in the order of their partitions."""
     chosen = sorted(parts, key=lambda part: part.partition)
     names = {(part.pubend, part.writer, part.batch) for part in chosen}
     if len(names) != 1:
@@ -224,7 +226,7 @@ async def commit_staged(
 async def drop_staged(
     session: Session, pubend: str, writer: str, batch: int, deadline_s: float | None
 ) -> None:
-    """Have a broker forget what is staged of a batch."""
+    """Drop the staged events of a batch."""
     call = DropBatch(0, pubend_id(pubend), writer, batch)
     _, answer = await call_phb(session, call, deadline_s)
     ReconnectingLink.expect(answer, BatchDropped)
@@ -233,9 +235,9 @@ async def drop_staged(
 async def call_phb(
     session: Session, request: Any, deadline_s: float | None
 ) -> tuple[ReconnectingLink, Any]:
-    """Ask the broker that has the pubend, and wait for it while it is away.
+    """Send a request to the PHB of a pubend, and wait while the PHB is unreachable.
 
-    Only what may be asked twice is asked so.
+    Only for requests that may be repeated.
     """
     late: UnavailableError | WrongBrokerError | None = None
     try:
@@ -245,7 +247,7 @@ async def call_phb(
                     return await session.call_at_phb(request, None)
                 except (UnavailableError, WrongBrokerError) as error:
                     if isinstance(error, WrongBrokerError) and session.has_one_address:
-                        raise  # there is nobody else to ask
+                        raise  # there is no other address
                     late = error
                     await asyncio.sleep(PAUSE_S)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Where a subscription begins, as people say it."""
+"""Start points of subscriptions, in the form that programs give them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Start: TypeAlias = Literal["latest", "earliest"] | Mapping[str, Tick] | datetime
 
 
 def start_point_of(start: Start) -> StartPoint:
-    """Return where to begin, as it travels."""
+    """Return a start in its wire form."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise UsageError(f"{start} has no time zone; write datetime.now(timezone.utc)")

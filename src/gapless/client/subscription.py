@@ -1,10 +1,10 @@
 """Subscriptions: matching events as an asynchronous iterator, resumed after every lost connection.
 
-Here is what a program calls. What the broker is asked for over every connection, and what has come, is
-in the :mod:`.inbox`.
+This module has the calls of the program. The :mod:`.inbox` has the requests to the broker and what
+has come.
 
-A durable subscription is also kept by its broker, and stays there as long as that can be hoped for; one
-that is not durable goes on wherever the session connects.
+The broker stores a durable subscription, which is hosted there until failover. A subscription that
+is not durable continues wherever the session connects.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 __all__ = ["Acknowledge", "OnGap", "Subscription", "SubscriptionOptions"]
 
 ACK_S: Final = 0.2
-"""How long what is done may wait for its acknowledgement, so that one message speaks for many."""
+"""How long an acknowledgement may wait, so that one message covers many events."""
 
 _NO_DEADLINE = Unset()
 
 
 class Subscription:
-    """Matching events, as they come. Made by :meth:`Session.subscribe`; use it with ``async with``.
+    """Matching events. Made by :meth:`Session.subscribe`; use it with ``async with``.
 
-    It is for one consumer. ``async for`` gives one event at a time, :meth:`batches` all that are
-    there at once. An event counts as done when the next one is asked for.
+    It is for one consumer. ``async for`` gives one event at a time, :meth:`batches` all that have
+    come. An event counts as done when the next one is requested.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Subscription:
     ) -> None:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
-        """Gaps that were met, if they are reported and not raised."""
+        """The gaps, if they are reported and not raised."""
         self.filter_changed_at: Position | None = None
-        """Of a durable one: from where on the filter that it was opened with surely governs."""
+        """Of a durable one: the position after which the filter of the opening surely applies."""
         self._session = session
         self._settings = settings
         self._inbox = Inbox(name, _text_of(filter), settings, on_end=self._ended)
@@ -85,10 +85,10 @@ class Subscription:
     # --- opening and closing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Subscribe; return when it has started on all pubends that are in reach."""
+        """Subscribe; return when the subscription has started on all reachable pubends."""
         inbox = self._inbox
         if inbox.state is not ClientSubscriptionState.UNOPENED:
-            raise ClosedError("a subscription is opened once; ask the session for another")
+            raise ClosedError("a subscription is opened once; make another with the session")
         deadline_s, filter_text = self._settings.deadline_s, inbox.text
         try:
             async with asyncio.timeout(deadline_s):
@@ -110,7 +110,7 @@ class Subscription:
             raise
         self._session.opened(self)
         if self._settings.durable:
-            # it may be there already, with another filter
+            # it may already exist, with another filter
             try:
                 self.filter_changed_at = await self._change_filter(filter_text, deadline_s)
             except BaseException:
@@ -124,13 +124,13 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave; without an exception, everything that was handed out counts as done."""
+        """Close; without an exception, everything that was handed out counts as done."""
         await self.close(done=kind is None)
 
     async def close(self, *, done: bool = True) -> None:
-        """Stop; a durable subscription stays at its broker, to be gone on with later.
+        """Stop; a durable subscription is kept by its broker and can be resumed later.
 
-        If all that was handed out is ``done``, it is acknowledged, where that is automatic.
+        If all that was handed out is ``done``, it is acknowledged, unless ``ack`` is manual.
         """
         if self.is_over:
             return
@@ -141,7 +141,7 @@ class Subscription:
         self._leave(ClosedError("the subscription was closed"))
 
     def _leave(self, error: GaplessError) -> None:
-        """End; the broker need not send any more, and keeps it if it is durable."""
+        """End; one that is not durable is also ended at the broker."""
         link = self._inbox.link
         if not (self.is_over or self._settings.durable or link is None):
             number = link.numbers.next()
@@ -149,7 +149,7 @@ class Subscription:
         self._inbox.end(error)
 
     async def unsubscribe(self, *, deadline_s: float | Unset | None = _NO_DEADLINE) -> None:
-        """End it for good, also at the broker and on its disk."""
+        """End the subscription for good, also at the broker and on its disk."""
         link = self._opened()
         seconds = chosen(deadline_s, self._settings.deadline_s)
         link.remove(self._inbox)
@@ -163,38 +163,38 @@ class Subscription:
             self._inbox.end(ClosedError("the subscription was ended"))
 
     def _ended(self) -> None:
-        """It is over, for whatever reason."""
+        """The inbox has ended."""
         if self._timer is not None:
             self._timer.cancel()
         self._session.closed(self)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed, or cannot go on."""
+        """Whether it was closed or cannot continue."""
         return self._inbox.is_over
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether it was made when this was opened; else it goes on where it was.
+        """Of a durable one: whether opening has created it; else it continues where it was.
 
-        A durable subscription lives at one broker. Who opens it anew at another one makes a second.
+        A durable subscription is at one broker. Opening its name at another creates a second one.
         """
         return self._inbox.is_new
 
     @property
     def pending(self) -> dict[str, str]:
-        """Pubends of which nothing can come now, and why: it has not started there yet, or the log
-        is damaged there.
+        """Pubends from which no events can come now, and why: the subscription has not started
+        there yet, or the log is corrupt there.
         """
         return self._inbox.pending
 
     async def fetch_pending(
         self, *, deadline_s: float | Unset | None = _NO_DEADLINE
     ) -> dict[str, str]:
-        """Ask the broker of which pubends nothing can come now, and why.
+        """Query the broker: from which pubends no events can come now, and why.
 
-        Beside what ``pending`` tells, these are streams that had begun and are cut off: no broker on
-        the way to their pubend can be reached. Nothing of them is lost; they go on when it can.
+        Beside the entries of ``pending``, these are started streams that are cut off: no broker on
+        the path to their pubend can be reached. They lose nothing and continue when one can.
         """
         link, seconds = self._opened(), chosen(deadline_s, self._settings.deadline_s)
         found: dict[str, str] = {}
@@ -222,7 +222,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; the one before is done."""
+        """Return the next event; the one before counts as done."""
         inbox, prefetch = self._inbox, self._prefetch
         if self._auto:
             self._note_done()
@@ -253,9 +253,9 @@ class Subscription:
     async def next_batch(
         self, events_max: int | None = None, *, deadline_s: float | Unset | None = None
     ) -> list[Event]:
-        """Return all events that are there, at least one; those of the batch before are done.
+        """Return all events that have come, at least one; those of the batch before count as done.
 
-        A gap ends a batch: it is raised, or reported, by the call after. The list is empty when the
+        A gap ends a batch: the next call raises or reports it. The list is empty when the
         subscription is closed.
         """
         if events_max is not None and events_max < 1:
@@ -291,12 +291,12 @@ class Subscription:
                 await inbox.arrival()
 
     async def batches(self, events_max: int | None = None) -> AsyncIterator[list[Event]]:
-        """Give all events that are there, again and again, as lists of at most so many."""
+        """Yield all events that have come, again and again, as lists of at most ``events_max``."""
         while batch := await self.next_batch(events_max):
             yield batch
 
     def _stop(self, error: GaplessError) -> None:
-        """End the iteration: quietly if the user wanted it, else with the reason."""
+        """End the iteration: without an error if the program closed it, else with the cause."""
         if isinstance(error, ClosedError):
             raise StopAsyncIteration
         raise error
@@ -311,18 +311,18 @@ class Subscription:
 
     @property
     def position(self) -> Position:
-        """Where the application is: everything up to here was handed out."""
+        """The position of the application: everything up to here was handed out."""
         return Position.of(self._prefetch.handed())
 
     def position_after(self, event: Event | None) -> Position:
-        """Where a program is that has got so far, None: nothing yet since it began or was placed."""
+        """Return the position after an event; None: the position of the start or last seek."""
         return Position.of(self._prefetch.after(event))
 
     async def ack(self, done: Event | Position | None = None) -> None:
-        """Say that the application needs no more what is up to an event or a position.
+        """Acknowledge everything up to an event or a position.
 
-        Without an argument: all that was handed out. The broker is not waited for; what is lost with
-        a connection is said again over the next one.
+        Without an argument: all that was handed out. The call does not wait for the broker;
+        acknowledgements that are lost with a connection are sent again over the next one.
         """
         self._inbox.check()
         if not self._settings.durable:
@@ -352,7 +352,7 @@ class Subscription:
 
     @property
     def filter(self) -> Filter:
-        """The filter that governs in the end."""
+        """The newest filter."""
         return Filter(self._inbox.text)
 
     async def set_filter(
@@ -360,9 +360,9 @@ class Subscription:
     ) -> Position:
         """Change the filter; return the position of the change.
 
-        Up to the position the old filter governs, after it the new one: nothing is lost, nothing
-        comes twice. If the subscription is not durable and the connection is lost meanwhile, the new
-        filter may have begun before the position.
+        The old filter applies up to the position, the new one after it: nothing is lost, nothing
+        comes twice. If the subscription is not durable and the connection is lost meanwhile, the
+        new filter may apply before the position.
         """
         self._opened()
         text = _text_of(filter)
@@ -375,7 +375,7 @@ class Subscription:
             try:
                 reply = await link.call(SetFilter(0, self.name, text), seconds)
                 done = ReconnectingLink.expect(reply, FilterSet)
-            except (RefusedError, DeadlineError):  # it was surely not done
+            except (RefusedError, DeadlineError):  # it was not done
                 inbox.filter.refused()
                 raise
             except BaseException:
@@ -387,16 +387,16 @@ class Subscription:
     async def seek(
         self, start: Start, *, deadline_s: float | Unset | None = _NO_DEADLINE
     ) -> Position:
-        """Go on from another place; return it. What waits to be handed out is dropped.
+        """Continue at another position and return it. Waiting events are dropped.
 
-        Streams that a position does not name go on where they are.
+        Streams that a position does not name continue where they are.
         """
         return await self.seek_then(start, deadline_s, _nothing)
 
     async def seek_then(
         self, start: Start, deadline_s: float | Unset | None, then: Callable[[], None]
     ) -> Position:
-        """Seek, and do something in the very moment from which on events are of the new place."""
+        """Seek, and call ``then`` at the point from which on events are after the new position."""
         link = self._opened()
         start_point = start_point_of(start)
         kind = start_point.kind
@@ -415,13 +415,13 @@ class Subscription:
 
 
 def _text_of(filter: str | Filter) -> str:
-    """Return the text of a filter, if it is one."""
+    """Return the text of a filter; raise if it is not valid."""
     return str(filter) if isinstance(filter, Filter) else str(Filter(filter))
 
 
 def _ignore(notice: Any) -> None:
-    """Nobody waits for this answer."""
+    """The answer is not needed."""
 
 
 def _nothing() -> None:
-    """There is nothing to be done."""
+    """Do nothing."""

@@ -3,22 +3,24 @@
 Theory of operation
 -------------------
 A subscription is requested again over every new connection, under the same name, from what was
-received. What waits to be handed out is kept. So nothing is lost and nothing comes twice.
+received. Prefetched events are kept. So nothing is lost and nothing comes twice.
 
 - ``UNOPENED``: the program has not opened the subscription.
 - ``DISCONNECTED``: the link is down.
-- ``SUBSCRIBING``: Subscribe was sent over this connection and has no reply. Notices that come now belong
-  to an earlier subscription of the same name, which the same session has closed. They are passed over;
-  their events come again.
-- ``RESEEKING``: a broker resumes a durable subscription behind what was acknowledged. The program had
-  sought back to before that, so the client has sent Seek and waits for the reply. The subscription has
-  no credit yet, so no event comes from the wrong position. A seek of the program that was sent right
-  behind Subscribe is executed before this Seek, so the client seeks again after its reply.
+- ``SUBSCRIBING``: Subscribe was sent over this connection and has no reply. Notices that come now
+  belong to an earlier subscription of the same name, which the same session has closed. They are
+  ignored; their events come again.
+- ``RESEEKING``: a broker resumes a durable subscription after what was acknowledged. The program
+  had sought back to before that, so the client has sent Seek and waits for the reply. The
+  subscription has no credit yet, so no event comes from the wrong position. A seek of the program
+  that was sent right after Subscribe is executed before this Seek, so the client seeks again after
+  its reply.
 - ``ACTIVE``: events come. The broker gets credit as the program takes them.
 - ``OVER``: closed, refused, fenced, or the link is over. The state is final and wakes every waiter.
 
-A durable subscription has one hosting broker. If that is out of reach for too long, the link goes to
-another broker. There the client presents its hosting reference, and the subscription continues from what
+A durable subscription has one hosting broker. If that is unreachable for too long, the link fails
+over to another broker. There the client presents its hosting reference, and the subscription
+continues from what
 was received (:mod:`gapless.mobility`). A broker that has the subscription under a newer epoch names the
 epoch in its refusal or its SubscriptionEnded; the client then subscribes with the next epoch, and stays
 in or returns to ``SUBSCRIBING``.
@@ -26,7 +28,7 @@ in or returns to ``SUBSCRIBING``.
 Four invariants follow. Every link-up outside ``OVER`` sends one Subscribe. Credit goes with a Subscribe
 or in ``ACTIVE``. What was received falls only by a seek. ``OVER`` is final.
 
-A notice that is not in ``TAKEN`` for the present state is passed over. A pair of state and input that is
+A notice that is not in ``TAKEN`` for the state is ignored. A pair of state and input that is
 not in ``NEXT_STATE`` cannot happen.
 """
 
@@ -49,7 +51,7 @@ __all__ = ["NEXT_STATE", "TAKEN", "ClientSubscriptionInput", "ClientSubscription
 
 
 class ClientSubscriptionState(Enum):
-    """What a subscription has asked of its broker, and whether events come."""
+    """What a subscription has requested, and whether events come."""
 
     UNOPENED = auto()
     DISCONNECTED = auto()
@@ -132,4 +134,4 @@ TAKEN: Final[dict[ClientSubscriptionState, frozenset[type[Any]]]] = {
     ),
     _State.OVER: _NOTHING,
 }
-"""The notices that a subscription takes; all others are passed over."""
+"""The notices that a subscription processes; all others are ignored."""

@@ -1,7 +1,7 @@
-"""The client for programs without an event loop: the same calls, which wait.
+"""The client for programs without an event loop: the same calls, which block.
 
-The session runs in one background thread, and may be used from several threads at once. Each
-deadline of the asynchronous calls holds here too; so no call waits for ever unless it is told to.
+The session runs in one background thread and may be used from several threads at once. The
+deadlines of the asynchronous calls apply here too, so no call blocks for ever by default.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def connect_sync(
     token: str | None = None,
     token_file: str | Path | None = None,
 ) -> SyncSession:
-    """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.
+    """Return a session whose calls block, for ``with``. See :func:`gapless.connect`.
 
     >>> import gapless
     >>> from gapless.testing import SyncOverlay
@@ -72,7 +72,7 @@ def connect_sync(
 
 
 class SyncSession:
-    """A :class:`~gapless.client.Session` whose calls wait."""
+    """A :class:`~gapless.client.Session` whose calls block."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -91,7 +91,7 @@ class SyncSession:
         self.close()
 
     def open(self) -> None:
-        """Connect; raise ConnectionLostError if no broker greets in time."""
+        """Connect; raise ConnectionLostError if no handshake completes in time."""
         if self._loop_thread is not None:
             raise UsageError("the session was opened already")
         loop_thread = self._loop_thread = EventLoopThread()
@@ -113,14 +113,14 @@ class SyncSession:
 
     @property
     def loop_thread(self) -> EventLoopThread:
-        """Where the session runs."""
+        """The thread in which the session runs."""
         if self._loop_thread is None:
             raise ClosedError("the session is not open; use it with 'with'")
         return self._loop_thread
 
     @property
     def broker(self) -> str | None:
-        """The broker that the session is connected to now, if it is."""
+        """The broker to which the session is connected now, if any."""
         return self._session.broker
 
     def publisher(
@@ -133,7 +133,7 @@ class SyncSession:
         in_flight_max: int = IN_FLIGHT_EVENTS_MAX,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncPublisher:
-        """Return a publisher, to be entered. See :meth:`Session.publisher`."""
+        """Return a publisher, to be used with ``with``. See :meth:`Session.publisher`."""
         made = self._session.publisher(
             pubend,
             name=name,
@@ -157,7 +157,7 @@ class SyncSession:
         expiry_s: int = EXPIRY_S,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncSubscription:
-        """Return a subscription, to be entered and iterated. See :meth:`Session.subscribe`."""
+        """Return a subscription, for ``with`` and ``for``. See :meth:`Session.subscribe`."""
         made = self._session.subscribe(
             filter,
             durable=durable,
@@ -180,7 +180,7 @@ class SyncSession:
         *,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Iterator[Event]:
-        """Give what matches between two ticks of a log. See :meth:`Session.read`."""
+        """Yield the events that match between two ticks of a log. See :meth:`Session.read`."""
         events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
         loop_thread = self.loop_thread
         problem: BaseException | None = None
@@ -192,7 +192,7 @@ class SyncSession:
         raise problem
 
     def partitions(self, *, deadline_s: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
-        """Return which cells cannot be reached, as far as the broker has heard."""
+        """Return the cells that cannot be reached, as far as the broker knows."""
         return self.loop_thread.run(self._session.partitions(deadline_s=deadline_s))
 
     def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
@@ -209,7 +209,7 @@ class SyncSession:
 
 
 async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError | None]:
-    """Take some events, and what went wrong after them; none are left if there are none."""
+    """Return some events, none at the end, and the error that came after them."""
     found: list[Event] = []
     try:
         async for event in events:

@@ -1,4 +1,4 @@
-"""A publisher for programs without an event loop: its calls wait."""
+"""A publisher for programs without an event loop: its calls block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSET = Unset()
 
 
 class SyncReceipt:
-    """Stands for an event that was given to a publisher."""
+    """The receipt of an event that was given to a publisher."""
 
     __slots__ = ("_loop_thread", "_receipt")
 
@@ -31,11 +31,11 @@ class SyncReceipt:
 
     @property
     def is_done(self) -> bool:
-        """Whether the fate of the event is known."""
+        """Whether the outcome of the event is known."""
         return self._receipt.is_done
 
     def result(self) -> Position:
-        """Wait for the position of the event, or raise why there is none."""
+        """Wait for the position of the event; raise if it was not published."""
 
         async def wait() -> Position:
             return await self._receipt
@@ -44,7 +44,7 @@ class SyncReceipt:
 
 
 class SyncPublisher:
-    """A :class:`~gapless.client.Publisher` whose calls wait."""
+    """A :class:`~gapless.client.Publisher` whose calls block."""
 
     def __init__(self, loop_thread: EventLoopThread, publisher: Publisher) -> None:
         self._loop_thread = loop_thread
@@ -64,17 +64,17 @@ class SyncPublisher:
 
     @property
     def name(self) -> str:
-        """Under which name it publishes."""
+        """The name under which it publishes."""
         return self._publisher.name
 
     @property
     def pubend(self) -> str:
-        """To which pubend."""
+        """The pubend to which it publishes."""
         return self._publisher.pubend
 
     @property
     def unanswered(self) -> int:
-        """How many events were given to the publisher and are not answered."""
+        """How many events were given to the publisher and are not answered yet."""
         return self._publisher.unanswered
 
     def publish(
@@ -94,8 +94,8 @@ class SyncPublisher:
     ) -> Position:
         """Publish events in order; return the position of the last when all are on disk.
 
-        They are taken from the iterable here, in the calling thread, some at a time. The deadline is
-        for each such part.
+        The calling thread takes them from the iterable, some at a time. The deadline applies to
+        each such part.
         """
         position = Position()
         source = iter(events)
@@ -113,14 +113,14 @@ class SyncPublisher:
         *,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncReceipt:
-        """Let an event be published, and wait only for room."""
+        """Publish an event; wait only while too many are unanswered."""
         work = self._publisher.send(attributes, payload, deadline_s=deadline_s)
         return SyncReceipt(self._loop_thread, self._loop_thread.run(work))
 
     def flush(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """Wait until everything is answered; raise the first error that a receipt hides."""
+        """Wait until everything is answered; raise the first error that no receipt has raised."""
         self._loop_thread.run(self._publisher.flush(deadline_s=deadline_s))
 
     def close(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """Publish what waits, then end."""
+        """Publish the remaining events, then end."""
         self._loop_thread.run(self._publisher.close(deadline_s=deadline_s))

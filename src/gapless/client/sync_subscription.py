@@ -1,4 +1,4 @@
-"""A subscription for programs without an event loop: its calls wait."""
+"""A subscription for programs without an event loop: its calls block."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _UNSET = Unset()
 
 
 class SyncSubscription:
-    """A :class:`~gapless.client.Subscription` whose calls wait; iterate it with ``for``.
+    """A :class:`~gapless.client.Subscription` whose calls block; iterate it with ``for``.
 
-    Events come over from the background thread some at a time. One that is interrupted while it
-    waits loses nothing: what was under way is there at the next call. Other threads may seek, change
-    the filter or close while one waits for an event.
+    The background thread passes events on some at a time. An interrupted call loses nothing: the
+    next call gets what the interrupted one had requested. Other threads may seek, change the filter
+    or close while one waits for an event.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class SyncSubscription:
         self._subscription = subscription
         self._auto = auto
         self._ready: deque[Event] = deque()
-        """What was fetched and not handed out. The background thread puts it here in the moment in
-        which it takes it from the subscription, so that no event is in between."""
+        """Events that were fetched and not handed out. The background thread puts them here in the
+        same step in which it takes them from the subscription, so that none is in between."""
         self._last: Event | None = None
-        """What was handed out last."""
+        """The event that was handed out last."""
         self._acked_at = 0.0
         self._coming: Future[bool] | None = None
-        """Fetches; its result is whether something came."""
+        """The fetch in progress; its result is whether events came."""
         self._taking = threading.Lock()
-        """Held by who takes an event, also while it waits for one."""
+        """Held by the thread that takes an event, also while it waits for one."""
         self._lock = threading.Lock()
-        """Held while an event is handed out, and while the place changes. Not while one waits."""
+        """Held while an event is handed out or the position changes, not while a thread waits."""
 
     def __enter__(self) -> Self:
         self._loop_thread.run(self._subscription.__aenter__())
@@ -66,8 +66,8 @@ class SyncSubscription:
         self.close(done=kind is None)
 
     def close(self, *, done: bool = True) -> None:
-        """Stop; what was handed out counts as ``done``, where that is automatic."""
-        with contextlib.suppress(ClosedError):  # the session is closed, and this with it
+        """Stop; if ``done``, acknowledge what was handed out, unless ``ack`` is manual."""
+        with contextlib.suppress(ClosedError):  # the session is closed
             if done and self._auto and self._last is not None:
                 self._loop_thread.run(_acknowledged(self._subscription, self._last))
             if self._coming is not None:
@@ -114,15 +114,15 @@ class SyncSubscription:
         return event
 
     def _note_done(self, done: Event) -> None:
-        """Acknowledge now and then, so that a slow program that dies has little to do again."""
+        """Acknowledge now and then, so that a slow program that dies has little to repeat."""
         now = time.monotonic()
         if now - self._acked_at >= ACK_S:
             self._acked_at = now
-            with contextlib.suppress(ClosedError):  # then there is nobody to tell
+            with contextlib.suppress(ClosedError):  # then nothing can be acknowledged
                 self._loop_thread.start(_acknowledged(self._subscription, done))
 
     async def _fetch(self, done: Event | None, deadline_s: float | Unset | None) -> bool:
-        """Bring the next events over; those up to ``done`` are done. False: there are no more."""
+        """Fetch the next events; those up to ``done`` are done. Return False at the end."""
         if done is not None:
             await _acknowledged(self._subscription, done)
         found = await self._subscription.next_batch(FETCHED_MAX, deadline_s=deadline_s)
@@ -135,19 +135,19 @@ class SyncSubscription:
         except CancelledError:
             return False
         finally:
-            if coming.done():  # else we were interrupted, and it is there at the next call
+            if coming.done():  # else this call was interrupted, and the next call takes the result
                 self._coming = None
 
     @property
     def position(self) -> Position:
-        """Where the application is: everything up to here was handed out."""
+        """The position of the application: everything up to here was handed out."""
         if self._coming is not None:
             with contextlib.suppress(ClosedError):
                 return self._loop_thread.run(self._find_position())
         return self._position_now()
 
     async def _find_position(self) -> Position:
-        """Return where the application is, with nothing on its way from one thread to the other."""
+        """Return the position in the background thread, where no fetch is half done."""
         return self._position_now()
 
     def _position_now(self) -> Position:
@@ -157,32 +157,32 @@ class SyncSubscription:
 
     @property
     def gaps(self) -> list[GapError]:
-        """Gaps that were met, if they are reported and not raised."""
+        """The gaps, if they are reported and not raised."""
         return [*self._subscription.gaps]
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether it was made when this was opened; else it goes on where it was."""
+        """Of a durable one: whether opening has created it; else it continues where it was."""
         return self._subscription.is_new
 
     @property
     def pending(self) -> dict[str, str]:
-        """Pubends of which nothing can come now, and why."""
+        """Pubends from which no events can come now, and why."""
         return dict(self._subscription.pending)
 
     def fetch_pending(self, *, deadline_s: float | Unset | None = _UNSET) -> dict[str, str]:
-        """Ask the broker of which pubends nothing can come now, and why; also those cut off."""
+        """Query the broker: from which pubends no events can come now, and why."""
         return self._loop_thread.run(self._subscription.fetch_pending(deadline_s=deadline_s))
 
     @property
     def filter(self) -> Filter:
-        """The filter that governs in the end."""
+        """The newest filter."""
         return self._subscription.filter
 
     # --- changing ------------------------------------------------------------------------------
 
     def ack(self, done: Event | Position | None = None) -> None:
-        """Say that the application needs no more what is up to an event or a position."""
+        """Acknowledge everything up to an event or a position."""
         self._loop_thread.run(self._subscription.ack(self.position if done is None else done))
 
     def set_filter(
@@ -192,7 +192,7 @@ class SyncSubscription:
         return self._loop_thread.run(self._subscription.set_filter(filter, deadline_s=deadline_s))
 
     def seek(self, start: Start, *, deadline_s: float | Unset | None = _UNSET) -> Position:
-        """Go on from another place; return it. What waits to be handed out is dropped."""
+        """Continue at another position and return it. Waiting events are dropped."""
         start_point_of(start)
         with self._lock:
             return self._loop_thread.run(self._move(start, deadline_s))
@@ -203,16 +203,16 @@ class SyncSubscription:
         return await self._subscription.seek_then(start, deadline_s, self._forget)
 
     def _forget(self) -> None:
-        """Drop what was fetched: it is of the place that was left."""
+        """Drop the fetched events: they are of the former position."""
         self._ready.clear()
         self._last = None
 
     def unsubscribe(self, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End it for good, also at the broker and on its disk."""
+        """End the subscription for good, also at the broker and on its disk."""
         self._loop_thread.run(self._subscription.unsubscribe(deadline_s=deadline_s))
 
 
 async def _acknowledged(subscription: Subscription, done: Event) -> None:
-    """Acknowledge, unless it is over: then there is nobody to tell."""
+    """Acknowledge, unless the subscription is over."""
     if not subscription.is_over:
         await subscription.ack(done)

@@ -1,8 +1,8 @@
 """Filters in Python: ``(F.price > 90) & F.symbol.in_("IBM", "SAP")``.
 
-An attribute of :data:`F` is an expression; comparing it gives a :class:`Filter`, the same as its
-text would give, so ``&``, ``|`` and ``~`` are the filter's own. Python's ``and``, ``or``, ``not``
-and chained comparisons cannot be taken over; using them raises an error that says so.
+An attribute of :data:`F` is an expression. Comparing it gives a :class:`Filter`, the same as its
+text would, so ``&``, ``|`` and ``~`` are the filter's own. Python's ``and``, ``or``, ``not`` and
+chained comparisons cannot be overloaded; they raise an error with the alternative.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Expression", "F"]
 
 
 class Expression:
-    """A value that a filter computes of an event: an attribute, or arithmetic over some.
+    """A value that a filter computes from an event: an attribute, or arithmetic over attributes.
 
     ``F.order.price`` is the attribute ``order.price``; a name that is one of the methods here,
     or no Python name, is written ``F["like"]``.
     """
 
     __slots__ = ("_operand",)
-    __hash__ = None  # type: ignore[assignment]  # == makes a filter, so no set can hold these
+    __hash__ = None  # type: ignore[assignment]  # == makes a filter, so a set cannot contain them
 
     _operand: Operand
 
@@ -72,11 +72,11 @@ class Expression:
         return _compared(">=", self, other)
 
     def between(self, low: _Operable, high: _Operable) -> Filter:
-        """Say that the value lies between two others, or is one of them."""
+        """Return the condition that the value is between two others, both included."""
         return _filter(lambda: between(self._operand, _operand(low), _operand(high)))
 
     def in_(self, *values: Value | Iterable[Value]) -> Filter:
-        """Say that the value is one of these: ``in_(1, 2)``, or ``in_([1, 2])``."""
+        """Return the condition that the value is one of these: ``in_(1, 2)`` or ``in_([1, 2])``."""
         first = values[0] if len(values) == 1 else None
         listed = values
         if isinstance(first, Iterable) and not isinstance(first, str | bytes):
@@ -87,7 +87,7 @@ class Expression:
         return _filter(lambda: among(self._operand, literals))
 
     def like(self, pattern: str, escape: str | None = None) -> Filter:
-        """Say that the attribute is a text that fits: ``%`` is any run, ``_`` any character."""
+        """Return the condition that a text matches: ``%`` is any run, ``_`` any character."""
         if not isinstance(pattern, str):
             raise FilterTypeError(f"a pattern is a str, not a {type(pattern).__name__}")
         if escape is not None and not isinstance(escape, str):
@@ -103,11 +103,11 @@ class Expression:
         return _filter(lambda: like(self._operand, parsed))
 
     def is_null(self) -> Filter:
-        """Say that the attribute is missing."""
+        """Return the condition that the attribute is missing."""
         return _filter(lambda: is_null(self._operand, wanted=True))
 
     def is_not_null(self) -> Filter:
-        """Say that the attribute is there."""
+        """Return the condition that the attribute exists."""
         return _filter(lambda: is_null(self._operand, wanted=False))
 
     # --- arithmetic ---
@@ -149,7 +149,7 @@ class Expression:
     def __pos__(self) -> Expression:
         return Expression(positive(self._operand))
 
-    # --- an attribute that is true or false is a condition by itself ---
+    # --- a bool attribute is a condition by itself ---
 
     def __and__(self, other: Filter | Expression) -> Filter:
         return _as_filter(self) & _as_filter(other)
@@ -166,7 +166,7 @@ class Expression:
     def __invert__(self) -> Filter:
         return ~_as_filter(self)
 
-    # --- what an expression is not ---
+    # --- unsupported protocols ---
 
     def __bool__(self) -> bool:
         raise FilterTypeError(
@@ -178,7 +178,7 @@ class Expression:
         raise FilterTypeError(f"{self!r} cannot be iterated over")
 
     def __contains__(self, value: object) -> bool:
-        raise FilterTypeError(f"use in_() or like(); 'in' cannot ask {self!r}")
+        raise FilterTypeError(f"'in' is not supported; use in_() or like() of {self!r}")
 
     def __repr__(self) -> str:
         term = self._operand.term
@@ -212,7 +212,7 @@ _Operable: TypeAlias = Expression | bool | int | float | str
 
 
 def _attribute_name(owner: object, name: str) -> str:
-    """Refuse names of Python's own protocols, so that copying and printing tools are not fooled."""
+    """Refuse names of Python's own protocols, which copying and printing tools look up."""
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     return name
@@ -225,7 +225,7 @@ def _attribute(name: str) -> Expression:
 
 
 def _plain_name(name: object) -> str:
-    """Return a name as a plain str: a member of an enum may be one, and print as another."""
+    """Return a name as a plain str, because a member of an enum may print differently."""
     if not isinstance(name, str):
         raise FilterTypeError(f"an attribute's name is a str, not a {type(name).__name__}")
     return str.__str__(name)
@@ -247,7 +247,7 @@ def _literal(value: object) -> Value:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise FilterError(f"{value} is not a number that a filter can hold")
+            raise FilterError(f"{value} is not a finite number, which a filter needs")
         return float(value)
     if isinstance(value, str):
         _check_text(value)

@@ -1,6 +1,6 @@
 """Conditions on operands: comparisons, BETWEEN, IN, LIKE, IS NULL.
 
-Constants are folded as they meet, by the rules of :mod:`gapless.content.expression`.
+Constants are folded at once, by the rules of :mod:`gapless.content.expression`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _COMPARABLE: Final = one_of([LESS, EQUAL, GREATER, UNEQUAL, ALIKE])
 
 
 def as_condition(operand: Operand) -> Condition:
-    """Read a value as a condition: an attribute means ``attribute = TRUE``."""
+    """Return a value as a condition: an attribute means ``attribute = TRUE``."""
     term = operand.term
     if isinstance(term, Attribute):
         return AttributeCondition(term.name, TRUE_ONLY, ALL_BOOLS)
@@ -93,7 +93,7 @@ def as_condition(operand: Operand) -> Condition:
 
 
 def compare(operator: str, left: Operand, right: Operand) -> Condition:
-    """Compare two values by one of ``= <> < <= > >=``."""
+    """Return the comparison of two values by one of ``= <> < <= > >=``."""
     first, second = left.term, right.term
     if operator not in ("=", "<>"):
         for place, term in enumerate((first, second)):
@@ -111,7 +111,7 @@ def compare(operator: str, left: Operand, right: Operand) -> Condition:
 
 
 def between(operand: Operand, low: Operand, high: Operand) -> Condition:
-    """Say ``operand >= low AND operand <= high``, as one test where that is possible."""
+    """Return ``operand >= low AND operand <= high``, as one test if possible."""
     term = operand.term
     if isinstance(low.term, Constant) and isinstance(high.term, Constant):
         least, most = low.term.literal, high.term.literal
@@ -125,13 +125,13 @@ def between(operand: Operand, low: Operand, high: Operand) -> Condition:
     above = compare(">=", operand, low)
     try:
         below = compare("<=", operand, high)
-    except OperandError as misuse:  # its second operand is our third
+    except OperandError as misuse:  # its second operand is the third here
         raise OperandError(misuse.problem, 2 * misuse.operand) from None
     return all_of((above, below))
 
 
 def among(operand: Operand, values: Sequence[Value]) -> Condition:
-    """Say that the operand equals one of the values (at least one)."""
+    """Return the condition that the operand equals one of the values (at least one)."""
     term = operand.term
     if term is None:
         return NEVER_KNOWN
@@ -141,7 +141,7 @@ def among(operand: Operand, values: Sequence[Value]) -> Condition:
     holds = one_of(tidied)
     if isinstance(term, Attribute):
         families = [family for family in (ANY_NUMBER, ANY_TEXT, ALL_BOOLS) if _meets(holds, family)]
-        # Against several families one comparison is always unknown, so it is never false.
+        # With several families one comparison is always unknown, so the condition is never false.
         return AttributeCondition(term.name, holds, families[0] if len(families) == 1 else holds)
     for place, value in enumerate(values):
         if isinstance(value, bool | str):
@@ -150,7 +150,7 @@ def among(operand: Operand, values: Sequence[Value]) -> Condition:
 
 
 def like(operand: Operand, pattern: Pattern) -> Condition:
-    """Say that an attribute is a text that fits a pattern."""
+    """Return the condition that an attribute is a text that matches a pattern."""
     if not isinstance(operand.term, Attribute):
         raise OperandError("LIKE needs the name of an attribute on its left")
     if len(pattern) > FILTER_PATTERN_MAX and pattern.is_searched:
@@ -163,14 +163,14 @@ def like(operand: Operand, pattern: Pattern) -> Condition:
 
 
 def is_null(operand: Operand, *, wanted: bool) -> Condition:
-    """Say that an attribute is missing (or, not ``wanted``, that it is there)."""
+    """Return the condition that an attribute is missing (or, if not ``wanted``, that it exists)."""
     if not isinstance(operand.term, Attribute):
         raise OperandError("IS NULL needs the name of an attribute on its left")
     return AttributeCondition(operand.term.name, MISSING if wanted else PRESENT, ANY)
 
 
 def refuted(test: AttributeCondition) -> ValueSet:
-    """Return where a test is false."""
+    """Return the values for which a test is false."""
     holds, within = test.holds, test.within
     if holds.patterns:
         ((pattern, wanted),) = holds.patterns
@@ -185,22 +185,22 @@ def refuted(test: AttributeCondition) -> ValueSet:
 
 
 def number_test(name: str, operator: str, value: Number) -> AttributeCondition:
-    """Compare an attribute with a number."""
+    """Return the comparison of an attribute with a number."""
     return AttributeCondition(name, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
 
 
 def text_test(name: str, operator: str, value: str) -> AttributeCondition:
-    """Compare an attribute with a text."""
+    """Return the comparison of an attribute with a text."""
     return AttributeCondition(name, ValueSet(EMPTY, _text_half_line(operator, value)), ANY_TEXT)
 
 
 def range_test(name: str, low: Number, high: Number) -> AttributeCondition:
-    """Say that an attribute is a number between two."""
+    """Return the condition that an attribute is a number between two numbers."""
     return AttributeCondition(name, numbers(closed(canonical(low), canonical(high))), ANY_NUMBER)
 
 
 def closed(low: Value, high: Value) -> Spans:
-    """Return the set from ``low`` to ``high``, both of them in it."""
+    """Return the set from ``low`` to ``high``, both included."""
     return ((low, 0), (high, 1)) if low <= high else EMPTY  # type: ignore[operator]
 
 
@@ -263,7 +263,7 @@ def _compare_terms(operator: str, left: Term, right: Term) -> Condition:
 
 
 def _compare_same(operator: str, term: Term) -> Condition:
-    """Compare a term with itself: equal wherever it is known."""
+    """Return the comparison of a term with itself, which is equal if the term is known."""
     if isinstance(term, Attribute):
         known = ValueSet(ALL_NUMBERS, ALL_TEXTS, ALL_BOOLS.bools if operator in ("=", "<>") else 0)
         return AttributeCondition(term.name, known if "=" in operator else NOTHING, known)
@@ -271,7 +271,7 @@ def _compare_same(operator: str, term: Term) -> Condition:
 
 
 def _first_true(verdicts: Iterable[ConstantCondition]) -> ConstantCondition:
-    """Join verdicts by OR."""
+    """Join constant conditions by OR."""
     truths = {verdict.truth for verdict in verdicts}
     return (
         ConstantCondition(True)

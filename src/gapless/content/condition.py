@@ -1,14 +1,14 @@
 """The syntax tree of a filter: conditions, and NOT, AND, OR over conditions.
 
-The parser and the builder both make their conditions by the functions of this module, of
-:mod:`.operands` and of :mod:`.comparisons`. So the two agree on the meaning of each condition and on
+The parser and the builder both create conditions with the functions of this module, of
+:mod:`.operands` and of :mod:`.comparisons`. So both agree on the meaning of each condition and on
 what is refused. A condition is an :class:`AttributeCondition` (of one subject: an attribute, or a
 derived term), a :class:`ConstantCondition`, whose truth is known already, or NOT, AND, OR over
 conditions.
 
-An attribute condition has the values for which it is true (``holds``) and the values for which it is
-true or false (``within``); for all others it is unknown. So its negation is true on ``within`` less
-``holds``, and unknown values need no care outside these modules.
+An attribute condition has the values for which it is true (``holds``) and the values for which it
+is true or false (``within``); for all others it is unknown. So its negation is true on ``within``
+without ``holds``, and other modules need not handle unknown values.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def any_of(parts: Sequence[Condition]) -> Condition:
 
 
 def both(left: Condition, right: Condition) -> Condition:
-    """Join two conditions by AND; chains stay flat, however they are put together."""
+    """Join two conditions by AND; chains stay flat in any order of joining."""
     return all_of(
         (left.parts if isinstance(left, AllOf) else (left,))
         + (right.parts if isinstance(right, AllOf) else (right,))
@@ -107,7 +107,7 @@ def both(left: Condition, right: Condition) -> Condition:
 
 
 def either(left: Condition, right: Condition) -> Condition:
-    """Join two conditions by OR; chains stay flat, however they are put together."""
+    """Join two conditions by OR; chains stay flat in any order of joining."""
     return any_of(
         (left.parts if isinstance(left, AnyOf) else (left,))
         + (right.parts if isinstance(right, AnyOf) else (right,))
@@ -115,7 +115,7 @@ def either(left: Condition, right: Condition) -> Condition:
 
 
 def negated(operand: Condition) -> Condition:
-    """Put NOT before a condition."""
+    """Return the negation of a condition."""
     return operand.operand if isinstance(operand, Not) else Not(operand, _deeper((operand,)))
 
 
@@ -124,7 +124,7 @@ def _deeper(parts: Iterable[Condition]) -> int:
     for part in parts:
         if part.depth >= depth:
             depth = part.depth + 1
-    if depth > 2 * (FILTER_NESTING_MAX + 1):  # a parenthesis holds an OR of ANDs: two levels
+    if depth > 2 * (FILTER_NESTING_MAX + 1):  # a parenthesis is an OR of ANDs: two levels
         raise FilterLimitError(
             "AND, OR and NOT are nested too deeply; join conditions flatly",
             "FILTER_NESTING_MAX",

@@ -1,13 +1,13 @@
 """Conjunctions: the unit that is indexed, covered, merged and sent between brokers.
 
-A conjunction says, of each attribute it names, which values it allows, and the same of derived
-terms (:mod:`gapless.content.expression`). An event matches if every named attribute and term has
-an allowed value. What a derived term needs of its attributes (to be there, to be numbers) stands
-among the constraints too, where the index can use it.
+A conjunction has a set of allowed values for each attribute that it names, and for derived terms
+(:mod:`gapless.content.expression`). An event matches if every named attribute and term has an
+allowed value. The requirements of a derived term on its attributes (that they exist, that they are
+numbers) are among the constraints too, where the index can use them.
 
-:meth:`Conjunction.covers` may miss a covering, never claims one that is not; ``intersects`` may
-claim an intersection that is not, never misses one. So what is withheld because it is covered is
-not needed, and what is pruned because it does not intersect cannot match.
+:meth:`Conjunction.covers` may miss a covering but never claims a wrong one. ``intersects`` may
+claim a wrong intersection but never misses one. So a conjunction that is withheld because it is
+covered is not needed, and one that is pruned because it does not intersect cannot match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         constraints: Iterable[tuple[str, ValueSet]],
         residuals: Iterable[tuple[Term, ValueSet]] = (),
     ) -> Conjunction | None:
-        """Put together conditions that must all hold; None if no event can meet them."""
+        """Combine constraints that must all hold; None if no event can satisfy them."""
         by_name: dict[str, ValueSet] = {}
         repeated: dict[str, list[ValueSet]] = {}
         for name, allowed in constraints:
@@ -56,7 +56,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         return cls(tuple(sorted(by_name.items())), by_term)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether an event with these attributes matches."""
+        """Return whether an event with these attributes matches."""
         return all(
             allowed.contains(attributes.get(name)) for name, allowed in self.constraints
         ) and all(allowed.contains(term.value(attributes)) for term, allowed in self.residuals)
@@ -68,7 +68,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         return conjunction_text(self)
 
     def covers(self, other: Conjunction) -> bool:
-        """Say whether every event that matches the other matches this one; may miss."""
+        """Return whether every event that matches the other matches this one; may miss."""
         if len(self.constraints) > len(other.constraints):
             return False
         return _covers(self.constraints, dict(other.constraints)) and (
@@ -76,7 +76,7 @@ class Conjunction(msgspec.Struct, frozen=True, gc=False):
         )
 
     def intersects(self, other: Conjunction) -> bool:
-        """Say whether some event may match both; may say so wrongly, never misses."""
+        """Return whether some event may match both; may be wrong if true, never if false."""
         return _intersects(self.constraints, dict(other.constraints)) and (
             not self.residuals or _intersects(self.residuals, dict(other.residuals))
         )
@@ -91,7 +91,7 @@ def _residuals(
     by_name: dict[str, ValueSet],
     repeated: dict[str, list[ValueSet]],
 ) -> tuple[tuple[Term, ValueSet], ...] | None:
-    """Join the sets of equal terms; put what the terms need among the constraints."""
+    """Join the sets of equal terms, and add the requirements of the terms to the constraints."""
     by_term: dict[Term, list[ValueSet]] = {}
     for term, allowed in residuals:
         by_term.setdefault(term, []).append(allowed)

@@ -1,11 +1,11 @@
 """A filter as a Python function.
 
-Matching one filter against many events is quickest with what each constraint asks for bound into
-a small function, chosen once: an equality is one ``==``, a range two comparisons. Everything
-else asks the value set. (Many filters against one event are the index's business.)
+To match one filter against many events is fastest with a small function for each constraint, chosen
+once: an equality is one ``==``, a range two comparisons. All others look up the value set. (The
+index matches many filters against one event.)
 
-Every attribute that a filter names must have a proper value, whether or not the answer depends
-on it: an event is right or wrong for a filter as it is for an index that holds the filter.
+Every attribute that a filter names must have a valid value, even if the result does not depend on
+it: so a filter refuses the same events as an index that contains the filter.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["Matcher", "matcher"]
 
 Matcher: TypeAlias = Callable[[Attributes], bool]
 _Probe: TypeAlias = Callable[[Any], bool]
-"""Says whether a value is allowed; raises if it is none."""
+"""Returns whether a value is allowed; raises AttributeValueError if it is no value."""
 
 _SURE: Final = frozenset((str, float, bool, type(None)))
 
 
 def matcher(conjunctions: Sequence[Conjunction]) -> Matcher:
-    """Return a function that says whether one of the conjunctions matches."""
+    """Return a function that returns whether one of the conjunctions matches."""
     matchers = [_conjunction_matcher(one) for one in conjunctions]
     if len(matchers) == 1:
         return matchers[0]
@@ -46,7 +46,7 @@ def matcher(conjunctions: Sequence[Conjunction]) -> Matcher:
 
 
 def _conjunction_matcher(conjunction: Conjunction) -> Matcher:
-    # Few cuts are quick to try and mostly narrow, so they go first.
+    # Sets with few cuts are fast to test and mostly narrow, so they come first.
     constraints = sorted(conjunction.constraints, key=lambda item: _effort(item[1]))
     names = [name for name, _ in constraints]
     probes = [
@@ -90,7 +90,7 @@ def _residual_matcher(
 
 
 def _check(names: tuple[str, ...], get: Callable[[str], Value | None]) -> None:
-    """Raise unless these attributes, where they are there, have proper values."""
+    """Raise AttributeValueError unless these attributes are missing or have valid values."""
     for name in names:
         value = get(name)
         kind = type(value)
@@ -103,7 +103,7 @@ def _effort(allowed: ValueSet) -> int:
 
 
 def _probe(allowed: ValueSet) -> _Probe:
-    """Return the quickest function that says whether a value is in the set."""
+    """Return the fastest function that returns whether a value is in the set."""
     contains = allowed.contains
     if allowed.bools or allowed.null or allowed.nan or allowed.patterns:
         return contains

@@ -1,12 +1,12 @@
-"""Arithmetic and comparisons that no index can hold, as derived attributes.
+"""Arithmetic and comparisons that cannot be indexed, as derived attributes.
 
 ``price * size > 1000`` is a condition on the *term* ``price * size``: an expression whose value is
-computed from the event and then looked up in a value set, as an attribute's value is. So covering,
+computed from the event and then looked up in a value set, like an attribute's value. So covering,
 intersection and merging work on terms as on attributes. A comparison of two terms, ``bid < ask``,
 is a term too: its value is the outcome of the comparison.
 
-A term's value is None (*unknown*) where an attribute is missing or of the wrong type, on division
-by zero, where an int leaves 64 bits and where a float is not finite.
+A term's value is None (*unknown*) if an attribute is missing or of the wrong type, on division by
+zero, if an int exceeds 64 bits and if a float is not finite.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Attribute(msgspec.Struct, frozen=True, tag=True):
     name: str
 
     def value(self, attributes: Attributes) -> Value | None:
-        """Return the value in an event, None where it is unknown."""
+        """Return the value in an event, or None if it is unknown."""
         return attributes.get(self.name)
 
     def requires(self) -> dict[str, ValueSet]:
-        """Return what the attributes must be for the value to be known."""
+        """Return the value sets of the attributes outside which the value is unknown."""
         return {self.name: PRESENT}
 
     def __str__(self) -> str:
@@ -70,8 +70,8 @@ class Attribute(msgspec.Struct, frozen=True, tag=True):
 
 
 class Constant(msgspec.Struct, frozen=True, tag=True, eq=False):
-    """A literal. ``5`` and ``5.0`` differ: sums with the one may leave 64 bits. The sign of a zero
-    does not show in any result, so it is dropped: equal constants are written alike.
+    """A literal. ``5`` and ``5.0`` differ: sums with the int may exceed 64 bits. The sign of a zero
+    has no effect on any result, so it is dropped: equal constants have equal texts.
     """
 
     literal: bool | int | float | str
@@ -89,12 +89,12 @@ class Constant(msgspec.Struct, frozen=True, tag=True, eq=False):
         return hash((type(self.literal).__name__, self.literal))
 
     def value(self, attributes: Attributes) -> Value | None:
-        """Return the literal, whatever the event."""
+        """Return the literal, for any event."""
         del attributes
         return self.literal
 
     def requires(self) -> dict[str, ValueSet]:
-        """Return what the attributes must be for the value to be known."""
+        """Return the value sets of the attributes outside which the value is unknown."""
         return {}
 
     def __str__(self) -> str:
@@ -107,12 +107,12 @@ class Negative(msgspec.Struct, frozen=True, tag=True):
     operand: Term
 
     def value(self, attributes: Attributes) -> Value | None:
-        """Return the value in an event, None where it is unknown."""
+        """Return the value in an event, or None if it is unknown."""
         operand = _number(self.operand.value(attributes))
         return None if operand is None else _in_range(-operand)
 
     def requires(self) -> dict[str, ValueSet]:
-        """Return what the attributes must be for the value to be known."""
+        """Return the value sets of the attributes outside which the value is unknown."""
         return _as_numbers(self.operand.requires())
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class Arithmetic(msgspec.Struct, frozen=True, tag=True):
     right: Term
 
     def value(self, attributes: Attributes) -> Value | None:
-        """Return the value in an event, None where it is unknown."""
+        """Return the value in an event, or None if it is unknown."""
         left = _number(self.left.value(attributes))
         right = _number(self.right.value(attributes))
         if left is None or right is None:
@@ -136,7 +136,7 @@ class Arithmetic(msgspec.Struct, frozen=True, tag=True):
         return _calculate(self.operator, left, right)
 
     def requires(self) -> dict[str, ValueSet]:
-        """Return what the attributes must be for the value to be known."""
+        """Return the value sets of the attributes outside which the value is unknown."""
         return _as_numbers(self.left.requires() | self.right.requires())
 
     def __str__(self) -> str:
@@ -146,17 +146,17 @@ class Arithmetic(msgspec.Struct, frozen=True, tag=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, tag=True):
-    """How two terms compare: LESS, EQUAL, GREATER, or for bools ALIKE, UNEQUAL."""
+    """The outcome of comparing two terms: LESS, EQUAL, GREATER, or for bools ALIKE, UNEQUAL."""
 
     left: Term
     right: Term
 
     def value(self, attributes: Attributes) -> Value | None:
-        """Return the value in an event, None where it is unknown."""
+        """Return the value in an event, or None if it is unknown."""
         return _compare(self.left.value(attributes), self.right.value(attributes))
 
     def requires(self) -> dict[str, ValueSet]:
-        """Return what the attributes must be for the value to be known."""
+        """Return the value sets of the attributes outside which the value is unknown."""
         required = self.left.requires() | self.right.requires()
         calculated = isinstance(self.left, _CALCULATED) or isinstance(self.right, _CALCULATED)
         return _as_numbers(required) if calculated else required
@@ -170,7 +170,7 @@ _CALCULATED: Final = (Negative, Arithmetic)
 
 
 def is_plain_name(name: str) -> bool:
-    """Say whether a name follows the Java identifier rule: letters of any script, ``_``, ``$``
+    """Return whether a name follows the Java identifier rule: letters of any script, ``_``, ``$``
     and, not first, digits; dots between such parts.
 
     >>> [is_plain_name(name) for name in ("price", "order.größe", "$x", "2nd", "a..b", "a b")]
@@ -180,14 +180,14 @@ def is_plain_name(name: str) -> bool:
 
 
 def attribute_text(name: str) -> str:
-    """Write an attribute's name as the selector language does: plain, or in double quotes."""
+    """Return an attribute's name in the selector language: plain, or in double quotes."""
     if is_plain_name(name) and name.upper() not in KEYWORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal_text(value: Value) -> str:
-    """Write a literal as the selector language does."""
+    """Return a literal in the selector language."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
@@ -196,7 +196,7 @@ def literal_text(value: Value) -> str:
 
 
 def _bracketed(term: Term, binding: int) -> str:
-    """Write an operand, in parentheses where it binds less tightly than its surroundings.
+    """Return the text of an operand, in parentheses if it binds less tightly than its operator.
 
     A sign binds most tightly of all, so ``a - -b`` and ``- -a`` need none.
     """

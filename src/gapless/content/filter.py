@@ -1,4 +1,4 @@
-"""Filters: what a subscriber asks for."""
+"""Filters: conditions on events in their normal form."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Filter:
 
     Two filters are equal if their normal forms are. ``&``, ``|`` and ``~`` are AND, OR and NOT
     of the selector language. NOT depends on where a condition is *unknown*, which the normal
-    form does not say, so ``~`` negates the condition as it was written: the text given, or what
-    the builder and the operators put together, also after pickling. A filter made of conjunctions
-    is negated as its ``str()`` reads.
+    form does not contain. So ``~`` negates the original condition: the given text, or the condition
+    of the builder and the operators, also after pickling. For a filter made of conjunctions it
+    negates the condition of its ``str()``.
     """
 
     __slots__ = ("_conjunctions", "_matcher", "_source")
 
     _conjunctions: tuple[Conjunction, ...]
     _matcher: Matcher | None
-    """Made when first needed: a filter that only goes into an index never needs it."""
+    """Created when first needed: a filter that is only indexed never needs it."""
 
     _source: str | Condition | None
-    """What the filter was made from; None if that was its conjunctions."""
+    """The text or condition that the filter was made from; None if it was made of conjunctions."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -47,18 +47,18 @@ class Filter:
                 f"a filter is made from its text, not from a {type(text).__name__}; "
                 "in Python code F builds one: F.price > 90"
             )
-        self._source = str.__str__(text)  # a plain str, also where an enum's member was given
+        self._source = str.__str__(text)  # a plain str, also for a member of an enum
         self._conjunctions = normalise(parse(self._source))
         self._matcher = None
 
     @classmethod
     def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
-        """Return the filter that matches where one of the conjunctions does."""
+        """Return the filter that matches if one of the conjunctions does."""
         return cls._made(disjoined(conjunctions), None)
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Filter:
-        """Return the filter of a condition, as the builder makes it."""
+        """Return the filter of a condition; the builder uses it."""
         return cls._made(normalise(condition), condition)
 
     @classmethod
@@ -71,7 +71,7 @@ class Filter:
 
     @property
     def conjunctions(self) -> tuple[Conjunction, ...]:
-        """The normal form: an event matches if one of these does. None at all match nothing."""
+        """The normal form: an event matches if one of these does. If empty, no event matches."""
         return self._conjunctions
 
     @property
@@ -80,16 +80,16 @@ class Filter:
         return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether an event with these attributes matches (None is the same as missing).
+        """Return whether an event with these attributes matches (None is the same as missing).
 
-        Raises AttributeValueError if one that the filter names has no value of an attribute.
+        Raises AttributeValueError if an attribute that the filter names is not a valid value.
         """
         if self._matcher is None:
             self._matcher = matcher(self._conjunctions)
         return self._matcher(attributes)
 
     def covers(self, other: Filter) -> bool:
-        """Say whether every event that matches ``other`` matches this; may miss, never lies."""
+        """Return whether every event that matches ``other`` matches this; may miss a covering."""
         _check_filter(other, "covers")
         return all(
             any(ours.covers(theirs) for ours in self._conjunctions)
@@ -97,7 +97,7 @@ class Filter:
         )
 
     def intersects(self, other: Filter) -> bool:
-        """Say whether some event may match both; may say so wrongly, never misses."""
+        """Return whether some event may match both; may be wrong if true, never if false."""
         _check_filter(other, "intersects")
         return any(
             ours.intersects(theirs) for ours in self._conjunctions for theirs in other._conjunctions

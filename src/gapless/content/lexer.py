@@ -1,9 +1,9 @@
-"""From a filter's text to its tokens, in one scan.
+"""Splits a filter's text into tokens, in one scan.
 
-One regular expression knows every token; possessive quantifiers keep the scan linear on any
+One regular expression matches every token; possessive quantifiers keep the scan linear on any
 text. A token is a tuple ``(kind, value, start)``: the kind is the keyword in capitals, one of the
-words below, or the bracket or comma itself; the value is what it stands for (a number is already
-a number, a string has its quotes off); the start is its offset.
+words below, or the bracket or comma itself; the value is its meaning (a number is converted, a
+string is without quotes); the start is its offset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Token: TypeAlias = tuple[str, Any, int]
 _START = r"[^\s\x00-#%-@\[-^`{-\x7f]"  # no space, no ASCII digit or punctuation but $ and _
 _PART = r"[^\s\x00-#%-/:-@\[-^`{-\x7f]"  # the same, and digits
 # Only single characters repeat possessively: before Python 3.11.4 a possessive group matches
-# wrongly. No group here has two ways to match one text, so plain repetition stays linear.
+# wrongly. No group here can match one text in two ways, so plain repetition stays linear.
 _TOKEN = re.compile(
     r"\s*+(?:"
     rf"({_START}{_PART}*+(?:\.{_START}{_PART}*+)*)"  # 1: a word, plain or dotted
@@ -90,8 +90,8 @@ def tokenize(text: str) -> list[Token]:
     >>> tokenize("a >= 0x1d")
     [('name', 'a', 0), ('compare', '>=', 2), ('number', 29, 5), ('end', '', 9)]
 
-    Raises FilterSyntaxError where no token can be. Integers are returned as they stand, or as
-    some number above 64 bits: whether a sign makes one fit is for the parser to say.
+    Raises FilterSyntaxError where no token can be. An integer that is too long to convert is
+    returned as a number above 64 bits; the parser checks the range together with the sign.
     """
     if not text.isascii():
         _check_characters(text)
@@ -139,14 +139,14 @@ def shown(token: Token) -> str:
 
 
 def _check_characters(text: str) -> None:
-    """Find what Unicode does not know, and names that only look like names."""
+    """Refuse lone surrogates, and words that contain characters not allowed in names."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise FilterSyntaxError("half of a surrogate pair", text, error.start) from None
     for match in _TOKEN.finditer(text):
         if match.lastindex == _STRAY:
-            return  # an error of its own, and what follows may be the inside of a string
+            return  # tokenize reports it; what follows may be the inside of a string
         word = match[_WORD]
         if word is None or word.isascii() or is_plain_name(word):
             continue
@@ -188,10 +188,10 @@ def _number(literal: str, text: str, start: int) -> int | float:
     if _DIGITS_LEADING_ZERO.fullmatch(literal):
         problem = "a number with a leading 0 is octal, and octal has no 8 or 9; leave the 0 away"
         raise FilterSyntaxError(problem, text, start)
-    raise FilterSyntaxError("this is not a number that can be read", text, start)
+    raise FilterSyntaxError("this is not a number", text, start)
 
 
 def _whole(digits: str, base: int) -> int:
-    """Read digits, but not so many that reading them takes long."""
+    """Convert digits, unless there are so many that it takes long."""
     digits = digits.lstrip("0") or "0"
     return int(digits, base) if len(digits) < INT_DIGITS_MAX else _TOO_LARGE

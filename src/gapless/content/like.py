@@ -1,14 +1,14 @@
 """LIKE patterns: matched without backtracking, compared by meaning.
 
-A pattern is a line of tokens: runs of literal characters, *one* (``_``: any one character) and
+A pattern is a sequence of tokens: runs of literal characters, *one* (``_``: any one character) and
 *many* (``%``: any run of characters). Its canonical form has no two *many* in a row and every
 *one* before the *many* beside it, so equal tokens mean equal patterns of the common kinds.
 
-Matching takes the pieces between two *many* from left to right, each at the first place where it
-fits: what a later piece can use is only made smaller by taking an earlier one later. A piece of
-plain characters is found by ``str.find``; one that has *one* inside by the shift-and automaton,
-whose state is a bit set held in an int. Neither ever goes back, so a match costs time linear in
-the text (times the pattern's length in machine words).
+Matching searches for the segments between two *many* from left to right, each at the first position
+where it fits: a later position for one segment would only leave less for the next. A segment of
+plain characters is found by ``str.find``, one with *one* inside by the shift-and automaton, whose
+state is a bit set in an int. Neither goes back, so a match costs time linear in the text (times the
+pattern's length in machine words).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str, escape: str | None = None) -> Pattern:
-        """Read a pattern; ``escape`` takes away the meaning of the character after it.
+        """Read a pattern; the character after ``escape`` is literal.
 
         >>> Pattern.parse("a%%_b").tokens
         ('=a', '_', '%', '=b')
 
-        Raises ValueError where ``escape`` stands last.
+        Raises ValueError if ``escape`` is the last character.
         """
         tokens: list[str] = []
         literal: list[str] = []
@@ -74,7 +74,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return cls(tuple(tokens))
 
     def __str__(self) -> str:
-        """Return the pattern's text, in which a backslash escapes (see :attr:`escape`)."""
+        """Return the pattern's text, with a backslash as escape character (:attr:`escape`)."""
         parts = []
         for token in self.tokens:
             if token[0] == "=":
@@ -106,7 +106,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the pattern asks only for how a text begins."""
+        """Whether the pattern is only a prefix."""
         return (
             bool(self.tokens)
             and self.tokens[-1] == MANY
@@ -116,7 +116,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     @property
     def is_searched(self) -> bool:
-        """Whether texts have to be searched: neither one text nor all with one beginning fit."""
+        """Whether texts have to be searched: the pattern is neither one text nor a prefix."""
         return self.literal is None and not self.is_prefix
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return _length(self.tokens)
 
     def matches(self, text: str) -> bool:
-        """Say whether the whole text fits the pattern."""
+        """Return whether the whole text matches the pattern."""
         pieces = _compiled[self.tokens].pieces
         if len(pieces) == 1:
             return len(text) == len(pieces[0]) and pieces[0].fits(text, 0)
@@ -141,12 +141,12 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return True
 
     def implies(self, other: Pattern) -> bool:
-        """Say whether every text that fits this pattern fits the other; may miss, never lies.
+        """Return whether every text that matches this pattern matches the other; may miss.
 
-        ``other`` is run over this pattern's own symbols: its *one* takes a character or a
-        *one*, its *many* takes any run of symbols, and nothing else takes a *many*. The places
-        that ``other`` has reached are the bits of an int. A pattern without any character asks
-        for a length only, which is counted.
+        ``other`` is run over this pattern's own symbols: its *one* takes a character or a *one*,
+        its *many* takes any run of symbols, and nothing else takes a *many*. The positions that
+        ``other`` has reached are the bits of an int. A pattern without any character only requires
+        a length, which is counted.
         """
         theirs, length = other.tokens, len(other)
         if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
@@ -161,10 +161,10 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return bool(reached >> length)
 
     def meets(self, other: Pattern) -> bool:
-        """Say whether some text may fit both patterns; may say so wrongly, never misses.
+        """Return whether some text may match both patterns; may be wrong if true, never if false.
 
-        Both are walked at once: a place in this pattern, and the places in the other that one
-        text can have reached then.
+        Both are processed at once: a position in this pattern, and the positions in the other that
+        one text can have reached then.
         """
         length = len(other)
         if len(self) * length > PATTERN_CELLS_MAX:
@@ -176,7 +176,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         for symbol in _compiled[self.tokens].symbols:
             if symbol == MANY:
                 least = reached & -reached
-                reached = (end << 1) - least  # from the first place on, all
+                reached = (end << 1) - least  # all positions from the first on
             else:
                 taken = anything if symbol == ONE else takes.get(symbol, ones)
                 reached = (reached & taken) << 1 | reached & manies
@@ -185,7 +185,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
 
 class _Piece:
-    """What stands between two *many*: characters, some of them free (None)."""
+    """The segment between two *many*: characters, and free positions."""
 
     __slots__ = ("_characters", "_plain", "_runs", "_shifts")
 
@@ -209,7 +209,7 @@ class _Piece:
         return all(text.startswith(run, at + offset) for offset, run in self._runs)
 
     def find(self, text: str, start: int, end: int) -> int:
-        """Return the first place in ``text[start:end]`` where the piece fits, or -1."""
+        """Return the first index in ``text[start:end]`` where the segment fits, or -1."""
         if self._plain is not None:
             return text.find(self._plain, start, end)
         if end - start < self._characters:
@@ -236,7 +236,7 @@ class _Piece:
 
 
 class _Compiled:
-    """A pattern as it is worked with; each form is made when it is first needed."""
+    """The compiled forms of a pattern, each made when it is first needed."""
 
     __slots__ = ("_masks", "_pieces", "_symbols", "_tokens")
 
@@ -248,7 +248,7 @@ class _Compiled:
 
     @property
     def pieces(self) -> list[_Piece]:
-        """What stands between two *many*."""
+        """The segments between two *many*."""
         if self._pieces is None:
             groups: list[list[str]] = [[]]
             for token in self._tokens:
@@ -273,7 +273,7 @@ class _Compiled:
 
     @property
     def masks(self) -> tuple[int, int, dict[str, int]]:
-        """The places of *one*, of *many*, and those that take a given symbol, as bits."""
+        """The positions of *one*, of *many*, and those that take a given symbol, as bits."""
         if self._masks is None:
             symbols = self.symbols
             ones = sum(1 << place for place, symbol in enumerate(symbols) if symbol == ONE)
@@ -287,10 +287,10 @@ class _Compiled:
 
 
 class _Memory(dict[tuple[str, ...], _Compiled]):
-    """Compiled patterns by their tokens, as long as all of them fit into a bounded memory.
+    """A bounded cache of compiled patterns by their tokens.
 
-    There are far fewer patterns than matches. Which pattern will be asked next is not known, so
-    a full memory is emptied; that also needs no lock where threads share it.
+    There are far fewer patterns than matches. Which pattern is needed next is unknown, so a full
+    cache is cleared; that also needs no lock between threads.
     """
 
     __slots__ = ("weight",)
@@ -298,7 +298,7 @@ class _Memory(dict[tuple[str, ...], _Compiled]):
     def __init__(self) -> None:
         super().__init__()
         self.weight = 0
-        """Bytes that the forms of all patterns may take together, roughly."""
+        """The approximate bytes of the compiled forms of all patterns."""
 
     def __missing__(self, tokens: tuple[str, ...]) -> _Compiled:
         compiled = _Compiled(tokens)
@@ -312,13 +312,13 @@ class _Memory(dict[tuple[str, ...], _Compiled]):
         return compiled
 
     def clear(self) -> None:
-        """Forget all patterns."""
+        """Remove all patterns."""
         super().clear()
         self.weight = 0
 
 
 def _weight(tokens: tuple[str, ...]) -> int:
-    """Estimate the bytes of a pattern with all its forms: two tables of bits, a row a character."""
+    """Estimate the bytes of a pattern with all its forms: two bit tables, a row a character."""
     length = _length(tokens)
     rows = len(set("".join(tokens)))
     return 1_000 + 150 * len(tokens) + 64 * length + 2 * rows * (length // 7 + 100)

@@ -1,11 +1,11 @@
 """Merging: few wide conjunctions instead of many narrow ones (VT 3.5).
 
-What a broker tells a neighbour may be any set of conjunctions that covers what is wanted: what is
-wider only brings events that are filtered out later. So the number of conjunctions has a budget,
-and merging buys it for as few superfluous events as it can:
+A broker may send a neighbour any set of conjunctions that covers its subscriptions: a wider set
+only brings events that are filtered out later. So the number of conjunctions has a budget, and
+merging keeps to it with as few superfluous events as possible:
 
-1. what another conjunction covers is left out;
-2. conjunctions that differ in one subject become one whose set is the union: nothing is widened;
+1. conjunctions that another one covers are omitted;
+2. conjunctions that differ in one subject become one with the union of the sets, which is exact;
 3. then pairs are merged, those first that widen least (:mod:`gapless.content.widening`).
 
 The result depends on the set of conjunctions given, not on their order.
@@ -35,7 +35,7 @@ __all__ = ["hull", "merge"]
 
 
 def merge(conjunctions: Iterable[Conjunction], budget: int) -> tuple[Conjunction, ...]:
-    """Return at most ``budget`` conjunctions that cover the given ones, in the order of their text.
+    """Return at most ``budget`` conjunctions that cover the given ones, sorted by text.
 
     >>> from gapless import Filter
     >>> wanted = "a BETWEEN 1 AND 5 AND b > 7", "a BETWEEN 4 AND 6 AND b > 8", "a = 9 AND b > 9"
@@ -43,10 +43,10 @@ def merge(conjunctions: Iterable[Conjunction], budget: int) -> tuple[Conjunction
     >>> [str(one) for one in merged]
     ['a = 9 AND b > 9', 'a BETWEEN 1 AND 6 AND b > 7']
 
-    Within the budget only those that another one covers are left out.
+    If the given ones are within the budget, only covered ones are omitted.
     """
     if budget < 1:
-        raise UsageError(f"a budget of {budget} conjunctions cannot be kept; give at least 1")
+        raise UsageError(f"a budget of {budget} conjunctions is too small: give at least 1")
     kept = uncovered(sorted(set(conjunctions), key=conjunction_text))
     if len(kept) <= budget:
         return tuple(kept)
@@ -60,9 +60,9 @@ def merge(conjunctions: Iterable[Conjunction], budget: int) -> tuple[Conjunction
 
 
 def hull(left: ValueSet, right: ValueSet) -> ValueSet:
-    """Return a set that holds both: their union, but of at most ``INTERVALS_MAX`` intervals.
+    """Return a set that contains both: their union, but with at most ``INTERVALS_MAX`` intervals.
 
-    Where the union has more the nearest intervals are joined; patterns are kept if both have them.
+    If the union has more, the nearest intervals are joined. Patterns are kept if both have them.
     """
     for narrow, wide in ((left, right), (right, left)):
         if narrow.is_subset(wide) and _interval_count(wide) <= INTERVALS_MAX:
@@ -74,11 +74,11 @@ def hull(left: ValueSet, right: ValueSet) -> ValueSet:
     )
 
 
-# --- unions that widen nothing ------------------------------------------------------------------
+# --- exact unions -------------------------------------------------------------------------------
 
 
 def _united(conjunctions: Iterable[Conjunction]) -> Iterator[Conjunction]:
-    """Unite those that differ in one subject only."""
+    """Unite conjunctions that differ in one subject only."""
     shapes: dict[tuple[Subject, ...], list[Conjunction]] = {}
     for one in conjunctions:
         shapes.setdefault(tuple(subject for subject, _ in entries(one)), []).append(one)
@@ -90,7 +90,7 @@ def _united(conjunctions: Iterable[Conjunction]) -> Iterator[Conjunction]:
 
 
 def _united_lines(lines: list[tuple[ChainEntry, ...]]) -> list[tuple[ChainEntry, ...]]:
-    """Unite lines of the same subjects, subject by subject."""
+    """Unite entries of the same subjects, subject by subject."""
     for place, (subject, _) in enumerate(lines[0]):
         by_rest: dict[tuple[ChainEntry, ...], list[ValueSet]] = {}
         for line in lines:
@@ -104,7 +104,7 @@ def _united_lines(lines: list[tuple[ChainEntry, ...]]) -> list[tuple[ChainEntry,
 
 
 def _exact_unions(sets: Sequence[ValueSet]) -> Iterator[ValueSet]:
-    """Return unions of neighbours, each of a bounded number of intervals."""
+    """Yield unions of neighbours, each with a bounded number of intervals."""
     ordered = sorted(
         sets, key=lambda one: (one.numbers, one.texts, one.bools, one.null, one.nan, one.patterns)
     )

@@ -1,15 +1,15 @@
 """The normal form of a condition: an OR of conjunctions, exact in three-valued logic.
 
-NOT is pushed down to the tests as a wish (``wanted``): whether the condition shall come out true
-or false. A test knows where it is true and where it is false, and is neither elsewhere, so *true*
-is all that has to be carried upwards from there: AND is an intersection, OR a union.
+NOT is pushed down to the tests as a flag (``wanted``): whether the condition must be true or false.
+A test has a set of values for which it is true and one for which it is false, and is unknown for
+all others. So only *true* has to be carried upwards: AND is an intersection, OR a union.
 
-The result is simplified until nothing changes: conjunctions that another one covers vanish, and
-conjunctions that differ in one subject only become one if their value sets unite exactly. What
-comes out is sorted by its text, so filters with one meaning usually have one normal form (the
-whole truth would cost exponential time), and the text of a normal form has itself as normal form.
+The result is simplified until nothing changes: a conjunction that another one covers is removed,
+and conjunctions that differ in one subject only become one if their value sets unite exactly. The
+result is sorted by text. So filters with one meaning usually have one normal form (a guarantee
+would cost exponential time), and parsing the text of a normal form gives the same normal form.
 
-Multiplying out is bounded before it is done: by conjunctions, by cuts, and by steps in all.
+Multiplying out is bounded in advance: by conjunctions, by cuts, and by total steps.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Subject: TypeAlias = str | Term
 Entries: TypeAlias = tuple[tuple[Subject, ValueSet], ...]
 Normal: TypeAlias = tuple[Conjunction, ...]
 Requirement: TypeAlias = tuple[Condition, bool]
-"""A condition, and whether it shall come out true or false."""
+"""A condition, and whether it must be true or false."""
 AttributeRequirement: TypeAlias = tuple[AttributeCondition, bool]
 
 
 def normalise(condition: Condition) -> Normal:
-    """Return the conjunctions of which at least one matches where the condition is true."""
+    """Return conjunctions of which at least one matches exactly if the condition is true."""
     return _written(_normalise(condition, True, _Steps()))
 
 
@@ -104,10 +104,10 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
 def _parts(
     condition: AllOf | AnyOf, wanted: bool
 ) -> tuple[list[AttributeRequirement], list[Requirement]]:
-    """Return the tests and the other parts of an AND or OR, each with what shall come of it.
+    """Return the tests and the other parts of an AND or OR, each with its required truth.
 
-    An AND inside an AND (and an OR, or a negated AND, inside an OR) is one with it, so that the
-    normal form does not depend on where parentheses stand.
+    An AND inside an AND (and an OR, or a negated AND, inside an OR) is merged into it, so that the
+    normal form does not depend on parentheses.
     """
     is_product = (type(condition) is AllOf) is wanted
     tests: list[AttributeRequirement] = []
@@ -130,7 +130,7 @@ def _parts(
 
 
 def _join(tests: Iterable[AttributeRequirement], steps: _Steps) -> Conjunction | None:
-    """Return the conjunction of tests that shall all come out as wished; None if none can be."""
+    """Return the conjunction of tests with their required truths; None if it matches nothing."""
     constraints: list[tuple[str, ValueSet]] = []
     residuals: list[tuple[Term, ValueSet]] = []
     patterns = texts = 0
@@ -146,7 +146,7 @@ def _join(tests: Iterable[AttributeRequirement], steps: _Steps) -> Conjunction |
         else:
             residuals.append((subject, allowed))  # type: ignore[arg-type]
     if patterns:
-        steps.spend(patterns * texts // 4)  # single texts are tried on every pattern
+        steps.spend(patterns * texts // 4)  # single texts are matched with every pattern
     return Conjunction.of(constraints, residuals)
 
 
@@ -172,7 +172,7 @@ def _multiply(left: Normal, right: Normal, steps: _Steps) -> Normal:
 
 
 def _alternatives(tests: Iterable[AttributeRequirement], steps: _Steps) -> list[Conjunction]:
-    """Return tests of which one shall come out as wished, those of one subject united."""
+    """Return tests of which one must have its required truth, those of one subject united."""
     by_subject: dict[Subject, list[ValueSet]] = {}
     for test, wanted in tests:
         by_subject.setdefault(test.subject, []).append(test.holds if wanted else refuted(test))
@@ -185,10 +185,10 @@ def _alternatives(tests: Iterable[AttributeRequirement], steps: _Steps) -> list[
 
 
 def _simplify(conjunctions: Iterable[Conjunction], steps: _Steps) -> Normal:
-    """Return fewer conjunctions with the same union, none of which could still vanish.
+    """Return fewer conjunctions with the same union, none of which is superfluous.
 
     The result does not depend on the order: neither which conjunctions are covered nor which
-    differ in one subject does, and subjects are taken in the order of their names.
+    differ in one subject does, and subjects are processed in the order of their names.
     """
     kept = list(dict.fromkeys(conjunctions))
     if len(kept) > 1:
@@ -201,7 +201,7 @@ def _simplify(conjunctions: Iterable[Conjunction], steps: _Steps) -> Normal:
 
 
 def _absorb(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]:
-    """Leave out what another conjunction covers (unless there are too many to compare)."""
+    """Remove conjunctions that another one covers (unless there are too many to compare)."""
     count = len(conjunctions)
     if count > FILTER_CONJUNCTIONS_MAX:
         return conjunctions
@@ -226,14 +226,14 @@ def _absorb(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]
 
 
 def _absorbs(left: Conjunction, right: Conjunction) -> bool:
-    """Say whether the right one is not needed beside the left one; not so both ways round."""
+    """Return whether the right one is superfluous beside the left one; true in one order only."""
     if not left.covers(right):
         return False
     return not right.covers(left) or conjunction_text(left) < conjunction_text(right)
 
 
 def _unite(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]:
-    """Unite conjunctions that differ in one subject only; they have the same subjects."""
+    """Unite conjunctions with the same subjects that differ in one of them only."""
     shapes: dict[tuple[Subject, ...], list[Conjunction]] = {}
     for one in conjunctions:
         shapes.setdefault(_subjects(one), []).append(one)
@@ -270,14 +270,14 @@ def _united(sets: Sequence[ValueSet], steps: _Steps) -> Sequence[ValueSet]:
     patterned = [one for one in sets if one.patterns]
     if patterned:
         steps.spend(len(patterned) ** 2 + _comparing(len(patterned), patterned))
-        # The texts of all other sets are tried on the patterns, and each pattern on the texts.
+        # The texts of all other sets are matched with the patterns, and the patterns with them.
         texts = sum([len(one.texts) for one in sets if not one.patterns])
         steps.spend(4 * len(patterned) * texts + _comparing(texts, patterned) // 8)
     return union_of(sets)
 
 
 def _rebuilt(entries: Entries) -> Conjunction:
-    """Return the conjunction of these entries, which can be met."""
+    """Return the conjunction of these entries, which are satisfiable."""
     found = Conjunction.of(
         [(name, allowed) for name, allowed in entries if isinstance(name, str)],
         [(term, allowed) for term, allowed in entries if not isinstance(term, str)],
@@ -290,7 +290,7 @@ def _rebuilt(entries: Entries) -> Conjunction:
 
 
 def _written(conjunctions: Normal) -> Normal:
-    """Return the conjunctions in the order of their texts, which together can be read again."""
+    """Return the conjunctions sorted by text, after a check that the whole text can be parsed."""
     if not conjunctions or (len(conjunctions) == 1 and _is_short(conjunctions[0])):
         return conjunctions
     texts = [conjunction_text(one) for one in conjunctions]
@@ -307,7 +307,7 @@ def _written(conjunctions: Normal) -> Normal:
 
 
 def _is_short(conjunction: Conjunction) -> bool:
-    """Say whether a conjunction's text is surely within its limit, without writing it.
+    """Return whether a conjunction's text is certainly within its limit, without writing it.
 
     A cut is written as a condition: the subject, an operator, a literal. Quotes and escapes at
     most double a text, and a cut that no literal can name takes two conditions.
@@ -329,7 +329,7 @@ def _is_short(conjunction: Conjunction) -> bool:
 
 
 def _size(conjunctions: Iterable[Conjunction]) -> int:
-    """Count the cuts of all value sets, and the pieces of patterns."""
+    """Return the number of cuts of all value sets and of tokens of patterns."""
     size = 0
     for one in conjunctions:
         for _, allowed in one.constraints + one.residuals:
@@ -340,7 +340,7 @@ def _size(conjunctions: Iterable[Conjunction]) -> int:
 
 
 def _fitting(left: Iterable[Conjunction], right: Iterable[Conjunction]) -> int:
-    """Estimate the steps of trying the texts of the left on the patterns of the right."""
+    """Estimate the steps of matching the texts of the left with the patterns of the right."""
     sets = [allowed for one in right for _, allowed in one.constraints if allowed.patterns]
     if not sets:
         return 0
@@ -374,7 +374,7 @@ def _within_limits(conjunctions: Normal) -> Normal:
     if size > FILTER_CONSTRAINTS_MAX:
         raise FilterLimitError(
             f"the filter's value sets have {size:,} cut points and "
-            "pieces of patterns; use fewer values, or split it at an OR into several filters",
+            "parts of patterns; use fewer values, or split it at an OR into several filters",
             "FILTER_CONSTRAINTS_MAX",
             FILTER_CONSTRAINTS_MAX,
         )

@@ -1,6 +1,6 @@
-"""Operands of conditions: values put together by arithmetic.
+"""Operands of conditions: values combined by arithmetic.
 
-Constants are folded as they meet, by the rules of :mod:`gapless.content.expression`.
+Constants are folded at once, by the rules of :mod:`gapless.content.expression`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Operand", "OperandError", "arithmetic", "negative", "positive"]
 
 
 class OperandError(Exception):
-    """Two things were put together that cannot be; ``operand`` counts from 0 which is at fault."""
+    """Operands cannot be combined; ``operand`` is the index of the wrong one."""
 
     def __init__(self, problem: str, operand: int = 0) -> None:
         super().__init__(problem)
@@ -24,14 +24,14 @@ class OperandError(Exception):
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """A value: its term (None where folding found it unknown) and its operators' number."""
+    """A value: its term (None if folding found it unknown) and its number of operators."""
 
     term: Term | None
     operators: int = 0
 
 
 def arithmetic(operator: str, left: Operand, right: Operand) -> Operand:
-    """Put together ``left operator right``; two constants become one."""
+    """Return ``left operator right``; two constants are folded."""
     for place, operand in enumerate((left, right)):
         _check_number(operand, place)
     if left.term is None or right.term is None:
@@ -46,7 +46,7 @@ def arithmetic(operator: str, left: Operand, right: Operand) -> Operand:
 
 
 def negative(operand: Operand) -> Operand:
-    """Change a value's sign."""
+    """Return a value with its sign changed."""
     _check_number(operand, 0)
     if operand.term is None:
         return operand
@@ -60,7 +60,7 @@ def negative(operand: Operand) -> Operand:
 
 
 def positive(operand: Operand) -> Operand:
-    """Put ``+`` before a value, which says that it is a number: an attribute gets ``+ 0``."""
+    """Return a value with ``+``, which requires a number: an attribute gets ``+ 0``."""
     _check_number(operand, 0)
     if isinstance(operand.term, Attribute):
         return arithmetic("+", operand, Operand(Constant(0)))

@@ -1,4 +1,4 @@
-"""From a filter's text to its condition, by recursive descent.
+"""Parses a filter's text to its condition, by recursive descent.
 
 Precedence, loosest first::
 
@@ -10,9 +10,9 @@ Precedence, loosest first::
     * / %
     the sign of a value
 
-A parenthesis may hold a condition or a value; which of the two is found out by what stands in it,
-so every place asks for what it needs and says so if it gets the other. Chains (``a OR b OR c``)
-are loops; only parentheses, NOTs and signs recurse, at most FILTER_NESTING_MAX deep.
+A parenthesis may contain a condition or a value; its content decides which. So every caller checks
+for what it needs, and fails with an error if it finds the other. Chains (``a OR b OR c``) are
+loops; only parentheses, NOTs and signs recurse, at most FILTER_NESTING_MAX deep.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MISSPELT: Final = {"==": "=", "=>": ">=", "=<": "<=", "><": "<>"}
 
 
 def parse(text: str) -> Condition:
-    """Return the condition that a text states; blank text states nothing and is always true.
+    """Return the condition of a text; that of a blank text is always true.
 
     Raises FilterSyntaxError or FilterLimitError.
     """
@@ -70,7 +70,7 @@ def parse(text: str) -> Condition:
 
 
 class _Parser:
-    """The tokens of one text and how far they have been read."""
+    """The tokens of one text, and the index of the next one."""
 
     __slots__ = ("_at", "_depth", "_text", "_tokens")
 
@@ -115,7 +115,7 @@ class _Parser:
         return any_of(alternatives)
 
     def _comparison(self, expected: str = "a condition") -> _Found:
-        """Read what stands between two ANDs."""
+        """Read an operand of AND: a comparison, a negation or a value."""
         tokens, start = self._tokens, self._at
         kind = tokens[start][0]
         if kind == NAME:
@@ -155,7 +155,7 @@ class _Parser:
     def _plain_test(self, start: int) -> AttributeCondition | None:
         """Read ``name operator literal`` or ``name BETWEEN number AND number``, if it is one.
 
-        These are nearly all that filters are made of; the general way reads them too, slower.
+        Most conditions are of this form; the general rules parse them too, but slower.
         """
         tokens = self._tokens
         kind, operator, _ = tokens[start + 1]
@@ -200,7 +200,7 @@ class _Parser:
         return condition
 
     def _refuse_operator(self, operator: str, place: int) -> NoReturn:
-        """Complain of two operators in a row, which may be one of another language."""
+        """Refuse two operators in a row, which may be one operator of another language."""
         _, second, start = self._tokens[place]
         meant = _MISSPELT.get(operator + second)
         if meant is not None and start == self._tokens[place - 1][2] + len(operator):
@@ -298,7 +298,7 @@ class _Parser:
             values.append((self._single(f"a value after '{operator}'"), start))
 
     def _combine(self, values: list[tuple[_Found, int]], operator: str) -> None:
-        """Replace the last two values by what the operator makes of them."""
+        """Replace the last two values by the result of the operator."""
         right, right_start = values.pop()
         left, left_start = values.pop()
         first = self._value(left, left_start, operator)
@@ -373,7 +373,7 @@ class _Parser:
             self._fail_at(problem, place)
         return number
 
-    # --- what was found, and complaints ---
+    # --- conversions and errors ---
 
     def _condition(self, found: _Found, start: int) -> Condition:
         if not isinstance(found, Operand):
@@ -408,7 +408,7 @@ class _Parser:
             )
 
     def _refuse_rest(self, found: _Found, opened: int | None = None) -> NoReturn:
-        """Complain of a token that cannot go on what was read."""
+        """Refuse a token that cannot follow what was parsed."""
         kind, value, _ = self._tokens[self._at]
         if opened is not None and kind == END:
             self._fail_at("this '(' has no ')'", opened)

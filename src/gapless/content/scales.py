@@ -1,15 +1,15 @@
-"""Scales: value sets of one subject as spans of ranks, with an estimate of how wide they are.
+"""Scales: value sets of one subject as spans of ranks, with an estimate of their width.
 
-Merging compares many sets of the same subject. A scale is drawn once over all of them: every cut
+Merging compares many sets of the same subject. A scale is made once from all of them: every cut
 that occurs gets a rank, in order, numbers first, then texts, then FALSE, TRUE, NaN and missing. A
-set is then a flat tuple of ranks that begin and end its intervals, in turn, and a union is a sweep
-over small ints.
+set is then a flat tuple of the ranks at which its intervals start and end, in turn, and a union is
+a sweep over small ints.
 
-How wide a set is depends on the events, which nobody knows here. The filters are taken as the
-best guess. What many of them ask for many events are expected to have: the share of filters that
-ask for the subject stands for the share of events that have it. And where many of them begin and
-end many values are expected: each interval leaves a mark at its beginning and one at its end (a
-single point leaves one), and a set holds the share of values that it holds of the marks.
+The width of a set depends on the events, which are unknown here. The filters are used as an
+estimate. The share of filters that constrain a subject is taken as the share of events that have
+it. The ends of intervals are taken as a sample of the values: each interval adds a mark at its
+start and one at its end (a single point adds one), and the width of a set is its share of the
+marks.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from gapless.core.limits import ACCESS_VALUES_MAX
 __all__ = ["INTERVALS_MAX", "Ranks", "Scale", "united"]
 
 Ranks: TypeAlias = tuple[int, ...]
-"""Where the intervals of a set begin and end, in turn."""
+"""The starts and ends of the intervals of a set, in turn."""
 
 INTERVALS_MAX: Final = ACCESS_VALUES_MAX
-"""Intervals of a merged set. A set of so many points still has its way into the index."""
+"""Intervals of a merged set. The index can still enter a set of so many points."""
 
 _FLAGS: Final = 4
 _GAP_WEIGHT: Final = 0.02
-"""What marks in the gaps of a set count. Gaps are closed when there are too many of them, so of
-two sets that hold as much the one with less between its ends is better."""
+"""The weight of marks in the gaps of a set. Gaps are closed when there are too many of them, so of
+two sets with as many marks the one with fewer between its ends is better."""
 _PRESENT_MOST: Final = 0.98
-"""Of a subject that all filters ask for, the share of events that are taken to have it."""
+"""The assumed share of events that have a subject which all filters constrain."""
 _CHARACTERS: Final = 0x110000
 
 
 class Scale:
-    """The cuts of all sets of one subject in order, and the marks they leave."""
+    """The cuts of all sets of one subject in order, and their marks."""
 
     __slots__ = ("_before", "_flags", "_line", "_missing", "_present", "_rank", "_texts")
 
@@ -55,13 +55,13 @@ class Scale:
         self._rank = {cut: rank for rank, cut in enumerate(self._line)}
         self._missing = self._flags + 2 * (_FLAGS - 1)
         marks = Counter(mark for one in sets for mark in self._marks(one))
-        marks[self._missing] = 0  # how many events lack the subject its share tells
+        marks[self._missing] = 0  # the share gives the events without the subject
         marked = [marks[rank] for rank in range(self._missing + 2)]
         self._before = list(accumulate(marked, initial=0))
         self._present = _PRESENT_MOST * share
 
     def encode(self, one: ValueSet) -> Ranks:
-        """Return a set as ranks; its patterns are left out."""
+        """Return a set as ranks, without its patterns."""
         rank = self._rank
         result = [rank[cut] for cut in one.numbers]
         result += [rank[cut] for cut in one.texts]
@@ -78,7 +78,7 @@ class Scale:
         return ValueSet(numbers, texts, (0 in flags) | (1 in flags) << 1, 3 in flags, 2 in flags)
 
     def width(self, ranks: Ranks) -> float:
-        """Return the share of events in the set, with a little of what lies in its gaps."""
+        """Return the share of events in the set, plus a small part for its gaps."""
         before = self._before
         within = before[ranks[-1]] - before[ranks[0]]
         gaps = 0
@@ -97,21 +97,21 @@ class Scale:
         return self._valued(within, before[other_low] - before[high] if high < other_low else 0)
 
     def _valued(self, within: int, gaps: int) -> float:
-        """Return the share of events with a value among so many marks, less those in gaps."""
+        """Return the share of events with a value among the marks, less those in gaps."""
         marks = self._before[-1]
         return self._present * (within - gaps * (1 - _GAP_WEIGHT)) / marks if marks else 0.0
 
     def is_point(self, ranks: Ranks) -> bool:
-        """Say whether the set has one value."""
+        """Return whether the set has one value."""
         return len(ranks) == 2 and self._is_point(*ranks)
 
     def hull(self, left: Ranks, right: Ranks) -> Ranks:
-        """Return a set that holds both, of at most ``INTERVALS_MAX`` intervals."""
+        """Return a set that contains both, of at most ``INTERVALS_MAX`` intervals."""
         joined = united(left, right)
         return joined if len(joined) <= 2 * INTERVALS_MAX else self._coarse(joined)
 
     def _coarse(self, ranks: Ranks) -> Ranks:
-        """Close the gaps with the fewest marks in them, the shortest first, until few are left."""
+        """Close the gaps with the fewest marks, the shortest first, until few enough are left."""
         gaps = [
             (self._before[low] - self._before[high], self._distance(high, low), at)
             for at, (high, low) in enumerate(zip(ranks[1::2], ranks[2::2], strict=False))
@@ -132,11 +132,11 @@ class Scale:
         return begin >= self._flags or self._line[begin][0] == self._line[end][0]
 
     def _family(self, rank: int) -> int:
-        """Return 0 for numbers, 1 for texts, 2 for what has no order."""
+        """Return 0 for numbers, 1 for texts, 2 for values without order."""
         return (rank >= self._texts) + (rank >= self._flags)
 
     def _distance(self, high: int, low: int) -> float:
-        """Return how far it is from the end of an interval to the beginning of the next."""
+        """Return the distance from the end of an interval to the start of the next."""
         begin, end = self._line[high][0], self._line[low][0]
         return _text_distance(begin, end) if high >= self._texts else float(end) - float(begin)
 
@@ -156,7 +156,7 @@ def united(left: Ranks, right: Ranks) -> Ranks:
             return right + left
         return min(left[0], right[0]), max(left[1], right[1])
     marks = [(rank, at & 1) for ranks in (left, right) for at, rank in enumerate(ranks)]
-    marks.sort()  # at one rank beginnings come before ends, so touching intervals join
+    marks.sort()  # at one rank starts come before ends, so touching intervals join
     result: list[int] = []
     depth = 0
     for rank, ends in marks:

@@ -1,14 +1,14 @@
-"""Sets of an ordered family, as a sorted line of cuts.
+"""Sets of an ordered family, as a sorted sequence of cuts.
 
 A *cut* lies just below a value, ``(value, 0)``, or just above it, ``(value, 1)``. A set is the
-flat tuple of the cuts where it begins and ends, in turn: ``[5, 9)`` is ``((5, 0), (9, 0))``, the
+flat tuple of the cuts where it starts and ends, in turn: ``[5, 9)`` is ``((5, 0), (9, 0))``, the
 point 5 is ``((5, 0), (5, 1))``, everything but 5 has four cuts. So open and closed ends, points
-and holes are one thing, and union, intersection and complement are one sweep each.
+and gaps have one form, and union, intersection and complement are one sweep each.
 
-Numbers run from ``NUMBER_MIN`` to ``NUMBER_MAX`` (which hold the infinities), texts from
+Numbers range from ``NUMBER_MIN`` to ``NUMBER_MAX`` (which include the infinities), texts from
 ``TEXT_MIN`` (below the empty text) to ``TEXT_MAX`` (above every text). One cut may lie below
 something that is not a text: the texts that begin with U+D7FF end below U+D800, the first of the
-surrogates. Nothing but :mod:`gapless.content.text`, which has to write it, needs to know.
+surrogates. Only :mod:`gapless.content.text`, which writes it, handles that case.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _AboveAllTexts:
 _TOP: Final = _AboveAllTexts()
 
 Cut: TypeAlias = tuple[Any, int]
-"""A value of the family (or the end of all texts) and the side of it: 0 below, 1 above."""
+"""A value of the family (or the end of all texts) and its side: 0 below, 1 above."""
 
 Spans: TypeAlias = tuple[Cut, ...]
 
@@ -118,7 +118,7 @@ def prefix(text: str) -> Spans:
 
 
 def stem(interval: Spans) -> str:
-    """Return the beginning that all texts of an interval are known to share.
+    """Return the prefix that all texts of an interval are known to share.
 
     >>> stem(prefix("ab")), stem((("abba", 0), ("abel", 1)))
     ('ab', 'ab')
@@ -137,12 +137,12 @@ def stem(interval: Spans) -> str:
 
 
 def contains(spans: Spans, value: Any) -> bool:
-    """Say whether the value is in the set."""
+    """Return whether the value is in the set."""
     return bool(bisect_right(spans, (value, 0)) & 1)
 
 
 def intersection(left: Spans, right: Spans) -> Spans:
-    """Return what is in both sets."""
+    """Return the intersection of two sets."""
     if len(left) == 2 and len(right) == 2:
         low = max(left[0], right[0])
         high = min(left[1], right[1])
@@ -151,46 +151,46 @@ def intersection(left: Spans, right: Spans) -> Spans:
 
 
 def intersection_of(sets: Collection[Spans]) -> Spans:
-    """Return what is in all of many sets, at the price of one sort."""
+    """Return the intersection of many sets, with one sort."""
     return _sweep(sets, len(sets))
 
 
 def union(left: Spans, right: Spans) -> Spans:
-    """Return what is in either set."""
+    """Return the union of two sets."""
     return _sweep((left, right), 1)
 
 
 def union_of(sets: Collection[Spans]) -> Spans:
-    """Return what is in any of many sets, at the price of one sort."""
+    """Return the union of many sets, with one sort."""
     return _sweep(sets, 1)
 
 
 def complement(spans: Spans, everything: Spans) -> Spans:
-    """Return what of ``everything`` (one interval) is not in the set."""
+    """Return the part of ``everything`` (one interval) that is not in the set."""
     low, high = everything
     inner = spans[1:] if spans and spans[0] == low else (low, *spans)
     return inner[:-1] if inner[-1] == high else (*inner, high)
 
 
 def intersects(left: Spans, right: Spans) -> bool:
-    """Say whether some value is in both sets."""
+    """Return whether some value is in both sets."""
     if len(left) == 2 and len(right) == 2:
         return bool(max(left[0], right[0]) < min(left[1], right[1]))
     return bool(_sweep((left, right), 2))
 
 
 def is_subset(left: Spans, right: Spans) -> bool:
-    """Say whether every value of ``left`` is in ``right``."""
+    """Return whether every value of ``left`` is in ``right``."""
     if len(left) == 2 and len(right) == 2:
         return bool(right[0] <= left[0] and left[1] <= right[1])
     return left == right or intersection(left, right) == left
 
 
 def _sweep(sets: Collection[Spans], depth: int) -> Spans:
-    """Return the places that at least ``depth`` of the sets hold.
+    """Return the set of values that at least ``depth`` of the sets contain.
 
-    Cuts of all sets in order; a cut at an even place opens its set, one at an odd place
-    closes it. Opening sorts before closing at the same cut, so touching sets join.
+    The cuts of all sets are processed in order. A cut at an even index opens its set, one at an
+    odd index closes it. Opening sorts before closing at the same cut, so touching sets join.
     """
     marks = sorted([(cut, index & 1) for cuts in sets for index, cut in enumerate(cuts)])
     result: list[Cut] = []
@@ -200,7 +200,7 @@ def _sweep(sets: Collection[Spans], depth: int) -> Spans:
         inside += -1 if closes else 1
         if (before >= depth) != (inside >= depth):
             if result and result[-1] == cut:
-                result.pop()  # an empty piece between two equal cuts
+                result.pop()  # an empty interval between two equal cuts
             else:
                 result.append(cut)
     return tuple(result)

@@ -1,9 +1,9 @@
 """The canonical text of value sets and conjunctions.
 
-The text parses back to what it was written from, so a normal form can be shown, stored and sent
-as text. Among several ways to say a thing the shortest common one is used: a point is ``=``, a
-hole ``<>``, a prefix interval ``LIKE 'ab%'``, a closed interval BETWEEN. What takes an OR stands
-in parentheses, so texts can be joined by AND.
+The text parses back to the same object, so a normal form can be shown, stored and sent as text. Of
+several forms the shortest common one is used: a point is ``=``, a gap ``<>``, a prefix interval
+``LIKE 'ab%'``, a closed interval BETWEEN. A text with an OR is in parentheses, so texts can be
+joined by AND.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["conjunction_text", "set_text"]
 
 
 def conjunction_text(conjunction: Conjunction) -> str:
-    """Write a conjunction; constraints that its terms imply anyway are left out."""
+    """Return the text of a conjunction, without constraints that its terms imply."""
     implied: dict[str, ValueSet] = {}
     for term, _ in conjunction.residuals:
         for name, needed in term.requires().items():
@@ -40,7 +40,7 @@ def conjunction_text(conjunction: Conjunction) -> str:
 
 
 def set_text(subject: str, allowed: ValueSet) -> str:
-    """Write that a subject (given as text) has one of the allowed values.
+    """Return the text of the condition that a subject (given as text) has an allowed value.
 
     >>> from gapless.content.valueset import one_of
     >>> set_text("a", one_of([1, 2, "x"]))
@@ -118,7 +118,7 @@ def _line_choices(subject: str, cuts: Spans, everything: Spans) -> tuple[list[Va
 def _interval_text(
     subject: str, low: spans.Cut, high: spans.Cut, everything: Spans, holes: list[Value]
 ) -> str:
-    """Write an interval, some points of which are missing."""
+    """Return the text of an interval without some points."""
     parts = []
     bounded = (low != everything[0]) + (high != everything[1])
     whole = _closed_text(subject, low, high) if bounded == 2 else None
@@ -135,7 +135,7 @@ def _interval_text(
 
 
 def _closed_text(subject: str, low: spans.Cut, high: spans.Cut, negation: str = "") -> str | None:
-    """Write an interval as BETWEEN or as a prefix; None if it is neither."""
+    """Return an interval as BETWEEN or as a prefix; None if it is neither."""
     if low[1]:
         return None
     if isinstance(low[0], str) and low[0] and spans.prefix(low[0]) == (low, high):
@@ -209,10 +209,9 @@ _operators: Final[dict[frozenset[int], tuple[tuple[str, ...], ...]]] = {}
 
 
 def _operators_of() -> dict[frozenset[int], tuple[tuple[str, ...], ...]]:
-    """Map each set of outcomes to an OR of ANDs of operators, the shortest first found.
+    """Return an OR of ANDs of operators for each set of outcomes, the shortest one found first.
 
-    ``<=`` and ``>=`` together leave the one outcome that no operator has by itself: equal, and
-    not two bools.
+    ``<=`` AND ``>=`` is the one outcome that no operator has by itself: equal, and not two bools.
     """
     if not _operators:
         meanings: dict[tuple[str, ...], frozenset[int]] = {

@@ -1,9 +1,10 @@
-"""The values of attributes, and what it means to compare two of them.
+"""The values of attributes, and their comparison.
 
 A value is a bool, a 64-bit int, a float or a str; None means that the attribute is missing.
 Values fall into families: numbers (int and float together), texts, bools. Comparing across
-families is *unknown*, and so is any comparison with NaN, which is present but equal to
-nothing. Lone surrogates are not texts: no other program could read them. ``bool`` is a subclass of ``int`` in Python, so every test here asks for it first.
+families is *unknown*, and so is any comparison with NaN, which is present but equal to nothing.
+Lone surrogates are not texts, because other programs cannot read them. ``bool`` is a subclass of
+``int`` in Python, so every test here checks for it first.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ __all__ = [
 
 Number: TypeAlias = int | float
 Value: TypeAlias = bool | Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)] | float | str
-"""What an attribute may be; a message from outside is checked for it when it is read."""
+"""The type of an attribute; decoding a message checks it."""
 Attributes: TypeAlias = Mapping[str, Value | None]
 
 _Value = TypeVar("_Value", Number, Value)
 
 
 def check_value(name: str, value: object) -> None:
-    """Raise unless ``value`` may stand in an event under ``name``."""
+    """Raise AttributeValueError unless an event may have ``value`` under ``name``."""
     if isinstance(value, str):
-        if not value.isascii():  # that much is known of every str without looking
+        if not value.isascii():  # Python knows it for every str without a scan
             _check_text(value, f"attribute {shortened(name)!r}")
         return
     if value is None or isinstance(value, bool | float):
@@ -60,7 +61,7 @@ def _check_text(text: str, what: str) -> None:
 
 
 def too_large(value: int, what: str = "an attribute") -> AttributeValueError:
-    """Return the error for an int that no attribute can hold."""
+    """Return the error for an int that does not fit into an attribute."""
     return AttributeValueError(
         f"{what} is {magnitude(value)}, which does not fit into 64 bits; "
         "send it as a float or as a str"
@@ -68,7 +69,7 @@ def too_large(value: int, what: str = "an attribute") -> AttributeValueError:
 
 
 def magnitude(value: int) -> str:
-    """Say about how large an int is, however large: neither as a float nor digit by digit.
+    """Return the approximate size of an int of any length, without converting all digits.
 
     >>> magnitude(-(10**400))
     'about -2**1328'
@@ -77,7 +78,7 @@ def magnitude(value: int) -> str:
 
 
 def not_a_value(value: object, what: str = "an attribute") -> AttributeValueError:
-    """Return the error for something that no attribute can hold."""
+    """Return the error for an object that is not a value."""
     return AttributeValueError(
         f"{what} is a {type(value).__name__}; "
         "use a bool, an int, a float or a str (other data belongs into the payload)"
@@ -85,7 +86,7 @@ def not_a_value(value: object, what: str = "an attribute") -> AttributeValueErro
 
 
 def check_attributes(attributes: Attributes) -> None:
-    """Raise unless every attribute may stand in an event."""
+    """Raise AttributeValueError unless an event may have all these attributes."""
     for name, value in attributes.items():
         if not isinstance(name, str):
             raise AttributeValueError(f"attribute name {name!r} is not a str")
@@ -95,7 +96,7 @@ def check_attributes(attributes: Attributes) -> None:
 
 
 def canonical(value: _Value) -> _Value:
-    """Give equal numbers one form: an int where the value is a whole 64-bit number.
+    """Return a number in the form that equal numbers share: an int for a whole 64-bit number.
 
     >>> canonical(5.0), canonical(-0.0), canonical(0.5), canonical("x")
     (5, 0, 0.5, 'x')

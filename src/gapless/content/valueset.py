@@ -1,10 +1,10 @@
-"""Value sets: which values of one attribute a condition allows.
+"""Value sets: the values of one attribute that a condition allows.
 
-Everything a filter can say of a single attribute is a set of values: some of the numbers, some of
-the texts, some of the bools, NaN or not, missing or not. Because a comparison of unlike types is
-*unknown*, a comparison and its negation are both sets of one family, and NOT is a complement
-inside that family. Numbers and texts are lines of cuts (:mod:`gapless.content.spans`); a LIKE
-that is not just a prefix stays as a pattern that narrows the texts.
+A filter's condition on a single attribute is a set of values: some numbers, some texts, some bools,
+NaN or not, missing or not. A comparison of unlike types is *unknown*, so a comparison and its
+negation are both sets of one family, and NOT is a complement inside that family. Numbers and texts
+are sequences of cuts (:mod:`gapless.content.spans`). A LIKE that is not just a prefix remains a
+pattern that narrows the texts.
 
 Invariants: a set whose texts are single points or none has no patterns; a set with patterns has
 texts only. Equal fields mean equal sets; the reverse holds except between odd patterns.
@@ -66,11 +66,11 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_everything(self) -> bool:
-        """Whether the set says nothing at all."""
+        """Whether all values are allowed."""
         return self.null and self == ANY
 
     def contains(self, value: Value | None) -> bool:
-        """Say whether the value (None: missing) is in the set."""
+        """Return whether the value (None: missing) is in the set."""
         if value is None:
             return self.null
         if isinstance(value, str):
@@ -87,7 +87,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         return spans.contains(self.numbers, value)
 
     def intersection(self, other: ValueSet) -> ValueSet:
-        """Return what both sets allow."""
+        """Return the values that both sets allow."""
         patterns = self.patterns
         if other.patterns and other.patterns != patterns:
             patterns = tuple(sorted({*patterns, *other.patterns}))
@@ -101,7 +101,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         )
 
     def union(self, other: ValueSet) -> ValueSet | None:
-        """Return what either set allows, or None where patterns keep that from being one set."""
+        """Return the values that either set allows, or None if patterns prevent one set."""
         if self.patterns or other.patterns:
             if other.is_subset(self):
                 return self
@@ -115,7 +115,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         )
 
     def is_subset(self, other: ValueSet) -> bool:
-        """Say whether the other set allows all of this one; may miss with patterns, never lies."""
+        """Return whether the other set allows all of this one; false negatives with patterns."""
         return (
             spans.is_subset(self.numbers, other.numbers)
             and not self.bools & ~other.bools
@@ -125,7 +125,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         )
 
     def intersects(self, other: ValueSet) -> bool:
-        """Say whether some value may be in both; may say so wrongly with patterns, never misses."""
+        """Return whether some value may be in both; false positives with patterns."""
         return bool(
             (self.null and other.null)
             or self.bools & other.bools
@@ -138,7 +138,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         return all(pattern.matches(text) is wanted for pattern, wanted in self.patterns)
 
     def _texts_within(self, other: ValueSet) -> bool:
-        """Say whether the other set allows all texts of this one."""
+        """Return whether the other set allows all texts of this one."""
         if not spans.is_subset(self.texts, other.texts):
             if not self.patterns:
                 return False
@@ -157,7 +157,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         return all(_implied(ours, pattern, wanted) for pattern, wanted in other.patterns)
 
     def _texts_meet(self, other: ValueSet) -> bool:
-        """Say whether some text may be in both sets, whose texts have some in common."""
+        """Return whether some text may be in both sets, whose texts have some in common."""
         if not self.patterns and not other.patterns:
             return True
         common = self.intersection(other)
@@ -170,13 +170,13 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
 
 
 def _known_patterns(one: ValueSet) -> tuple[tuple[Pattern, bool], ...]:
-    """Return the patterns, and the prefix that all texts of an interval share, as one."""
+    """Return the patterns, and as another one the prefix that all texts of an interval share."""
     stem = spans.stem(one.texts) if len(one.texts) == 2 else ""
     return (*one.patterns, (Pattern((f"={stem}", MANY)), True)) if stem else one.patterns
 
 
 def _implied(known: tuple[tuple[Pattern, bool], ...], pattern: Pattern, wanted: bool) -> bool:
-    """Say whether a text that meets the known patterns must fit (or must fail) another one."""
+    """Return whether a text that satisfies the known patterns must match (or not) another one."""
     if wanted:
         return any(one.implies(pattern) for one, positive in known if positive)
     return any(
@@ -192,7 +192,7 @@ def _normal(
     nan: bool,
     patterns: tuple[tuple[Pattern, bool], ...],
 ) -> ValueSet:
-    """Keep the invariants: patterns over single points are applied, over nothing dropped."""
+    """Keep the invariants: apply patterns to single points, and drop them if there are no texts."""
     if patterns:
         values = spans.points(text_spans)
         if values is not None:
@@ -228,7 +228,7 @@ def texts(text_spans: Spans) -> ValueSet:
 
 
 def intersection_of(sets: Sequence[ValueSet]) -> ValueSet:
-    """Return what all of several sets allow, at the price of one sort."""
+    """Return the values that all sets allow, with one sort."""
     return _normal(
         spans.intersection_of([one.numbers for one in sets]),
         spans.intersection_of([one.texts for one in sets]),
@@ -240,11 +240,11 @@ def intersection_of(sets: Sequence[ValueSet]) -> ValueSet:
 
 
 def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
-    """Return few sets that together allow what any of the given ones allows, no more.
+    """Return few sets that together allow exactly what any of the given ones allows.
 
-    Those without patterns become one, at the price of one sort; the others only where one
-    holds another. Single texts that a patterned set holds as well are decided one way, so that
-    the result does not depend on who was united first.
+    Those without patterns become one, with one sort. The others are united only if one contains
+    another. For single texts that a patterned set contains as well there is one rule, so that the
+    result does not depend on the order of unions.
     """
     plain = [one for one in sets if not one.patterns]
     patterned = {one for one in sets if one.patterns}
@@ -273,10 +273,10 @@ def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
 
 
 def _settled(plain: ValueSet, patterned: Collection[ValueSet]) -> ValueSet:
-    """Give the texts of a plain set one form beside patterned sets that hold some of them too.
+    """Give the texts of a plain set one form beside patterned sets that contain some of them too.
 
-    A single text in a gap or at an end is taken in where a patterned set has it, and a stretch
-    that a patterned set holds altogether is left to that one.
+    A single text in a gap or at an end is added if a patterned set has it. An interval that a
+    patterned set contains completely is removed.
     """
     texts = _not_held(plain.texts, patterned)
     added = [
@@ -292,7 +292,7 @@ def _settled(plain: ValueSet, patterned: Collection[ValueSet]) -> ValueSet:
 
 
 def _not_held(texts: Spans, patterned: Collection[ValueSet]) -> Spans:
-    """Leave out the stretches that one of the patterned sets holds altogether."""
+    """Remove the intervals that one of the patterned sets contains completely."""
     left: list[Cut] = []
     for place in range(0, len(texts), 2):
         stretch = texts[place : place + 2]
@@ -302,7 +302,7 @@ def _not_held(texts: Spans, patterned: Collection[ValueSet]) -> Spans:
 
 
 def _holds(patterned: ValueSet, stretch: Spans) -> bool:
-    """Say whether a set holds a stretch of texts, perhaps its last text apart from the rest."""
+    """Return whether a set contains an interval of texts; its last text may be checked alone."""
     (first, open_below), (final, last) = stretch
     if last and not open_below and first == final:
         return patterned.contains(first)
@@ -336,7 +336,7 @@ def one_of(values: list[Value]) -> ValueSet:
 
 
 def texts_like(pattern: Pattern, wanted: bool) -> ValueSet:
-    """Return the texts that fit a pattern, or (not ``wanted``) all other texts."""
+    """Return the texts that match a pattern, or all other texts if not ``wanted``."""
     exact: Spans | None = None
     if pattern.literal is not None:
         exact = spans.point(pattern.literal)

@@ -1,14 +1,14 @@
-"""Widening: merging pairs of conjunctions, those first that become least wider by it.
+"""Widening: merging pairs of conjunctions, those first that widen least.
 
-A merged conjunction keeps the subjects that both have, each with a set that holds both sets, and
-loses the others. Its price is how much wider it is estimated to be than its parts together
+A merged conjunction keeps the subjects that both have, each with a set that contains both sets, and
+drops the others. Its cost is how much wider it is estimated to be than its parts together
 (:mod:`gapless.content.scales`).
 
-Not all pairs are looked at. Conjunctions stand in several *chains*, each in another order: by
-their subjects, from the front and from behind, and by where their sets lie in one subject, those
-with an equality among their like. Only neighbours in a chain are candidates, and a merged
-conjunction takes the place of its wider part. So a merge costs some dozen looks, whatever the
-number of conjunctions.
+Not all pairs are examined. Conjunctions are members of several *chains*, each in another order: by
+their subjects, from the first and from the last one, and by the values of their sets in one
+subject, grouped by an equality if they have one. Only neighbours in a chain are candidates, and a
+merged conjunction takes the position of its wider part. So a merge examines some dozen pairs, for
+any number of conjunctions.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ ChainEntry: TypeAlias = tuple[Subject, ValueSet]
 Patterns: TypeAlias = tuple[tuple[Pattern, bool], ...]
 
 _PATTERN_WIDTH: Final = 0.25
-"""The share of texts that a pattern is taken to let through."""
+"""The assumed share of texts that match a pattern."""
 _ABSORB_FACTOR: Final = 0.5
-"""What wide ones cover is looked for again when so much of the conjunctions is left."""
+"""Covered conjunctions are searched again when this share of the conjunctions is left."""
 
 
 def entries(conjunction: Conjunction) -> tuple[ChainEntry, ...]:
-    """Return what a conjunction asks of its attributes and derived terms."""
+    """Return the value sets of a conjunction by attribute and derived term."""
     return (*conjunction.constraints, *conjunction.residuals)
 
 
 def rebuilt(parts: Iterable[ChainEntry]) -> Conjunction:
-    """Return the conjunction of what is asked, which can be met."""
+    """Return the conjunction of these entries, which are satisfiable."""
     parts = tuple(parts)
     found = Conjunction.of(
         [(subject, allowed) for subject, allowed in parts if isinstance(subject, str)],
@@ -65,7 +65,7 @@ def rebuilt(parts: Iterable[ChainEntry]) -> Conjunction:
 
 
 def uncovered(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-    """Return those that no other covers, in the order they came."""
+    """Return the conjunctions that no other covers, in the given order."""
     forest = CoveringForest()
     for conjunction in conjunctions:
         forest.insert(conjunction)
@@ -73,7 +73,7 @@ def uncovered(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
 
 
 def common_patterns(left: Patterns, right: Patterns) -> Patterns:
-    """Return the patterns that stand in both."""
+    """Return the patterns that both have."""
     return tuple(pattern for pattern in left if pattern in right)
 
 
@@ -83,7 +83,7 @@ def with_patterns(one: ValueSet, patterns: Patterns) -> ValueSet:
 
 
 class _ConjunctionPart(NamedTuple):
-    """What a conjunction asks of one subject."""
+    """The constraint of a conjunction on one subject."""
 
     ranks: Ranks
     patterns: Patterns
@@ -91,7 +91,7 @@ class _ConjunctionPart(NamedTuple):
 
 
 class _MergeItem(NamedTuple):
-    """A conjunction at work; subjects are known by their number."""
+    """A conjunction in the merge; subjects are identified by their number."""
 
     number: int
     conjunction: Conjunction
@@ -100,7 +100,7 @@ class _MergeItem(NamedTuple):
 
 
 class Chain:
-    """Items in one order. Those who stand in it ask for the chain's subjects."""
+    """Items in one order. Each item has the chain's subjects."""
 
     __slots__ = ("_next", "_previous", "subjects")
 
@@ -115,7 +115,7 @@ class Chain:
                 yield other
 
     def remove(self, number: int) -> tuple[int, int] | None:
-        """Take an item out; return the two that have become neighbours, if any."""
+        """Remove an item; return the two that have become neighbours, or None."""
         before, after = self._previous.pop(number, None), self._next.pop(number, None)
         if before is not None:
             self._relink(self._next, before, after)
@@ -124,7 +124,7 @@ class Chain:
         return None if before is None or after is None else (before, after)
 
     def replace(self, old: int, new: int) -> None:
-        """Put an item where another one was."""
+        """Put an item at the position of another one."""
         before, after = self._previous.pop(old, None), self._next.pop(old, None)
         if before is not None:
             self._next[before] = new
@@ -142,7 +142,7 @@ class Chain:
 
 
 class Merger:
-    """Merges neighbours until few are left."""
+    """Merges neighbours until the budget is met."""
 
     def __init__(self, conjunctions: Sequence[Conjunction]) -> None:
         by_subject: dict[Subject, list[ValueSet]] = {}
@@ -163,7 +163,7 @@ class Merger:
         self._link()
 
     def run(self, budget: int) -> list[Conjunction]:
-        """Merge the cheapest pairs until the budget is kept."""
+        """Merge the cheapest pairs until at most ``budget`` conjunctions are left."""
         absorb_at = len(self._items) * _ABSORB_FACTOR
         while len(self._items) > budget:
             _, left, right = heappop(self._pairs)
@@ -210,7 +210,7 @@ class Merger:
         return result
 
     def _joint_width(self, left: _MergeItem, right: _MergeItem) -> float:
-        """Return the width that the merged conjunction would have."""
+        """Return the width of the merged conjunction."""
         few, many = left.parts, right.parts
         if len(few) > len(many):
             few, many = many, few
@@ -245,11 +245,11 @@ class Merger:
         return conjunction
 
     def _absorb(self) -> None:
-        """Remove what has become covered."""
+        """Remove conjunctions that have become covered."""
         kept = set(uncovered(item.conjunction for item in self._items.values()))
         for item in tuple(self._items.values()):
             if item.conjunction in kept:
-                kept.remove(item.conjunction)  # a second one that is equal goes
+                kept.remove(item.conjunction)  # an equal second one is removed
             else:
                 del self._items[item.number]
                 self._unlink(item)
@@ -257,7 +257,7 @@ class Merger:
     # --- chains --------------------------------------------------------------------------------
 
     def _link(self) -> None:
-        """Put all items into their chains and look at all neighbours."""
+        """Put all items into their chains and examine all neighbours."""
         orders: dict[tuple[int, ...], list[tuple[list[int], int]]] = {}
         every = list(self._items.values())
         for turn in (1, -1):
@@ -278,7 +278,7 @@ class Merger:
             self._look(left, right)
 
     def _orders(self, item: _MergeItem) -> Iterator[tuple[int, ...]]:
-        """Return the chains of subjects for an item: each subject, after an equality if any."""
+        """Yield the chains of subjects for an item: each subject, after an equality if any."""
         anchors = [
             (part.width, subject)
             for subject, part in item.parts.items()
@@ -299,7 +299,7 @@ class Merger:
                 self._look(*met)
 
     def _succeed(self, old: _MergeItem, new: _MergeItem) -> None:
-        """Give a merged item the places of one of its parts, where it still belongs."""
+        """Give a merged item the positions of its part in the chains to which it belongs."""
         self._chains[new.number] = kept = []
         for chain in self._chains.pop(old.number):
             if all(subject in new.parts for subject in chain.subjects):
@@ -311,7 +311,7 @@ class Merger:
                 self._look(*met)
 
     def _look(self, left: int, right: int) -> None:
-        """Note what it would cost to merge two neighbours."""
+        """Add the cost of merging two neighbours to the queue."""
         pair = (left, right) if left < right else (right, left)
         if pair in self._looked or left not in self._items or right not in self._items:
             return
@@ -322,6 +322,6 @@ class Merger:
 
 
 def _by_shape(item: _MergeItem, turn: int) -> list[tuple[int, int]]:
-    """Return a key that puts items with the same first (or last) subjects side by side."""
+    """Return a sort key by which items with the same first (or last) subjects are adjacent."""
     ordered = sorted(item.parts.items(), reverse=turn < 0)
     return [(turn * subject, part.ranks[0] + part.ranks[-1]) for subject, part in ordered]

@@ -1,5 +1,5 @@
-"""What every room shares: errors, limits, and (as they are built) ids, ticks, effects.
+"""What all components share: errors, limits, parameters, ids, ticks, and the broker's effects.
 
-Nothing here knows of filters, brokers or IO. Other rooms import from here; this room
-imports nothing of ours.
+Nothing here depends on filters, protocols or IO. All other packages import this one; it imports
+none of them.
 """

@@ -38,7 +38,7 @@ class Address(NamedTuple):
         host = host.removeprefix("[").removesuffix("]")
         if not host or "/" in host or not port.isdecimal() or int(port) > _PORT_MAX:
             raise AddressError(
-                f"{shortened(text)!r} is no address: write host:port, such as 127.0.0.1:{PORT}"
+                f"{shortened(text)!r} is not an address: write host:port, such as 127.0.0.1:{PORT}"
             )
         return cls(host, int(port))
 
@@ -73,16 +73,16 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     urls = [servers] if isinstance(servers, str) else [*servers]
     found = tuple(address for url in urls for address in _of_url(url))
     if not found:
-        raise AddressError("no address of a broker was given")
+        raise AddressError("no broker address was given: write gapless://host:port")
     return tuple(dict.fromkeys(found))
 
 
 def _of_url(url: str) -> list[Address]:
     if not str(url).startswith(SCHEME):
-        raise AddressError(f"{url!r} is no address; write gapless://host:port")
+        raise AddressError(f"{url!r} is not an address: write gapless://host:port")
     parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]
     if any(character in part for part in parts for character in "/?#@"):
-        raise AddressError(f"{url!r}: after the hosts and ports nothing may follow")
+        raise AddressError(f"{url!r}: nothing may follow the hosts and ports")
     return [_of_host_port(part, url) for part in parts]
 
 
@@ -101,5 +101,5 @@ def _of_host_port(text: str, url: str) -> Address:
     if not has_port:
         return Address(host, PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
-        raise AddressError(f"{url!r}: {port!r} is no port")
+        raise AddressError(f"{url!r}: {port!r} is not a port")
     return Address(host, int(port))

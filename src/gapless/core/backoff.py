@@ -1,4 +1,4 @@
-"""The waits between attempts: they grow after each failure, and chance keeps many diallers apart."""
+"""Exponential back-off with jitter: the waits between connection attempts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     longest_s: float = 5.0
 
     def __post_init__(self) -> None:
-        """Refuse waits that would not end, or not begin."""
+        """Refuse bounds that are not positive or do not grow."""
         if not 0 < self.first_s <= self.longest_s:
-            raise UsageError("a back-off begins above 0 and grows: 0 < first_s <= longest_s")
+            raise UsageError("the back-off is invalid: choose 0 < first_s <= longest_s")
 
     def waits(self, draw: Callable[[], float]) -> BackoffWaits:
         """Return the waits of one dialler; ``draw`` gives random numbers from 0 to 1."""
@@ -37,7 +37,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackoffWaits:
-    """The waits of one dialler, in seconds, one after the other."""
+    """The successive waits of one dialler, in seconds."""
 
     def __init__(self, backoff: Backoff, draw: Callable[[], float]) -> None:
         self._backoff = backoff
@@ -53,11 +53,11 @@ class BackoffWaits:
         return bound_s * (0.5 + self._draw() / 2)
 
     def reset(self) -> None:
-        """An attempt succeeded: the next wait is the first again."""
+        """Start again with the first wait, because an attempt succeeded."""
         self._bound_s = self._backoff.first_s
 
     def lasted(self, seconds: float) -> None:
-        """A connection lasted so long. One that ends at once counts as a failure.
+        """Reset if a connection lasted long enough. One that ends at once counts as a failure.
 
         >>> waits = Backoff(first_s=0.1, longest_s=0.4).waits(lambda: 1.0)
         >>> found = []

@@ -1,26 +1,26 @@
-"""Every error of gapless, split by who has to act.
+"""All errors of gapless, by who has to act.
 
 ::
 
     GaplessError
-    ├── ProtocolError             what came over a connection cannot be understood
-    ├── ConnectionLostError       (also a ConnectionError) no broker can be talked to
-    ├── AuthenticationError       a broker wants a token, and this is none that it takes
-    ├── DeadlineError             (also a TimeoutError) not in time; nothing of it was done
-    ├── OutcomeUnknownError       it was sent and not answered: perhaps it was done
-    ├── GapError                  a log has lost events; has .pubend, .low, .high
-    ├── RefusedError              the broker says no, and why
+    ├── ProtocolError             a connection received something malformed
+    ├── ConnectionLostError       (also a ConnectionError) no broker can be reached
+    ├── AuthenticationError       the broker does not accept the token
+    ├── DeadlineError             (also a TimeoutError) not done in time, and will not be
+    ├── OutcomeUnknownError       a request was not answered; it may have been done
+    ├── GapError                  a log no longer has ticks; has .pubend, .low, .high
+    ├── RefusedError              the broker refused a request, with a reason
     │   ├── WrongBrokerError      another broker has it; has .broker
     │   ├── FencedError           a newer connection has it
-    │   ├── SlowConsumerError     too much waited for a subscription that is not durable
-    │   └── UnavailableError      not now; try again later
+    │   ├── SlowConsumerError     a subscription that is not durable fell behind
+    │   └── UnavailableError      not possible now; try again later
     ├── StorageError              a data directory cannot be used, or a write to it failed
-    │   ├── DiskFullError         no space is left; what was acknowledged is safe
-    │   ├── CorruptionError       what was read is not what was written
+    │   ├── DiskFullError         no space is left; acknowledged events are safe
+    │   ├── CorruptionError       stored bytes fail their checksum
     │   ├── DirectoryLockedError  another process uses it; has .holder
     │   └── NewerFormatError      a newer program wrote it
-    └── UsageError                the caller asked for something that cannot be
-        ├── ClosedError           (also a RuntimeError) it was closed before
+    └── UsageError                the call is invalid
+        ├── ClosedError           (also a RuntimeError) the object is closed
         ├── AddressError          (also a ValueError) not an address of brokers
         ├── PositionError         (also a ValueError) not a position
         ├── FilterError           (also a ValueError)
@@ -30,7 +30,7 @@
         ├── IndexBusyError        (also a RuntimeError) an index is used inside its own search
         └── AttributeValueError   (also a TypeError) an attribute is not a value
 
-An error says what was wrong and what to do about it.
+An error text names the cause, then the remedy.
 """
 
 from __future__ import annotations
@@ -72,40 +72,40 @@ _EXCERPT_COLUMNS = 72
 
 
 class GaplessError(Exception):
-    """The root of all errors that gapless raises on purpose."""
+    """The base class of all errors of gapless."""
 
 
 class ProtocolError(GaplessError):
-    """What came over a connection is malformed, too large or out of place; that connection ends."""
+    """A connection received something malformed, too large or unexpected; the connection ends."""
 
 
 class ConnectionLostError(GaplessError, ConnectionError):
-    """No broker can be talked to, or the session ended before an answer came."""
+    """No broker can be reached, or the session ended before a reply came."""
 
 
 class AuthenticationError(GaplessError):
-    """A broker lets nobody in without a token, and none was given, or one that it does not take.
+    """A broker requires a token, and the client has none or one that the broker does not accept.
 
-    Not a refusal of one request: nothing can be asked there before the token is another one.
+    The broker refuses the connection, not one request. The client needs another token.
     """
 
 
 class DeadlineError(GaplessError, TimeoutError):
-    """Something was not done in time, and surely nothing of it will be."""
+    """Something was not done in time, and no part of it will be."""
 
 
 class OutcomeUnknownError(GaplessError):
-    """A request was sent and no answer came: it may have been done, or be done later.
+    """A request was sent and not answered. It may have been done, or be done later.
 
-    To publish again under another sequence may publish twice. Who must know asks the stream itself,
-    by reading it back.
+    To publish again under another sequence may publish twice. A program that must know the outcome
+    reads the stream.
     """
 
 
 class GapError(GaplessError):
-    """The log of a pubend no longer has a range of ticks that was owed.
+    """The log of a pubend no longer has a range of ticks that a subscription needed.
 
-    What was in it for this subscription is not known. The next event comes after the gap.
+    Whether events in it matched is not known. The next event comes after the gap.
 
     >>> raise GapError("quotes", 17, 20)
     Traceback (most recent call last):
@@ -123,11 +123,11 @@ class GapError(GaplessError):
 
 
 class RefusedError(GaplessError):
-    """The broker refused a request; nothing of it was done."""
+    """The broker refused a request, which had no effect."""
 
 
 class WrongBrokerError(RefusedError):
-    """Another broker has what was asked for; ``broker`` names it."""
+    """Another broker has the requested object; ``broker`` names it."""
 
     def __init__(self, reason: str, broker: str = "") -> None:
         self.broker = broker
@@ -135,30 +135,31 @@ class WrongBrokerError(RefusedError):
 
 
 class FencedError(RefusedError):
-    """A newer connection has taken a durable subscription or the name of a publisher over."""
+    """A newer connection has the durable subscription or the publisher name."""
 
 
 class SlowConsumerError(RefusedError):
-    """A subscription that is not durable fell behind and did not catch up: read faster, or be durable.
+    """A subscription that is not durable fell behind and did not catch up.
 
-    Nothing is lost while the log has it: subscribe again with ``start=events.position``.
+    Read faster, or use a durable subscription. No event is lost while the log has it: subscribe
+    again with ``start=events.position``.
     """
 
 
 class UnavailableError(RefusedError):
-    """What is asked for is not in reach, or not through yet; try again later."""
+    """Something is unreachable or not complete yet. Try again later."""
 
 
 class UsageError(GaplessError):
-    """The caller asked for something that cannot be; asking again will not help."""
+    """The call is invalid; to repeat it will not help."""
 
 
 class ClosedError(UsageError, RuntimeError):
-    """Something was used after it was closed, or before it was opened."""
+    """An object was used after it was closed, or before it was opened."""
 
 
 class AddressError(UsageError, ValueError):
-    """A text does not say where brokers are."""
+    """A text is not an address of brokers."""
 
 
 class PositionError(UsageError, ValueError):
@@ -166,7 +167,7 @@ class PositionError(UsageError, ValueError):
 
 
 class FilterError(UsageError, ValueError):
-    """A filter could not be made."""
+    """A filter is invalid."""
 
 
 class FilterSyntaxError(FilterError):
@@ -221,12 +222,12 @@ class FilterLimitError(FilterError):
 
 
 class IndexBusyError(UsageError, RuntimeError):
-    """An index was used while it was being searched: from another thread, or from a callback."""
+    """An index was used during a search of it: from another thread, or from a callback."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the index is being searched; it is for one thread at a time, and a search must not "
-            "use it again (not even from a weak reference's callback or a key's __hash__)"
+            "the index is in use by a search; use it from one thread at a time, and not within a "
+            "search (also not from a weak reference's callback or a key's __hash__)"
         )
 
 
@@ -239,19 +240,19 @@ class StorageError(GaplessError):
 
 
 class DiskFullError(StorageError):
-    """No space is left. What was acknowledged is safe; with space again the broker can start."""
+    """No space is left. Acknowledged events are safe. The broker can start when there is space."""
 
 
 class CorruptionError(StorageError):
-    """What was read is not what was written. Nothing was deleted or repaired."""
+    """Stored bytes fail their checksum. Nothing was deleted or repaired."""
 
 
 class NewerFormatError(StorageError):
-    """A newer program wrote the data directory, in a format that this one does not know."""
+    """A newer version of gapless wrote the data directory, in a format unknown to this one."""
 
 
 class DirectoryLockedError(StorageError):
-    """Another process uses the data directory; ``holder`` is its process id, as it wrote it."""
+    """Another process uses the data directory; ``holder`` is the process id from the lock file."""
 
     def __init__(self, directory: str, holder: str) -> None:
         self.directory = directory
@@ -264,12 +265,12 @@ class DirectoryLockedError(StorageError):
 
 
 def shortened(text: str) -> str:
-    """Cut a text that a message quotes: it may come from a stranger and be as long as a book."""
+    """Truncate a text that a message quotes, because it may be untrusted and long."""
     return text if len(text) <= SHOWN_QUOTE_MAX else text[:SHOWN_QUOTE_MAX] + "…"
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:
-    """Cut a long line to a window around the column; keep control characters off the screen."""
+    """Cut a long line to a window around the column and replace control characters."""
     shown = "".join(character if character.isprintable() else " " for character in line)
     if len(shown) <= _EXCERPT_COLUMNS:
         return shown, column

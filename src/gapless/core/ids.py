@@ -1,7 +1,7 @@
-"""Who is who: brokers, cells, subscriber hosts, pubends, and the virtual times of the papers.
+"""Ids of brokers, cells, SHBs, pubends and memberships, and the virtual times of the papers.
 
-A broker and a cell are named by people, so their ids are plain texts. All others are tuples of
-such names and counters: cheap to compare, to sort and to send.
+People name brokers and cells, so their ids are strings. All others are tuples of names and
+counters, which are cheap to compare, sort and encode.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CellId: TypeAlias = str
 
 
 class ShbId(NamedTuple):
-    """A broker in its role as host of subscribers: a leaf of its cell.
+    """A broker in its role as SHB: a leaf of its cell.
 
-    A broker that changes its cell is another subscriber host, so the place of one in the tree
-    changes only when an edge of the tree does.
+    A broker that changes its cell is another SHB, so the location of an SHB changes only when an
+    edge of the tree changes.
     """
 
     broker: BrokerId
@@ -38,7 +38,7 @@ class ShbId(NamedTuple):
 
 
 class PubendId(NamedTuple):
-    """A named stream. A stream that has to begin anew gets the next incarnation."""
+    """A named stream. It gets the next incarnation when it is created again."""
 
     name: str
     incarnation: int = 1
@@ -48,7 +48,7 @@ class PubendId(NamedTuple):
 
 
 class VirtualTime(NamedTuple):
-    """A moment of one subscriber host: its life, and how often it changed its table in it (VT 4)."""
+    """The incarnation of an SHB, and a counter of its table changes in it (VT 4)."""
 
     incarnation: int
     counter: int
@@ -58,11 +58,13 @@ class VirtualTime(NamedTuple):
 
 
 VIRTUAL_TIME_ZERO = VirtualTime(0, 0)
-"""Before every virtual time that a broker can have."""
+"""Less than every virtual time of a broker."""
 
 
 class VectorEntry(NamedTuple):
-    """What a table says of one subscriber host: up to when, restricted by which control version."""
+    """The entry of an SHB in a vector: its virtual time, and the control version that restricts
+    it.
+    """
 
     time: VirtualTime
     control_version: int = 0
@@ -70,7 +72,7 @@ class VectorEntry(NamedTuple):
 
 
 class MembershipId(NamedTuple):
-    """One stay of a subscriber host with a pubend; a later stay is greater."""
+    """Identifies a membership of an SHB with a pubend. A later one is greater."""
 
     incarnation: int
     counter: int

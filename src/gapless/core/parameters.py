@@ -1,7 +1,7 @@
-"""Every time and size that an operator may set, with its default and the relations they must keep.
+"""The times and sizes that an operator may set, with their defaults and required relations.
 
-Names end in their unit. Times are in milliseconds or seconds here, as people write them; rooms ask
-for microseconds (:func:`us`), the unit of all clocks inside.
+Names end in their unit. Times are in milliseconds or seconds. The components convert them to
+microseconds (:func:`microseconds`), the unit of all internal clocks.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     # overlay
     delta: int = 1
-    """How many unreachable cells in a row are bypassed."""
+    """How many consecutive unreachable cells are bypassed."""
     heartbeat_ms: int = 250
     session_timeout_ms: int = 1_500
     ordered_sessions: bool = True
-    """Whether links keep the order; then a gap in a session's numbers ends the session."""
+    """Whether links are ordered. Then a gap in a session's numbers ends the session."""
     relay_hops_max: int = 3
     tombstone_ttl_s: int = 86_400
     partition_renew_ms: int = 30_000
-    """How often a broker says again which partitions it sees; not heard of for four times as long, they
-    are taken to be over."""
+    """How often a broker repeats the partitions that it detects. A partition that is not repeated
+    for four times as long counts as healed."""
     name_query_timeout_ms: int = 3_000
-    """How long a broker waits for all others to say that the name of a new pubend is free."""
+    """How long a broker waits for the replies to a name query."""
 
     # feeds
     attach_timeout_ms: int = 1_000
@@ -46,12 +46,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     idle_silence_max_ms: int = 1_000
     eager_silence_ms: int = 5
     gct_ms: int = 20
-    """Gap curiosity threshold: how long a gap may stay before it is asked for (GD 3.2)."""
+    """Gap curiosity threshold: how long a gap may last before a nack is sent (GD 3.2)."""
     nrt_min_ms: int = 50
-    """Nack repetition threshold: its least value; the rest is estimated (GD 3.2)."""
+    """Least nack repetition threshold. The actual one is estimated (GD 3.2)."""
     nrt_max_ms: int = 10_000
     dct_ms: int = 3_000
-    """Delay curiosity threshold: how long a stream may stand still (GD 3.2)."""
+    """Delay curiosity threshold: how long a stream may be without progress (GD 3.2)."""
     aet_ms: int = 10_000
     """Acknowledgement expected threshold (GD 3.2)."""
     nack_span_ms: int = 1_000
@@ -67,20 +67,21 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     # connections
     keepalive_ms: int = 5_000
-    """Broker and client say something at least so often; after four such times one is given up."""
+    """Broker and client send a frame at least this often. After four periods without one the
+    connection is closed."""
     connections_max: int = 10_000
     handshake_timeout_ms: int = 5_000
-    """How long the other side of a new connection may take to introduce itself."""
+    """How long the handshake of a new connection may take."""
     link_idle_timeout_ms: int = 15_000
-    """A link on which nothing came for so long is closed and dialled anew."""
+    """A link that received nothing for this time is closed and dialled again."""
     redial_ms: int = 50
     redial_max_ms: int = 1_000
-    """The longest wait before a peer is dialled again: a peer that restarts is back as soon as one
-    that only fell silent would have been given up (``session_timeout_ms``)."""
+    """The longest wait before a peer is dialled again. It is below ``session_timeout_ms``, so a
+    restarted peer is connected before a silent one would time out."""
     pending_write_bytes_max: int = 33_554_432
-    """While more waits for the disk, nothing more is read from those who publish."""
+    """While more bytes wait for the disk, nothing is read from publishing clients."""
     shutdown_timeout_ms: int = 5_000
-    """How long a broker that stops waits for its disk and for what is being sent."""
+    """How long a stopping broker waits for its disk and its send queues."""
 
     # propagation
     change_batch_ms: int = 10
@@ -105,7 +106,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     # subscriptions and replay
     read_chunk_bytes: int = 262_144
     read_bytes_max: int = 4_194_304
-    """What a client that reads a log of this broker may ask for at once."""
+    """How much of a log a client may read with one request."""
     reads_per_shb_max: int = 16
     join_window_ms: int = 200
     join_buffer_events_max: int = 1_000
@@ -113,33 +114,33 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     segments_max: int = 8
     interest_grace_s: int = 30
     prefetch_max: int = 10_000
-    """Events that may always wait in memory for a subscription."""
+    """Events that may wait in memory for each subscription."""
     backlog_bytes: int = 67_108_864
-    """What may wait beyond that, for all subscriptions together; one that lets more wait reads the
-    log."""
+    """Bytes that may wait beyond ``prefetch_max``, for all subscriptions together. What does not
+    fit is read from the log later."""
     slow_consumer_timeout_s: int = 30
-    """A subscription that is not durable and fell behind ends if it is still behind after so long."""
+    """A subscription that is not durable ends when it is behind for this time."""
     progress_ms: int = 30_000
-    """How often a client is told how far streams are of which nothing comes for it."""
+    """How often a client is sent the progress of streams without events for it."""
 
     # pubends
     ceiling_step_ms: int = 1_000
     tick_lead_ms: int = 5_000
     publisher_window: int = 64
-    """Batches of a publisher whose ticks are remembered; so many may be unanswered at once."""
+    """Batches of a publisher whose ticks are kept. As many may be unanswered at once."""
     publisher_ttl_s: int = 604_800
     log_bytes_max: int = 68_719_476_736
     retention_s: int = 3_600
-    """How long a log is kept for replay beyond what members need."""
+    """How long a log is retained for replay beyond what members need."""
     staged_bytes_max: int = 268_435_456
-    """What may be staged at a broker, for all writers together; it is in memory too."""
+    """Bytes that may be staged at a broker, for all writers together. They are also in memory."""
     staged_ttl_s: int = 3_600
-    """After so long without another chunk what is staged of a batch is erased."""
+    """A staged batch without a new chunk for this time is deleted."""
     commit_ttl_s: int = 2_592_000
-    """For so long a writer may repeat its last commit and be told that it is done: 30 days."""
+    """How long a writer may repeat its last commit and have it recognized: 30 days."""
 
     def __post_init__(self) -> None:
-        """Refuse parameters under which the protocols would work against each other."""
+        """Refuse parameters that violate a required relation."""
         for smaller, larger, why in _RELATIONS:
             if not _value(self, smaller) < _value(self, larger):
                 raise UsageError(
@@ -151,7 +152,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def neighbourhood_radius(self) -> int:
-        """How far a broker's neighbourhood goes: one cell more than may fail (Δ = δ + 1)."""
+        """The distance of the farthest cells of a neighbourhood: one more than may fail (Δ = δ +
+        1).
+        """
         return self.delta + 1
 
 
@@ -161,12 +164,12 @@ _RELATIONS = (
     (
         "ack_report_ttl_ms",
         "ended_membership_ttl_s",
-        "an old report must not bring back a host that left",
+        "an old report must not restore a membership that has ended",
     ),
     (
         "session_timeout_ms",
         "attach_expiry_ms",
-        "an attachment must outlive the session's last sign",
+        "an attachment must not expire before the session",
     ),
     (
         "attach_expiry_ms",
@@ -176,13 +179,13 @@ _RELATIONS = (
     (
         "inactive_after_s",
         "stale_table_ttl_s",
-        "stale tables must last until the members they speak for are inactive",
+        "stale tables must last until their members are inactive",
     ),
-    ("silence_ms", "dct_ms", "a silent stream must not look dead"),
+    ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),
     (
         "session_timeout_ms",
         "link_idle_timeout_ms",
-        "a session must die before its link is given up",
+        "a session must time out before its link is closed",
     ),
     (
         "stream_epoch_interval_ms",

@@ -1,7 +1,7 @@
 """Ticks, and sets of ticks as ranges.
 
-A tick is a position in a pubend's stream, a 64-bit number of microseconds that may run ahead of
-any clock. Streams are kept by range, never by tick: a second of silence is one range.
+A tick is a 64-bit number in a pubend's stream, in microseconds. It may be ahead of every clock.
+Streams are stored as ranges, not as single ticks: a second of silence is one range.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gapless.core.limits import INT_MAX, INT_MIN
 __all__ = ["TICKS_PER_MS", "RangeSet", "Tick", "TickRange"]
 
 Tick: TypeAlias = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
-"""A position in a stream; a message from outside is checked for its 64 bits when it is read."""
+"""A tick of a stream. Decoding a message checks that it has 64 bits."""
 
 TICKS_PER_MS: Final = 1_000
 
@@ -68,21 +68,21 @@ class RangeSet:
             return NotImplemented
         return self._lows == other._lows and self._highs == other._highs
 
-    __hash__ = None  # type: ignore[assignment]  # a set that changes has no hash
+    __hash__ = None  # type: ignore[assignment]  # a mutable set has no hash
 
     def __repr__(self) -> str:
         return f"RangeSet([{', '.join(map(str, self))}])"
 
     @property
     def span(self) -> int:
-        """How many ticks are in the set."""
+        """The number of ticks in the set."""
         return sum(self._highs) - sum(self._lows) + len(self._lows)
 
     def add(self, low: Tick, high: Tick) -> None:
-        """Put the ticks from ``low`` to ``high`` in."""
-        assert low <= high, f"[{low}, {high}] is no range"
+        """Add the ticks from ``low`` to ``high``."""
+        assert low <= high, f"[{low}, {high}] is not a range"
         first = bisect_left(self._highs, low - 1)  # the first range that overlaps or touches
-        last = bisect_right(self._lows, high + 1)  # just behind the last one
+        last = bisect_right(self._lows, high + 1)  # just after the last one
         if first < last:
             low = min(low, self._lows[first])
             high = max(high, self._highs[last - 1])
@@ -90,7 +90,7 @@ class RangeSet:
         self._highs[first:last] = [high]
 
     def remove(self, low: Tick, high: Tick) -> None:
-        """Take the ticks from ``low`` to ``high`` out."""
+        """Remove the ticks from ``low`` to ``high``."""
         first = bisect_left(self._highs, low)
         last = bisect_right(self._lows, high)
         if first >= last or low > high:
@@ -117,7 +117,7 @@ class RangeSet:
         ]
 
     def gaps(self, low: Tick, high: Tick) -> list[TickRange]:
-        """Return what is missing between ``low`` and ``high``."""
+        """Return the ranges between ``low`` and ``high`` that are not in the set."""
         missing = []
         for part in self.within(low, high):
             if low < part.low:

@@ -1,12 +1,12 @@
-"""Announcements: which pubends there are, and the way to each (R4, R5).
+"""Announcements: the pubends that exist, and the path to each (R4, R5).
 
-When the tree around changes, the ways change with it. A path is longer than the neighbourhood is
-wide, so whoever is near the change finds the new way by itself. Who is farther off keeps its
-direction, and hears from there how the way goes on: the same announcement by another path (R13).
+When the tree changes, paths change with it. A path is one cell longer than the radius of the
+neighbourhood, so a broker near the change computes the new path by itself. A broker farther away
+keeps its direction, and receives the same announcement with the new path from there (R13).
 
-Who had missed that, and is near the next change, finds a wrong way. So a way is *confirmed* only if
-it was told in the present shape of the teller's cell, by one whose own way is confirmed; this begins
-at the pubend. A way that is not confirmed gives way to one that is.
+A broker that missed this announcement would compute a wrong path at the next change. So a path is
+*confirmed* only if it was received in the current shape of the sender's cell, from a sender whose
+own path is confirmed. This begins at the PHB. A confirmed path replaces one that is not confirmed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final, Protocol
 import msgspec
 
 from gapless.content.filter import EVERYTHING, Filter
+from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.directory.locations import PubendLocations
 from gapless.messages.overlay import Announce, PubendProperties
@@ -28,7 +28,7 @@ from gapless.overlay.tree import Tree, TreeChange
 __all__ = ["UNCONFIRMED", "AnnouncementListener", "Announcements", "KnownPubend"]
 
 UNCONFIRMED: Final = 0
-"""The shape version with which a way is told that is not confirmed: less than that of any cell."""
+"""The shape version sent with a path that is not confirmed: less than that of any cell."""
 
 
 class KnownPubend(msgspec.Struct, frozen=True):
@@ -37,27 +37,27 @@ class KnownPubend(msgspec.Struct, frozen=True):
     version: int
     properties: PubendProperties
     path: tuple[CellId, ...]
-    """The next cells on the way, nearest first, at most Δ + 1; empty in the home cell."""
+    """The next cells on the path, nearest first, at most Δ + 1; empty in the PHB cell."""
     tombstone: bool = False
     source: CellId | None = None
-    """The cell that it was heard from; None for a pubend of this broker."""
+    """The cell from which it was received; None for a pubend of this broker."""
     shape_version: int = 1
-    """Of that cell, when it was heard."""
+    """The shape version of that cell when it was received."""
 
     @property
     def direction(self) -> CellId | None:
-        """The neighbour cell on the way; None in the home cell."""
+        """The neighbour cell on the path; None in the PHB cell."""
         return self.path[0] if self.path else None
 
 
 class AnnouncementListener(Protocol):
-    """Learns what announcements change."""
+    """Is notified of changes by announcements."""
 
     def pubend_announced(self, pubend: PubendId) -> None:
         """The properties of a pubend, its path or its existence have changed."""
 
     def pubend_redirected(self, pubend: PubendId) -> None:
-        """A pubend lies in another direction."""
+        """The direction of a pubend has changed."""
 
 
 class Announcements:
@@ -77,16 +77,16 @@ class Announcements:
         self._locations = locations
         self._listener = listener
         self.known: dict[PubendId, KnownPubend] = {}
-        """All pubends, tombstones included. Others may read it."""
+        """All pubends, tombstones included. Other components may read it."""
 
     def start(self) -> None:
-        """Repeat all announcements from time to time if links may lose messages."""
+        """Start to repeat all announcements at intervals if links may lose messages."""
         parameters = self._context.parameters
         if not parameters.ordered_sessions:
             self._context.call_later(microseconds(ms=parameters.attach_refresh_ms), self._repeat)
 
     def _repeat(self) -> None:
-        """Say everything again: where links lose messages, news may have been lost (R1)."""
+        """Send all announcements again: links may have lost some (R1)."""
         self._context.call_later(
             microseconds(ms=self._context.parameters.attach_refresh_ms), self._repeat
         )
@@ -96,17 +96,17 @@ class Announcements:
                 self.session_opened(peer, cell)
 
     def reshape(self, change: TreeChange) -> None:
-        """Find the paths to all pubends in a tree that has changed (R13).
+        """Compute the paths to all pubends after a change of the tree (R13).
 
-        A pubend behind an edge that is gone for good is forgotten. If it still exists, it is announced
-        from where it is now.
+        A pubend behind an edge that was removed is forgotten. If it still exists, it is announced
+        again from its new direction.
         """
         del change
         for pubend in self._find_paths():
             self._listener.pubend_announced(pubend)
 
     def _find_paths(self) -> list[PubendId]:
-        """Find the paths to all pubends; return the pubends whose path has changed."""
+        """Compute the paths to all pubends; return the pubends whose path has changed."""
         changed = []
         for pubend, known in [*self.known.items()]:
             path = self._current_path(known.path)
@@ -120,7 +120,7 @@ class Announcements:
         return changed
 
     def _current_path(self, path: tuple[CellId, ...]) -> tuple[CellId, ...] | None:
-        """Return where a path leads now: as far as cells are known, then on as before."""
+        """Return the current path: new up to the farthest known cell, unchanged after it."""
         for index in reversed(range(len(path))):
             prefix = self._tree.neighbourhood.extended_path(path[index])
             if prefix is not None:
@@ -134,12 +134,12 @@ class Announcements:
             self._announce(pubend, known)
 
     def get(self, pubend: PubendId) -> KnownPubend | None:
-        """Return what is known of a pubend; None if nothing is, or if it is gone."""
+        """Return the announcement of a pubend, or None if it is unknown or was ended."""
         known = self.known.get(pubend)
         return None if known is None or known.tombstone else known
 
     def advertisement_of(self, known: KnownPubend) -> Filter:
-        """Return what a pubend advertises; everything, if only newer brokers can read the advertisement."""
+        """Return the advertisement of a pubend; everything if this version cannot parse it."""
         try:
             return Filter(known.properties.advertisement)
         except FilterError:
@@ -147,11 +147,11 @@ class Announcements:
             return EVERYTHING
 
     def pubends(self) -> list[PubendId]:
-        """Return the pubends there are, in the order of their names."""
+        """Return the existing pubends, in the order of their names."""
         return sorted(pubend for pubend, known in self.known.items() if not known.tombstone)
 
     def pubends_named(self, name: str) -> list[PubendId]:
-        """Return the pubends there are of one name."""
+        """Return the existing pubends of one name."""
         return [
             pubend
             for pubend, known in self.known.items()
@@ -170,13 +170,13 @@ class Announcements:
         self._store(pubend, KnownPubend(version, properties, (), tombstone))
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """Tell a peer of every pubend that does not lie in its direction (R2)."""
+        """Announce every pubend to a peer that is not in its direction (R2)."""
         for pubend, known in self.known.items():
             if self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
     def received(self, peer: BrokerId, announce: Announce) -> bool:
-        """Take an announcement from a peer; tell the listener if it changes something, and say so."""
+        """Process an announcement of a peer; notify the listener and return True if it is new."""
         cell, pubend = self._tree.neighbourhood.cell_of(peer), announce.pubend
         if cell is None:
             return False
@@ -192,7 +192,7 @@ class Announcements:
         return True
 
     def _take(self, cell: CellId, announce: Announce) -> bool:
-        """Take an announcement from a broker of a cell; say whether it changes something."""
+        """Store an announcement from a broker of a cell; return whether it is new."""
         own = self._context.identity.cell
         between = self._tree.neighbourhood.path(cell)[:-1]
         path = announce.path if cell == own else (*between, *announce.path)
@@ -221,10 +221,11 @@ class Announcements:
         return True
 
     def _is_update(self, held: KnownPubend, update: KnownPubend) -> bool:
-        """Say whether something was not known: a version, or the way, if that is to be believed.
+        """Return whether an update has a newer version, or another path that is accepted.
 
-        Another direction is believed only from those who told the present one, or if that is not
-        confirmed: else a broker that has not heard of a change would lead all others astray.
+        Another direction is accepted only from the source of the current one, or if it is confirmed
+        and the current one is not. Otherwise a broker that has not heard of a change of the tree
+        would spread a wrong direction.
         """
         if held.version != update.version:
             return held.version < update.version
@@ -234,7 +235,7 @@ class Announcements:
         return believed or (self._is_confirmed(update) and not self._is_confirmed(held))
 
     def _confirm(self, pubend: PubendId, held: KnownPubend, update: KnownPubend) -> None:
-        """Note that what is known was told again, in a newer shape; if that confirms it, say so."""
+        """Note a path that was received again in a newer shape; announce it if confirmed now."""
         if (held.version, held.path) != (update.version, update.path) or held.source is None:
             return
         confirms = self._is_confirmed(update) and not self._is_confirmed(held)
@@ -260,7 +261,7 @@ class Announcements:
                 self._context.send(peer, self._message(pubend, known, cell))
 
     def _concerns(self, cell: CellId, known: KnownPubend) -> bool:
-        """Say whether brokers of the cell should hear of a pubend from here."""
+        """Return whether this broker announces a pubend to the brokers of a cell."""
         return cell == self._context.identity.cell or (
             self._tree.neighbourhood.direction(cell) != known.direction
         )
@@ -280,7 +281,7 @@ class Announcements:
         )
 
     def _bury(self, pubend: PubendId, version: int) -> None:
-        """Forget a tombstone that has stood long enough for everyone to have seen it."""
+        """Forget a tombstone after ``tombstone_ttl_s``, when every broker has received it."""
         known = self.known.get(pubend)
         if known is not None and known.tombstone and known.version == version:
             del self.known[pubend]

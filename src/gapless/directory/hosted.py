@@ -14,29 +14,29 @@ __all__ = ["Hosted", "HostedPubend", "HostedPubends"]
 
 
 class HostedPubend(Protocol):
-    """What the directory reads of a pubend of this broker."""
+    """A pubend of this broker, as the directory uses it."""
 
     @property
     def record(self) -> PubendRecord:
-        """The pubend as it is on disk."""
+        """The record on disk."""
 
     @property
     def last_log_tick(self) -> Tick:
-        """The last tick that was given to an event of the log; 0 if there is no log."""
+        """The last tick that was assigned in the log; 0 if there is no log."""
 
     def report(self, member: Member, tick: Tick) -> bool:
-        """Take the ack floor of a member; False if there is no log."""
+        """Process a report of a member; return False if there is no log."""
 
 
 class Hosted(Protocol):
-    """The registry as components read it that do not call the pubends."""
+    """The registry for components that do not call the pubends."""
 
     @property
     def corrupt(self) -> Mapping[PubendId, str]:
         """The pubends whose records cannot be read, each with the reason."""
 
     def __contains__(self, pubend: object) -> bool:
-        """Say whether a pubend is served here."""
+        """Return whether a pubend is served here."""
 
     def __iter__(self) -> Iterator[PubendId]:
         """Return the pubends that are served here."""
@@ -67,7 +67,7 @@ class HostedPubends(dict[PubendId, P]):
         return {*self, *self._corrupt}
 
     def report(self, pubend: PubendId, member: Member, tick: Tick) -> bool:
-        """Take the ack floor of a member; False if the pubend has no log here."""
+        """Process a report of a member; return False if the pubend has no log here."""
         hosted = self.get(pubend)
         return hosted is not None and hosted.report(member, tick)
 

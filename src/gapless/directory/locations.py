@@ -1,25 +1,28 @@
-"""Which broker has a pubend, for every pubend that this broker has ever heard of, kept on disk.
+"""Pubend locations: the broker of every pubend that this broker has ever heard of, on disk.
 
-Announcements are news and die with a life. A broker that has begun anew while the broker of a pubend is
-away hears of it from nobody, and would make another of the same name for the next publisher that asks:
-two logs with one identity, of which everybody sees one. So it remembers whose name that is, and refuses.
-Who has never heard of a pubend asks the others (:mod:`gapless.directory.name_query`).
+Announcements are in memory only. A broker that restarts while the broker of a pubend is down
+receives no announcement of it. For the next publisher it would create another pubend of the same
+name: two logs with one identity, of which every receiver sees one. So it stores whose name that is,
+and refuses. For a name that it has never heard of, it queries the other brokers
+(:mod:`gapless.directory.name_query`).
 
-When that broker is retired the name is free. Whose it was is remembered all the same, as *left*: a place on the pubend
-may be brought here at any time, and nobody has to wait for it (R26).
+When that broker is retired, the name is free. The location is kept with ``host_retired``: a
+subscription may present a position on the pubend at any time, and need not wait for the pubend
+(R26).
 
-That broker may be back without the pubend, as its disk is lost. Then the pubend is *lost*, whatever is said of the broker
-later, and whoever goes on announcing what it remembers. It is found again when somebody feeds it, or its broker names it.
+That broker may return without the pubend, because its disk was lost. Then the pubend is *lost*,
+even if other brokers still announce it. It is found again when a feed of it starts, or when its
+broker returns with it.
 
-What is remembered is no way to a pubend, and no stream is fed by it.
+A location is not a path to a pubend. Feeds do not use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.messages.records import DeleteRecord, PubendLocationRecord, PutRecord
 
 __all__ = ["PubendLocations"]
@@ -36,31 +39,31 @@ class PubendLocations:
         self._lost = {each.pubend for each in locations if each.lost}
 
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
-        """Return which other broker has a pubend, as far as was ever heard."""
+        """Return the other broker that has a pubend, or None if it is not known."""
         return self._locations.get(pubend)
 
     def pubends_named(self, name: str) -> list[PubendId]:
-        """Return the pubends of one name that are remembered."""
+        """Return the stored pubends of one name."""
         return [pubend for pubend in self._locations if pubend.name == name]
 
     def pubends_at(self, broker: BrokerId) -> list[PubendId]:
-        """Return which pubends another broker has, as far as was ever heard."""
+        """Return the known pubends of another broker."""
         return [pubend for pubend, location in self._locations.items() if location == broker]
 
     def pubends_of_retired(self, broker: BrokerId) -> list[PubendId]:
-        """Return which pubends a broker had when it was retired, and nobody since."""
+        """Return the pubends of a retired broker that no other broker has since."""
         return [pubend for pubend, former in self._former_brokers.items() if former == broker]
 
     def former_broker_of(self, pubend: PubendId) -> BrokerId | None:
-        """Return which broker had a pubend when it was retired, if nobody was heard to have it since."""
+        """Return the retired broker of a pubend, or None if another broker has it since."""
         return self._former_brokers.get(pubend)
 
     def is_lost(self, pubend: PubendId) -> bool:
-        """Say whether the broker of a pubend was back without it."""
+        """Return whether the broker of a pubend has returned without it."""
         return pubend in self._lost
 
     def add(self, pubend: PubendId, broker: BrokerId) -> None:
-        """Remember which broker has a pubend, unless it has lost it; nothing waits for that to be on disk."""
+        """Store the broker of a pubend unless it has lost it; nothing waits for the write."""
         if pubend in self._lost and self._former_brokers[pubend] == broker:
             return
         if broker == self._context.identity.broker:
@@ -71,7 +74,7 @@ class PubendLocations:
             self._has(pubend, broker)
 
     def mark_host_retired(self, pubend: PubendId) -> None:
-        """The broker of a pubend will never return: its name is free."""
+        """Free the name of a pubend: its broker is retired."""
         broker = self._locations.pop(pubend, None)
         if broker is not None:
             self._former_brokers[pubend] = broker
@@ -80,7 +83,7 @@ class PubendLocations:
             )
 
     def mark_lost(self, pubend: PubendId, broker: BrokerId) -> None:
-        """A broker is back without a pubend."""
+        """Note that a broker has returned without a pubend."""
         self._locations.pop(pubend, None)
         self._former_brokers[pubend] = broker
         self._lost.add(pubend)
@@ -88,13 +91,13 @@ class PubendLocations:
         self._context.write((PutRecord(record),), _nothing)
 
     def mark_found(self, pubend: PubendId) -> None:
-        """A pubend is there after all, if it was lost."""
+        """Note that a pubend is not lost."""
         if pubend in self._lost:
             self._context.mark("lost pubend is found")
             self._has(pubend, self._former_brokers[pubend])
 
     def forget(self, pubend: PubendId) -> None:
-        """A pubend is gone for good."""
+        """Forget a pubend that was ended."""
         self._lost.discard(pubend)
         broker = self._locations.pop(pubend, None) or self._former_brokers.pop(pubend, None)
         if broker is not None:
@@ -111,4 +114,4 @@ class PubendLocations:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Nothing depends on this write."""

@@ -1,18 +1,17 @@
-"""Name queries: a broker asks the whole overlay before it creates a pubend of a new name.
+"""Name queries: a broker queries the whole overlay before it creates a pubend of a new name.
 
-Theory of operation
--------------------
-Two brokers that create a pubend of one name at the same time would create two logs with one identity.
-Every receiver would see only one of them, and events that the other acknowledged would be lost. No
-broker knows all others. So a broker that wants to create a pubend sends a query to its cell peers and
-to one broker of every neighbour cell. A broker that receives a query from another cell passes it on in
-the same way, away from that cell, and replies when all brokers behind it have replied. A name is free
-if every broker of the overlay says so. :mod:`.name_query_state` has the states of a query.
+Theory of operation ------------------- Two brokers that create a pubend of one name at the same
+time would create two logs with one identity. Every receiver would see only one of them, and events
+that the other acknowledged would be lost. No broker knows all others. So a broker that wants to
+create a pubend sends a query to its cell peers and to one broker of every neighbour cell. A broker
+that receives a query from another cell passes it on likewise, away from that cell, and
+replies when all brokers behind it have replied. A name is free if every broker of the overlay
+replies so. :mod:`.name_query_state` has the states of a query.
 
-A broker that is down or cut off does not reply, and may have a pubend of that name. The query then
-ends after ``name_query_timeout_ms`` with an unknown result. The pubend is created all the same, with a
-number behind its name that no other broker and no earlier incarnation gives. So an island can continue
-to publish, and both streams exist when the partition heals.
+A broker that is down or partitioned does not reply, and may have a pubend of that name. The query
+then ends after ``name_query_timeout_ms`` with an unknown result. The pubend is created with a
+number behind its name that no other broker and no earlier incarnation assigns. So an island can
+continue to publish, and both streams exist when the partition heals.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from gapless.core.context import Context, Identity
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.limits import NAME_QUERIES_MAX
-from gapless.core.machine import Context, Identity
 from gapless.core.parameters import microseconds
 from gapless.directory.name_query_state import (
     FINAL,
@@ -40,10 +39,10 @@ from gapless.overlay.tree import Tree
 __all__ = ["NameQueries", "NameQueryDone", "numbered"]
 
 _NUMBER_BYTES: Final = 6
-"""Of the number behind a name: large enough to be unique, and exact in every language."""
+"""The size of the number behind a name: large enough to be unique, and exact in every language."""
 
 NameQueryDone: TypeAlias = Callable[[NameStatus, BrokerId], None]
-"""Is called with the result of a query and with the broker that has the name."""
+"""Called with the result of a query and the broker that has the name."""
 
 NameQueryGroup: TypeAlias = tuple[BrokerId, ...]
 """Brokers of which one must reply for all of them."""
@@ -61,7 +60,7 @@ _RESULTS: Final = {
 
 
 def numbered(name: str, identity: Identity) -> PubendId:
-    """Return a pubend of that name whose number no other broker and no earlier incarnation gives."""
+    """Return a pubend of a name with a number that no other broker or incarnation assigns."""
     text = f"{identity.broker}/{identity.incarnation}/{name}"
     digest = blake2b(text.encode(), digest_size=_NUMBER_BYTES).digest()
     return PubendId(name, 2 + int.from_bytes(digest))
@@ -74,11 +73,11 @@ class _PendingNameQuery:
         self.query = query
         self.state = NameQueryState.ASKING
         self._unsent = groups
-        """The groups that have no open session, or whose broker was asked and lost its session."""
+        """The groups without an open session, or whose session closed before the reply."""
         self._awaited: dict[BrokerId, NameQueryGroup] = {}
         """The brokers that have not replied, each with its group."""
         self._done = [done]
-        """The receivers of the result: more than one, if another broker of the same cell sent the same query."""
+        """The receivers of the result: several if brokers of one cell sent the same query."""
 
     @property
     def is_answered(self) -> bool:
@@ -86,7 +85,7 @@ class _PendingNameQuery:
         return not self._awaited and not self._unsent
 
     def take(self, happened: NameQueryInput) -> bool:
-        """Change the state; say whether the query has ended."""
+        """Change the state; return whether the query has ended."""
         self.state = next_state(self.state, happened)
         return self.state in FINAL
 
@@ -111,11 +110,11 @@ class _PendingNameQuery:
                 self._unsent.append(group)
 
     def replied(self, peer: BrokerId) -> bool:
-        """Note a reply; say whether one was outstanding."""
+        """Note a reply; return whether one was outstanding."""
         return self._awaited.pop(peer, None) is not None
 
     def session_closed(self, peer: BrokerId) -> bool:
-        """Ask another broker of the group of a peer, since its reply may be lost; say whether one was outstanding."""
+        """Mark the group of a peer as unsent; return whether its reply was outstanding."""
         group = self._awaited.pop(peer, None)
         if group is not None:
             self._unsent.append(group)
@@ -149,7 +148,7 @@ class NameQueries:
         return len(self._queries) >= NAME_QUERIES_MAX
 
     def query(self, name: str, done: NameQueryDone) -> None:
-        """Ask all other brokers whether a name is free."""
+        """Query all other brokers whether a name is free."""
         identity = self._context.identity
         self._count += 1
         query = NameQuery(name, identity.broker, identity.incarnation, self._count)
@@ -157,7 +156,7 @@ class NameQueries:
         self._start(pending)
 
     def _groups(self, source: CellId | None) -> list[NameQueryGroup]:
-        """Return whom to send a query to that came from a cell, or from this broker."""
+        """Return the groups to query, for a query from a cell or from this broker."""
         neighbourhood = self._tree.neighbourhood
         if source == neighbourhood.own:
             return []  # the peer sends its query to all other brokers too
@@ -169,7 +168,7 @@ class NameQueries:
         return groups
 
     def _living(self, cell: CellId) -> NameQueryGroup:
-        """Return the other brokers of a cell, without those that are retired."""
+        """Return the other brokers of a cell, except recently retired ones without a session."""
         return tuple(
             broker
             for broker in self._tree.neighbourhood.brokers(cell)
@@ -187,7 +186,7 @@ class NameQueries:
             self._context.call_later(timeout_us, lambda: self._time_out(pending))
 
     def _end_if_answered(self, pending: _PendingNameQuery) -> bool:
-        """End a query if no reply is outstanding; say whether it has ended."""
+        """End a query if no reply is outstanding; return whether it has ended."""
         if not pending.is_answered:
             return False
         self._end(pending, NameQueryInput.ALL_REPLIED)
@@ -212,7 +211,7 @@ class NameQueries:
     # --- messages of peers ---------------------------------------------------------------------
 
     def query_received(self, peer: BrokerId, query: NameQuery) -> None:
-        """Reply to a peer when all brokers behind this one have replied, or at once if the name is taken."""
+        """Reply when all brokers behind this one have replied, or at once if the name is taken."""
         cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None:
             return
@@ -236,7 +235,7 @@ class NameQueries:
             self._start(_PendingNameQuery(query, self._groups(cell), reply))
 
     def _known(self, query: NameQuery) -> tuple[NameStatus, BrokerId]:
-        """Return what this broker itself knows of a name."""
+        """Return the status of a name that this broker knows itself."""
         where = self._names.broker_of_name(query.name)
         if where not in {None, query.requester}:
             return NameStatus.TAKEN, where or ""
@@ -246,7 +245,7 @@ class NameQueries:
         return NameStatus.FREE, ""
 
     def _contest(self, rival: _PendingNameQuery, query: NameQuery) -> tuple[NameStatus, BrokerId]:
-        """Decide between this broker and another that query the same name: the lesser name wins."""
+        """Decide between two brokers that query the same name: the lesser broker name wins."""
         self._context.mark("two brokers query one name")
         me = rival.query.requester
         if me < query.requester:
@@ -255,7 +254,7 @@ class NameQueries:
         return NameStatus.FREE, ""
 
     def reply_received(self, peer: BrokerId, reply: NameReply) -> None:
-        """Take the reply of a peer for itself and for all brokers behind it."""
+        """Process the reply of a peer for itself and for all brokers behind it."""
         pending = self._queries.get(reply.key)
         if pending is None or not pending.replied(peer):
             return
@@ -273,7 +272,7 @@ class NameQueries:
             pending.send(self._context, self._peers)
 
     def session_closed(self, peer: BrokerId) -> None:
-        """Send the queries again whose reply may be lost with the session."""
+        """Send the queries again whose reply may have been lost with the session."""
         for pending in self._queries.values():
             if pending.session_closed(peer):
                 pending.send(self._context, self._peers)

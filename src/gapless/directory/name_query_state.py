@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-A query is ASKING until every broker it was sent to has replied for itself and for all brokers behind
-it. If all replies say that the name is not in use, the name is FREE. One reply that cannot say so
-makes the query DOUBTFUL: it waits for the others, because one of them may have the name, and ends as
-UNKNOWN. A reply that names a broker ends the query at once as TAKEN. A broker that does not reply in
-time may have the name, so the query ends as UNKNOWN.
+A query is ASKING until every broker that it was sent to has replied for itself and for all brokers
+behind it. If all replies are FREE, the name is FREE. One UNKNOWN reply makes the query DOUBTFUL: it
+waits for the other replies, because one of those brokers may have the name, and ends as UNKNOWN. A
+reply that names a broker ends the query at once as TAKEN. A broker that does not reply in time may
+have the name, so the query ends as UNKNOWN.
 
 Two brokers may query one name at the same time. Each receives the query of the other. The broker
 whose own name is greater is OUTRANKED and gives up, so at most one of them finds the name free.
@@ -23,7 +23,7 @@ __all__ = ["FINAL", "TRANSITIONS", "NameQueryInput", "NameQueryState", "next_sta
 
 
 class NameQueryState(Enum):
-    """How far a name query has come."""
+    """The state of a name query."""
 
     ASKING = "asking"
     DOUBTFUL = "doubtful"
@@ -33,7 +33,7 @@ class NameQueryState(Enum):
 
 
 class NameQueryInput(Enum):
-    """What happens to a name query."""
+    """An input that changes the state of a name query."""
 
     REPLY_FREE = "a reply: the name is not in use"
     REPLY_UNKNOWN = "a reply: some broker did not say"

@@ -1,7 +1,7 @@
 """The names of pubends: which pubend a name means, and whether a name was used before.
 
-A name with a number means that pubend alone. A name without a number means a pubend of this broker,
-else a pubend of another broker that this one knows; if several have the name, the first of them.
+A name with a number means that pubend only. A name without a number means a pubend of this broker,
+or if there is none, a known pubend of another broker; if several have the name, the first of them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import NAME_MAX
-from gapless.core.machine import Identity
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import Hosted
 from gapless.directory.locations import PubendLocations
@@ -24,16 +24,16 @@ _NUMBERED: Final = re.compile(r"([^#]+)#([0-9]{1,15})")
 
 
 def invalid_name_reason(name: str) -> str | None:
-    """Say why no pubend of that name may be created; None if it may."""
+    """Return why no pubend of a name may be created, or None if it may."""
     if _NUMBERED.fullmatch(name):
-        return f"no pubend {name} is known here, and only brokers give numbers"
+        return f"no pubend {name} is known here, and only brokers assign numbers"
     if not 0 < len(name) <= NAME_MAX or "#" in name:
-        return f"a pubend's name has 1 to {NAME_MAX} characters and no #"
+        return f"the name of a pubend must have 1 to {NAME_MAX} characters and no #"
     return None
 
 
 class PubendNames:
-    """What names mean at this broker."""
+    """Resolves names at this broker."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PubendNames:
         return min((each for each in others if self._status.is_known(each)), default=None)
 
     def broker_of_name(self, name: str) -> BrokerId | None:
-        """Return the broker that has a pubend of that name or creates it, or None if this broker knows none."""
+        """Return the broker that has or creates a pubend of a name, or None if none is known."""
         if name in self._reserved:
             return self._me
         pubend = self.find(name)
@@ -79,15 +79,15 @@ class PubendNames:
         return self._me if pubend in self._hosted else self._status.other_broker(pubend) or self._me
 
     def is_remembered(self, name: str) -> bool:
-        """Say whether there was a pubend of exactly that name, even if no broker has it now."""
+        """Return whether there was a pubend of exactly that name, even if no broker has it now."""
         pubend = PubendId(name)
         is_announced = self._announcements.get(pubend) is not None
         return is_announced or self._locations.broker_of(pubend) is not None
 
     def reserve(self, name: str) -> None:
-        """Keep a name for a pubend that this broker is creating."""
+        """Reserve a name for a pubend that this broker is creating."""
         self._reserved.add(name)
 
     def release(self, name: str) -> None:
-        """Forget a reservation: the pubend is created."""
+        """Release a name: the pubend is created."""
         self._reserved.discard(name)

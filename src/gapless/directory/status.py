@@ -1,15 +1,15 @@
-"""The status of a pubend: which broker has it, whether it may return, what stands in the way of it.
+"""The status of a pubend: which broker has it, whether it may return, why it is not fed.
 
-A broker knows the location of a pubend from its announcement, else from what it stored before
-(:mod:`.locations`). A pubend is *gone* if its broker is retired, or returned without it (R26).
-The texts are for people.
+A broker knows the location of a pubend from its announcement, or from the stored location if there
+is none (:mod:`.locations`). A pubend is *gone* if its broker is retired, or returned without it
+(R26).
 """
 
 from __future__ import annotations
 
+from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import SHOWN_CUTS_MAX
-from gapless.core.machine import Identity
 from gapless.core.ticks import Tick
 from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.directory.hosted import Hosted
@@ -22,7 +22,7 @@ __all__ = ["PubendStatuses"]
 
 
 class PubendStatuses:
-    """Answers where pubends are and whether they may return."""
+    """Locates pubends, and decides whether they may return."""
 
     def __init__(
         self,
@@ -50,57 +50,57 @@ class PubendStatuses:
         return self._locations.broker_of(pubend) if known is None else known.properties.broker
 
     def other_broker(self, pubend: PubendId) -> BrokerId | None:
-        """Return the other broker that has a pubend, or None if no other has it or that one is retired."""
+        """Return the other broker that has a pubend, or None if there is none or it is retired."""
         broker = self.broker_of(pubend)
         if broker is None or broker == self._me or self._locations.is_lost(pubend):
             return None
         return None if self._retirements.has(broker) else broker
 
     def is_known(self, pubend: PubendId) -> bool:
-        """Say whether some broker has a pubend, as far as this broker knows."""
+        """Return whether this broker knows a broker that has a pubend."""
         here = pubend in self._hosted or pubend in self._hosted.corrupt
         return here or self.other_broker(pubend) is not None
 
     # --- whether it may return -----------------------------------------------------------------
 
     def is_gone(self, pubend: PubendId) -> bool:
-        """Say whether the broker of a pubend is retired, or returned without the pubend."""
+        """Return whether the broker of a pubend is retired, or returned without the pubend."""
         if self._locations.is_lost(pubend):
             return True
         broker = self.broker_of(pubend) or self._locations.former_broker_of(pubend)
         return broker is not None and self._retirements.has(broker)
 
     def returned_at(self, pubend: PubendId) -> Tick:
-        """Return the tick above which no merge has continued without the pubend; 0 if its broker was never retired."""
+        """Return the tick above which no merge excluded a pubend; 0 if its broker never retired."""
         broker = self.broker_of(pubend)
         return 0 if broker is None else self._retirements.returned_at(broker)
 
     def found(self, pubend: PubendId) -> None:
-        """A feed of a pubend has started, so the pubend is not lost."""
+        """Note that a feed of a pubend has started: the pubend is not lost."""
         self._locations.mark_found(pubend)
 
     # --- texts for people ----------------------------------------------------------------------
 
     def not_here(self, pubend: PubendId) -> str:
-        """Say why this broker does not serve a pubend."""
+        """Return why this broker does not serve a pubend."""
         where, corruption = self.other_broker(pubend), self._hosted.corrupt.get(pubend)
         if where is not None:
             return f"the pubend {pubend} is at the broker {where}; publish there"
         if corruption is not None:
-            return f"the pubend {pubend} could not be brought back: {corruption}"
+            return f"the pubend {pubend} could not be restored: {corruption}"
         same_name = ", ".join(str(each) for each in self._hosted if each.name == pubend.name)
         others = f", but {same_name}" if same_name else ""
         return f"there is no pubend {pubend} here{others}; open it first"
 
     def obstacle(self, pubend: PubendId) -> str:
-        """Name the broker of a pubend that is not fed, and the partitions on the path to it (R11, R12)."""
+        """Return why a pubend is not fed: its broker, and the partitions on the path (R11, R12)."""
         known = self._announcements.get(pubend)
         if known is None:
-            return "no broker has told of this pubend yet"
+            return "no broker has announced this pubend yet"
         phb = known.properties
         where = f"its broker {phb.broker} in cell {phb.cell}"
         if phb.broker == self._me or self._peers.is_open(phb.broker):
-            return f"{where} can be reached, and does not have it, or not yet"
+            return f"{where} can be reached, but does not have it yet"
         if self._retirements.has(phb.broker):
             return f"{where} was retired, and its log is lost with it"
         return f"there is no route to {where} now{self._partitions_on_path(known)}"

@@ -1,8 +1,8 @@
-"""Feed candidates: which brokers may feed this one, and which receivers this broker may feed (R6, R7, R10).
+"""Feed candidates: the brokers that may feed this one, and the receivers it may feed (R6, R7, R10).
 
-All candidates are nearer to the pubend than the receiver. The brokers of the next cell on the path come
-first, over their links, then over a peer of the own cell. Brokers of cells farther along the path follow:
-they bypass the cells between. Routes over other relays come last.
+All candidates are nearer to the pubend than the receiver. The brokers of the next cell on the path
+rank first, over their links, then over a peer of the own cell. Brokers of cells farther along the
+path follow: they bypass the cells between. Routes over other relays rank last.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
+from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
-from gapless.core.machine import Identity
 from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.feeds.paths import RELAYED, Candidate
 from gapless.messages.overlay import Quality
@@ -24,14 +24,14 @@ from gapless.propagation.sufficiency import Receiver
 __all__ = ["FeedCandidates", "rendezvous"]
 
 _CLASS: Final = CELL_BROKERS_MAX
-"""The ranks of one class: as many as a cell has brokers, so that load is shared inside a class only."""
+"""The ranks of a class, one for each broker of a cell: load is shared inside a class only."""
 
 _OVER_RELAYS: Final = RELAYED // _CLASS
 """The class of brokers that are reached over relays, R7 (d)."""
 
 
 def rendezvous(pubend: PubendId, brokers: list[BrokerId]) -> list[BrokerId]:
-    """Return brokers in the order of their hashes with a pubend, which shares the load by pubend (R6)."""
+    """Return brokers in the order of their hashes with a pubend, to share the load (R6)."""
     return sorted(brokers, key=lambda broker: _weight(pubend, broker), reverse=True)
 
 
@@ -40,7 +40,7 @@ def _weight(pubend: PubendId, broker: BrokerId) -> bytes:
 
 
 class FeedCandidates:
-    """Answers who may feed whom, from the tree, the peer sessions and the announcements."""
+    """Finds feeders and receivers, from the tree, the peer sessions and the announcements."""
 
     def __init__(
         self, identity: Identity, tree: Tree, peers: Peers, announcements: Announcements
@@ -51,16 +51,16 @@ class FeedCandidates:
         self._announcements = announcements
 
     def _known(self, pubend: PubendId) -> KnownPubend | None:
-        """Return what is announced of a pubend; None if it is unknown or was ended."""
+        """Return the announcement of a pubend, or None if it is unknown or was ended."""
         known = self._announcements.known.get(pubend)
         return None if known is None or known.tombstone else known
 
     def is_announced(self, pubend: PubendId) -> bool:
-        """Say whether a pubend is known."""
+        """Return whether a pubend is announced."""
         return self._known(pubend) is not None
 
     def is_best_effort(self, pubend: PubendId) -> bool:
-        """Say whether a pubend promises nothing but order (R33)."""
+        """Return whether a pubend is best effort (R33)."""
         known = self._known(pubend)
         return known is not None and known.properties.quality is Quality.BEST_EFFORT
 
@@ -82,14 +82,14 @@ class FeedCandidates:
         return sorted(found, key=lambda candidate: candidate.rank)
 
     def is_bypass(self, pubend: PubendId, feeder: BrokerId) -> bool:
-        """Say whether a feeder is beyond the next cell on the path, so that cells are bypassed."""
+        """Return whether a feeder is beyond the next cell on the path: cells are bypassed."""
         known = self._known(pubend)
         if known is None or known.direction is None:
             return False
         return self._tree.neighbourhood.cell_of(feeder) != known.direction
 
     def _nearer(self, known: KnownPubend) -> list[list[BrokerId]]:
-        """Return the brokers of the cells on the path, nearest first; in the PHB cell only the PHB."""
+        """Return the brokers of the cells on the path, nearest first; in the PHB cell, the PHB."""
         if known.direction is None:
             host = known.properties.broker
             return [] if host == self._identity.broker else [[host]]
@@ -97,7 +97,7 @@ class FeedCandidates:
         return [list(neighbourhood.brokers(cell)) for cell in known.path if cell in neighbourhood]
 
     def _class_of(self, broker: BrokerId, distance: int) -> int:
-        """Return the class of R7 for a broker of a cell on the path; the next cell has distance 0."""
+        """Return the class of R7 for a broker on the path; the next cell has distance 0."""
         if self._peers.is_direct(broker):
             return 0 if distance == 0 else 1 + distance
         sideways = len(self._peers.route(broker)) == 1 and distance == 0
@@ -120,13 +120,13 @@ class FeedCandidates:
         return Candidate(broker, index + RELAYED if relayed else index, relayed)
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
-        """Return what this router is to its feeder."""
+        """Return the kind of this router's attachment at its feeder."""
         known = self._known(pubend)
         in_phb_cell = known is not None and known.direction is None
         return AttachKind.PHB_CELL if in_phb_cell else AttachKind.CELL
 
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
-        """Say whether a receiver lies beyond this broker as seen from a pubend (R10)."""
+        """Return whether a receiver is beyond this broker, as seen from a pubend (R10)."""
         known = self._known(pubend)
         if known is None:
             return False
@@ -139,15 +139,15 @@ class FeedCandidates:
         return towards is not None and towards != known.direction
 
     def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
-        """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
+        """Return this broker's shape versions of the cells between a feeder and itself."""
         cell = self._tree.neighbourhood.cell_of(feeder)
         return () if cell is None else self._tree.neighbourhood.shapes_between(cell)
 
     def has_shape(self, receiver: Receiver, versions: tuple[tuple[CellId, int], ...]) -> bool:
-        """Say whether a receiver knows the shapes of the cells between as this broker does (R13).
+        """Return whether a receiver has this broker's shape versions of the cells between (R13).
 
-        Inside a cell the shapes do not matter: a leaf is behind its cell in every shape, and inside the
-        PHB cell nothing is filtered.
+        Inside a cell the shapes do not matter: a leaf is behind its cell in every shape, and inside
+        the PHB cell nothing is filtered.
         """
         if receiver.kind is not AttachKind.CELL or receiver.name not in self._tree.neighbourhood:
             return True
@@ -157,7 +157,7 @@ class FeedCandidates:
         return self._tree.neighbourhood.direction(cell)
 
     def next_hop(self, pubend: PubendId, request: int, feeder: BrokerId | None) -> BrokerId | None:
-        """Return the broker to pass a request to: the feeder, else the candidates in turn."""
+        """Return the next hop of a request: the feeder, or the candidates in turn without one."""
         if feeder is not None:
             return feeder
         candidates = self.candidates(pubend)

@@ -1,27 +1,28 @@
-"""A receiver's hold on one feeder of one pubend, and its change to another feeder (R7 to R9).
+"""The feed of one receiver: it has one feeder of a pubend, and changes to another (R7 to R9).
 
-A receiver is a router or the subscriber side of a broker (its *leaf*). A feed asks its candidates in
-the order of their ranks, each for ``attach_timeout_ms``. When no candidate is left it starts again after
-a pause, which grows. A feed gives its feeder up when the session with the feeder ends, when the feeder
-cannot feed, or when nothing comes for ``dct_ms``. It moves to a better candidate only after that
-candidate was reachable for a while and has answered. Until then the old feeder goes on. The states and
-the table are in :mod:`.feed_state`.
+A receiver is a router or the subscriber side of a broker (its *leaf*). A feed sends Attach to its
+candidates in the order of their ranks, and waits ``attach_timeout_ms`` for each. When no candidate
+is left it starts again after a growing pause. A feed gives its feeder up when the session with the
+feeder ends, when the feeder cannot feed, or when nothing arrives for ``dct_ms``. It changes to a
+better candidate only after that candidate was reachable for a while and has replied. Until then the
+old feeder continues. The states and the table are in :mod:`.feed_state`.
 
-A feeder also says whether it is fed over relays. Then it ranks lower, and the feed believes this for a
-while. Otherwise a feed would change back and forth between two candidates that are equally bad.
+A reply of a feeder contains whether the feeder is fed over relays. Then it ranks lower for a while.
+Otherwise a feed would change back and forth between two candidates that are equally bad.
 
-Knowledge ranges are facts. A receiver takes them from any feeder, old or new, so a change of feeder
-loses nothing and repeats nothing. There is one exception: when more SHBs lie behind the receiver than
-before, silence that was sent for fewer is not true for all of them (R13). Then the receiver raises its
-*scope*, which is a part of its attach numbers. It asks again, and takes no ranges of an older scope.
+Knowledge ranges are facts. A receiver accepts them from any feeder, old or new, so a change of
+feeder loses nothing and repeats nothing. There is one exception: when more SHBs are behind the
+receiver than before, silence that was sent for fewer is not true for all of them (R13). Then the
+receiver raises its *scope*, which is a part of its attach numbers. It attaches again, and drops
+ranges of an older scope.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Context, Timer
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
@@ -39,14 +40,14 @@ __all__ = [
 ]
 
 _NUMBERS_PER_SCOPE: Final = 2**32
-"""Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
+"""The attach numbers of one scope: enough for weeks at a thousand requests a second."""
 
 
 class FeedListener(Protocol):
     """The receiver of a feed."""
 
     def feed_found(self, at: Tick) -> None:
-        """A new feeder was taken; it sends every tick above ``at``."""
+        """The feed has a new feeder, which sends every tick above ``at``."""
 
     def feed_sent_up_to(self, at: Tick) -> None:
         """The feeder has sent everything up to ``at``."""
@@ -56,7 +57,7 @@ class FeedListener(Protocol):
 
 
 class _Trial(NamedTuple):
-    """A candidate that was asked and has not answered."""
+    """A candidate that has not replied to an Attach."""
 
     candidate: Candidate
     number: int
@@ -64,12 +65,12 @@ class _Trial(NamedTuple):
 
 
 def is_leaf_number(number: int) -> bool:
-    """Say whether an attach number is of a leaf's feed; a router's numbers are even."""
+    """Return whether an attach number is of a leaf's feed; a router's numbers are even."""
     return bool(number & 1)
 
 
 def scope_of(number: int) -> int:
-    """Return the scope in which an attach number was given."""
+    """Return the scope of an attach number."""
     return number // _NUMBERS_PER_SCOPE
 
 
@@ -92,16 +93,16 @@ class Feed:
         self._paths = paths
         self._is_leaf = kind is AttachKind.LEAF
         self._shapes_sent: tuple[tuple[CellId, int], ...] = ()
-        """The shapes of the cells between, as they were sent with the last Attach."""
+        """The shape versions of the cells between, as sent with the last Attach."""
         self._pubend = pubend
         self._kind = kind
         self._name = receiver_name
         self._listener = listener
         self._count = scope * _NUMBERS_PER_SCOPE
         self._oldest = self._count
-        """Answers with lower numbers are for a path that has changed since (R13)."""
+        """Replies with lower numbers are for a path that has changed since (R13)."""
         self._numbers: dict[BrokerId, int] = {}
-        """The attach number of each broker that was asked in the present session."""
+        """The attach number of each broker in the current session with it."""
         self._number = 0
         self._state = FeedState.RETRYING
         self._current: Candidate | None = None
@@ -112,7 +113,7 @@ class Feed:
         self._progress = context.now
         self._better_since: dict[BrokerId, int] = {}
         self._relayed_until: dict[BrokerId, int] = {}
-        """Until when the feed believes of a broker that it is fed over relays."""
+        """Until when a broker counts as fed over relays."""
         self.eager = eager
         self.relayed = False
         self._rank_and_ask(FeedInput.START)
@@ -120,17 +121,17 @@ class Feed:
 
     @property
     def feeder(self) -> BrokerId | None:
-        """The present feeder."""
+        """The current feeder."""
         return None if self._current is None else self._current.broker
 
     @property
     def state(self) -> FeedState:
-        """Whether there is a feeder, and whether a candidate is asked."""
+        """The state of the feed."""
         return self._state
 
     @property
     def is_current(self) -> bool:
-        """Whether the feeder is a candidate now, for the shape that was sent to it (R13)."""
+        """Whether the feeder is still a candidate, for the shape versions sent to it (R13)."""
         current = self._current
         return (
             current is not None
@@ -140,18 +141,18 @@ class Feed:
         )
 
     def note_progress(self) -> None:
-        """Something new came."""
+        """Note that new knowledge has arrived."""
         self._progress = self._context.now
 
     def set_eager(self, eager: bool) -> None:
-        """Say whether silence has to come at once."""
+        """Set whether silence must be sent soon."""
         if eager != self.eager:
             self.eager = eager
             if self._current is not None:
                 self._ask(self._current.broker, self._number)
 
     def renew(self, scope: int) -> None:
-        """Ask again with new numbers, perhaps of a new scope: the path has changed (R13)."""
+        """Attach again with new numbers, perhaps of a new scope: the path has changed (R13)."""
         self._detach_all()
         self._numbers.clear()
         self._better_since.clear()
@@ -170,15 +171,15 @@ class Feed:
         self._current = None
 
     def _enter(self, cause: FeedInput, state: FeedState) -> None:
-        """Change the state, as the table allows after an input."""
+        """Change the state, and assert that the table allows it."""
         allowed = NEXT_STATES.get((self._state, cause), ())
         assert state in allowed, f"{cause} leads from {self._state} to {state}"
         self._state = state
 
-    # --- what comes in -----------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def attached(self, peer: BrokerId, message: Attached) -> None:
-        """A broker says that it feeds this receiver."""
+        """A broker feeds this receiver."""
         trial = self._trial
         if message.number < self._oldest:
             self._enter(FeedInput.STALE_ATTACHED, self._state)
@@ -189,7 +190,7 @@ class Feed:
             self._trial_attached(trial.candidate, message)
         elif peer == self.feeder:
             self._enter(FeedInput.FEEDER_ATTACHED, self._state)
-            # a feeder has one attachment of a receiver, the last that was asked for
+            # a feeder keeps one attachment of a receiver, the last requested one
             self._number = max(self._number, message.number)
             self.relayed = message.relayed or self._find(peer).relayed
             self._listener.feed_sent_up_to(message.sent_up_to)
@@ -201,7 +202,7 @@ class Feed:
             self._decline(peer, message)
 
     def _trial_attached(self, candidate: Candidate, message: Attached) -> None:
-        """Take the candidate that was asked, unless it is no better than the present feeder."""
+        """Change to the tried candidate, unless it is no better than the current feeder."""
         current, cause = self._current, FeedInput.TRIAL_ATTACHED
         rank = self._find(candidate.broker).rank
         if (
@@ -228,7 +229,7 @@ class Feed:
             self._relayed_until.pop(peer, None)
 
     def feed_unavailable(self, peer: BrokerId, message: FeedUnavailable) -> None:
-        """A broker says that it cannot feed this receiver."""
+        """A broker cannot feed this receiver."""
         trial = self._trial
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
             self._trial_failed()
@@ -250,13 +251,13 @@ class Feed:
         if peer == self.feeder:
             self._lose(FeedInput.FEEDER_LOST)
 
-    # --- asking ------------------------------------------------------------------------------
+    # --- trials ------------------------------------------------------------------------------
 
     def _retry_due(self) -> None:
         self._rank_and_ask(FeedInput.RETRY_TIMER)
 
     def _rank_and_ask(self, cause: FeedInput) -> None:
-        """Rank the candidates anew and ask the first, unless a candidate is asked already."""
+        """Rank the candidates again and try the first, unless a trial is pending."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -265,7 +266,7 @@ class Feed:
             self._ask_next(cause)
 
     def _ask_next(self, cause: FeedInput, *, leaving: bool = False) -> None:
-        """Ask the next untried candidate; retry later if none is left and there is no feeder."""
+        """Try the next untried candidate; retry later if none is left and there is no feeder."""
         if self._trial is None and self._untried:
             self._try(self._untried.pop(0))
         is_asking = self._trial is not None
@@ -287,10 +288,10 @@ class Feed:
         self._ask(candidate.broker, number)
 
     def _number_for(self, broker: BrokerId) -> int:
-        """Return the number to attach with: the same as before in a session.
+        """Return the attach number for a broker: the same throughout a session.
 
-        Over several hops an answer may take longer than this feed waits. A new number would cancel
-        the question each time.
+        Over several hops a reply may take longer than this feed waits. A new number would cancel
+        the request each time.
         """
         if broker not in self._numbers:
             self._count += 2
@@ -303,11 +304,11 @@ class Feed:
         self._context.send(broker, attach)
 
     def _shapes_between(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
-        """Return the shapes to send to a feeder; a leaf is behind its cell in every shape."""
+        """Return the shape versions for an Attach; a leaf is behind its cell in every shape."""
         return () if self._is_leaf else self._paths.shape_versions(feeder)
 
     def _trial_failed(self) -> None:
-        """The candidate that was asked cannot feed, or did not answer: ask the next."""
+        """Try the next candidate: this one cannot feed, or did not reply."""
         self._stop_trial()
         self._ask_next(FeedInput.TRIAL_FAILED, leaving=self._state is FeedState.FED_LEAVING)
 
@@ -322,10 +323,10 @@ class Feed:
         longest = microseconds(ms=self._context.parameters.retry_max_ms)
         self._pause_us = min(2 * self._pause_us, longest)
 
-    # --- having and losing -------------------------------------------------------------------
+    # --- the feeder --------------------------------------------------------------------------
 
     def _switch(self, cause: FeedInput, candidate: Candidate, message: Attached) -> None:
-        """Take a feeder that has answered, and only then detach the old one."""
+        """Change to a feeder that has replied, and then detach the old one."""
         old, old_number = self.feeder, self._number
         self._stop_trial()
         self._untried = []
@@ -341,7 +342,7 @@ class Feed:
         self._listener.feed_found(message.sent_up_to)
 
     def _lose(self, cause: FeedInput) -> None:
-        """Have no feeder any more; the listener may close the feed when it hears of it."""
+        """Drop the feeder and try the candidates; the listener may close the feed meanwhile."""
         self._current = None
         self._listener.feed_lost()
         self._rank_and_ask(cause)
@@ -361,7 +362,7 @@ class Feed:
             self._look_for_better(self._current.broker)
 
     def _leave_silent_feeder(self) -> None:
-        """Nothing came for too long: ask the other candidates first, then the feeder again (R9)."""
+        """Try the other candidates, then the feeder again: it was silent for too long (R9)."""
         self._context.mark("feeder was silent")
         self._progress = self._context.now
         candidates = self._ranked()
@@ -370,7 +371,7 @@ class Feed:
         self._ask_next(FeedInput.REFRESH_TIMER, leaving=True)
 
     def _look_for_better(self, feeder: BrokerId) -> None:
-        """Ask a candidate of better rank than the feeder that was reachable for long enough."""
+        """Try a candidate of better rank than the feeder that was reachable for long enough."""
         if self._trial is not None:
             return
         present = self._find(feeder).rank
@@ -406,12 +407,12 @@ class Feed:
         return sorted(found, key=lambda candidate: candidate.rank)
 
     def _find(self, broker: BrokerId) -> Candidate:
-        """Return a broker as a candidate; one that is none any more is worse than any that is."""
+        """Return a broker as a candidate; a broker that is no candidate any more ranks last."""
         found = [each for each in self._ranked() if each.broker == broker]
         return found[0] if found else Candidate(broker, 3 * RELAYED)
 
     def _detach_all(self) -> None:
-        """Tell the feeder and the candidate that was asked that they are not needed."""
+        """Detach from the feeder and from the tried candidate."""
         if self._current is not None:
             self._context.send(self._current.broker, Detach(self._pubend, self._number))
         if self._trial is not None:

@@ -2,28 +2,30 @@
 
 Theory of operation
 -------------------
-A feed has one feeder at most, and asks one candidate at most. Both together make the state:
+A feed has at most one feeder, and at most one trial: a candidate that has not replied to an Attach.
+Both together make the state:
 
-- ``RETRYING``: no feeder, and no candidate is left to ask. The retry timer is armed.
-- ``TRYING``: no feeder. One candidate was asked and has not answered.
-- ``FED``: a feeder. No candidate is asked.
-- ``FED_TRYING``: a feeder. A candidate of better rank was asked and has not answered.
-- ``FED_LEAVING``: a feeder that has sent nothing for ``dct_ms``. Any candidate that answers replaces the
-  feeder. The feed stays in this state when no candidate is left to ask.
+- ``RETRYING``: no feeder, and no candidate is left to try. The retry timer is armed.
+- ``TRYING``: no feeder. One candidate is tried.
+- ``FED``: a feeder. No candidate is tried.
+- ``FED_TRYING``: a feeder. A candidate of better rank is tried.
+- ``FED_LEAVING``: a feeder that has sent nothing for ``dct_ms``. Any candidate that replies
+  replaces the feeder. The feed remains in this state when no candidate is left to try.
 - ``CLOSED``: the feed has ended.
 
-Several inputs end with the same step: the feed asks the next untried candidate. If none is left, a feed
-without a feeder arms the retry timer. So most entries of the table have two next states.
+Several inputs end with the same step: the feed tries the next untried candidate. If none is left, a
+feed without a feeder arms the retry timer. So most entries of the table have two next states.
 
-A pair of state and input that the table does not have cannot happen. For example, no trial can fail in
-``FED``, because no candidate is asked there.
+A pair of state and input that the table does not have cannot happen. For example, no trial can fail
+in ``FED``, because no candidate is tried there.
 
-Three invariants follow. There is one feeder and one trial at most. A feeder is replaced only when
-another broker was taken, when the feeder refused, or when its session ended. An attach number lasts as
-long as the session.
+Three invariants follow. There is at most one feeder and one trial. A feeder is replaced only when
+another broker has replied, when the feeder refuses, or when its session ends. An attach number
+lasts as long as the session.
 
-The code breaks the third invariant in one case: a late Attached in ``RETRYING`` leaves the retry timer
-armed, so the timer fires in a state with a feeder, and the feed may ask its own feeder and detach it.
+The code breaks the third invariant in one case: a late Attached in ``RETRYING`` leaves the retry
+timer armed, so the timer fires in a state with a feeder, and the feed may try its own feeder and
+detach it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ __all__ = ["FED_STATES", "NEXT_STATES", "FeedInput", "FeedState"]
 
 
 class FeedState(Enum):
-    """Whether a feed has a feeder, and whether it asks a candidate."""
+    """Whether a feed has a feeder, and whether it tries a candidate."""
 
     RETRYING = auto()
     TRYING = auto()
@@ -46,22 +48,22 @@ class FeedState(Enum):
 
 
 class FeedInput(Enum):
-    """What can happen to a feed."""
+    """An input that may change the state of a feed."""
 
     START = auto()
     """The feed was created."""
     STALE_ATTACHED = auto()
     """Attached with a number older than the last renewal."""
     TRIAL_ATTACHED = auto()
-    """Attached from the candidate that was asked, with the number of the question."""
+    """Attached from the tried candidate, with the number of the Attach."""
     FEEDER_ATTACHED = auto()
     """Attached from the feeder."""
     OTHER_ATTACHED = auto()
     """Attached from any other broker."""
     TRIAL_FAILED = auto()
-    """The candidate that was asked refused, did not answer in time, or lost its session."""
+    """The tried candidate refused, did not reply in time, or lost its session."""
     FEEDER_LOST = auto()
-    """The feeder refused under its present number, or lost its session."""
+    """The feeder refused under its current number, or lost its session."""
     RETRY_TIMER = auto()
     SESSION_OPENED = auto()
     """A peer session has opened."""
@@ -75,7 +77,7 @@ FED_STATES: Final = frozenset({FeedState.FED, FeedState.FED_TRYING, FeedState.FE
 """The states with a feeder."""
 
 _UNFED: Final = (FeedState.TRYING, FeedState.RETRYING)
-"""The next candidate was asked, or none is left; without a feeder."""
+"""Without a feeder: the next candidate is tried, or none is left."""
 
 _BETTER: Final = (FeedState.FED_TRYING, FeedState.FED)
 """The same with a feeder."""

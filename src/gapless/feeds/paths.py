@@ -1,4 +1,4 @@
-"""Candidates: the brokers that may feed a receiver, and the Protocol by which a feed learns of them (R7)."""
+"""The interface by which a feed gets its candidates (R7)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
 __all__ = ["RELAYED", "Candidate", "FeedPaths"]
 
 RELAYED: Final = (DELTA_MAX + 4) * CELL_BROKERS_MAX
-"""From this rank on, a hop between the pubend and the receiver is relayed; lower ranks are better (R7)."""
+"""The lowest rank at which a hop between the pubend and the receiver is relayed (R7)."""
 
 
 class Candidate(NamedTuple):
-    """A broker that may feed; a lower rank is better (R7's classes, and load shared inside of them)."""
+    """A broker that may feed; a lower rank is better (R7's classes, load shared inside them)."""
 
     broker: BrokerId
     rank: int
     relayed: bool = False
-    """Whether what it sends comes over relays."""
+    """Whether the session with it is relayed."""
 
 
 class FeedPaths(Protocol):
-    """Where feeds come from, by the tree, the sessions and the announcements of this broker."""
+    """The feed candidates, by the tree, the sessions and the announcements of this broker."""
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed this router, best first (R7)."""
@@ -32,4 +32,4 @@ class FeedPaths(Protocol):
         """Return the brokers that may feed the leaf of this broker, best first (R7)."""
 
     def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
-        """Return the shapes of the cells between a feeder and this broker, as this broker knows them."""
+        """Return this broker's shape versions of the cells between a feeder and itself."""

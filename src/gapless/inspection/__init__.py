@@ -1,1 +1,1 @@
-"""Inspection: what operators see of a broker. No other component reads it."""
+"""Inspection: the state of a broker as operators see it. No other component uses it."""

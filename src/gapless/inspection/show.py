@@ -1,6 +1,6 @@
-"""What operators see of a broker: the state as it is now, in pages of bounded size.
+"""Replies to operators: the current state of a broker, in pages of bounded size.
 
-Nothing here changes state, and no rule reads it.
+This module only reads, and no component depends on it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.limits import (
     SHOWN_CURSORS_LISTED_MAX,
@@ -18,11 +19,10 @@ from gapless.core.limits import (
     SHOWN_PEERS_MAX,
     SHOWN_TEXT_MAX,
 )
-from gapless.core.machine import Context
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import HostedPubends
 from gapless.feeds.candidates import FeedCandidates
-from gapless.messages.clients import ListPartitions, PartitionTable, Refused
+from gapless.messages.clients import Refused
 from gapless.messages.operating import (
     BrokerReply,
     CellState,
@@ -31,9 +31,11 @@ from gapless.messages.operating import (
     GetSubscription,
     GetTopology,
     HostedState,
+    ListPartitions,
     ListPubends,
     ListSubscriptions,
     MemberState,
+    PartitionTable,
     PeerState,
     PubendList,
     PubendState,
@@ -59,7 +61,7 @@ T = TypeVar("T")
 
 
 def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...], bool]:
-    """Return as many as fit into an answer, at least one, and whether there are more.
+    """Return the entries that fit into a reply, at least one, and whether there are more.
 
     >>> page(["short"] * 300, len)[1], len(page(["long" * 100_000] * 300, len)[0])
     (True, 3)
@@ -75,7 +77,7 @@ def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...]
 
 
 class RerouteCounts(NamedTuple):
-    """How much goes another way than it should, because something is cut or down."""
+    """Counts of sessions, feeds and streams that are relayed, bypassing or cut off."""
 
     sessions_relayed: int
     feeds_bypassing: int
@@ -85,7 +87,7 @@ class RerouteCounts(NamedTuple):
 
 
 class InspectionCalls:
-    """Answers the requests of operators that only read."""
+    """Answers the read-only requests of operators."""
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class InspectionCalls:
         )
 
     def reroute_counts(self) -> RerouteCounts:
-        """Count what goes around something."""
+        """Count relayed sessions and feeds, bypassing feeds, partitions, and unfed streams."""
         feeders = {each: self._router.feeder(each) for each in self._announcements.pubends()}
         fed = [(pubend, feeder) for pubend, feeder in feeders.items() if feeder is not None]
         return RerouteCounts(

@@ -1,7 +1,7 @@
 """Messages between a broker and its clients.
 
-Every request has a number of the client's choice; the answer names it. A request may be repeated
-under the same number after a reconnect: what is done twice has the effect of once.
+The client numbers its requests, and the reply contains the number. A client may repeat a request
+under the same number after a reconnect, because requests are idempotent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.limits import INT_MAX, SEQUENCE_MAX
 from gapless.core.ticks import Tick
-from gapless.messages.overlay import Partition, Quality
+from gapless.messages.overlay import Quality
 from gapless.messages.streams import Publication, ReadForm
 
 __all__ = [
     "Ack",
-    "BrokerRetired",
     "Credit",
     "Delivery",
     "FilterChanged",
@@ -28,11 +27,9 @@ __all__ = [
     "Gap",
     "HostTime",
     "HostingReference",
-    "ListPartitions",
     "OpenPubend",
     "OpenPublisher",
     "Order",
-    "PartitionTable",
     "PastFilter",
     "PendingStart",
     "PositionTuple",
@@ -45,7 +42,6 @@ __all__ = [
     "ReadPart",
     "RefusalCause",
     "Refused",
-    "RetireBroker",
     "Seek",
     "SetFilter",
     "Stalled",
@@ -61,34 +57,34 @@ __all__ = [
 ]
 
 PositionTuple = tuple[tuple[PubendId, Tick], ...]
-"""A position as it travels: up to which tick of each pubend."""
+"""An encoded position: a tick for each pubend."""
 
 
 # --- refusing and ending -----------------------------------------------------------------------
 
 
 class RefusalCause(IntEnum):
-    """What a client's program can do about a refusal or an end; the reason is for people."""
+    """The cause of a refusal or an end, for the client program. The reason text is for people."""
 
     OTHER = 0
-    """Nothing but to read the reason."""
+    """Only the reason text explains it."""
     NOT_OPEN = 1
-    """The publisher is not open here, or no more: open it to go on."""
+    """The publisher is not open at this broker. Open it to continue."""
     WRONG_BROKER = 2
-    """Another broker has what is asked for; the refusal names it."""
+    """Another broker has the requested object; the refusal names the broker."""
     FENCED = 3
-    """A newer connection has the subscription, or the name of the publisher."""
+    """A newer connection has the subscription or the publisher name."""
     UNAVAILABLE = 4
-    """Something is not in reach or not through yet."""
+    """Something is unreachable or not complete yet. Retry later."""
     SLOW_CONSUMER = 5
-    """Too much waited for the subscription: read faster, or be durable."""
+    """Too many events waited for the subscription. Read faster or use a durable one."""
 
 
 # --- publishing ---------------------------------------------------------------------------------
 
 
 class OpenPubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Make a pubend at this broker, or find the one that is there."""
+    """Creates a pubend at this broker, or opens the existing one."""
 
     request: int
     name: str
@@ -97,14 +93,14 @@ class OpenPubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class PubendOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The pubend is there, and on disk."""
+    """The pubend exists and is on disk."""
 
     request: int
     pubend: PubendId
 
 
 class OpenPublisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Begin to publish under a name; older sessions of that name are fenced off (R28)."""
+    """Opens a publisher under a name and fences older sessions of that name (R28)."""
 
     request: int
     pubend: PubendId
@@ -112,17 +108,18 @@ class OpenPublisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Publish on after this sequence; what was sent above it and not answered must be sent again."""
+    """The publisher continues after this sequence and repeats what was not answered above it."""
 
     request: int
     session: int
     last_sequence: int
     window: int = 1
-    """So many batches may be unanswered at once: their outcome can surely be told."""
+    """How many batches may be unanswered at once, so that the broker can still report their
+    outcome."""
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Events with the sequences from ``first`` on (R27)."""
+    """Events with consecutive sequences from ``first`` (R27)."""
 
     request: int
     pubend: PubendId
@@ -133,7 +130,7 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """They are on disk, at these ticks."""
+    """The events are on disk, at these ticks."""
 
     request: int
     ticks: tuple[Tick, ...]
@@ -143,14 +140,14 @@ class Published(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Order(IntEnum):
-    """In which order events of several pubends come."""
+    """The delivery order across pubends."""
 
     PUBLISHER = 0
     TOTAL = 1
 
 
 class StartKind(IntEnum):
-    """Where a subscription begins."""
+    """How a subscription starts."""
 
     LATEST = 0
     EARLIEST = 1
@@ -159,77 +156,83 @@ class StartKind(IntEnum):
 
 
 class StartPoint(msgspec.Struct, frozen=True, array_like=True):
-    """Where a subscription begins; ``clock`` is in microseconds."""
+    """Where a subscription starts; ``clock`` is in microseconds."""
 
     kind: StartKind = StartKind.LATEST
     position: PositionTuple = ()
     clock: int = 0
     unnamed: StartKind = StartKind.LATEST
-    """Of a position: how it begins on streams of which that names no place."""
+    """With a position: how it starts on pubends that the position does not contain."""
     merged: Tick | None = None
-    """Of a position in total order: the tick of the last event that came. A stream in which nothing comes may be
-    farther, and one that was passed by is not as far. None: as far as the position is."""
+    """With a position in total order: the tick of the last event received. The position may be
+    greater on a silent pubend and less on an excluded one. None: the greatest tick of the
+    position."""
     excluded: tuple[PubendId, ...] = ()
-    """Of the same: streams that the others went on without, and of which the gap was not told yet."""
+    """With a position in total order: excluded pubends whose gap was not reported yet."""
 
     def on(self, pubend: PubendId) -> StartKind:
-        """Say how it begins on one stream."""
+        """Return how it starts on one pubend."""
         if self.kind is not StartKind.POSITION:
             return self.kind
         return self.kind if any(each == pubend for each, _ in self.position) else self.unnamed
 
     def for_unnamed(self) -> StartPoint:
-        """Return how it begins on streams of which it names no place."""
+        """Return how it starts on pubends that the position does not contain."""
         kind = self.unnamed if self.kind is StartKind.POSITION else self.kind
         return StartPoint(kind, clock=self.clock)
 
 
 class HostingReference(msgspec.Struct, frozen=True, array_like=True):
-    """Where a durable subscription lives; its client shows it at another broker if it has to (MV-13)."""
+    """The hosting broker of a durable subscription, which a client presents when it resumes
+    (MV-13).
+    """
 
     incarnation_key: str
-    """Which subscription: names may be used twice, this is not."""
+    """Identifies the subscription. Unlike a name it is never used twice."""
     epoch: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
-    """How often it has moved, or may have. The next one can be written too."""
+    """Grows with every attempt to change the hosting broker, answered or not."""
     broker: BrokerId
 
     def next_epoch(self) -> HostingReference:
-        """Return what a client shows from now on that has asked another broker, answered or not.
+        """Return the reference that a client presents after it has asked another broker, answered
+        or not.
 
-        Whoever made the subscription for it then, and was left, is not to win over its home later:
-        that has gone on, perhaps with another filter.
+        A broker that created the subscription for an unanswered attempt must not win over the
+        hosting broker later, because the hosting broker has continued, perhaps with another filter.
         """
         return HostingReference(self.incarnation_key, self.epoch + 1, self.broker)
 
 
 class PastFilter(msgspec.Struct, frozen=True, array_like=True):
-    """A filter that another one has followed, and up to where it governs each pubend (R47)."""
+    """A replaced filter and the last tick per pubend to which it applies (R47)."""
 
     filter: str
     ends: PositionTuple
 
 
 class HostTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A moment of a subscriber host, by its virtual time: brokers know since when its news is there."""
+    """A virtual time of an SHB. A PHB knows from which tick on its tables had it."""
 
     host: ShbId
     time: VirtualTime
 
 
 class StartGuarantees(msgspec.Struct, frozen=True, array_like=True):
-    """Since when a durable subscription is owed pubends of which its client has no place (R46)."""
+    """From when on a durable subscription must get pubends that its position does not contain
+    (R46).
+    """
 
     default: tuple[HostTime, ...]
-    """When its homes had it, with the filter that its client was told of last, the oldest first. It is owed
-    what was published where one of them was known by then. None: every pubend that is not named begins with what
-    comes."""
+    """Host times of its hosting brokers for the last confirmed filter, oldest first. The
+    subscription must get all events published after the PHB knew one of them. Empty: a pubend not
+    in ``by_pubend`` starts with the latest."""
     by_pubend: tuple[tuple[PubendId, tuple[HostTime, ...]], ...] = ()
-    """Pubends for which that does not hold, as its home has heard of them, each with its own moments. None:
-    the pubend was there before, so it begins with what comes."""
+    """Pubends known to the hosting broker that have host times of their own. Without host times the
+    pubend is older than the subscription and starts with the latest."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Deliver what matches the filter. A durable one of that name goes on where it was (R46, R50)."""
+    """Subscribes with a filter. A durable subscription of that name continues (R46, R50)."""
 
     request: int
     subscription: str
@@ -238,19 +241,21 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     start: StartPoint = StartPoint()
     order: Order = Order.PUBLISHER
     credit: int = 0
-    """How many events the client takes before it gives more credit."""
+    """How many events the client accepts before it grants more credit."""
     expiry_s: int = 604_800
     seek_count: int = 0
-    """What the client was told last by ``Subscribed.seek_count``: positions from before an operator's
-    seek do not count."""
+    """The last ``Subscribed.seek_count`` that the client received. A position from before an
+    operator's seek is ignored."""
     hosting: HostingReference | None = None
-    """Where a durable one lives, as far as its client knows; elsewhere it goes on from ``start``."""
+    """Of a durable one: the last known hosting reference. At another broker it continues from
+    ``start``."""
     acked: PositionTuple = ()
-    """Of one with a home: what its client has acknowledged, above which a new home keeps the logs."""
+    """With ``hosting``: the acknowledged position, above which the new hosting broker holds the
+    logs."""
     past_filters: tuple[PastFilter, ...] = ()
-    """Of one with a home: the filters before this one that govern some of what is not acknowledged."""
+    """With ``hosting``: the past filters that apply to ticks that are not acknowledged."""
     start_guarantees: StartGuarantees | None = None
-    """Of one with a home: what it was told last of what it is owed."""
+    """With ``hosting``: the start guarantees that the client received last."""
 
 
 class PendingStart(msgspec.Struct, frozen=True, array_like=True):
@@ -259,33 +264,34 @@ class PendingStart(msgspec.Struct, frozen=True, array_like=True):
     pubend: PubendId
     reason: str
     after: Tick | None = None
-    """Where a durable one goes on that had started before, and has to elsewhere if it flees."""
+    """Where a durable one that had started before continues, also after a failover."""
 
 
 class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Started: everything after the position comes. The pubends that still wait are named."""
+    """Started: everything after the position is delivered. Pubends without a start are pending."""
 
     request: int
     position: PositionTuple
     pending: tuple[PendingStart, ...] = ()
     seek_count: int = 0
-    """How often an operator has moved it; a client says so when it comes back with a position."""
+    """The number of operator seeks. A client that reconnects with a position repeats it."""
     hosting: HostingReference | None = None
-    """Of a durable one: where it lives from now on."""
+    """Of a durable one: its hosting reference from now on."""
     filter: str = ""
-    """Of a durable one: its filter, which may be another than was asked with."""
+    """Of a durable one: its filter, which may differ from the requested one."""
     past_filters: tuple[PastFilter, ...] = ()
-    """Of a durable one: the filters before that, which its client takes along if it has to flee."""
+    """Of a durable one: the filters before it, which its client presents after a failover."""
     start: StartPoint = StartPoint()
-    """Of a durable one: how it begins on streams of which it has no place, for the same."""
+    """Of a durable one, for a failover: how it starts on pubends that the position does not
+    contain."""
     start_guarantees: StartGuarantees | None = None
-    """Of a durable one: since when it is owed such streams if it begins with the latest, for the same."""
+    """Of a durable one, for a failover: its start guarantees if it starts with the latest."""
     is_new: bool = False
-    """Of a durable one: whether nobody was told of it before; else it goes on."""
+    """Of a durable one: whether no client was sent a reply for it before."""
 
 
 class SubscriptionStarted(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscription has started on a pubend that it waited for."""
+    """A subscription has started on a pending pubend."""
 
     subscription: str
     pubend: PubendId
@@ -293,40 +299,41 @@ class SubscriptionStarted(msgspec.Struct, frozen=True, array_like=True, tag=True
 
 
 class Stalled(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscription stands still on a pubend, not because of the way there, and why; it goes on by itself.
+    """A subscription is stalled on a pubend, for a reason other than the route. It resumes by
+    itself.
 
-    Told once in a connection while it lasts. With an empty reason: it goes on.
+    Sent once per connection while it lasts. An empty reason means that the subscription continues.
     """
 
     subscription: str
     pubend: PubendId
     reason: str
     excluded: bool = False
-    """In total order: the others go on without it, as its broker was retired. Should it be back, what lies between
-    is a gap."""
+    """In total order: the merge continues without the pubend because its PHB was retired. If the
+    pubend returns, the range between is a gap."""
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Matching events, in order: runs of one pubend each."""
+    """Matching events in order, as runs of one pubend each."""
 
     subscription: str
     runs: tuple[tuple[PubendId, tuple[Publication, ...]], ...]
 
     @property
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum([len(run) for _, run in self.runs])
 
     @property
     def events(self) -> list[tuple[PubendId, Publication]]:
-        """The events one by one, each with its pubend."""
+        """The single events, each with its pubend."""
         return [(pubend, each) for pubend, run in self.runs for each in run]
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Everything up to the position was sent, on streams of which nothing came for a while.
+    """Everything up to the position was sent, on pubends without an event for a while.
 
-    A client that comes back goes on from there: what lies before held nothing for it.
+    A client that reconnects continues from there, because no event before it is missing.
     """
 
     subscription: str
@@ -334,7 +341,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The log no longer has these ticks: what they held for this subscription is not known."""
+    """The log no longer has these ticks. Whether events in them matched is not known."""
 
     subscription: str
     pubend: PubendId
@@ -343,31 +350,32 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class SubscriptionEnded(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """This connection has the subscription no more; nothing more comes of it here."""
+    """The subscription has ended on this connection; nothing more is delivered."""
 
     subscription: str
     reason: str
     cause: RefusalCause = RefusalCause.FENCED
     hosting: HostingReference | None = None
-    """Of a durable one that has moved on: what its client shows from now on."""
+    """Of a durable one that has moved: the hosting reference that its client presents from now
+    on."""
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The client takes so many more events."""
+    """The client accepts so many more events."""
 
     subscription: str
     events: int
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A durable subscription no longer needs what is up to the position."""
+    """The client of a durable subscription needs nothing up to the position."""
 
     subscription: str
     position: PositionTuple
 
 
 class SetFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Change the filter: the old one holds up to a position, the new one after it (R47)."""
+    """Changes the filter: the old one applies up to a position, the new one after it (R47)."""
 
     request: int
     subscription: str
@@ -380,23 +388,23 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request: int
     position: PositionTuple
     pending: tuple[PubendId, ...] = ()
-    """Streams that have no place yet and still begin with the oldest, by the new filter."""
+    """Pubends without a position yet, which start with the earliest event by the new filter."""
     start_guarantees: StartGuarantees | None = None
-    """Of a durable one: since when it is owed streams of which it has no place, by the new filter."""
+    """Of a durable one: the start guarantees of the new filter."""
 
 
 class FilterChanged(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """An operator has changed the filter of a subscription: the new one governs after a position."""
+    """An operator has changed the filter: the new one applies after the position."""
 
     subscription: str
     filter: str
     position: PositionTuple
     start_guarantees: StartGuarantees | None = None
-    """Since when it is owed streams of which it has no place, by the new filter."""
+    """The start guarantees of the new filter."""
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Go on from another place."""
+    """Continues from another position."""
 
     request: int
     subscription: str
@@ -404,16 +412,16 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """End a subscription, durable or not."""
+    """Ends a subscription, durable or not."""
 
     request: int
     subscription: str
     hosting: HostingReference | None = None
-    """Of a durable one: where it lives, as far as its client knows; it ends there too (MV-14)."""
+    """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """It is gone, also from disk."""
+    """The subscription has ended, and its record is deleted."""
 
     request: int
 
@@ -422,7 +430,7 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Read what matches a filter between two ticks of a pubend."""
+    """Reads the events of a pubend between two ticks that match a filter."""
 
     request: int
     pubend: PubendId
@@ -430,62 +438,31 @@ class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
     low: Tick
     high: Tick
     bytes_max: int = 0
-    """About how much of the log one answer may cover; 0 leaves that to the broker, which has a limit."""
+    """About how much of the log one reply may cover; 0 for the broker's limit."""
     form: ReadForm = ReadForm.EVENTS
 
 
 class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What matches up to ``done``; ask on from there until it reaches what was asked for."""
+    """The matching events up to ``done``. The client requests the rest from there."""
 
     request: int
     publications: tuple[Publication, ...]
     done: Tick
     top: Tick
     released: Tick
-    """Up to here events may be gone from the log."""
+    """The log no longer has ticks up to this one."""
     rows: tuple[bytes, ...] = ()
-    """In place of the publications, if another form was asked for; a broker may still give those."""
-
-
-# --- operating ----------------------------------------------------------------------------------
-
-
-class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A broker will never return: nobody has to keep anything for its subscribers (R26)."""
-
-    request: int
-    broker: str
-    cell: str
-
-
-class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """All brokers in reach are told, and the others will be."""
-
-    request: int
-
-
-class ListPartitions(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Which cells cannot be reached, as far as this broker has heard (R12)?"""
-
-    request: int
-
-
-class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The partitions that this broker knows of, its own first, then as it heard of them."""
-
-    request: int
-    entries: tuple[Partition, ...]
-    since: tuple[int, ...] = ()
-    """When this broker found or heard of each, by its wall clock, in microseconds."""
+    """Replaces ``publications`` if another form was requested. A broker may still send
+    publications."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request cannot be done; nothing of it was."""
+    """A request is refused and had no effect."""
 
     request: int
     reason: str
     cause: RefusalCause = RefusalCause.OTHER
     broker: str = ""
-    """Which broker has it, if it is elsewhere."""
+    """The broker that has the requested object, if the cause is WRONG_BROKER."""
     hosting: HostingReference | None = None
-    """Of a durable subscription that has moved on: what its client shows from now on."""
+    """Of a durable subscription that has moved: the hosting reference to present from now on."""

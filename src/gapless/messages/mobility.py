@@ -1,4 +1,4 @@
-"""Messages of mobility: where a durable subscription lives now."""
+"""Messages of mobility: which broker hosts a durable subscription."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ __all__ = ["Superseded"]
 
 
 class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A durable subscription lives here since a move; older homes let it go (MV-14). Flooded."""
+    """A broker claims a durable subscription; former hosting brokers end it (MV-14). Flooded."""
 
     incarnation_key: str
-    """Which subscription: names may be used twice, this is not."""
+    """Identifies the subscription. Unlike a name it is never used twice."""
     epoch: int
-    """How often it had moved when it came here."""
+    """How many times the subscription had changed its hosting broker, this one included."""
     broker: BrokerId
     sent_at: int = 0
-    """By the home's clock when it has said so last: it says so again and again, and others forget."""
+    """When the hosting broker last sent the claim, by its clock. It repeats the claim, others
+    expire it."""
 
     @property
     def rank(self) -> tuple[int, BrokerId]:
-        """What wins: the later move; of two that no move tells apart, one, the same everywhere."""
+        """The claim with the greater rank wins: the greater epoch, then the greater broker id."""
         return self.epoch, self.broker

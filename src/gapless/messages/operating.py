@@ -1,10 +1,10 @@
-"""Messages between a broker and those who operate it: what is here, and calls on durable
-subscriptions by name.
+"""Messages between a broker and its operators: inspection, retirement, durable subscriptions.
 
-They travel like those of clients (:mod:`.clients`): a request has a number, its answer names it, and
-what cannot be done is refused. Lists come in pages: an answer says whether there is more, and a
-request says after which name it goes on. Nothing here is part of a promise of delivery; the calls that
-change something are (:mod:`gapless.subscribers.operator_calls`).
+They use the form of client messages (:mod:`.clients`): a request has a number, the reply contains
+it, and a request that cannot be done is refused. Lists are paged: a reply states whether there is
+more, and a request states the name after which it continues. The inspection messages are not part
+of the delivery guarantees; the calls that change state are
+(:mod:`gapless.subscribers.operator_calls`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import msgspec
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PendingStart, PositionTuple, StartPoint
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import Partition, Quality
 
 __all__ = [
     "BrokerReply",
+    "BrokerRetired",
     "CellState",
     "CursorState",
     "DurableSeekDone",
@@ -25,13 +26,16 @@ __all__ = [
     "GetSubscription",
     "GetTopology",
     "HostedState",
+    "ListPartitions",
     "ListPubends",
     "ListSubscriptions",
     "MemberState",
+    "PartitionTable",
     "PeerState",
     "PubendList",
     "PubendState",
     "RemoveDurable",
+    "RetireBroker",
     "SeekDurable",
     "SetDurableFilter",
     "SubscriptionList",
@@ -45,28 +49,28 @@ __all__ = [
 
 
 class GetBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How is this broker?"""
+    """Requests the state of this broker."""
 
     request: int
 
 
 class PeerState(msgspec.Struct, frozen=True, array_like=True):
-    """Another broker of the neighbourhood, as this one sees it."""
+    """A broker of the neighbourhood, as seen by this one."""
 
     broker: BrokerId
     cell: CellId
     open: bool
-    """Whether there is a session with it."""
+    """Whether a peer session with it is open."""
     incarnation: int = 0
-    """The peer's, while there is a session."""
+    """The peer's incarnation while a session is open."""
     congested: bool = False
-    """Whether more waits to be sent to it than a queue takes, so that it is sent less."""
+    """Whether its send queue is over the limit, so that it is sent less."""
     via: tuple[BrokerId, ...] = ()
-    """Over which brokers the session goes, while the link to it is cut."""
+    """The brokers that relay the session while the link to the peer is down."""
 
 
 class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How this broker is."""
+    """The state of this broker."""
 
     request: int
     broker: BrokerId
@@ -80,38 +84,38 @@ class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubends_hosted: int
     pubends_known: int
     streams_joined: int
-    """How many guaranteed streams its subscribers are fed from."""
+    """How many guaranteed pubends it has joined."""
     subscriptions: int
     durable: int
     connected: int
     clients: int
     log_bytes: int
-    """What the logs of all its pubends hold."""
+    """The size of the logs of all its pubends."""
     cache_bytes: int
-    """What its router keeps of streams to answer from."""
+    """The size of the router's cache from which it answers nacks."""
     coverage_marks: tuple[tuple[str, int], ...] = ()
-    """How often rare branches were taken in this life."""
+    """How often rare branches were taken in this incarnation."""
     sessions_relayed: int = 0
-    """With how many peers it talks over others, because the link to them is cut."""
+    """The number of peer sessions that are relayed because the link is down."""
     feeds_bypassing: int = 0
-    """How many streams come from a cell farther on, because none of the next cell is reached."""
+    """How many feeds come from a farther cell because no broker of the next cell is reached."""
     feeds_relayed: int = 0
-    """How many streams come over such a session."""
+    """How many feeds come over a relayed session."""
     partitions: int = 0
-    """How many partitions it knows of, found by itself or heard of."""
+    """How many partitions it knows, detected by itself or received."""
     streams_cut_off: int = 0
-    """How many streams its subscriptions want of which nothing can come now."""
+    """How many pubends its subscriptions need that no reachable broker feeds."""
 
 
 # --- the tree -----------------------------------------------------------------------------------
 
 
 class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What does this broker know of the tree?"""
+    """Requests the neighbourhood of this broker."""
 
     request: int
     skip: int = 0
-    """How many cells were shown before."""
+    """How many cells the previous pages contained."""
 
 
 class CellState(msgspec.Struct, frozen=True, array_like=True):
@@ -119,23 +123,23 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
 
     cell: CellId
     distance: int
-    """How many edges away it is."""
+    """The number of edges to it."""
     brokers: tuple[BrokerId, ...]
     reached: tuple[BrokerId, ...]
-    """Those of its brokers with a session to this one; this broker itself counts."""
+    """Its brokers with an open session to this one, and this broker itself."""
     neighbours: tuple[CellId, ...]
     relayed: tuple[tuple[BrokerId, tuple[BrokerId, ...]], ...] = ()
-    """Those that are reached over other brokers, and over which: the links to them are cut."""
+    """Its brokers with a relayed session, each with the brokers that relay it."""
 
 
 class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The cells within reach of this broker's own, nearest first."""
+    """The cells of the neighbourhood, nearest first."""
 
     request: int
     broker: BrokerId
     cell: CellId
     version: int
-    """Of the neighbourhood; it changes only when the tree does."""
+    """Of the neighbourhood. It changes only when the tree changes."""
     cells: tuple[CellState, ...]
     more: bool = False
 
@@ -144,40 +148,40 @@ class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ListPubends(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Which pubends are there?"""
+    """Requests the pubends that this broker knows."""
 
     request: int
     after: PubendId | None = None
     hosted: bool = False
-    """Only those of this broker."""
+    """Only pubends that this broker hosts."""
 
 
 class MemberState(msgspec.Struct, frozen=True, array_like=True):
-    """A subscriber host for which a log is kept."""
+    """A member for which a log is retained."""
 
     shb: ShbId
     ack_floor: Tick
-    """It needs nothing more up to here."""
+    """The tick up to which it needs nothing."""
     durable: bool
     inactive: bool
 
 
 class HostedState(msgspec.Struct, frozen=True, array_like=True):
-    """What only the broker of a pubend knows of it."""
+    """The part of a pubend's state that only its PHB has."""
 
     top: Tick
-    """How far its stream was told."""
+    """The tick up to which its stream is known."""
     released: Tick
-    """What is not above this is no longer in the log."""
+    """Ticks up to this one are no longer in the log."""
     log_bytes: int
     stream_epoch: int
     members: tuple[MemberState, ...]
-    """Those that keep most of the log first."""
+    """Lowest ack floor first."""
     members_omitted: int
     retained_from: Tick | None
-    """What lies above this is kept for members and for reads; None if nobody needs anything."""
+    """The log above this tick is retained for members and log holds; None if for none."""
     corruption: str | None = None
-    """Which row of the log could not be read."""
+    """The log row that could not be read."""
 
 
 class PubendState(msgspec.Struct, frozen=True, array_like=True):
@@ -190,11 +194,11 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
     advertisement: str
     version: int
     path: tuple[CellId, ...]
-    """The next cells on the way there; empty in its own cell."""
+    """The next cells towards it; empty in its own cell."""
     hosted: HostedState | None = None
     feeder: BrokerId | None = None
-    """Who sends its stream here now; None if it is hosted here, or nobody here wants it, or nobody
-    can be reached who has it."""
+    """The broker that feeds it to this one; None if it is hosted here, or not needed here, or no
+    broker that has it can be reached."""
 
 
 class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -209,57 +213,57 @@ class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Which subscriptions does this broker have?"""
+    """Requests the subscriptions of this broker."""
 
     request: int
     after: str = ""
     durable: bool = False
-    """Only those that are durable."""
+    """Only durable subscriptions."""
 
 
 class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How is one subscription?"""
+    """Requests the state of one subscription."""
 
     request: int
     subscription: str
     after: PubendId | None = None
-    """Show its streams after this one."""
+    """The page starts after this pubend."""
 
 
 class CursorState(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription on one pubend."""
+    """The progress of a subscription on one pubend."""
 
     pubend: PubendId
     state: str
     buffered_up_to: Tick
-    """Up to where it has everything."""
+    """The tick up to which it has everything."""
     acked: Tick
-    """Up to where its client needs nothing more."""
+    """The tick up to which its client needs nothing."""
     horizon: Tick | None
-    """Up to where this broker has the stream without doubt; None if it does not know yet."""
+    """The doubt horizon of the subend; None if it is not known yet."""
     lag: int
-    """How many ticks, which are microseconds, it is behind that: its acknowledgements if it is
-    durable, else what it has."""
+    """How many ticks (microseconds) it is behind the horizon: ``acked`` if it is durable, else
+    ``buffered_up_to``."""
     buffered: int
-    """How many events wait for its client's credit."""
+    """How many events wait for credit."""
     pending_reason: str | None = None
-    """Why it has not begun, or cannot go on, if that is so."""
+    """Why it has not started or cannot continue; None if it can."""
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription, and as many of its streams as an answer takes."""
+    """A subscription and as many of its cursors as one reply can contain."""
 
     name: str
     durable: bool
     filter: str
     order: Order
     client: str | None
-    """The connection that has it; None while nobody does."""
+    """The client session that has it; None while it is disconnected."""
     disconnected_since: int | None
     """By the broker's wall clock, in microseconds; None while it is connected."""
     expiry_s: int
     changing: bool
-    """Whether a new filter is on its way and has not taken over everywhere."""
+    """Whether a filter change is not complete on all pubends."""
     credit: int
     cursors: tuple[CursorState, ...]
     cursors_omitted: int = 0
@@ -274,7 +278,7 @@ class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """One subscription; ``cursors_omitted`` says how many of its streams are still to be shown."""
+    """One subscription; ``cursors_omitted`` is the number of cursors on later pages."""
 
     request: int
     entry: SubscriptionState
@@ -284,26 +288,26 @@ class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Let a durable subscription go on from another place."""
+    """Changes the position of a durable subscription."""
 
     request: int
     subscription: str
     start: StartPoint
     force: bool = False
-    """Also if it is connected: then its client is told that it ended, and may subscribe again."""
+    """Also if it is connected. Then it ends for its client, which may subscribe again."""
 
 
 class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """It goes on after this position when its client comes; that is on disk."""
+    """The subscription continues after this position when its client connects. This is on disk."""
 
     request: int
     position: PositionTuple
     pending: tuple[PendingStart, ...] = ()
-    """Pubends that have not confirmed that they keep their log from there on, or did not move."""
+    """Pubends whose log hold is not confirmed yet, or whose position did not change."""
 
 
 class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Change the filter of a durable subscription, connected or not; answered by FilterSet."""
+    """Changes the filter of a durable subscription, connected or not; answered by FilterSet."""
 
     request: int
     subscription: str
@@ -311,9 +315,41 @@ class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """End a durable subscription for good; answered by Unsubscribed."""
+    """Ends a durable subscription; answered by Unsubscribed."""
 
     request: int
     subscription: str
     force: bool = False
-    """Also if it is connected: then its client is told that it ended."""
+    """Also if it is connected. Then it ends for its client."""
+
+
+# --- retirement and partitions -------------------------------------------------------------------
+
+
+class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Retires a broker that will not return: nothing is kept for its subscribers (R26)."""
+
+    request: int
+    broker: str
+    cell: str
+
+
+class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """All reachable brokers were sent the retirement; the others receive it later."""
+
+    request: int
+
+
+class ListPartitions(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the partitions that this broker knows (R12)."""
+
+    request: int
+
+
+class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The partitions that this broker knows: its own first, then in the order received."""
+
+    request: int
+    entries: tuple[Partition, ...]
+    since: tuple[int, ...] = ()
+    """When this broker detected or received each one, by its wall clock, in microseconds."""

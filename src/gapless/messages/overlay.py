@@ -1,4 +1,4 @@
-"""Messages of the overlay: sessions, signs of life, announcements of pubends, partitions."""
+"""Messages of the overlay: peer sessions, heartbeats, announcements of pubends, partitions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = [
 
 
 class Quality(IntEnum):
-    """What a pubend promises; a property of the pubend, never of an event (R33)."""
+    """The delivery guarantee of a pubend. It is never a property of an event (R33)."""
 
     GUARANTEED = 0
     BEST_EFFORT = 1
 
 
 class CellInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A cell: its brokers, and the cells it has an edge to."""
+    """A cell, its brokers and its neighbour cells."""
 
     name: CellId
     brokers: tuple[BrokerId, ...]
@@ -51,27 +51,29 @@ class CellInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PeerSessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
-    """One end of a session: the broker's life, and its how-manieth session with that peer."""
+    """One end of a peer session: the broker's incarnation and a counter of its sessions with the
+    peer.
+    """
 
     incarnation: int
     number: int
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Opens a session; each side sends it until it was answered (R1)."""
+    """Opens a peer session. Each side repeats it until it is answered (R1)."""
 
     broker: BrokerId
     cell: CellId
     own: PeerSessionId
     received: PeerSessionId | None
-    """The peer's end, if a Hello of it was heard: then the session is open."""
+    """The peer's end, if the sender has received its Hello. Then the session is open."""
     protocol: int
     topology_version: int
     """Of the sender's neighbourhood."""
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What one step of a broker has to say to a peer, inside their session (R1)."""
+    """The messages of one step of a broker to a peer, within their session (R1)."""
 
     sender: PeerSessionId
     receiver: PeerSessionId
@@ -80,7 +82,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class TableState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which version of a table its sender has, and a digest of that version (R19)."""
+    """The version of a table at its sender, and a digest of that version (R19)."""
 
     direction: str
     version: int
@@ -88,57 +90,57 @@ class TableState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A sign of life that says which sign of the peer was heard last (R1)."""
+    """Shows that the session is alive. ``echo`` is the peer's last received sequence (R1)."""
 
     sequence: int
     echo: int
     clock: int
-    """The sender's wall clock, in microseconds; the median of all is the view of R27."""
+    """The sender's wall clock, in microseconds. R27 uses the median of all clocks."""
     tables: tuple[TableState, ...] = ()
 
 
 class RelayProbe(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Looks for a way to a broker that cannot be reached over a link (R3)."""
+    """Searches a route to a broker that has no working link (R3)."""
 
     target: BrokerId
     number: PeerSessionId
-    """The origin's life, and its how-manieth probe in that."""
+    """The incarnation of the origin and a counter of its probes."""
     route: tuple[BrokerId, ...]
-    """Who has sent it on, the origin first."""
+    """The brokers that forwarded the probe, the origin first."""
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Carries a packet of a session over other brokers, which only pass it on (R3)."""
+    """A frame of a peer session that other brokers forward unread (R3)."""
 
     route: tuple[BrokerId, ...]
-    """The whole way, both ends included."""
+    """The whole route, both ends included."""
     index: int
-    """The place on it of who receives this."""
+    """The index of the receiving broker in the route."""
     inner: Any
-    """A Hello, a packet, or that the way is broken or full; on the way, the bytes of it."""
+    """A Hello, Packet, RelayBroken or RelayFull; at a relay its encoded bytes."""
 
 
 class RelayBroken(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A relay cannot pass on what came by a way; travels back inside of Relayed (R3)."""
+    """A relay cannot forward on a route. Sent back inside Relayed (R3)."""
 
     route: tuple[BrokerId, ...]
-    """The whole way, from the end that is told."""
+    """The whole route, from the broker that receives this message."""
 
 
 class RelayFull(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A relay has passed on what came by a way, but much waits there; travels as above (R3, R40)."""
+    """A relay forwards on a route, but its queue is full. Sent back inside Relayed (R3, R40)."""
 
     route: tuple[BrokerId, ...]
-    """The whole way, from the end that is told."""
+    """The whole route, from the broker that receives this message."""
 
 
 class PubendProperties(msgspec.Struct, frozen=True, array_like=True):
-    """What all brokers must know of a pubend. An advertisement only ever widens."""
+    """The properties of a pubend that all brokers know. An advertisement only widens."""
 
     broker: BrokerId
     cell: CellId
     advertisement: str
-    """The canonical text of the filter that all its publications match."""
+    """The canonical text of a filter that all its publications match."""
     quality: Quality = Quality.GUARANTEED
 
 
@@ -152,11 +154,11 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Cells towards the pubend, nearest to the sender first, at most Δ + 1."""
     tombstone: bool = False
     shape_version: int = 1
-    """Of the sender's cell: a way from before a reshape may lead elsewhere now (R13)."""
+    """Of the sender's cell. A path from before a reshape may be wrong (R13)."""
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):
-    """Cells that a broker cannot reach, and how people name that (PT III-B: a pid).
+    """Cells that a broker cannot reach, with an identifier for operators (PT III-B: a pid).
 
     >>> str(Partition("b1", 3, ("n", "c")))
     'b1/3: cells n, c'
@@ -164,87 +166,88 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
 
     detector: BrokerId
     counter: int
-    """The detector's how-manieth partition in its life."""
+    """Counts the partitions of the detector in its incarnation."""
     cells: tuple[CellId, ...]
-    """The cell whose last session died, and what lies beyond it up to cells that are reached."""
+    """The cell whose last session closed, and the cells beyond it up to cells that are reached."""
 
     def __str__(self) -> str:
         return f"{self.detector}/{self.counter}: cells {', '.join(self.cells)}"
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A partition has formed or healed; for people, no rule reads it (R12)."""
+    """A partition has formed or healed; for operators, no rule reads it (R12)."""
 
     partition: Partition
     incarnation: int
-    """The detector's: counters begin anew in the next, and its partitions are over."""
+    """Of the detector. A new incarnation starts its counter again and ends the older partitions."""
     formed: bool
     hops_left: int
-    """How many cells farther it may travel."""
+    """How many more cells it is forwarded."""
     renewal: int = 0
-    """How often it was told before: a detector that lives tells it again and again."""
+    """How many times it was sent before. A detector repeats it while it runs."""
 
 
 class NameStatus(IntEnum):
-    """What brokers say of a name that another wants to give to a new pubend."""
+    """Whether a name is free for a new pubend."""
 
     FREE = 0
-    """No broker here or beyond has a pubend of that name."""
+    """No queried broker has a pubend of that name."""
     TAKEN = 1
-    """A broker has such a pubend, or is making it."""
+    """A broker has such a pubend or is creating it."""
     UNKNOWN = 2
-    """Somebody here or beyond did not answer."""
+    """A queried broker did not answer."""
 
 
 class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A broker wants to make a pubend: is its name free? Asked on from cell to cell (R4)."""
+    """Asks whether the name of a new pubend is free. Forwarded from cell to cell (R4)."""
 
     name: str
     requester: BrokerId
     incarnation: int
-    """The asker's."""
+    """Of the requester."""
     number: int
-    """The asker's how-manieth question in its life."""
+    """Counts the queries of the requester in its incarnation."""
 
     @property
     def key(self) -> tuple[BrokerId, int, int]:
-        """What tells it from all other questions."""
+        """Identifies the query."""
         return self.requester, self.incarnation, self.number
 
 
 class NameReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What is known of a name, here and beyond."""
+    """The reply to a name query, for the sender and the brokers beyond it."""
 
     key: tuple[BrokerId, int, int]
-    """Of the question."""
+    """Of the query."""
     status: NameStatus
     broker: BrokerId = ""
-    """Who has the name, if it is taken."""
+    """The broker that has the name, if it is taken."""
 
 
 class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A broker will never return; or it was said to, and is back. Flooded like an announcement (R26)."""
+    """A broker is retired, or has returned after that. Flooded like an announcement (R26)."""
 
     broker: BrokerId
     cell: CellId
     version: int
     returned_at: Tick = 0
-    """Not 0: it has returned after all, as it says itself, which ends the retirement of that version. None of its
-    pubends had a tick above this then."""
+    """0 if the broker is retired. Else it has itself stated that it returned, which ends the
+    retirement of this version; none of its pubends had a tick above this one then."""
     without_pubends: bool = False
-    """Whether it has returned without any pubend: what it had is lost with its disk."""
+    """Whether it returned without any pubend: those it had are lost."""
     pubends: tuple[PubendId, ...] | None = None
-    """All pubends that it has returned with: any other that it had is lost. None if there are too many to name."""
+    """All pubends that it returned with; any other that it had is lost. None if there are too
+    many."""
 
     @property
     def is_back(self) -> bool:
-        """Whether it has returned after all."""
+        """Whether the broker has returned."""
         return self.returned_at > 0
 
     def returned_with(self, pubend: PubendId) -> bool:
-        """Say whether it surely has a pubend."""
+        """Return whether it named the pubend at its return."""
         return self.pubends is not None and pubend in self.pubends
 
     def returned_without(self, pubend: PubendId) -> bool:
-        """Say whether it has returned without a pubend that it had."""
+        """Return whether it returned without a pubend that it had."""
         return self.without_pubends or (self.pubends is not None and pubend not in self.pubends)

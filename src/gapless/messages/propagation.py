@@ -1,4 +1,4 @@
-"""Messages that carry tables: versioned copies of what one broker knows of its subscribers."""
+"""Messages that copy subscription tables from one broker to another."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ __all__ = ["TableDelta", "TableFull", "TableId", "TableRequest", "TableStop"]
 
 
 class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Whose table, of which life, for which direction: a neighbour cell, or a leaf ``broker@cell``."""
+    """Identifies a table: its broker, the broker's incarnation, and the direction."""
 
     broker: BrokerId
     incarnation: int
     direction: str
+    """A neighbour cell, or a leaf ``broker@cell``."""
     shape_version: int = 1
-    """Of the broker's cell: what lies in a direction is another set after a reshape (R13)."""
+    """Of the broker's cell. A reshape changes the set of cells in a direction (R13)."""
 
 
 class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Send me your table for my direction, from the version on that I have."""
+    """Requests the table for the sender's direction; the sender has ``version`` of ``have``."""
 
     direction: str
     have: TableId | None = None
@@ -28,25 +29,25 @@ class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class TableStop(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Tell me no more of your table for my direction: another broker tells me (R20)."""
+    """Ends the updates for the sender's direction, because another broker sends them (R20)."""
 
     direction: str
 
 
 class TableFull(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A whole table, in parts; it takes effect when all parts are there (R19)."""
+    """One part of a whole table. The table takes effect when all parts have arrived (R19)."""
 
     table: TableId
     version: int
     part: int
     parts: int
     conjunctions: tuple[str, ...]
-    """Canonical texts: one conjunction each."""
+    """The canonical text of each conjunction."""
     entries: tuple[tuple[ShbId, VectorEntry], ...]
     known: tuple[tuple[PubendId, int], ...]
     """The pubends, at their announcement versions, for which the table is complete."""
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
-    """By pubend the subscriber hosts for which it is not complete yet."""
+    """Per pubend the SHBs for which the table is not complete yet."""
     digest: int
 
 
@@ -63,5 +64,5 @@ class TableDelta(msgspec.Struct, frozen=True, array_like=True, tag=True):
     known: tuple[tuple[PubendId, int], ...]
     removed_pubends: tuple[PubendId, ...]
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
-    """The whole set of each pubend whose set changed; an empty one takes the pubend out."""
+    """The whole set of each pubend whose set changed; an empty set removes the pubend."""
     digest: int

@@ -1,6 +1,6 @@
-"""Requests to the broker of a pubend, passed on hop by hop; the reply takes the recorded way back.
+"""Pubend requests: routed hop by hop to the PHB; the reply returns by the recorded route.
 
-The asker repeats a request under a new id until it is answered.
+The requester repeats a request under a new id until it is answered.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["LeavePubend", "LogHoldId", "Read", "ReadReply", "ReleaseLogHold", "R
 
 
 class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Who keeps part of a log: a subscription of a subscriber host (R49).
+    """Identifies a log hold: an SHB and a name that stands for one of its subscriptions (R49).
 
-    The host never uses a name twice, so a late release cannot end a newer hold.
+    The SHB never uses a name twice, so a late release cannot end a newer log hold.
     """
 
     shb: ShbId
@@ -25,7 +25,7 @@ class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Give me what matches the filter between two ticks (R48)."""
+    """Reads the events between two ticks that match the filter (R48)."""
 
     pubend: PubendId
     request: int
@@ -37,17 +37,18 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     log_hold: LogHoldId | None
     bytes_max: int
     log_hold_tick: Tick = 0
-    """The log is held above this tick."""
+    """The log hold retains the log above this tick."""
     joining_member: Member | None = None
-    """A host that comes to the pubend, and asks since when it was known there (R46)."""
+    """An SHB that joins the pubend and asks since when it is a known host (R46)."""
     form: ReadForm = ReadForm.EVENTS
-    """An older broker knows but one, and answers with pieces."""
+    """An older broker ignores it and replies with knowledge ranges."""
     former_hosts: tuple[ShbId, ...] = ()
-    """Other hosts that the newcomer asks the same of: subscriptions have fled from them to it (MV-13)."""
+    """SHBs from which subscriptions failed over to the joining member; it asks the same of them
+    (MV-13)."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The pieces up to ``done``, exact for the request's filter."""
+    """The knowledge ranges up to ``done``, exact for the filter of the request."""
 
     pubend: PubendId
     request: int
@@ -57,21 +58,23 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     top: Tick
     released: Tick
     last_released_match: Tick
-    """Up to here events that match may be gone; from there to ``released`` there were none."""
+    """Matching events may have been released up to this tick, and none from there to
+    ``released``."""
     fault: str = ""
-    """Why nothing can be read at the lowest tick that was asked for; then ``done`` is below it."""
+    """Why the lowest requested tick cannot be read; then ``done`` is below it."""
     known: tuple[tuple[VirtualTime, Tick], ...] = ()
-    """Up to which virtual time the news of the newcomer was there, each with the tick from which on."""
+    """Virtual times of the joining member, each with the tick from which on the PHB's tables had
+    it."""
     retained_above: Tick = 0
-    """Above this tick the log is kept for the newcomer, if anything was known of it."""
+    """The log above this tick is retained for the joining member, if it was a known host."""
     rows: tuple[bytes, ...] = ()
-    """In place of pieces, if another form was asked for."""
+    """Replaces ``ranges`` if another form was requested."""
     others: tuple[tuple[ShbId, tuple[tuple[VirtualTime, Tick], ...]], ...] = ()
-    """What was known of the other hosts that were asked of, as far as it was."""
+    """The virtual times and ticks of those ``former_hosts`` that are known hosts."""
 
 
 class ReleaseLogHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The part of the log that was held may go (R49)."""
+    """Ends a log hold (R49)."""
 
     pubend: PubendId
     request: int
@@ -81,7 +84,7 @@ class ReleaseLogHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class LeavePubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscriber host's stay with a pubend ends (R43, R55)."""
+    """Ends a membership (R43, R55)."""
 
     pubend: PubendId
     request: int
@@ -92,7 +95,7 @@ class LeavePubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RequestDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """It is done, and on disk."""
+    """The request is done and on disk."""
 
     pubend: PubendId
     request: int

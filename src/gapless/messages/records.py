@@ -1,7 +1,7 @@
-"""What a broker keeps on disk, as records with a key, and the changes to them.
+"""The durable records of a broker, each with a key, and the changes to them.
 
-A change is applied whole or not at all. A record replaces the one with its kind and key. Log rows
-are apart: they are appended, read by range, and trimmed from the low end.
+A change is applied completely or not at all. A record replaces the record of the same key. Log rows
+have no key: they are appended, read by range, and trimmed from the low end.
 """
 
 from __future__ import annotations
@@ -57,35 +57,35 @@ __all__ = [
 
 
 class IncarnationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The broker's life: grows with every start, whatever the clock says (A9)."""
+    """The broker's incarnation. It grows with every start, independent of the clock (A9)."""
 
     incarnation: int
 
     @property
     def key(self) -> tuple[str, ...]:
-        """There is one."""
+        """The only key of this kind."""
         return ("incarnation",)
 
 
 class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Whose data this is, and in which tree it was made, as configured at the first start."""
+    """The broker that owns the data directory and its tree, as configured at the first start."""
 
     broker: BrokerId
     cell: CellId
     delta: int
-    """How many unreachable cells in a row were to be bypassed."""
+    """How many consecutive unreachable cells are bypassed."""
     version: int
     cells: tuple[CellInfo, ...]
     """The neighbourhood, nearest first."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """There is one."""
+        """The only key of this kind."""
         return ("configuration",)
 
 
 class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The tree around this broker since it was last reshaped; before that, as configured (R13)."""
+    """The neighbourhood after the last reshape; there is no record before the first one (R13)."""
 
     own: CellId
     version: int
@@ -94,7 +94,7 @@ class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
 
     @property
     def key(self) -> tuple[str, ...]:
-        """There is one."""
+        """The only key of this kind."""
         return ("neighbourhood",)
 
 
@@ -105,26 +105,27 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     properties: PubendProperties
     announcement_version: int
     ceiling: Tick
-    """Silence may have been told up to here: no event may come below it after a crash (R29)."""
+    """The tick ceiling. Silence may have been sent up to it, so later events are above it (R29)."""
     released: Tick
-    """What is not above this is no longer in the log (R56)."""
+    """Ticks up to this one are no longer in the log (R56)."""
     log_size_marks: tuple[tuple[Tick, int], ...] = ()
-    """How many bytes were ever logged up to some ticks, lowest first (R58)."""
+    """For some ticks, lowest first, the total bytes ever logged up to the tick (R58)."""
     last_released_event: Tick = 0
-    """The last tick that may have held an event and is released; what is above it was silence."""
+    """The last released tick that may have been an event. Released ticks above it were silence."""
     last_event: Tick = 0
-    """Not below the last event of every publisher that was forgotten."""
+    """At least the tick of the last event of every publisher whose record was deleted."""
     past_advertisements: tuple[tuple[Tick, str], ...] = ()
-    """Narrower advertisements, oldest first, each with a tick up to which no wider one was used."""
+    """Former narrower advertisements, oldest first, each with a tick up to which all events
+    match it."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a pubend."""
+        """One record per pubend."""
         return ("pubend", str(self.pubend))
 
 
 class StreamEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A regime of a hosted pubend: its number means this vector for ever (R31)."""
+    """A stream epoch of a hosted pubend. The vector of an epoch number never changes (R31)."""
 
     pubend: PubendId
     number: int
@@ -134,12 +135,12 @@ class StreamEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a number."""
+        """One record per stream epoch."""
         return ("stream epoch", str(self.pubend), f"{self.number:020}")
 
 
 class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscriber host that wants a hosted pubend; the log is kept above its floor (R53)."""
+    """A member of a hosted pubend. The log is retained above its ack floor (R53)."""
 
     pubend: PubendId
     shb: ShbId
@@ -151,19 +152,17 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a subscriber host."""
+        """One record per pubend and SHB."""
         return self.key_of(self.pubend, self.shb)
 
     @staticmethod
     def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
-        """Return the key of a host's row."""
+        """Return the key of an SHB's membership."""
         return ("member", str(pubend), str(shb))
 
 
 class EndedMembershipRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A stay of a subscriber host with a hosted pubend that has ended: what is still on its way of it
-    does not count (R55).
-    """
+    """The last ended membership of an SHB. Reports of it that arrive later are ignored (R55)."""
 
     pubend: PubendId
     shb: ShbId
@@ -171,17 +170,17 @@ class EndedMembershipRecord(msgspec.Struct, frozen=True, array_like=True, tag=Tr
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a subscriber host."""
+        """One record per pubend and SHB."""
         return self.key_of(self.pubend, self.shb)
 
     @staticmethod
     def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
-        """Return the key of a host's last stay."""
+        """Return the key of an SHB's last ended membership."""
         return ("ended membership", str(pubend), str(shb))
 
 
 class LogHoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Part of a log that a catch-up still needs (R49)."""
+    """A log hold: the log above its tick is retained for a subscription (R49)."""
 
     pubend: PubendId
     log_hold: LogHoldId
@@ -190,46 +189,47 @@ class LogHoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a subscription."""
+        """One record per pubend and log hold."""
         return ("log hold", str(self.pubend), str(self.log_hold.shb), self.log_hold.subscription)
 
 
 class KnownHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What was known of a subscriber host before it came to a hosted pubend, and since when (R46)."""
+    """A known host: an SHB whose subscriptions a PHB knows before it is a member (R46)."""
 
     pubend: PubendId
     shb: ShbId
     known: tuple[tuple[VirtualTime, Tick], ...]
-    """Up to which virtual time its news was here, each with the tick from which on; both grow."""
+    """Virtual times of the SHB, each with the tick from which on the PHB's tables had it. Both
+    grow."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a subscriber host."""
+        """One record per pubend and SHB."""
         return ("known host", str(self.pubend), str(self.shb))
 
 
 class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How far a publisher has come, so that a repeated publication is known again (R27)."""
+    """The last sequences of a publisher, by which a repeated publication is recognized (R27)."""
 
     pubend: PubendId
     publisher: str
     session: int
     last_sequence: int
     window: tuple[tuple[int, Tick, int], ...]
-    """The last batches that were published, ascending: the first sequence, its tick, how many. The
-    sequences of a batch and their ticks follow each other without a gap."""
+    """The last published batches, ascending: first sequence, its tick, number of events. The
+    sequences and the ticks of a batch are consecutive."""
     used: int
     logged_bytes: int = 0
-    """How many bytes the pubend had ever logged with its last publication (R58)."""
+    """The total bytes ever logged by the pubend up to its last publication (R58)."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a publisher and pubend."""
+        """One record per pubend and publisher."""
         return ("publisher", str(self.pubend), self.publisher)
 
 
 class StagedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A chunk of events that wait for a commit (S1, S2); nobody sees them before that."""
+    """A chunk of staged events. No subscription receives them before the commit (S1, S2)."""
 
     pubend: PubendId
     writer: str
@@ -238,18 +238,18 @@ class StagedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     attempt: str
     number: int
     events: bytes
-    """Packed as the log will have them, with blanks for their ticks and sequences."""
+    """Packed events in the format of the log, with placeholders for ticks and sequences."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a chunk."""
+        """One record per chunk."""
         numbers = (f"{each:020}" for each in (self.batch, self.partition, self.number))
         batch, partition, number = numbers
         return ("staged", str(self.pubend), self.writer, batch, partition, self.attempt, number)
 
 
 class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The last batch that a writer has committed, so that a repeated commit is known again (S1, S3)."""
+    """The last batch that a writer committed, by which a repeated commit is recognized (S1, S3)."""
 
     pubend: PubendId
     writer: str
@@ -258,144 +258,151 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     last: Tick
     events: int
     sequence: int
-    """The last one; the next batch goes on after it, also when the publisher is forgotten."""
+    """The last sequence. The next batch continues after it, also if the publisher's record is
+    gone."""
     clock: int
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a writer and pubend."""
+        """One record per pubend and writer."""
         return ("commit", str(self.pubend), self.writer)
 
 
 class JoinedPubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """This broker's stay with a pubend, as a host of subscribers (R43)."""
+    """This SHB's membership with a pubend (R43)."""
 
     pubend: PubendId
     membership: MembershipId
     abandoned: bool = False
-    """Whether the pubend's broker was retired, and nobody has fed this one since (R26)."""
+    """Whether the PHB was retired and no broker has fed the pubend since (R26)."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a pubend."""
+        """One record per pubend."""
         return ("joined pubend", str(self.pubend))
 
 
 class PubendLocationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Another broker has a pubend, as this one has heard: so none of that name is made here."""
+    """Another broker has a pubend, so this broker creates none of that name."""
 
     pubend: PubendId
     broker: BrokerId
     host_retired: bool = False
-    """Whether that broker was retired: the name is free, and nobody waits for the pubend."""
+    """Whether that broker was retired: the name is free and nobody waits for the pubend."""
     lost: bool = False
-    """Whether that broker was back without it: so it stays, until somebody feeds it."""
+    """Whether that broker returned without the pubend. True until a broker feeds it again."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a pubend."""
+        """One record per pubend."""
         return ("pubend location", str(self.pubend))
 
 
 class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A broker will never return, as was said of it last; or it was retired, and is back (R26)."""
+    """The last retirement of a broker, or its return after it (R26)."""
 
     shb: ShbId
     version: int
     returned_at: Tick
-    """0: it is retired. Else none of its pubends had a tick above this when it was back."""
+    """0 if it is retired. Else none of its pubends had a tick above this one at its return."""
     without_pubends: bool = False
-    """Whether it was back without any pubend."""
+    """Whether it returned without any pubend."""
     heard_at: int = 0
-    """When this broker heard of it, by the clocks around it; 0 if that was not noted."""
+    """When this broker received it, by the median clock of the neighbourhood; 0 if not noted."""
     late: bool = False
-    """Whether it was too old by then to count."""
+    """Whether it was too old to be acted on when it was received."""
     previously_returned_at: Tick = 0
-    """What ``returned_at`` was before; 0 if it was not back before."""
+    """The previous ``returned_at``; 0 if there was no return before."""
     pubends: tuple[PubendId, ...] | None = None
-    """The pubends that it was back with, as it has named them."""
+    """The pubends that it returned with; None if it named none."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a broker."""
+        """One record per broker."""
         return self.key_of(self.shb)
 
     @staticmethod
     def key_of(shb: ShbId) -> tuple[str, ...]:
-        """Return the key of what was said of a broker."""
+        """Return the key of a broker's retirement."""
         return ("retirement", str(shb))
 
 
 class FilterSegmentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A filter of a durable subscription, and up to where it governs each pubend (R47)."""
+    """A filter of a durable subscription and the last tick per pubend to which it applies (R47)."""
 
     filter: str
     time: VirtualTime
-    """Its virtual start time when it was made: a stream that has reached it owes it events."""
+    """The virtual start time. A stream whose vector has reached it serves the filter."""
     ends: PositionTuple
     since: tuple[HostTime, ...] = ()
-    """When other hosts had it, before the subscription came here (R46)."""
+    """Host times at which former hosting brokers had the filter (R46)."""
 
 
 class MergeExclusionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A pubend without which the others go on in total order, as its broker was retired (R26, R51)."""
+    """In total order: the merge continues without a pubend whose PHB was retired (R26, R51)."""
 
     pubend: PubendId
     excluded_after: Tick
-    """Up to where the subscription had taken everything of it."""
+    """The tick up to which the subscription had received everything of the pubend."""
     merged: Tick
-    """What was merged then; 0 if its client may have been given something since."""
+    """The tick merged at that time; 0 if the client may have been sent an event since."""
     skipped_up_to: Tick
-    """0 while they go on without it. Then: what it has above where it stood and up to here comes too late."""
+    """0 during the exclusion. Afterwards the ticks above ``excluded_after`` up to this one are a
+    gap."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A durable subscription: what it asks for and how far its client has acknowledged (R50)."""
+    """A durable subscription: its filters, starts and acknowledged position (R50)."""
 
     subscription: str
     segments: tuple[FilterSegmentRecord, ...]
-    """Oldest first; the last one governs wherever no other does."""
+    """Oldest first. The last one applies to all ticks to which no other applies."""
     acked: PositionTuple
     started_after: PositionTuple
-    """After which tick it began on each pubend; on disk before its client is told."""
+    """The tick before its start on each pubend; on disk before the client is sent the start."""
     order: Order
     start: StartPoint
-    """Where it begins on pubends that it has not begun on."""
+    """Where it starts on pubends on which it has not started."""
     log_holds: tuple[tuple[PubendId, str], ...]
-    """The names under which logs are held for it, of each pubend the newest last (R49)."""
+    """The names of its log holds; of one pubend the newest is the last (R49)."""
     expiry_s: int
-    """It ends when its client was away for so long, counted anew when its broker restarts."""
+    """It ends when its client was disconnected for this time. A broker restart resets the count."""
     merged: Tick = 0
-    """In total order: the tick of the last event that its client was sent."""
+    """In total order: the tick of the last event sent to the client."""
     unconfirmed_starts: tuple[PubendId, ...] = ()
-    """Pubends on which it began while its client was away, and of which that has not heard."""
+    """Pubends on which it started while its client was disconnected, not yet sent to the client."""
     seek_count: int = 0
-    """How often an operator has moved it."""
+    """How many seeks of an operator changed its position."""
     unconfirmed_seeks: tuple[tuple[PubendId, int], ...] = ()
-    """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
+    """Pubends with a seek that the client may not know, each with the number of the seek."""
     from_earliest: tuple[PubendId, ...] = ()
-    """Pubends on which it goes on with the oldest that the log has, which is not known yet."""
+    """Pubends on which it continues with the oldest event of the log, whose tick is not known
+    yet."""
     incarnation_key: str = ""
-    """Which subscription it is, wherever it moves."""
+    """Identifies the subscription at every hosting broker."""
     epoch: int = 0
-    """How often it has moved."""
+    """How many times it has changed its hosting broker."""
     host_guarantees: tuple[tuple[PubendId, VirtualTime], ...] = ()
-    """Pubends that were made later than it and that it has not begun on, each with the virtual time of the
-    filter that its client knew of when its host heard of the pubend (R46)."""
+    """Pubends created later than the subscription on which it has not started, each with the
+    virtual time of the filter that its client knew when this SHB learned of the pubend (R46)."""
     confirmed_filter: tuple[str, VirtualTime] | None = None
-    """What its client was told of its filter, and since when that was wanted, if it is not the newest."""
+    """The filter that its client knows and its virtual start time; None if it is the newest
+    filter."""
     confirmed_filter_times: tuple[HostTime, ...] = ()
-    """Of the same filter: when other hosts had it."""
+    """Host times at which former hosting brokers had the confirmed filter."""
     former_host_guarantees: tuple[tuple[PubendId, tuple[HostTime, ...]], ...] = ()
-    """Pubends that it has not begun on and is owed by moments of other hosts too, or not at all (R46)."""
+    """Pubends on which it has not started, with the host times of former hosting brokers (R46). A
+    pubend without host times here and in ``host_guarantees`` has no start guarantee."""
     merge_exclusions: tuple[MergeExclusionRecord, ...] = ()
-    """In total order: pubends without which the others go on, or went on."""
+    """In total order: pubends that the merge excludes, or excluded with a gap not yet
+    acknowledged."""
     previous_confirmed_filter: tuple[str, VirtualTime, tuple[HostTime, ...]] | None = None
-    """What its client knew when an earlier life joined pubends that were not heard of since, if it is not ``confirmed_filter``."""
+    """The filter that its client knew when an earlier incarnation joined pubends that were not
+    announced since; None if it is ``confirmed_filter``."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One a subscription."""
+        """One record per subscription."""
         return self.key_of(self.subscription)
 
     @staticmethod
@@ -425,7 +432,7 @@ Record: TypeAlias = (
 
 
 class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A batch of publications, logged as one: nothing else was published from first to last."""
+    """A batch of publications in a log. All other ticks from first to last are silence."""
 
     pubend: PubendId
     first: Tick
@@ -437,7 +444,7 @@ class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class PackedRow(msgspec.Struct, frozen=True):
-    """A row whose publications stay as they were written: an array in msgpack."""
+    """A log row with its publications undecoded: an array in msgpack."""
 
     first: Tick
     last: Tick
@@ -445,27 +452,27 @@ class PackedRow(msgspec.Struct, frozen=True):
 
 
 class PutRecord(msgspec.Struct, frozen=True):
-    """Write a record over the one with its key."""
+    """Write a record; it replaces the one of the same key."""
 
     record: Record
 
 
 class DeleteRecord(msgspec.Struct, frozen=True):
-    """Take the record with a key away."""
+    """Delete the record of a key."""
 
     key: tuple[str, ...]
 
 
 class AppendRow(msgspec.Struct, frozen=True):
-    """Add a row at the end of a pubend's log."""
+    """Append a row to a pubend's log."""
 
     row: LogRow
     packed_events: bytes = b""
-    """Its publications as they are written, if whoever appends them knows that already."""
+    """Its publications in encoded form; empty if they are not encoded yet."""
 
 
 class AppendPackedRow(msgspec.Struct, frozen=True):
-    """Add a row whose publications are packed already; their ticks follow each other without a gap."""
+    """Append a row of packed events with consecutive ticks."""
 
     pubend: PubendId
     first: Tick
@@ -476,12 +483,12 @@ class AppendPackedRow(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         return self.last - self.first + 1
 
 
 class TrimLog(msgspec.Struct, frozen=True):
-    """Take the rows away that end at or below a tick."""
+    """Delete the rows that end at or below a tick."""
 
     pubend: PubendId
     up_to: Tick

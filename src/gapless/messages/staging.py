@@ -1,8 +1,8 @@
-"""Messages of staging: events that are sent before it is known whether they will be published.
+"""Messages of staging: events that are stored first and published by a commit.
 
-For programs that write a batch in several tasks, some of which fail or run twice, as Spark does. Each
-attempt of a task stages what it has; at the end one commit names the attempts that count, and these
-are published together. How that works is in :mod:`gapless.pubend.staging`.
+They serve programs that write a batch in several tasks, some of which fail or run twice, such as
+Spark. Each attempt of a task stages its events. One commit names the attempts that count, and their
+events are published together. :mod:`gapless.pubend.staging` describes the implementation.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ __all__ = [
 ]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
-"""A number that begins at 0."""
+"""A number from 0."""
 
 PartTuple: TypeAlias = tuple[Count, str, Count]
-"""A part of a commit: a partition, the attempt of it that counts, and how many chunks that has."""
+"""A part of a commit: a partition, its attempt that counts, and the number of chunks of that."""
 
 
 class StageChunk(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Keep a chunk of events until it is committed, dropped or too old; asked twice, kept once.
+    """Stores a chunk of events until it is committed, dropped or expired. Idempotent.
 
-    A chunk of a batch that is committed already is not kept: nothing can come of it.
+    A chunk of a batch that is already committed is not stored.
     """
 
     request: int
     pubend: PubendId
     writer: str
-    """Who commits. Its events have it as their publisher."""
+    """The name of the writer that commits, which is the publisher of the events."""
     batch: Count
-    """Batches of a writer are committed in the order of their numbers."""
+    """The batches of a writer are committed in the order of their numbers."""
     partition: Count
     attempt: str
-    """Who stages a partition once more takes a name that no attempt of this batch had, also not before
-    a restart: the same rows may come in another order, and chunks of two attempts must not mix."""
+    """A name that no other attempt of this batch had, also not before a restart. The rows of a
+    second attempt may have another order, and chunks of two attempts must not mix."""
     number: Count
-    """The place of the chunk among those of its attempt, from 0 on."""
+    """The index of the chunk in its attempt, from 0."""
     events: tuple[tuple[dict[str, Value], bytes], ...]
 
 
@@ -62,30 +62,30 @@ class ChunkStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class CommitBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Publish what these attempts have staged, all of it in one step; forget the rest of the batch."""
+    """Publishes the chunks of these attempts in one step and drops the rest of the batch."""
 
     request: int
     pubend: PubendId
     writer: str
     batch: Count
     parts: tuple[PartTuple, ...]
-    """In this order they are published. A partition has one attempt."""
+    """In the order of publication, one attempt per partition."""
 
 
 class BatchCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The batch is in the log, whole, from the first of these ticks to the last."""
+    """The whole batch is in the log, from tick ``first`` to ``last``."""
 
     request: int
     first: Tick
     last: Tick
     events: int
     repeated: bool = False
-    """Whether this batch, or one after it, was committed before. Then nothing was done now; of a batch
-    before the last one the ticks are no longer known, and are 0."""
+    """Whether this batch or a later one was committed before. Then the commit had no effect. The
+    ticks are known only of the last committed batch and are 0 for earlier ones."""
 
 
 class DropBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Forget what is staged of a batch."""
+    """Drops all chunks of a batch."""
 
     request: int
     pubend: PubendId
@@ -94,6 +94,6 @@ class DropBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class BatchDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Nothing is staged of that batch, also not on disk."""
+    """No chunk of the batch is stored any more."""
 
     request: int

@@ -1,4 +1,4 @@
-"""The records of a broker's disk, grouped once by the component that owns them."""
+"""The records of a broker, grouped by the component that owns them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class StoredPubend(NamedTuple):
-    """A pubend of this broker and all that is stored with it."""
+    """A hosted pubend and the records that belong to it."""
 
     record: PubendRecord
     stream_epochs: tuple[StreamEpochRecord, ...] = ()
@@ -44,7 +44,7 @@ class StoredPubend(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """All records of a broker by their kinds, each in the order in which it was read."""
+    """All records of a broker by kind, in the order in which they were read."""
 
     incarnation: int
     """The greatest stored incarnation; 0 if there is none."""
@@ -60,7 +60,7 @@ class StoredState(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> StoredState:
-        """Group the records of a disk."""
+        """Group the records by kind and pubend."""
         by_kind: dict[type, list[Any]] = {}
         for record in records:
             by_kind.setdefault(type(record), []).append(record)

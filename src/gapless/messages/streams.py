@@ -1,7 +1,7 @@
 """Messages of the streams: feeds, knowledge, curiosity, reports.
 
-An attach number names a feed within one session; so does a set number, and the fact that a regime
-was told. All three die with the session (R2).
+Attach numbers, member set numbers and the knowledge of which stream epochs were sent are valid only
+within one peer session (R2).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Events: TypeAlias = tuple[tuple[dict[str, Value], bytes], ...]
 class KnowledgeRange(msgspec.Struct, frozen=True, array_like=True):
     """In the ticks from low to high exactly the publications are D, all others are F.
 
-    All its ticks have one regime and one control version, so it may be cut anywhere.
+    All its ticks have one stream epoch and one control version, so it may be split at any tick.
     """
 
     low: Tick
@@ -70,18 +70,18 @@ class KnowledgeRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReadForm(IntEnum):
-    """In which form a part of a log is given."""
+    """The form of the events in a reply to a read."""
 
     EVENTS = 0
-    """One by one."""
+    """As decoded publications."""
     ROWS = 1
-    """As the log has them: byte strings, each an array of publications in msgpack."""
+    """As stored in the log: byte strings, each an array of publications in msgpack."""
     TICKS = 2
     """Only their ticks: byte strings, each an array of ticks in msgpack."""
 
 
 class AttachKind(IntEnum):
-    """What the receiver is to the feeder (R10)."""
+    """The relation of the receiver to the feeder (R10)."""
 
     LEAF = 0
     CELL = 1
@@ -89,7 +89,7 @@ class AttachKind(IntEnum):
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Feed me from now on (R8); repeated to keep the feed."""
+    """Requests a feed (R8). The receiver repeats it to keep the feed."""
 
     pubend: PubendId
     number: int
@@ -98,11 +98,11 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
     shape_versions: tuple[tuple[CellId, int], ...] = ()
-    """Of the cells from the receiver's to the feeder's; those never reshaped are left out (R13)."""
+    """Of the cells from the receiver's to the feeder's; cells never reshaped are omitted (R13)."""
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """You get every tick above ``sent_up_to`` (R10)."""
+    """The feed is attached: the receiver gets every tick above ``sent_up_to`` (R10)."""
 
     pubend: PubendId
     number: int
@@ -118,11 +118,11 @@ class FeedUnavailableReason(IntEnum):
     LIMIT = 2
     UNKNOWN_PUBEND = 3
     SHAPE_MISMATCH = 4
-    """The two know different shapes of the cells between them (R13)."""
+    """The two brokers know different shape versions of the cells between them (R13)."""
 
 
 class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """I cannot feed you now; you are kept as waiting unless you are not farther than I am."""
+    """The sender cannot feed the receiver now. It keeps the request only if reason is NO_FEED."""
 
     pubend: PubendId
     number: int
@@ -130,14 +130,14 @@ class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Detach(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Stop feeding me."""
+    """The receiver ends the feed."""
 
     pubend: PubendId
     number: int
 
 
 class StreamData(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Knowledge with data; ``first`` unless it answers a nack (R35, R36)."""
+    """A knowledge range with publications; ``first`` unless it answers a nack (R35, R36)."""
 
     pubend: PubendId
     number: int
@@ -146,47 +146,47 @@ class StreamData(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class StreamSilence(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Knowledge without data, of many pubends at once: (pubend, attach number, piece, first)."""
+    """Silence of many pubends: (pubend, attach number, knowledge range, first)."""
 
     ranges: tuple[tuple[PubendId, int, KnowledgeRange, bool], ...]
 
 
 class StreamEpoch(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What a regime number of a pubend means: from which tick on, which vector it serves (R31)."""
+    """The definition of a stream epoch: its first tick and the vector that it serves (R31)."""
 
     pubend: PubendId
     number: int
     start: Tick
     announcement_version: int
     base: int | None
-    """The regime that ``entries`` changes, or None if they are all."""
+    """The stream epoch that ``entries`` changes; None if ``entries`` is the whole vector."""
     entries: tuple[tuple[ShbId, VectorEntry], ...]
     forgotten: tuple[ShbId, ...] = ()
 
 
 class StreamEpochRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Tell me this regime."""
+    """Requests the definition of a stream epoch."""
 
     pubend: PubendId
     number: int
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """I am curious about these ticks (R37)."""
+    """Requests missing ticks (R37)."""
 
     pubend: PubendId
     ranges: tuple[TickRange, ...]
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Ticks up to this one are no longer in the log; they are a gap, not silence (R37)."""
+    """The log no longer has ticks up to this one. They are a gap, not silence (R37)."""
 
     pubend: PubendId
     up_to: Tick
 
 
 class Unreadable(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The log has these ticks and cannot be read there: who asks for them waits (P8)."""
+    """The log has these ticks but they cannot be read. A broker that needs them waits (P8)."""
 
     pubend: PubendId
     low: Tick
@@ -195,47 +195,47 @@ class Unreadable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A subscriber host as a report names it."""
+    """A member in a report."""
 
     shb: ShbId
     membership: MembershipId
     durable: bool
-    """Whether it has durable subscriptions there; for people, no rule reads it (R55)."""
+    """Whether it has durable subscriptions on the pubend; shown to operators only (R55)."""
     time: VirtualTime
-    """Its virtual time: if no table brings that to the pubend, the report does (R31)."""
+    """Its virtual time, in case no table brings it to the PHB (R31)."""
 
 
 class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Names a set of members within this session."""
+    """Assigns a number to a set of members within this peer session."""
 
     number: int
     members: tuple[Member, ...]
 
 
 class ForgetMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The set's number will be used for another."""
+    """Ends the use of a set number; it may be assigned again."""
 
     number: int
 
 
 class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Every member of the set wants these pubends and no longer needs ticks up to these (R52)."""
+    """The members of the set need these pubends, and no ticks up to the given ones (R52)."""
 
     set_number: int
     acknowledged: tuple[tuple[PubendId, Tick], ...]
 
 
 class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Whoever has not acknowledged up to this tick: look for your gaps (R57)."""
+    """Asks members that have not acknowledged up to this tick to look for gaps (R57)."""
 
     pubend: PubendId
     tick: Tick
     pressure: bool = False
-    """The log is over its limit: let lagging subscriptions go (R58)."""
+    """Whether the log is over its limit, so that lagging subscriptions give up ticks (R58)."""
 
 
 class AdvanceRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Somebody waits in total order: promise silence up to this tick (R51)."""
+    """Asks the PHB to declare silence up to this tick, because a merge waits for it (R51)."""
 
     pubend: PubendId
     tick: Tick

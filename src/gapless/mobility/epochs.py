@@ -1,9 +1,9 @@
-"""Subscription epochs: which of several brokers with a subscription has it now (MV-14, MV-16).
+"""Subscription epochs: they decide which broker hosts a subscription (MV-14, MV-16).
 
-Every attempt of a client to continue at another broker counts as an epoch, so that a broker that the
-client has left does not win over its hosting broker. The hosting reference of a client names the broker
-that answered last: only that broker may continue with what it has. Everywhere else what the client brings
-counts.
+Every attempt of a client to continue at another broker raises the epoch, so that a broker that the
+client has left does not win over the hosting broker. The hosting reference of a client contains the
+broker that answered last. Only that broker may continue with its own state. Any other broker uses
+the resume state of the client.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["is_behind", "is_outdated"]
 
 
 def is_behind(found: HostedSubscription, reference: HostingReference, here: BrokerId) -> bool:
-    """Say whether a client may have continued elsewhere since it left a subscription of this broker."""
+    """Return whether the client may have used another broker since it left this one."""
     return found.epoch < reference.epoch or (
         found.epoch == reference.epoch and reference.broker != here
     )
 
 
 def is_outdated(found: HostedSubscription, call: Subscribe, wanted: Filter, here: BrokerId) -> bool:
-    """Say whether a subscription of this broker has filters from before its client continued elsewhere."""
+    """Return whether the client used another broker, with filters that are missing here."""
     if call.hosting is None or not is_behind(found, call.hosting, here):
         return False
     if call.hosting.broker == here:
-        return False  # it was answered nowhere else since
+        return False  # no other broker has answered the client since
     texts = [each.filter for each in call.past_filters]
     return found.newest.filter != wanted or texts != [each.text for each in found.segments[:-1]]

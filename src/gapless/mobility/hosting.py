@@ -1,60 +1,53 @@
-"""Where durable subscriptions are hosted that have moved (MV-13, MV-14, MV-16).
+"""The hosting brokers of durable subscriptions that have moved (MV-13, MV-14, MV-16).
 
-A move is told like an announcement: to every broker, and again at the start of every session. The former
-hosting broker may be down for days; the first broker that meets it when it is back tells it. Other brokers
-forget a move after ``tombstone_ttl_s``. So the hosting broker tells it anew well before that, for as long
-as it lives, also when the subscription has ended: otherwise a former hosting broker that is far away and
-was down for longer would never hear of it.
+A claim is flooded like an announcement: to every broker, and again at every session start. The
+former hosting broker may be down for days; when it returns, its first peer sends it the claim.
+Other brokers forget a claim after ``tombstone_ttl_s``. So the hosting broker repeats the claim
+before that, as long as it runs, also after the subscription has ended. Otherwise a distant former
+hosting broker that was down for longer would never receive it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.limits import HOSTING_BROKERS_MAX
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import HostingReference, RefusalCause
 from gapless.messages.mobility import Superseded
+from gapless.overlay.peers import Peers
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["HostingBrokers"]
 
 _REPEATS_PER_TTL: Final = 4
-"""How often a hosting broker tells where a subscription is before others forget it."""
-
-
-class Peers(Protocol):
-    """The peer sessions of this broker."""
-
-    def open_peers(self) -> Iterable[BrokerId]:
-        """Return the peers with which a session is open."""
+"""How often a hosting broker repeats a claim in ``tombstone_ttl_s``."""
 
 
 class HostingBrokers:
-    """The moves that this broker has heard of, its own among them."""
+    """The claims that this broker knows, including its own."""
 
     def __init__(self, context: Context, peers: Peers, registry: Registry) -> None:
         self._context = context
         self._peers = peers
         self._registry = registry
         self._moves: dict[str, tuple[Superseded, int]] = {}
-        """The last move of each subscription, by its incarnation key, and when it was heard of last; oldest
-        first."""
+        """The newest claim of each subscription, by incarnation key, and when it was last received
+        or sent; oldest first."""
         self._ttl_us = microseconds(s=context.parameters.tombstone_ttl_s)
         self._every_us = microseconds(ms=context.parameters.ack_ms)
 
     def start(self) -> None:
-        """Tell from time to time where subscriptions are."""
+        """Start the periodic review of claims."""
         self._context.call_later(self._every_us, self._review)
 
-    # --- what is asked -------------------------------------------------------------------------
+    # --- requests of clients -------------------------------------------------------------------
 
     def newer_hosting(self, hosting: HostingReference) -> HostingReference | None:
-        """Return where a subscription is hosted, if it moved after its client got its reference (MV-16)."""
+        """Return the newer reference if the subscription has moved since the client's (MV-16)."""
         found, _ = self._moves.get(hosting.incarnation_key, (None, 0))
         if found is None or found.broker == self._context.identity.broker:
             return None
@@ -62,34 +55,34 @@ class HostingBrokers:
         return HostingReference(found.incarnation_key, found.epoch, found.broker) if newer else None
 
     def forget_moved(self, subscription: HostedSubscription) -> None:
-        """A subscription that had moved here has ended, so it has where it was before too (MV-14)."""
+        """A subscription that moved here has ended: former hosting brokers end it (MV-14)."""
         self._claim(subscription)
 
     def end_remote(self, hosting: HostingReference) -> None:
-        """A client ends a subscription that is not hosted here: brokers that have it end it (MV-14)."""
+        """End a subscription that other brokers host, with a claim of a greater epoch (MV-14)."""
         held, _ = self._moves.get(hosting.incarnation_key, (None, 0))
         last = hosting.epoch if held is None else max(held.epoch, hosting.epoch)
         me = self._context.identity.broker
         self._store(Superseded(hosting.incarnation_key, last + 1, me, self._context.clock), None)
 
-    # --- what is heard -------------------------------------------------------------------------
+    # --- claims of other brokers ---------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId) -> None:
-        """Tell a peer what it may have missed."""
+        """Send a peer all claims: it may have missed some."""
         for move, _ in self._moves.values():
             self._context.send(peer, move)
 
     def received(self, peer: BrokerId, move: Superseded) -> None:
-        """Take a move, pass it on, and end a subscription that has moved away from here."""
+        """Store a claim, pass it on, and end a subscription that has moved away from here."""
         held, _ = self._moves.get(move.incarnation_key, (None, 0))
         if held is not None and (held.rank, held.sent_at) >= (move.rank, move.sent_at):
             if held.rank > move.rank and held.broker == self._context.identity.broker:
-                self._context.send(peer, held)  # the peer has not heard that it is here
+                self._context.send(peer, held)  # the peer has not received the claim of this broker
             return
         self._store(move, peer)
         for subscription in self._subscriptions_with_key(move.incarnation_key):
             if move.broker == self._context.identity.broker:
-                # a crash took back that it had come here again, which was told already
+                # a crash lost the epoch of a return to this broker that was already claimed
                 subscription.raise_epoch(move.epoch)
             elif (subscription.epoch, self._context.identity.broker) < move.rank:
                 self._let_go(subscription, move)
@@ -109,12 +102,12 @@ class HostingBrokers:
         )
         self._registry.end(subscription)
 
-    # --- what is told --------------------------------------------------------------------------
+    # --- claims of this broker -----------------------------------------------------------------
 
     def _review(self) -> None:
-        """Tell of subscriptions that came here that they are hosted here, once their logs are kept.
+        """Claim subscriptions that moved here once their logs are kept.
 
-        Tell it again while others may remember it, and forget what is not told any more.
+        Repeat own claims in time, and forget claims of others that are not repeated.
         """
         self._context.call_later(self._every_us, self._review)
         now = self._context.now

@@ -1,8 +1,8 @@
-"""Durable subscriptions that continue here because their hosting broker did not answer (MV-13).
+"""Forced moves: the hosting broker did not answer, the client continues here (MV-13).
 
-The client brings its resume state: its position, what it has acknowledged, the filters that apply below,
-and since when its hosting brokers had its filter. This broker makes the subscription anew from that. If
-it has the subscription from before, it continues with it where the client stands now.
+The client brings its resume state: its position, what it has acknowledged, its past filters, and
+the host times at which its hosting brokers had its filter. This broker creates the subscription
+from it. If the broker already has the subscription, it continues with it at the client's position.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.messages.clients import (
     HostingReference,
     StartGuarantees,
@@ -30,10 +30,10 @@ __all__ = ["ForcedMoves"]
 
 
 def _retained_from(call: Subscribe) -> StartPoint:
-    """Return the start of a new subscription; one that moves keeps the logs from what is acknowledged.
+    """Return the start of a new subscription; in a move, not above the acknowledged position.
 
-    Its client may have received more than it has acknowledged. If it forgets what it has received, that
-    comes again, as it would have at the former hosting broker.
+    The client may have received more than it has acknowledged. If it loses received events, they
+    are delivered again, as at the former hosting broker.
     """
     if call.hosting is None or call.start.kind is not StartKind.POSITION:
         return call.start
@@ -48,7 +48,7 @@ def _retained_from(call: Subscribe) -> StartPoint:
 
 
 class ForcedMoves:
-    """Takes over the subscriptions that clients bring here."""
+    """Takes over subscriptions from the resume states of their clients."""
 
     def __init__(self, context: Context, filters: Filters, registry: Registry) -> None:
         self._context = context
@@ -56,14 +56,14 @@ class ForcedMoves:
         self._registry = registry
         self._here = context.identity.broker
 
-    # --- which one counts ----------------------------------------------------------------------
+    # --- epochs --------------------------------------------------------------------------------
 
     def is_behind(self, found: HostedSubscription, reference: HostingReference) -> bool:
-        """Say whether the client may have continued elsewhere since it left this subscription."""
+        """Return whether the client may have used another broker since it left this one."""
         return is_behind(found, reference, self._here)
 
     def is_outdated(self, found: HostedSubscription, call: Subscribe, wanted: Filter) -> bool:
-        """Say whether the client continued elsewhere with filters that this subscription lacks."""
+        """Return whether the client used another broker, with filters that are missing here."""
         return is_outdated(found, call, wanted, self._here)
 
     def identity(self, reference: HostingReference) -> tuple[str, int]:
@@ -71,14 +71,14 @@ class ForcedMoves:
         self._context.mark("subscription moved here")
         return reference.incarnation_key, reference.epoch + 1
 
-    # --- a subscription that is made anew ------------------------------------------------------
+    # --- a new subscription --------------------------------------------------------------------
 
     def retained_start(self, call: Subscribe) -> StartPoint:
-        """Return the start of a new subscription; the logs are kept from there on."""
+        """Return the start of a new subscription. The logs are kept from this start on."""
         return _retained_from(call)
 
     def adopt_resume_state(self, made: HostedSubscription, call: Subscribe) -> None:
-        """Take over the seeks, the past filters and the acknowledgements of a new subscription."""
+        """Take seeks, past filters and acknowledgements from the client's resume state."""
         if call.hosting is None:
             return
         imported: ImportedSegments = []
@@ -91,18 +91,19 @@ class ForcedMoves:
         made.import_state(call.seek_count, imported, acked)
 
     def adopt_guarantees(self, made: HostedSubscription, call: Subscribe) -> None:
-        """Take over the start guarantees of a new subscription; its filter is in the table."""
+        """Take the start guarantees of a new subscription, whose filter is already in the table."""
         if made.durable and call.hosting is not None and call.start_guarantees is not None:
             self._set_guarantees(made, call.start_guarantees)
 
-    # --- a subscription that was here before ---------------------------------------------------
+    # --- an existing subscription --------------------------------------------------------------
 
     def resume_returned(self, found: HostedSubscription, call: Subscribe) -> bool:
-        """Continue with a subscription whose client may have been elsewhere.
+        """Continue with a subscription whose client may have used another broker.
 
-        Says whether the client's own position counts exactly, also below what it acknowledged. The
-        client may have started on pubends that this SHB does not know, or that it started on later.
-        There it continues from its position, with what it has not acknowledged.
+        Returns whether the subscription continues exactly at the client's position, also if that is
+        below the acknowledged tick. The client may have started on pubends that this SHB does not
+        know, or earlier than this SHB did. There the subscription continues from the client's
+        position.
         """
         reference = call.hosting
         if reference is None or not self.is_behind(found, reference):
@@ -118,7 +119,7 @@ class ForcedMoves:
         return is_elsewhere
 
     def _adopt_positions(self, found: HostedSubscription, call: Subscribe) -> None:
-        # it is not outdated, so its filters are those of the client
+        # the subscription is not outdated, so its filters are those of the client
         past_filters = zip(found.segments[:-1], call.past_filters, strict=True)
         found.import_segments([(segment, dict(each.ends)) for segment, each in past_filters])
         self._registry.disconnect(found)
@@ -142,11 +143,11 @@ class ForcedMoves:
         guarantees: StartGuarantees,
         positioned: Collection[PubendId] = (),
     ) -> None:
-        """Take over since when a subscription must get pubends on which its client has no position.
+        """Take over the start guarantees for pubends on which the client has no position.
 
-        Of a pubend that this SHB knew before, only former SHBs count: otherwise the subscription starts
-        there with what comes, like any other that comes to this SHB. Where it has started without its
-        client, the pubend may have known a former SHB earlier.
+        For a pubend that this SHB knows already, only the host times of former SHBs count. Without
+        them the subscription starts there with the latest events, like any new one. If it has
+        started without its client, the PHB is queried whether it knew a former SHB earlier.
         """
         subscription.guarantees.adopt_default(guarantees.default)
         newest = subscription.newest

@@ -21,7 +21,7 @@ __all__ = ["CellInfo", "Neighbourhood", "Topology"]
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """A whole tree of cells, as an operator writes it down.
+    """A whole tree of cells, as an operator configures it.
 
     >>> tree = Topology.of({"a": ["a1"], "b": ["b1", "b2"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
     >>> tree.neighbourhood("a", reach=1).brokers("b")
@@ -36,7 +36,7 @@ class Topology(msgspec.Struct, frozen=True):
         brokers: dict[CellId, list[BrokerId]],
         edges: Iterable[tuple[CellId, CellId]],
     ) -> Topology:
-        """Put a tree together; refuse what is none."""
+        """Make a topology; raise UsageError if the cells do not form a tree."""
         links: dict[CellId, list[CellId]] = {cell: [] for cell in brokers}
         count = 0
         for left, right in edges:
@@ -56,7 +56,7 @@ class Topology(msgspec.Struct, frozen=True):
         reached = topology.neighbourhood(min(brokers), reach=len(brokers)).cells if brokers else ()
         if len(reached) < len(brokers):
             missing = sorted(set(brokers) - {cell.name for cell in reached})
-            raise UsageError(f"the cells are not connected: no way to {', '.join(missing)}")
+            raise UsageError(f"the cells are not connected: no path to {', '.join(missing)}")
         if count != len(brokers) - 1:
             raise UsageError(
                 f"{len(brokers)} cells with {count} edges are no tree: take out a cycle"
@@ -64,7 +64,7 @@ class Topology(msgspec.Struct, frozen=True):
         return topology
 
     def neighbourhood(self, cell: CellId, reach: int, version: int = 1) -> Neighbourhood:
-        """Return what a broker of the cell stores."""
+        """Return the neighbourhood of a cell, which its brokers store."""
         by_name = {each.name: each for each in self.cells}
         order, distance = [cell], {cell: 0}
         for name in order:
@@ -109,7 +109,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return self._cell_by_broker.get(broker)
 
     def path(self, cell: CellId) -> tuple[CellId, ...]:
-        """Return the cells on the way to a cell: without the own one, with that cell."""
+        """Return the path to a cell, without the own cell and with that cell."""
         return self._paths[cell]
 
     def find_path(self, cell: CellId) -> tuple[CellId, ...] | None:
@@ -117,11 +117,11 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return self._paths.get(cell)
 
     def extended_path(self, cell: CellId) -> tuple[CellId, ...] | None:
-        """Return the path to a cell, also to one just outside that a cell inside has an edge to."""
+        """Return the path to a cell of the neighbourhood, or to one with an edge to such a cell."""
         return self._extended_paths.get(cell)
 
     def shape_version(self, cell: CellId) -> int:
-        """Return how often a cell has had other neighbours; 1 if never, or if it is not known."""
+        """Return the shape version of a cell; 1 if it was never reshaped or is unknown."""
         found = self._by_name.get(cell)
         return 1 if found is None else found.shape_version
 
@@ -131,7 +131,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return tuple(sorted((name, version) for name, version in versions if version > 1))
 
     def direction(self, cell: CellId) -> CellId | None:
-        """Return the neighbour cell on the way; None for the own cell and for cells too far off."""
+        """Return the neighbour cell on the path, None for the own cell and unknown cells."""
         path = self._paths.get(cell)
         return path[0] if path else None
 
@@ -140,15 +140,15 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return [name for name, path in self._paths.items() if path[-2:-1] == (cell,)]
 
     def is_leaf(self, cell: CellId) -> bool:
-        """Say whether a neighbour cell has no edge but the one to the own cell."""
+        """Return whether a neighbour cell has no edge but the one to the own cell."""
         return self._by_name[cell].neighbours == (self.own,)
 
     def distance(self, cell: CellId) -> int:
-        """Return how many edges away a cell is."""
+        """Return the number of edges on the path to a cell."""
         return len(self._paths[cell])
 
     def is_beyond(self, cell: CellId, other: CellId) -> bool:
-        """Say whether ``cell`` is reached through ``other`` (or is it)."""
+        """Return whether ``other`` is on the path to ``cell``, both ends included."""
         return other == self.own or other in self._paths.get(cell, ())
 
     @cached_property
@@ -162,7 +162,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _paths(self) -> dict[CellId, tuple[CellId, ...]]:
         paths: dict[CellId, tuple[CellId, ...]] = {self.own: ()}
-        for cell in self.cells:  # nearest first, so the way to a cell is there before it is needed
+        for cell in self.cells:  # nearest first, so the path to a cell exists before it is needed
             for neighbour in cell.neighbours:
                 if neighbour in self._by_name and neighbour not in paths:
                     paths[neighbour] = (*paths[cell.name], neighbour)
@@ -182,16 +182,16 @@ def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
     for cell, names in brokers.items():
         for name in (cell, *names):
             if not name or "@" in name:
-                raise UsageError(f"{name!r} is no name: give it some characters, but no @")
+                raise UsageError(f"{name!r} is no name: use at least one character and no @")
         if not names:
-            raise UsageError(f"the cell {cell} has no broker; give it one or take it out")
+            raise UsageError(f"the cell {cell} has no broker; add one or remove the cell")
         if len(names) > CELL_BROKERS_MAX:
             raise UsageError(
-                f"the cell {cell} has {len(names)} brokers, and may have {CELL_BROKERS_MAX}: make it two"
+                f"the cell {cell} has {len(names)} brokers, more than {CELL_BROKERS_MAX}: split it"
             )
         for name in names:
             if name in cell_by_broker:
                 raise UsageError(
-                    f"the broker {name} stands in {cell_by_broker[name]} and in {cell}"
+                    f"the broker {name} is in {cell_by_broker[name]} and in {cell}: remove one"
                 )
             cell_by_broker[name] = cell

@@ -1,21 +1,21 @@
-"""Partitions: which cells cannot be reached, as people want to know it (R12).
+"""Partitions: the unreachable cells, for operators (R12).
 
 Theory of operation
 -------------------
-When the last session to a cell dies, a broker gives the loss a name, a *pid*: itself, a counter, and
-the cells from that one on, up to those that it still reaches. It tells the brokers within 2δ cells,
-the distance at which PT keeps such tables, and tells them again when one of the cells is back. What
-is heard from others is kept and passed on. So that nobody goes on believing a detector that is dead
-itself, a living one *renews* what it has told; who hears of no renewal for a while takes the
-partition to be over.
+When the last session to a cell ends, the broker creates a partition entry, a *pid*: itself as
+detector, a counter, and the cells from that one up to those that it still reaches. It sends the
+entry to the brokers within 2δ cells, the distance at which PT keeps such tables, and sends an
+update when one of the cells is reachable again. A broker stores and forwards the entries of others.
+The detector *renews* its entries; an entry that is not renewed for a while is over, because its
+detector may be dead.
 
-**No rule of safety or of liveness reads this table.** Feeds follow sessions, starts follow regimes;
-the table only lets a person see why something waits. So it may be late, lack what was lost on a way,
-or be cut to size, and nothing but an explanation suffers.
+**No rule of safety or of liveness reads this table.** Feeds depend on sessions, starts on stream
+epochs. The table only explains to operators why something is pending. So it may be late,
+incomplete or truncated without any other effect.
 
-A broker that has just started, or whose neighbourhood has changed, first has to learn whom it reaches:
-cells that it never reached make a partition after a while only. News that a partition is over is kept
-for long; else older news, coming by a longer way, would bring it back.
+A broker that has just started, or whose neighbourhood has changed, waits before it reports cells
+that it never reached. The end of a partition is kept for long: otherwise an older entry that
+arrives by a longer route would bring the partition back.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import PARTITIONS_MAX, RENEWALS_MISSED_MAX
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Partition, PartitionInfo
 from gapless.overlay.peers import Peers
@@ -39,17 +39,17 @@ _Key = tuple[BrokerId, int, int]
 
 
 class _PartitionState(NamedTuple):
-    """The last that is known of a partition."""
+    """The newest known state of a partition."""
 
     info: PartitionInfo
     since: int
-    """When it formed or healed, as far as is known here."""
+    """The time at which this broker learned that it formed or healed."""
     heard_at: int
-    """When it was told last."""
+    """The time of the last message."""
 
 
 class Partitions:
-    """The partitions that this broker has found, and those that it has heard of."""
+    """The partitions that this broker has detected, and those of other detectors."""
 
     def __init__(self, context: Context, tree: Tree, peers: Peers) -> None:
         self._context = context
@@ -60,16 +60,16 @@ class Partitions:
         """By partition, oldest first."""
         self._counter = 0
         self._expected: set[CellId] = set()
-        """The cells that were reached in this life, or should have been by now."""
+        """The cells that were reached in this incarnation, or should have been by now."""
         self._renew_us = microseconds(ms=context.parameters.partition_renew_ms)
 
     def start(self) -> None:
-        """Expect all cells after a while, and renew the own partitions from time to time."""
+        """Expect all cells after a while, and renew the own partitions periodically."""
         self._expect_all_later()
         self._context.call_later(self._renew_us, self._renew)
 
     def reshape(self, change: TreeChange) -> None:
-        """Forget the cells that are no longer in the neighbourhood: they are not cut off (R13)."""
+        """Remove the cells that are no longer in the neighbourhood (R13)."""
         neighbourhood = change.new
         self._expected = {cell for cell in self._expected if cell in neighbourhood}
         self._expect_all_later()
@@ -77,48 +77,48 @@ class Partitions:
             if not any(cell in neighbourhood for cell in info.partition.cells):
                 self._heal(info, None)
 
-    # --- what people ask -----------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------
 
     def table(self) -> list[Partition]:
-        """Return the partitions there are: the own ones, then those of others as they were heard."""
+        """Return the current partitions: the own ones first."""
         return [partition for partition, _ in self.dated()]
 
     def dated(self) -> list[tuple[Partition, int]]:
-        """Return the same, each with the time since when it is known here."""
+        """Return the current partitions, each with the time at which it became known."""
         formed = [(each.info.partition, each.since) for each in self._known() if each.info.formed]
         return sorted(formed, key=lambda each: each[0].detector != self._me)
 
     def partitions_before(self, cell: CellId) -> list[Partition]:
-        """Return the partitions that name a cell on the way to this one, or this one."""
+        """Return the partitions that contain a cell of the path to this one."""
         known = cell in self._tree.neighbourhood
         path = set(self._tree.neighbourhood.path(cell) if known else (cell,))
         return [each for each in self.table() if not path.isdisjoint(each.cells)]
 
-    # --- what happens --------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """A cell can be reached: what named it has healed. Tell the peer what is known."""
+        """Heal the own partitions that contain the cell, and send all entries to the peer."""
         if cell != self._context.identity.cell:
             self._expected.add(cell)
             for info in self._own():
                 if cell in info.partition.cells:
                     self._heal(info, peer)
-            self._name_what_is_cut(peer)  # of a healed one, some cells may still be away
+            self._name_what_is_cut(peer)  # other cells of a healed one may be unreachable still
         incarnation = self._peers.incarnation_of(peer)
         for info, _, _ in self._known():
             if info.formed and info.partition.detector == peer and info.incarnation < incarnation:
-                self._heal(info, peer)  # its detector has begun anew and forgotten it
+                self._heal(info, peer)  # its detector has restarted without it
         for info, _, _ in self._known():
             self._send(peer, cell, info)
 
     def session_closed(self, peer: BrokerId, cell: CellId) -> None:
-        """A session is over; if it was the last one to its cell, that is a partition."""
+        """Create a partition entry if the session was the last one to its cell."""
         del peer
         if cell != self._context.identity.cell:
             self._name_what_is_cut(None)
 
     def received(self, peer: BrokerId, message: PartitionInfo) -> bool:
-        """Take the state of a partition from a peer and pass it on; say whether it was newer."""
+        """Store and forward the entry of a peer; return whether it was newer."""
         cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None or message.partition.detector == self._me:
             return False
@@ -131,14 +131,14 @@ class Partitions:
     # --- own partitions ------------------------------------------------------------------------
 
     def _own(self) -> list[PartitionInfo]:
-        """Return the news of partitions that this broker has found and that have not healed."""
+        """Return the partitions that this broker has detected and that have not healed."""
         return [each.info for each in self._states.values() if self._is_own(each.info)]
 
     def _is_own(self, info: PartitionInfo) -> bool:
         return info.formed and info.partition.detector == self._me
 
     def _expect_all_later(self) -> None:
-        """Give brokers that have just come time to be reached, or to be given up."""
+        """Give new brokers time to open a session before their cells are expected."""
         patience = microseconds(ms=2 * self._context.parameters.session_timeout_ms)
         self._context.call_later(patience, self._expect_all)
 
@@ -150,7 +150,7 @@ class Partitions:
         self._name_what_is_cut(None)
 
     def _renew(self) -> None:
-        """Tell again what this broker sees; who has told of others and is dead does not."""
+        """Send the own partitions again, to show that their detector is alive."""
         self._context.call_later(self._renew_us, self._renew)
         hops = 2 * self._context.parameters.delta
         for info in self._own():
@@ -158,7 +158,7 @@ class Partitions:
             self._store(msgspec.structs.replace(info, renewal=renewal, hops_left=hops), None)
 
     def _name_what_is_cut(self, source: BrokerId | None) -> None:
-        """Make a pid for every cell that should be reached, is not, and is named by no own pid."""
+        """Make a pid for every expected cell that is unreachable and in no own pid."""
         for info in self._tree.neighbourhood.cells:
             cell = info.name
             named = any(cell in each.partition.cells for each in self._own())
@@ -170,7 +170,7 @@ class Partitions:
                 self._store(PartitionInfo(partition, incarnation, True, hops), source)
 
     def _from(self, cell: CellId) -> Iterator[CellId]:
-        """Yield a cell and those beyond it, on every branch up to the first that is reached."""
+        """Yield a cell and those beyond it, on every branch up to the first reachable one."""
         found = {cell}
         yield cell
         for info in self._tree.neighbourhood.cells:  # nearest first
@@ -186,22 +186,22 @@ class Partitions:
         healed = msgspec.structs.replace(info, formed=False, renewal=info.renewal + 1)
         self._store(healed, source)
 
-    # --- telling and forgetting ----------------------------------------------------------------
+    # --- forwarding and expiry -----------------------------------------------------------------
 
     def _store(
         self, info: PartitionInfo, source: BrokerId | None, *, sideways: bool = True
     ) -> None:
-        """Keep news and tell it, but not back.
+        """Store an entry and forward it to all peers except its source.
 
-        What a peer of the own cell has told is not told to others of the cell: it tells them itself.
-        So every circle crosses an edge, and the hops end it.
+        An entry from a peer of the own cell is not forwarded within the cell, because that peer
+        sends it there itself. So every cycle crosses an edge, and the hop limit ends it.
         """
         key, now = _key(info), self._context.now
         held = self._states.get(key)
         if held is not None and held.info.formed == info.formed:
             self._states[key] = _PartitionState(info, held.since, now)
         else:
-            self._states.pop(key, None)  # the newest stands last
+            self._states.pop(key, None)  # the newest entry is the last one
             self._states[key] = _PartitionState(info, now, now)
         self._shrink()
         for peer in self._peers.open_peers():
@@ -212,15 +212,15 @@ class Partitions:
                 self._send(peer, cell, info)
 
     def _send(self, peer: BrokerId, cell: CellId, info: PartitionInfo) -> None:
-        """Tell a peer, if it is near enough and does not know better itself."""
+        """Send an entry to a peer that is near enough and is not the detector."""
         left = info.hops_left - self._tree.neighbourhood.distance(cell)
         if left >= 0 and peer != info.partition.detector:
             self._context.send(peer, msgspec.structs.replace(info, hops_left=left))
 
     def _known(self) -> list[_PartitionState]:
-        """Return all news, oldest first, after forgetting what is too old.
+        """Return all entries, oldest first, after removing expired ones.
 
-        What is not renewed is over, and remembered as that: somebody else may still tell of it.
+        An entry that was not renewed is kept as healed, because other brokers may still send it.
         """
         now = self._context.now
         oldest = now - microseconds(s=self._context.parameters.tombstone_ttl_s)
@@ -236,7 +236,7 @@ class Partitions:
         return [*self._states.values()]
 
     def _shrink(self) -> None:
-        """Drop the oldest news, but not what this broker still has to heal."""
+        """Drop the oldest entries, except those that this broker must heal."""
         surplus = len(self._states) - PARTITIONS_MAX
         others = [key for key, (info, _, _) in self._states.items() if not self._is_own(info)]
         for key in others[: max(0, surplus)]:
@@ -245,9 +245,9 @@ class Partitions:
 
 
 def _rank(info: PartitionInfo) -> tuple[int, bool, int]:
-    """Return what makes news better: it is newer, it says that all is over, its way was shorter.
+    """Return the sort key of entries: renewal, then healed before formed, then hops left.
 
-    What comes first may have come by a detour, with too few hops left for those beyond.
+    The first copy may have come by a longer route, with too few hops left for brokers beyond.
     """
     return info.renewal, not info.formed, info.hops_left
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.overlay.session import PeerSession
-from gapless.overlay.session_state import NEXT_PEER_STATES, PeerInput, PeerRoute, PeerState
+from gapless.overlay.session_state import NEXT_PEER_STATES, PeerConnectivity, PeerInput, PeerRoute
 
 __all__ = ["Peer"]
 
@@ -18,7 +18,7 @@ class Peer:
         self.relayed: PeerSession | None = None
         self.active: PeerSession | None = None
         """The session that the components use."""
-        self.state = PeerState(PeerRoute.NONE)
+        self.state = PeerConnectivity(PeerRoute.NONE)
         self.unreached_since = now
 
     @property
@@ -40,7 +40,7 @@ class Peer:
             self.relayed = None
 
     def lose(self) -> None:
-        """Have no active session."""
+        """Leave the peer without an active session."""
         self._enter(PeerInput.LOST)
         self.active = None
 
@@ -49,18 +49,18 @@ class Peer:
         self.unreached_since = now
 
     def set_congested(self, congested: bool) -> bool:
-        """Note whether too much waits on the route; say whether that has changed."""
+        """Note whether the route is congested; return whether that has changed."""
         if congested == self.state.is_congested:
             return False
         self._enter(PeerInput.CONGESTED if congested else PeerInput.DRAINED)
         return True
 
     def set_relayed(self, session: PeerSession) -> None:
-        """Have a relayed session beside the direct one."""
+        """Add a relayed session to the direct one."""
         self.relayed = session
 
     def drop_relayed(self) -> PeerSession | None:
-        """Have no relayed session; return the one that was there."""
+        """Remove and return the relayed session."""
         session, self.relayed = self.relayed, None
         return session
 
@@ -72,6 +72,6 @@ class Peer:
         return None
 
     def _enter(self, cause: PeerInput) -> None:
-        """Change the state, as the table says for an input."""
+        """Change the state by the transition table."""
         assert (self.state, cause) in NEXT_PEER_STATES, f"{cause} in {self.state}"
         self.state = NEXT_PEER_STATES[self.state, cause]

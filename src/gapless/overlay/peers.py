@@ -1,4 +1,4 @@
-"""What components ask of the peer sessions."""
+"""The interface of the peer sessions for other components."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Peers"]
 
 
 class Peers(Protocol):
-    """The peer sessions, as components below and beside them see them."""
+    """The peer sessions, as other components see them."""
 
     def is_open(self, peer: BrokerId) -> bool:
-        """Say whether messages to the peer are sent now."""
+        """Return whether messages to the peer are sent now."""
 
     def is_direct(self, peer: BrokerId) -> bool:
-        """Say whether messages to the peer use the link to it."""
+        """Return whether messages to the peer use the link to it."""
 
     def open_peers(self) -> list[BrokerId]:
         """Return the peers with an open session, nearest cells first."""

@@ -1,22 +1,23 @@
-"""Relays: a route around a link that is cut, over other brokers (R3; PT's partial partitions).
+"""Relays: a route over other brokers around a link that is down (R3; PT's partial partitions).
 
 Theory of operation
 -------------------
-Of two brokers without a route to each other, the one with the smaller id looks for one. If both did, two
-equally good routes would replace each other for ever. It sends a *probe* to all brokers that it has a
-link with. Each passes the probe on once, with its own name in the route, over a limited number of hops.
-The peer takes the route of the first probe that comes and sends a Hello back along it. From then on both
-ends use that route, named in full in every packet, until a hop of it breaks.
+Of two brokers without a route to each other, the one with the smaller id looks for one. If both
+did, two equally good routes would replace each other for ever. The broker sends a *probe* to all
+brokers that it has a link with. Each forwards the probe once, with its own name in the route, over
+a limited number of hops. The peer takes the route of the first probe that arrives and sends a Hello
+back along it. From then on both ends use that route, which every packet contains, until a hop
+fails.
 
-A relay keeps nothing and answers nothing: it passes on bytes. So what a relayed session brings comes from
-its other end and from nowhere nearer, and a feed over relays still approaches the pubend (A2, A18). If a
-relay has no link to the next hop, it says so back, and the session ends. If too much waits for the next
-hop, it passes the packet on, and says so back too. Only the ends know what can wait, and for a while they
-send each other nothing of the streams (R40). Ending the session instead would begin another, with
-everything that is sent at a beginning, each time the hop is full.
+A relay forwards bytes, keeps no state and answers nothing. So every message of a relayed session
+comes from its other end, and a feed over relays still approaches the pubend (A2, A18). A relay
+without a link to the next hop returns RelayBroken, and the session ends. A relay whose next hop is
+full forwards the packet and returns RelayFull. Only the ends know which messages can wait; they
+pause the streams for a while (R40). Ending the session instead would start another one, with all
+messages of a session start, each time the hop is full.
 
-Packets of a relayed session travel as messages inside the sessions of the hops, which keep their order.
-A probe costs something only while a link is cut. So no broker has to keep a map of all links, and to
+Packets of a relayed session are messages inside the sessions of the hops, which keep their order.
+Probes cost something only while a link is down. So no broker has to keep a map of all links and
 send it with every heartbeat.
 """
 
@@ -26,9 +27,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.limits import RELAY_PROBES_MAX
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import PeerSessionId, RelayBroken, Relayed, RelayFull, RelayProbe
 from gapless.overlay.session import PeerSession
@@ -40,7 +41,7 @@ class RelayedSessions(Protocol):
     """The sessions of this broker, as relays see them."""
 
     def is_direct(self, peer: BrokerId) -> bool:
-        """Say whether messages to the peer go over the link to it."""
+        """Return whether messages to the peer go over the link to it."""
 
     def direct_peers(self) -> list[BrokerId]:
         """Return the peers that are reached over a link, nearest cells first."""
@@ -49,10 +50,10 @@ class RelayedSessions(Protocol):
         """Return the brokers to which there is no route now, and since when."""
 
     def start_relayed(self, route: tuple[BrokerId, ...]) -> None:
-        """Begin a session with the broker at the end of a route."""
+        """Start a session with the broker at the end of a route."""
 
     def arrived(self, route: tuple[BrokerId, ...], packet: Any) -> None:
-        """Take what came over relays by a route, named from this end to the other."""
+        """Process a packet received over relays; the route is given from this end to the other."""
 
 
 class _ProbeSchedule:
@@ -65,7 +66,7 @@ class _ProbeSchedule:
         self._pause_us = pause_us
 
     def is_due(self, now: int, longest_us: int) -> bool:
-        """Say whether a probe is due; then the next one is due after a pause, which grows."""
+        """Return whether a probe is due; if so, schedule the next one after a growing pause."""
         if self._next > now:
             return False
         self._next = now + self._pause_us
@@ -74,7 +75,7 @@ class _ProbeSchedule:
 
 
 class Relays:
-    """Finds routes for the sessions of this broker, and is a hop for those of others."""
+    """Finds routes for the sessions of this broker and relays those of others."""
 
     def __init__(self, context: Context, sessions: RelayedSessions) -> None:
         self._context = context
@@ -83,32 +84,32 @@ class Relays:
         self._count = 0
         self._schedules: dict[BrokerId, _ProbeSchedule] = {}
         self._passed: dict[tuple[BrokerId, BrokerId], tuple[PeerSessionId, int]] = {}
-        """By origin and target of probes the last that was passed on, and after how many hops."""
+        """By origin and target: the last probe that was forwarded, and its number of hops."""
         self._full: set[BrokerId] = set()
-        """The hops over whose links too much waits."""
+        """The hops whose links are full."""
 
     # --- links that are full -----------------------------------------------------------------
 
     def hop_full(self, peer: BrokerId) -> None:
-        """Too much waits for a peer over its link."""
+        """The link to a peer is full."""
         self._full.add(peer)
 
     def hop_drained(self, peer: BrokerId) -> None:
-        """A peer takes what is sent again, or there is no link."""
+        """The link to a peer has drained or is down."""
         self._full.discard(peer)
 
     def is_full(self, hop: BrokerId) -> bool:
-        """Say whether too much waits for a peer over its link."""
+        """Return whether the link to a peer is full."""
         return hop in self._full
 
-    # --- looking for a way -------------------------------------------------------------------
+    # --- finding a route ---------------------------------------------------------------------
 
     def probe_now(self) -> None:
-        """A session has begun: what was out of reach may be in reach now."""
+        """A session has opened: probe all unreachable peers again without waiting."""
         self._schedules.clear()
 
     def send_probes(self) -> None:
-        """Look for a way to those who have been out of reach for a while."""
+        """Send probes for the peers that have been unreachable for a while."""
         now = self._context.now
         if not self._context.parameters.relay_hops_max:
             return
@@ -132,7 +133,7 @@ class Relays:
             self._context.send(peer, probe)
 
     def probed(self, peer: BrokerId, probe: RelayProbe) -> None:
-        """Pass a probe on, or take the way by which it came."""
+        """Forward a probe, or use its route if this broker is the target."""
         route = probe.route
         if not route or route[-1] != peer or self._me in route:
             self._context.mark("probe went in a circle")
@@ -146,9 +147,9 @@ class Relays:
             self._pass_on(msgspec.structs.replace(probe, route=route))
 
     def _is_new(self, probe: RelayProbe) -> bool:
-        """Note a probe; say whether it is to be passed on: a new one, or one by a shorter way.
+        """Record a probe; return whether it is new or came by a shorter route.
 
-        Of two copies the one over more hops may come first, and end here for want of hops.
+        Of two copies, the one with the longer route may come first and have no hops left.
         """
         key = (probe.route[0], probe.target)
         number, hops = self._passed.pop(key, (PeerSessionId(0, 0), 0))
@@ -160,7 +161,7 @@ class Relays:
         return is_new
 
     def _pass_on(self, probe: RelayProbe) -> None:
-        """Send a probe to its target, if that is in reach; else to all others, if hops are left."""
+        """Send a probe to its target if there is a link, else to all others if hops are left."""
         hops_left = self._context.parameters.relay_hops_max + 1 - len(probe.route)
         if self._sessions.is_direct(probe.target):
             self._context.send(probe.target, probe)
@@ -169,14 +170,14 @@ class Relays:
                 if peer not in probe.route:
                     self._context.send(peer, probe)
 
-    # --- passing on --------------------------------------------------------------------------
+    # --- forwarding --------------------------------------------------------------------------
 
     def send(self, session: PeerSession, packet: Any) -> None:
         """Send a packet of a relayed session of this broker."""
         self._forward(Relayed(session.route, 0, packet))
 
     def received(self, peer: BrokerId, message: Relayed) -> None:
-        """Take a packet of a relayed session, or pass it on."""
+        """Process a packet of a relayed session, or forward it."""
         route, index = message.route, message.index
         fits = 0 < index < len(route) and route[index] == self._me and route[index - 1] == peer
         if not fits:
@@ -199,6 +200,6 @@ class Relays:
             self._send_back(message, RelayBroken(route))
 
     def _send_back(self, message: Relayed, fate: RelayBroken | RelayFull) -> None:
-        """Tell the end from which a packet came how it fared; of such news nobody is told."""
+        """Return RelayBroken or RelayFull to the sender of a packet, but not for such packets."""
         if not isinstance(message.inner, RelayBroken | RelayFull):
             self._forward(Relayed(message.route[message.index :: -1], 0, fate))

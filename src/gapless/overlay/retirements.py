@@ -1,26 +1,28 @@
-"""Retirement: a broker will never return, and nobody has to wait for it (R26).
+"""Retirements: brokers that will not return, and those that returned nevertheless (R26).
 
-Told like an announcement, to everybody and again at the start of every session: a broker that is
-down meanwhile, or a cell that is cut off, must hear of it later, or the log stays pinned.
+A retirement is sent to all brokers, and again at the start of every session. A broker that is down
+or cut off must receive it later; otherwise the log is kept for ever.
 
-It is never forgotten: a place on one of its pubends may be taken anywhere, however much later, and nobody must wait
-for it there. But it is **fresh** only for ``tombstone_ttl_s`` from when it was said, wherever and however late it is
-heard, and logs and names are given up only by a fresh one. If every hearing counted anew, brokers that begin anew would
-retire a host again that is long back. Who hears of one later does not let it count at all: the host may have lived ever
-since. It tells it all the same, for somewhere is the retired, and says so if it lives.
+A retirement is stored for ever, because a subscription may need a pubend of the broker much later
+and must not wait for it. It is **recent** only for ``tombstone_ttl_s`` from its issue, at every
+broker. Only a recent retirement releases logs and names. If every receipt counted as new, brokers
+that restart would retire again a broker that has long returned. A broker that receives an older
+retirement for the first time does not apply it, because the retired broker may be alive. It
+forwards it all the same, so that the retired broker can answer.
 
-An operator may be wrong. A broker that hears of its own retirement says that it is **back**, and that is told in the
-same way. Nobody else can say so: a session with a broker that is dead may look open for a while, but only one that
-lives can have heard. Of what was said of a broker the last counts, by its version; to be back has the version of the
-retirement that it ends, and comes after it.
+An operator may be wrong. A broker that receives its own retirement sends that it has **returned**.
+No other broker may send that: a session with a dead broker may look open for a while. Of the
+messages of one broker the newest version applies. A return has the version of the retirement that
+it ends, and ranks above it.
 
-Both are on disk. That a broker is back is there before anybody acts on it, and it is not forgotten either: else one
-who was cut off meanwhile could bring the retirement again to a broker that has begun anew. In total order it matters
-for ever up to which tick others may have gone on without its pubends (R51). Its disk may be lost: so it names the
-pubends that it has, and nobody waits for others that it had.
+Both are durable. A return is on disk before any component applies it. It is stored for ever too:
+otherwise a broker that was cut off could bring the retirement again to one that has restarted. In
+total order the tick up to which merges may have excluded its pubends is needed for ever (R51). A
+returned broker may have lost its disk. So it sends the pubends that it has, and no subscription
+waits for others that it had.
 
-Of more than ``RETIREMENTS_MAX`` the oldest is forgotten, by its version, and none that is older is heard from then on:
-so who was back before is not retired again by what was said before.
+If there are more than ``RETIREMENTS_MAX``, the one of the oldest version is removed, and older ones
+are ignored from then on. So an older message cannot retire a returned broker again.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.limits import RETIREMENTS_MAX, RETURNED_PUBENDS_MAX
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Retire
@@ -41,10 +43,10 @@ __all__ = ["OwnPubends", "RetirementListener", "Retirements"]
 
 
 class RetirementListener(Protocol):
-    """Learns whether brokers are retired."""
+    """Is called when the retirement of a broker changes."""
 
     def retirement_changed(self, shb: ShbId) -> None:
-        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+        """A broker was retired or has returned, or its retirement is old now or was removed."""
 
 
 class OwnPubends(Protocol):
@@ -60,18 +62,18 @@ class OwnPubends(Protocol):
 
 
 class _RetirementState(NamedTuple):
-    """What was said last of a broker, and when that was heard here, by the neighbours' clocks."""
+    """The newest Retire message of a broker, and the time of its receipt by the median clock."""
 
     message: Retire
     heard_at: int
     is_late: bool
-    """Whether it was too old by then to count."""
+    """Whether it was too old at its receipt to apply."""
     previously_returned_at: Tick
-    """What the broker had said when it was back before; 0 if it was not."""
+    """The greatest ``returned_at`` of earlier messages; 0 if the broker had not returned."""
 
 
 class Retirements:
-    """The brokers that this one has heard to be retired, and those that were and returned."""
+    """The known retired brokers, and those that have returned."""
 
     def __init__(
         self,
@@ -86,13 +88,13 @@ class Retirements:
         self._own = own
         self._listener = listener
         self._states: dict[ShbId, _RetirementState] = {}
-        """What was said last of each broker."""
+        """The newest state of each broker."""
         self._recent: set[ShbId] = set()
         for record in records:
             self._states[record.shb] = _restored(record)
 
     def start(self) -> None:
-        """Let the stored retirements grow old."""
+        """Schedule the expiry of the stored retirements."""
         for state in [*self._states.values()]:
             self._remember(state)
 
@@ -101,32 +103,32 @@ class Retirements:
         return state is not None and not state.message.is_back and not state.is_late
 
     def is_recent(self, shb: ShbId) -> bool:
-        """Say whether a broker was retired not long ago: logs and names are given up by that only."""
+        """Return whether a retirement is recent; only then logs and names are released."""
         return shb in self._recent
 
     def has(self, broker: BrokerId) -> bool:
-        """Say whether a broker will not return, whatever its cell."""
+        """Return whether a broker is retired, in any cell."""
         return any(shb.broker == broker and shb in self for shb in self._states)
 
     def is_back(self, shb: ShbId) -> bool:
-        """Say whether a broker was retired and has returned after all."""
+        """Return whether a broker was retired and has returned."""
         state = self._states.get(shb)
         return state is not None and state.message.is_back
 
     def returned_without(self, shb: ShbId, pubend: PubendId) -> bool:
-        """Say whether a broker has returned without a pubend that it had."""
+        """Return whether a broker has returned without a pubend that it had."""
         state = self._states.get(shb)
         return (
             state is not None and state.message.is_back and state.message.returned_without(pubend)
         )
 
     def returned_with(self, shb: ShbId, pubend: PubendId) -> bool:
-        """Say whether a broker has returned and has named a pubend that it has."""
+        """Return whether a broker has returned with a pubend."""
         state = self._states.get(shb)
         return state is not None and state.message.is_back and state.message.returned_with(pubend)
 
     def returned_at(self, broker: BrokerId) -> Tick:
-        """Return above which tick nobody has gone on without a broker that was retired; 0 if it was not."""
+        """Return the tick above which no merge excluded a returned broker, or 0."""
         states = (each for shb, each in self._states.items() if shb.broker == broker)
         return max(
             (max(each.message.returned_at, each.previously_returned_at) for each in states),
@@ -134,15 +136,15 @@ class Retirements:
         )
 
     def all(self) -> list[ShbId]:
-        """Return all who will not return."""
+        """Return all retired brokers."""
         return [shb for shb in self._states if shb in self]
 
     def returned(self) -> list[ShbId]:
-        """Return all who were retired and are back."""
+        """Return all brokers that were retired and have returned."""
         return [shb for shb in self._states if self.is_back(shb)]
 
     def retire(self, shb: ShbId) -> None:
-        """Tell everybody that a host will not return."""
+        """Retire a broker and send that to all peers."""
         state = self._states.get(shb)
         least = self._oldest()[1].message.version if state is None and self._is_full else 0
         before = least if state is None else state.message.version
@@ -150,7 +152,7 @@ class Retirements:
         self._take(Retire(shb.broker, shb.cell, version), None)
 
     def received(self, peer: BrokerId, message: Retire) -> None:
-        """Take from a peer that a host is retired, or is back."""
+        """Process a message of a peer that a broker is retired or has returned."""
         shb = ShbId(message.broker, message.cell)
         if shb == self._context.identity.shb and not message.is_back:
             self._contradict(peer, message)
@@ -164,12 +166,12 @@ class Retirements:
         self._take(message, peer)
 
     def session_opened(self, peer: BrokerId) -> None:
-        """Tell a peer what it may have missed."""
+        """Send all states to a peer, which may have missed some."""
         for state in self._states.values():
             self._context.send(peer, state.message)
 
     def _contradict(self, peer: BrokerId, message: Retire) -> None:
-        """This broker is taken for one that never returns: it is back."""
+        """This broker was retired and is alive: send that it has returned."""
         self._context.mark("retired by mistake")
         shb = self._context.identity.shb
         state = self._states.get(shb)
@@ -188,7 +190,7 @@ class Retirements:
             )
 
     def _take(self, message: Retire, source: BrokerId | None) -> None:
-        """Pass on what was said; let it count at once, or, that somebody is back, when it is on disk."""
+        """Store and forward a message. A return applies only after the write is durable."""
         shb = ShbId(message.broker, message.cell)
         before = (shb in self, self.is_recent(shb))
         changes: list[PutRecord | DeleteRecord] = []
@@ -196,7 +198,9 @@ class Retirements:
             changes.append(self._forget_oldest())
         heard_at = self._peers.clock_view()
         is_old = self._left_us(message.version, heard_at) <= 0
-        is_late = is_old and not message.is_back and shb not in self  # what counts, counts on
+        is_late = (
+            is_old and not message.is_back and shb not in self
+        )  # a retirement that applies remains
         previously_returned_at = self.returned_at(shb.broker)
         self._remember(_RetirementState(message, heard_at, is_late, previously_returned_at))
         for peer in self._peers.open_peers():
@@ -232,7 +236,7 @@ class Retirements:
             self._context.call_later(left_us, lambda: self._grow_old(shb, state))
 
     def _left_us(self, since: int, clock: int) -> int:
-        """Return for how long a retirement is fresh; whoever said it may have a wrong clock."""
+        """Return how long a retirement remains recent, at most the TTL, as clocks may be wrong."""
         ttl = microseconds(s=self._context.parameters.tombstone_ttl_s)
         return min(ttl, since + ttl - clock)
 
@@ -248,7 +252,7 @@ class Retirements:
         return len(self._states) - (self._context.identity.shb in self._states) >= RETIREMENTS_MAX
 
     def _oldest(self) -> tuple[ShbId, _RetirementState]:
-        """Return what was said first; that this broker itself is back has to be said for ever."""
+        """Return the oldest state, except that of this broker itself, which is kept for ever."""
         others = (each for each in self._states.items() if each[0] != self._context.identity.shb)
         return min(others, key=lambda each: _rank(each[1].message))
 
@@ -275,9 +279,9 @@ def _restored(record: RetirementRecord) -> _RetirementState:
 
 
 def _rank(message: Retire) -> tuple[int, bool]:
-    """Return what to compare by what was said of one broker: the greater counts."""
+    """Return the sort key of the messages of one broker: the greatest applies."""
     return message.version, message.is_back
 
 
 def _nothing() -> None:
-    """Nobody waits for this write."""
+    """Do nothing when this write is durable."""

@@ -1,15 +1,15 @@
 """One peer session, direct or relayed: fenced by both incarnations (R1).
 
-A session has two ends, each an (incarnation, number) of its broker. A packet names both ends. What does
-not fit the present session is dropped, so no message of a dead session or of an older incarnation
-changes anything (I12). The states are in :mod:`.session_state`.
+A session has two ends, each an (incarnation, number) of its broker. A packet contains both ends. A
+packet of another session is dropped, so no message of a dead session or of an older incarnation
+changes state (I12). The states are in :mod:`.session_state`.
 
-A session is dead when the peer's heartbeat *or its echo of ours* is too old. The echo matters: over a
-link that is cut in one direction, heartbeats may arrive for ever while answers do not (A28).
+A session is dead when the peer's heartbeat *or its echo of ours* is too old. The echo is needed
+because over a link that is cut in one direction heartbeats may arrive for ever while answers do not
+(A28).
 
-If links keep the order, every packet has a number and a gap ends the session: nothing is skipped in the
-middle. If they do not (the simulator's datagrams), packets may be lost, repeated and reordered, and all
-components above bear that.
+If links keep the order, packets are numbered and a gap ends the session. If they do not (the
+simulator's datagrams), packets may be lost, repeated and reordered, and all components tolerate it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Heartbeat, Hello, Packet, PeerSessionId, TableState
 from gapless.overlay.session_state import NEXT_SESSION_STATES, PeerSessionInput, PeerSessionState
@@ -30,22 +30,22 @@ PROTOCOL: Final = 1
 
 
 class PeerSessionOwner(Protocol):
-    """Hears of a session and of what it brings."""
+    """Is called with the events and messages of a session."""
 
     topology_version: int
-    """The version of the neighbourhood, for the peer to see."""
+    """The version of the neighbourhood, which Hello contains."""
 
     def opened(self, session: PeerSession) -> None:
-        """A session has begun."""
+        """A session has opened."""
 
     def closed(self, session: PeerSession) -> None:
-        """A session is over."""
+        """A session has closed."""
 
     def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
-        """A heartbeat came over an open session."""
+        """A heartbeat was received over an open session."""
 
     def message_received(self, session: PeerSession, message: Any) -> None:
-        """Another message came over an open session."""
+        """Another message was received over an open session."""
 
 
 class PeerSession:
@@ -93,40 +93,40 @@ class PeerSession:
         self.peer = peer
         self.cell = cell
         self.route = route
-        """All brokers on the way, both ends included; empty over the link between them."""
+        """All brokers of the route, both ends included; empty for a direct session."""
         self.state = PeerSessionState.CLOSED
         self.mine = PeerSessionId(0, 0)
         self.theirs: PeerSessionId | None = None
         self.started_at = 0
         self.opened_at = 0
         self.clock_offset: int | None = None
-        """The peer's wall clock less our clock that never goes back, once it was heard."""
+        """The peer's wall clock minus our monotonic clock; None before the first heartbeat."""
         self.full_until = 0
-        """A relay on the way is full, as far as is known; until then that is believed."""
+        """The time until which a relay on the route is assumed to be full."""
         self._dead_us = microseconds(ms=context.parameters.session_timeout_ms)
         self._sent = 0
         self._expected = 1
         self._heartbeats_sent = 0
         self._heartbeat_times: dict[int, int] = {}
-        """When heartbeats were sent whose echo has not come yet."""
+        """The send times of heartbeats whose echo has not arrived."""
         self._last_heartbeat = 0
         self._last_heartbeat_at = 0
         self._echo_time = 0
 
     @property
     def first_hop(self) -> BrokerId:
-        """Over the link to whom packets go."""
+        """The broker to whose link packets are sent."""
         return self.route[1] if self.route else self.peer
 
     @property
     def is_open(self) -> bool:
-        """Whether messages to the peer go out now."""
+        """Whether messages to the peer are sent now."""
         return self.state is PeerSessionState.OPEN
 
     # --- opening and closing -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin anew, with a new number, and say Hello."""
+        """Start with a new number and send Hello."""
         self._close()
         self._enter(PeerSessionInput.START)
         self.started_at = self._context.now
@@ -138,17 +138,17 @@ class PeerSession:
         self._send_hello()
 
     def end(self) -> None:
-        """Be closed until there is a route to the peer again."""
+        """Close the session until there is a route to the peer again."""
         self._close()
         self._enter(PeerSessionInput.END)
 
     def _enter(self, cause: PeerSessionInput) -> None:
-        """Change the state, as the table says for an input."""
+        """Change the state by the transition table."""
         assert (self.state, cause) in NEXT_SESSION_STATES, f"{cause} in {self.state}"
         self.state = NEXT_SESSION_STATES[self.state, cause]
 
     def set_relay_full(self, until: int) -> None:
-        """Believe until a time that a relay on the route is full."""
+        """Assume until a time that a relay on the route is full."""
         self.full_until = until
 
     def _send_hello(self) -> None:
@@ -170,14 +170,14 @@ class PeerSession:
     def _restart(self, why: str) -> None:
         self._context.mark(why)
         if self.route:
-            self.end()  # there may be a better way now; who began it looks for one
+            self.end()  # the end that started it looks for a better route
         else:
             self.start()
 
-    # --- what comes --------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------
 
     def received(self, packet: Any) -> None:
-        """Take a packet, or a Hello outside of any session."""
+        """Process a packet, or a Hello outside of any session."""
         if isinstance(packet, Hello):
             self._hello(packet)
         elif isinstance(packet, Packet):
@@ -188,14 +188,14 @@ class PeerSession:
             self._context.mark("another protocol")
             return
         if self.theirs is not None and hello.own < self.theirs:
-            return  # of an older session or life
+            return  # of an older session or incarnation
         if self.state is PeerSessionState.CLOSED:
             self.theirs = hello.own
             self.start()
         elif hello.own != self.theirs:
             peer_restarted = self.state is PeerSessionState.OPEN
             self.theirs = hello.own
-            if peer_restarted:  # so our end must too: the peer forgot what we told it
+            if peer_restarted:  # restart our end too: the peer has lost its session state
                 self.start()
             else:
                 self._send_hello()
@@ -211,7 +211,7 @@ class PeerSession:
             self._context.mark("packet of another session")
             return
         if self.state is PeerSessionState.OPENING:
-            self._open()  # it names our end, so the peer has heard us
+            self._open()  # the packet contains our end, so the peer has received our Hello
         if self._context.parameters.ordered_sessions:
             if packet.sequence != self._expected:
                 self._restart("gap in a session")
@@ -225,9 +225,9 @@ class PeerSession:
             else:
                 self._owner.message_received(self, message)
             if self.mine != session or self.state is not PeerSessionState.OPEN:
-                return  # a message ended the session; the rest belongs to the dead one
+                return  # a message ended the session; the rest belongs to the ended one
 
-    # --- what goes ---------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------
 
     def send(self, messages: Iterable[Any]) -> None:
         """Send messages in one packet."""
@@ -235,10 +235,10 @@ class PeerSession:
         self._sent += 1
         self._send(self, Packet(self.mine, self.theirs, self._sent, tuple(messages)))
 
-    # --- signs of life -----------------------------------------------------------------------
+    # --- heartbeats --------------------------------------------------------------------------
 
     def is_alive(self) -> bool:
-        """Say hello again, or end a session that is dead; say whether it is open after that."""
+        """Send Hello again, or restart a dead session; return whether the session is open now."""
         if self.state is PeerSessionState.OPENING:
             self._send_hello()
         elif self.state is PeerSessionState.OPEN:
@@ -248,7 +248,7 @@ class PeerSession:
         return self.state is PeerSessionState.OPEN
 
     def heartbeat(self, tables: tuple[TableState, ...]) -> Heartbeat:
-        """Return the next sign of life."""
+        """Return the next heartbeat."""
         self._heartbeats_sent += 1
         self._heartbeat_times[self._heartbeats_sent] = self._context.now
         return Heartbeat(self._heartbeats_sent, self._last_heartbeat, self._context.clock, tables)
@@ -260,7 +260,7 @@ class PeerSession:
             self.clock_offset = heartbeat.clock - self._context.now
         sent = self._heartbeat_times.get(heartbeat.echo)
         if sent is not None:
-            # as old as the heartbeat it answers: a late echo is no sign of life now
+            # an echo is as old as the heartbeat it answers: a late one does not show a live peer
             self._echo_time = max(self._echo_time, sent)
             for sequence in [each for each in self._heartbeat_times if each <= heartbeat.echo]:
                 del self._heartbeat_times[sequence]

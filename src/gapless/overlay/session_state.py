@@ -2,7 +2,7 @@
 
 Theory of operation of a peer session
 -------------------------------------
-A session has two ends. Each end sends Hello until it knows that the other end has heard it.
+A session has two ends. Each end sends Hello until it knows that the other end has received it.
 
 ::
 
@@ -12,24 +12,24 @@ A session has two ends. Each end sends Hello until it knows that the other end h
        +------- END --------+
 
 - ``CLOSED``: there is no route to the peer.
-- ``OPENING``: this end says Hello. The other end may not have heard it.
-- ``OPEN``: the other end has heard this one. Messages go out.
+- ``OPENING``: this end sends Hello. The other end may not have received it.
+- ``OPEN``: the other end has received Hello. Messages are sent.
 
-A session that is open is lost first, and then starts anew or ends: the components hear that it is over
-before anything else happens. So ``OPEN`` has no entry for START and END.
+An open session is lost first, and then starts again or ends, so that the components are notified of
+its end before anything else happens. So ``OPEN`` has no entry for START and END.
 
 Theory of operation of a peer
 -----------------------------
-A peer may have two sessions: a direct one over the link to it, and a relayed one over other brokers. The
-components know of one at most, the active one. The state of a peer says which one is active, and whether
-the components were told that too much waits on its route.
+A peer may have two sessions: a direct one over the link to it, and a relayed one over other
+brokers. The components use at most one, the active one. The state of a peer contains which one is
+active, and whether the components were notified that its route is congested.
 
 - ``NONE``: no session is active.
 - ``DIRECT``, ``RELAYED``: the direct or the relayed session is active.
 
-One session replaces another by two inputs: the active one is lost, and then the other is taken. Whether
-the route is congested is looked at after that. So a peer without an active session may be congested for a
-moment, and so may a session that has just been taken.
+One session replaces another by two inputs: the active one is lost, and then the other is taken. The
+congestion of the route is checked after that. So a peer may be marked as congested for a moment
+while it has no active session, or one that has just been taken.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from typing import Final, NamedTuple
 __all__ = [
     "NEXT_PEER_STATES",
     "NEXT_SESSION_STATES",
+    "PeerConnectivity",
     "PeerInput",
     "PeerRoute",
     "PeerSessionInput",
     "PeerSessionState",
-    "PeerState",
 ]
 
 
 class PeerSessionState(Enum):
-    """Whether the two ends of a session have heard each other."""
+    """Whether the two ends of a session have received each other's Hello."""
 
     CLOSED = "closed"
     OPENING = "opening"
@@ -57,14 +57,14 @@ class PeerSessionState(Enum):
 
 
 class PeerSessionInput(Enum):
-    """What can happen to a session."""
+    """The inputs of a session."""
 
     START = auto()
-    """There is a route to the peer, or the session begins anew with a new number."""
+    """There is a route to the peer, or the session starts again with a new number."""
     CONFIRMED = auto()
-    """The peer names this end: it has heard it."""
+    """A packet of the peer contains this end: the peer has received its Hello."""
     LOST = auto()
-    """The session is over: it is dead, has a gap, or the peer began anew."""
+    """The session has ended: it is dead, has a gap, or the peer has restarted it."""
     END = auto()
     """There is no route to the peer."""
 
@@ -88,7 +88,7 @@ class PeerRoute(Enum):
     RELAYED = auto()
 
 
-class PeerState(NamedTuple):
+class PeerConnectivity(NamedTuple):
     """Which session of a peer is active, and whether its route is congested."""
 
     route: PeerRoute
@@ -96,31 +96,49 @@ class PeerState(NamedTuple):
 
 
 class PeerInput(Enum):
-    """What can happen to a peer."""
+    """The inputs of a peer."""
 
     DIRECT_TAKEN = auto()
     RELAYED_TAKEN = auto()
     LOST = auto()
-    """The active session is over, or another one replaces it."""
+    """The active session has ended, or another one replaces it."""
     CONGESTED = auto()
-    """Too much waits on the route of the active session (R40)."""
+    """The route of the active session is congested (R40)."""
     DRAINED = auto()
-    """There is room again, or another route, or none."""
+    """The route has drained or was replaced, or there is none."""
 
 
-NEXT_PEER_STATES: Final[dict[tuple[PeerState, PeerInput], PeerState]] = {
-    (PeerState(PeerRoute.NONE), PeerInput.DIRECT_TAKEN): PeerState(PeerRoute.DIRECT),
-    (PeerState(PeerRoute.NONE), PeerInput.RELAYED_TAKEN): PeerState(PeerRoute.RELAYED),
-    (PeerState(PeerRoute.DIRECT), PeerInput.LOST): PeerState(PeerRoute.NONE),
-    (PeerState(PeerRoute.DIRECT), PeerInput.CONGESTED): PeerState(PeerRoute.DIRECT, True),
-    (PeerState(PeerRoute.RELAYED), PeerInput.LOST): PeerState(PeerRoute.NONE),
-    (PeerState(PeerRoute.RELAYED), PeerInput.CONGESTED): PeerState(PeerRoute.RELAYED, True),
-    (PeerState(PeerRoute.NONE, True), PeerInput.DIRECT_TAKEN): PeerState(PeerRoute.DIRECT, True),
-    (PeerState(PeerRoute.NONE, True), PeerInput.RELAYED_TAKEN): PeerState(PeerRoute.RELAYED, True),
-    (PeerState(PeerRoute.NONE, True), PeerInput.DRAINED): PeerState(PeerRoute.NONE),
-    (PeerState(PeerRoute.DIRECT, True), PeerInput.LOST): PeerState(PeerRoute.NONE, True),
-    (PeerState(PeerRoute.DIRECT, True), PeerInput.DRAINED): PeerState(PeerRoute.DIRECT),
-    (PeerState(PeerRoute.RELAYED, True), PeerInput.LOST): PeerState(PeerRoute.NONE, True),
-    (PeerState(PeerRoute.RELAYED, True), PeerInput.DRAINED): PeerState(PeerRoute.RELAYED),
+NEXT_PEER_STATES: Final[dict[tuple[PeerConnectivity, PeerInput], PeerConnectivity]] = {
+    (PeerConnectivity(PeerRoute.NONE), PeerInput.DIRECT_TAKEN): PeerConnectivity(PeerRoute.DIRECT),
+    (PeerConnectivity(PeerRoute.NONE), PeerInput.RELAYED_TAKEN): PeerConnectivity(
+        PeerRoute.RELAYED
+    ),
+    (PeerConnectivity(PeerRoute.DIRECT), PeerInput.LOST): PeerConnectivity(PeerRoute.NONE),
+    (PeerConnectivity(PeerRoute.DIRECT), PeerInput.CONGESTED): PeerConnectivity(
+        PeerRoute.DIRECT, True
+    ),
+    (PeerConnectivity(PeerRoute.RELAYED), PeerInput.LOST): PeerConnectivity(PeerRoute.NONE),
+    (PeerConnectivity(PeerRoute.RELAYED), PeerInput.CONGESTED): PeerConnectivity(
+        PeerRoute.RELAYED, True
+    ),
+    (PeerConnectivity(PeerRoute.NONE, True), PeerInput.DIRECT_TAKEN): PeerConnectivity(
+        PeerRoute.DIRECT, True
+    ),
+    (PeerConnectivity(PeerRoute.NONE, True), PeerInput.RELAYED_TAKEN): PeerConnectivity(
+        PeerRoute.RELAYED, True
+    ),
+    (PeerConnectivity(PeerRoute.NONE, True), PeerInput.DRAINED): PeerConnectivity(PeerRoute.NONE),
+    (PeerConnectivity(PeerRoute.DIRECT, True), PeerInput.LOST): PeerConnectivity(
+        PeerRoute.NONE, True
+    ),
+    (PeerConnectivity(PeerRoute.DIRECT, True), PeerInput.DRAINED): PeerConnectivity(
+        PeerRoute.DIRECT
+    ),
+    (PeerConnectivity(PeerRoute.RELAYED, True), PeerInput.LOST): PeerConnectivity(
+        PeerRoute.NONE, True
+    ),
+    (PeerConnectivity(PeerRoute.RELAYED, True), PeerInput.DRAINED): PeerConnectivity(
+        PeerRoute.RELAYED
+    ),
 }
 """The state of a peer after an input."""

@@ -1,21 +1,21 @@
-"""All peer sessions of a broker: by which route each peer is reached now (R1 to R3).
+"""All peer sessions of a broker, and the current route to each peer (R1 to R3).
 
 Theory of operation
 -------------------
-With every broker of the neighbourhood there is one session at most that the components know of, the
-*active* one (:mod:`.session_state`). Beneath, a peer may have two: a direct one over the link to it and,
-while that link is cut, a relayed one over other brokers (:mod:`.relays`). The components hear that a
-session begins and ends. They need not know its route, but may ask for it.
+The components use at most one session with each broker of the neighbourhood, the *active* one
+(:mod:`.session_state`). A peer may have two: a direct one over the link to it and, while that link
+is down, a relayed one over other brokers (:mod:`.relays`). The components are notified when the
+active session opens or closes. They do not depend on its route, but may query it.
 
-The link is the better route. When it comes back, it is taken after it has been stable for a while.
-Otherwise a link that flaps would end a relayed session that works. One end takes the link first. The
-other end follows with the first message that comes over it. In the same way, an end that has not noticed
-that its link is down follows the other end over the relays. To the components that is an end and a
-beginning, at both ends: what belongs to a session ends with it (R2), and nothing is carried over.
+The link is the better route. After it is up again, it is used when it has been stable for a while.
+Otherwise a link that flaps would end a relayed session that works. One end switches to the link
+first. The other end follows with the first message received over it. In the same way, an end that
+has not noticed that its link is down follows the other end to the relays. For the components at
+both ends the old session closes and a new one opens: the state of a session ends with it (R2).
 
-What cannot be delivered is lost with its session, never skipped. If too much waits on the route to a
-peer, over the link to its first hop or at a relay, the components are told. They send the peer nothing of
-the streams until there is room (R40).
+A message that cannot be delivered is lost with its session, never skipped. If the route to a peer
+is congested, on the link to its first hop or at a relay, the components are notified. They pause
+the streams to that peer until the route has drained (R40).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
+from gapless.core.context import Context
+from gapless.core.effects import Send
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import Context, Send
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import (
     Heartbeat,
@@ -47,28 +48,28 @@ __all__ = ["PROTOCOL", "PeerSessionListener", "PeerSessionState", "PeerSessions"
 
 
 class PeerSessionListener(Protocol):
-    """Hears of sessions and of what they bring."""
+    """Is called with the events and messages of the active sessions."""
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """A session has begun."""
+        """A session has opened."""
 
     def session_closed(self, peer: BrokerId) -> None:
-        """A session is over."""
+        """A session has closed."""
 
     def peer_congested(self, peer: BrokerId) -> None:
-        """Too much waits on the way to the peer of an open session (R40)."""
+        """The route of an open session is congested (R40)."""
 
     def peer_drained(self, peer: BrokerId) -> None:
-        """There is room on the way to a peer again, or another way, or none."""
+        """The route to a peer has drained or was replaced, or there is none."""
 
     def received(self, peer: BrokerId, message: Any) -> None:
-        """A message came over an open session."""
+        """A message was received over an open session."""
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
-        """Return which tables this broker sends to the peer, for the heartbeat (R19)."""
+        """Return the states of the tables that are sent to the peer, for the heartbeat (R19)."""
 
     def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
-        """The peer says which tables it sends here, so that lost changes are noticed (R19)."""
+        """A heartbeat contains the states of the peer's tables, to detect lost changes (R19)."""
 
 
 class PeerSessions:
@@ -82,7 +83,7 @@ class PeerSessions:
         self._me = context.identity.broker
         self._peers: dict[BrokerId, Peer] = {}
         self._numbers: dict[BrokerId, Iterator[int]] = {}
-        """How many sessions there were with each broker, also with those that left the neighbourhood."""
+        """The session numbers by broker, also of those that left the neighbourhood."""
         self.topology_version = 0
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
@@ -90,11 +91,11 @@ class PeerSessions:
         self._stable_us = microseconds(ms=context.parameters.feed_switch_delay_ms)
 
     def start(self) -> None:
-        """Send heartbeats from time to time."""
+        """Send heartbeats periodically."""
         self._context.call_later(self._heartbeat_us, self._tick)
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
-        """Have a place for every broker of the neighbourhood, nearest cells first."""
+        """Add an entry for every broker of the neighbourhood, nearest cells first."""
         self.topology_version = neighbourhood.version
         self._peers = {
             broker: self._peers.get(broker) or self._new_peer(broker, neighbourhood)
@@ -115,7 +116,7 @@ class PeerSessions:
         self._context.effects.append(Send(session.peer, packet))
 
     def reshape(self, change: TreeChange) -> None:
-        """End the sessions with brokers that left the neighbourhood; others go on (R13).
+        """End the sessions with brokers that left the neighbourhood; keep the others (R13).
 
         A new broker is sent a Hello when its link is up. Until then its own Hello is dropped.
         """
@@ -128,25 +129,25 @@ class PeerSessions:
         self._review_full()
         self._admit(neighbourhood)
 
-    # --- what others ask ---------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def is_open(self, peer: BrokerId) -> bool:
-        """Say whether messages to the peer go out now."""
+        """Return whether messages to the peer are sent now."""
         held = self._peers.get(peer)
         return held is not None and held.active is not None
 
     def is_direct(self, peer: BrokerId) -> bool:
-        """Say whether messages to the peer go over the link to it."""
+        """Return whether messages to the peer use the link to it."""
         held = self._peers.get(peer)
         return held is not None and held.is_direct
 
     def route(self, peer: BrokerId) -> tuple[BrokerId, ...]:
-        """Return the brokers on the way to a peer that is talked to, without the two ends."""
+        """Return the relays on the route to a peer, without the two ends."""
         held = self._peers.get(peer)
         return () if held is None or held.active is None else held.active.route[1:-1]
 
     def incarnation_of(self, peer: BrokerId) -> int:
-        """Return the life of the peer of an open session."""
+        """Return the incarnation of the peer of an open session."""
         active = self._peers[peer].active
         assert active is not None, f"there is no session with {peer}"
         assert active.theirs is not None
@@ -161,11 +162,11 @@ class PeerSessions:
         return [broker for broker in brokers if self.is_open(broker)]
 
     def direct_peers(self) -> list[BrokerId]:
-        """Return the peers that are talked to over a link, nearest cells first."""
+        """Return the peers whose active session is direct, nearest cells first."""
         return [peer for peer in self._peers if self.is_direct(peer)]
 
     def unreached(self) -> list[tuple[BrokerId, int]]:
-        """Return the brokers to which there is no way now, and since when."""
+        """Return the brokers without a route, and since when."""
         return [
             (peer, held.unreached_since) for peer, held in self._peers.items() if held.is_unreached
         ]
@@ -181,20 +182,20 @@ class PeerSessions:
         clocks = sorted([*clocks, self._context.clock])
         return clocks[(len(clocks) - 1) // 2]
 
-    # --- what happens ------------------------------------------------------------------------
+    # --- links -------------------------------------------------------------------------------
 
     def link_full(self, peer: BrokerId) -> None:
-        """Too much waits for a peer, and for those who are talked to over it."""
+        """A link is full: the routes that use it are congested."""
         self._relays.hop_full(peer)
         self._review_full()
 
     def link_free(self, peer: BrokerId) -> None:
-        """A peer takes what is sent again."""
+        """A link has drained."""
         self._relays.hop_drained(peer)
         self._review_full()
 
     def link_up(self, peer: BrokerId) -> None:
-        """Greet a peer that can be reached now."""
+        """Start the direct session with a peer."""
         self._relays.hop_drained(peer)
         held = self._peers.get(peer)
         if held is not None:
@@ -202,7 +203,7 @@ class PeerSessions:
         self._review_full()
 
     def link_down(self, peer: BrokerId) -> None:
-        """End the session with a peer that cannot be reached any more."""
+        """End the direct session with a peer."""
         self._relays.hop_drained(peer)
         held = self._peers.get(peer)
         if held is not None:
@@ -210,7 +211,7 @@ class PeerSessions:
         self._review_full()
 
     def received(self, peer: BrokerId, packet: Any) -> None:
-        """Take what came over a link: a packet, or a Hello outside of any session."""
+        """Process a packet from a link, or a Hello outside of any session."""
         held = self._peers.get(peer)
         if held is None:
             self._context.mark("packet from an unknown broker")
@@ -218,10 +219,10 @@ class PeerSessions:
             held.direct.received(packet)
 
     def flush(self) -> None:
-        """Send the messages of this step, one packet a peer; without a session they are lost."""
+        """Send the messages of this step, one packet for each peer with a session; drop others."""
         while (
             posted := self._context.take_messages()
-        ):  # a relayed packet is posted to its first hop
+        ):  # a relayed packet is a message to its first hop
             for peer, messages in posted:
                 held = self._peers.get(peer)
                 if held is None or held.active is None:
@@ -240,7 +241,7 @@ class PeerSessions:
             session.send((session.heartbeat(()),))
 
     def closed(self, session: PeerSession) -> None:
-        """A session is over; if another one is open, take it."""
+        """A session has closed: take another one if it is open."""
         held = self._peers[session.peer]
         if held.active is not session:
             return
@@ -253,7 +254,7 @@ class PeerSessions:
             self._activate(held, other)
 
     def _activate(self, held: Peer, session: PeerSession) -> None:
-        """Make a session the active one; what belonged to another one is over."""
+        """Make a session the active one; the former active one is closed for the components."""
         if held.active is not None:
             self._deactivate(held, session.peer)
         held.take(session)
@@ -263,18 +264,18 @@ class PeerSessions:
         self._listener.session_opened(session.peer, session.cell)
 
     def _deactivate(self, held: Peer, peer: BrokerId) -> None:
-        """Tell the components that a session is over; what they sent in this step is lost with it (R2)."""
+        """Close a session for the components; drop their messages of this step to it (R2)."""
         held.lose()
         self._context.take_messages_to(peer)
         self._listener.session_closed(peer)
 
     def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
-        """A peer says which tables it sends."""
+        """Pass on the table states of a heartbeat on the active session."""
         if self._peers[session.peer].active is session:
             self._listener.table_states_received(session.peer, heartbeat.tables)
 
     def message_received(self, session: PeerSession, message: Any) -> None:
-        """Pass on a message; by whichever way the peer talks, this end talks too."""
+        """Pass on a message; this end uses the session that the peer uses."""
         held = self._peers[session.peer]
         if held.active is not session:
             self._follow(held, session)
@@ -286,18 +287,18 @@ class PeerSessions:
             self._listener.received(session.peer, message)
 
     def _follow(self, held: Peer, session: PeerSession) -> None:
-        """Take the way that the peer has taken: what it says there it will not say again (R2)."""
+        """Switch to the session that the peer uses: it will not repeat its messages (R2)."""
         if session is held.direct:
             self._activate(held, session)
         else:
             self._context.mark("link is down at the other end")
-            held.direct.start()  # which ends it, so that the other way is taken
+            held.direct.start()  # closes it, so that the relayed session is taken
             assert held.active is session
 
     # --- congested routes (R40) --------------------------------------------------------
 
     def _review_full(self) -> None:
-        """Tell the components which routes are congested now, and which no longer."""
+        """Notify the components of routes that are congested or have drained."""
         for peer, held in self._peers.items():
             full = held.active is not None and self._is_full(held.active)
             if held.set_congested(full):
@@ -310,7 +311,7 @@ class PeerSessions:
     # --- relayed sessions (R3) ---------------------------------------------------------------
 
     def start_relayed(self, route: tuple[BrokerId, ...]) -> None:
-        """Begin a session with the broker at the end of a way, in place of one by another way."""
+        """Start a session with the broker at the end of a route, instead of any other relayed one."""
         held = self._peers.get(route[-1])
         if held is None:
             self._context.mark("relayed from an unknown broker")
@@ -321,20 +322,20 @@ class PeerSessions:
         session.start()
 
     def end_relayed(self, peer: BrokerId) -> None:
-        """Talk to a peer over relays no more."""
+        """End the relayed session with a peer."""
         held = self._peers.get(peer)
         session = None if held is None else held.drop_relayed()
         if session is not None:
             session.end()
 
     def _end_relayed_over(self, hop: BrokerId) -> None:
-        """Give up the ways whose first hop is gone."""
+        """End the relayed sessions whose first hop has no link."""
         for peer, held in self._peers.items():
             if held.relayed is not None and held.relayed.first_hop == hop:
                 self.end_relayed(peer)
 
     def arrived(self, route: tuple[BrokerId, ...], packet: Any) -> None:
-        """Take what came over relays by a way, named from this end to the other."""
+        """Process a packet received over relays; the route is given from this end to the other."""
         if isinstance(packet, RelayBroken | RelayFull):
             route = packet.route
         held = self._peers.get(route[-1]) if route else None
@@ -351,13 +352,13 @@ class PeerSessions:
             self._context.mark("relay broke")
             self.end_relayed(route[-1])
         elif isinstance(packet, RelayFull):
-            # not for long: it is said again while it is so, and that it is over nobody says
+            # only for a short time: RelayFull is repeated, and no message states the end
             session.set_relay_full(self._context.now + self._heartbeat_us)
             self._review_full()
         else:
             session.received(packet)
 
-    # --- signs of life -----------------------------------------------------------------------
+    # --- heartbeats --------------------------------------------------------------------------
 
     def _tick(self) -> None:
         self._context.call_later(self._heartbeat_us, self._tick)
@@ -378,7 +379,7 @@ class PeerSessions:
             self._send_heartbeat(session)
 
     def _keep_relayed(self, held: Peer, session: PeerSession) -> None:
-        """Keep a session over relays alive; give up one that died, or that does not come about."""
+        """Keep a relayed session alive; drop one that is closed or does not open in time."""
         waited = self._context.now - session.started_at
         late = waited > microseconds(ms=self._context.parameters.session_timeout_ms)
         if session.state is PeerSessionState.CLOSED or (late and not session.is_open):

@@ -1,4 +1,4 @@
-"""The tree around this broker: the one neighbourhood that all components read."""
+"""The current neighbourhood of this broker, which all components read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TreeChange(NamedTuple):
     old: Neighbourhood
     new: Neighbourhood
     wider: bool
-    """Whether a new neighbour has subscriber hosts behind it that were not behind this cell before."""
+    """Whether a new neighbour has SHBs behind it that were not behind this cell before."""
 
 
 class Tree:

@@ -1,9 +1,9 @@
-"""Publications as they are written, and how large they are; what was found out is kept for a while.
+"""The encoding of publications and its size; recent results are cached.
 
-The same publications pass several rooms within a moment: they are written to the log, measured where
-they wait, and told to all who take them. What was written is a *pack*, an array in msgpack. Whoever
-takes all publications of a pack gets its bytes: to encode them again would cost as much as to match
-them.
+The same publications pass several components within a short time: they are written to the log,
+measured in queues, and sent to all receivers. Their encoding, an array in msgpack, is *packed
+events*. A receiver of all publications of an encoding gets its bytes: to encode them again would
+cost as much as to match them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = [
 ]
 
 PUBLICATION_BYTES: Final = 256
-"""What a publication takes beside its payload and texts."""
+"""The assumed size of a publication besides its payload and texts."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def encoded_bytes(publications: tuple[Publication, ...]) -> int:
-    """Return how many bytes publications take when they are written.
+    """Return the encoded size of publications in bytes.
 
-    Without the head of the array, so that the sizes of parts add up to that of the whole.
+    The head of the array is not counted, so that the sizes of parts add up to that of the whole.
     """
     known = _encodings.measure(publications)
     return len(_body(publications)) if known is None else known
 
 
 def encode_publications(publications: tuple[Publication, ...]) -> bytes:
-    """Return publications as they are written; nobody has to measure or to encode them after that."""
+    """Return the encoding of publications, and cache it and its size."""
     packed = _encode(publications)
     _contents.note(publications, len(packed) - _head_bytes(len(publications)))
     _encodings.note(publications, packed)
@@ -50,41 +50,41 @@ def encode_publications(publications: tuple[Publication, ...]) -> bytes:
 
 
 def cached_encoding(publications: Sequence[Publication]) -> bytes | None:
-    """Return publications as they would be written if there is a whole pack among them, else None."""
+    """Return the encoding of publications if they include all of a cached one, otherwise None."""
     return _encodings.put_together(publications)
 
 
 def content_bytes(knowledge: KnowledgeRange) -> int:
-    """Return how many bytes the publications of a piece take when they are written."""
+    """Return the encoded size of the publications of a knowledge range."""
     return _contents.measure(knowledge.publications)
 
 
 def _held_bytes(publications: tuple[Publication, ...], size: int) -> int:
-    """Return about how much memory publications take that have so many bytes when they are written."""
+    """Return the approximate memory of publications of an encoded size."""
     return size + PUBLICATION_BYTES * len(publications)
 
 
 def _head_bytes(count: int) -> int:
-    """Return how many bytes of msgpack say that so many things follow."""
+    """Return the size of the head of a msgpack array."""
     return 1 if count < 2**4 else 3 if count < 2**16 else 5
 
 
 def _body(publications: Sequence[Publication]) -> bytes:
-    """Return publications without the head of an array."""
+    """Return the encoding of publications without the head of the array."""
     return _encode(publications)[_head_bytes(len(publications)) :] if publications else b""
 
 
 def _head(count: int) -> bytes:
-    """Return the bytes that say that so many things follow."""
-    return _encode((None,) * count)[:-count]  # of an array with a byte for each
+    """Return the head of a msgpack array."""
+    return _encode((None,) * count)[:-count]  # each element of this array is one byte
 
 
 class _Contents:
-    """Measures publications. The same ones pass several rooms, so the last answers are kept."""
+    """Measures publications and caches the last results."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[tuple[Publication, ...], int]] = OrderedDict()
-        """By identity; it holds the publications, so that no others can have it."""
+        """By identity; it keeps the publications alive, so that their ids are not reused."""
         self._held = 0
 
     def measure(self, publications: tuple[Publication, ...]) -> int:
@@ -98,7 +98,7 @@ class _Contents:
         return size
 
     def note(self, publications: tuple[Publication, ...], size: int) -> None:
-        """Remember how large publications are."""
+        """Cache the size of publications."""
         if id(publications) in self._known:
             return
         self._known[id(publications)] = (publications, size)
@@ -110,18 +110,18 @@ class _Contents:
 class _PackedEvents(NamedTuple):
     publications: tuple[Publication, ...]
     body: memoryview
-    """The pack without its head."""
+    """The encoding without its head."""
 
 
 class _EncodingCache:
-    """What was written last, by the identity of its first publication, which it holds."""
+    """The last encodings, by the identity of the first publication, which it keeps alive."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, _PackedEvents] = OrderedDict()
         self._held = 0
 
     def note(self, publications: tuple[Publication, ...], packed: bytes) -> None:
-        """Remember a pack; one publication alone is encoded as fast as it is found."""
+        """Cache an encoding; a single publication is encoded as fast as it is found."""
         if len(publications) < 2 or id(publications[0]) in self._known:
             return
         body = memoryview(packed)[_head_bytes(len(publications)) :]
@@ -132,17 +132,17 @@ class _EncodingCache:
             self._held -= _held_bytes(old.publications, len(old.body))
 
     def put_together(self, run: Sequence[Publication]) -> bytes | None:
-        """Return a run as an array, of packs that it has whole and what is between them."""
+        """Return the encoding of a run from cached encodings and what is between them."""
         parts = self._parts(run)
         return None if parts is None else b"".join((_head(len(run)), *parts))
 
     def measure(self, run: Sequence[Publication]) -> int | None:
-        """Return how many bytes a run takes when it is written, without the head."""
+        """Return the encoded size of a run without the head, or None if nothing is cached."""
         parts = self._parts(run)
         return None if parts is None else sum(map(len, parts))
 
     def _parts(self, run: Sequence[Publication]) -> list[bytes | memoryview] | None:
-        """Return a run as parts: packs that it has whole, and what is between them; None if it has none."""
+        """Return a run as cached encodings and what is between them; None if nothing is cached."""
         index = self._first(run)
         if index is None:
             return None
@@ -154,7 +154,7 @@ class _EncodingCache:
         return parts
 
     def _first(self, run: Sequence[Publication]) -> int | None:
-        """Return where the first whole pack of a run begins; not looked for in runs that leave much out."""
+        """Return the index of the first cached encoding; sparse runs are not searched."""
         if len(run) > 1 and run[1].tick == run[0].tick + 1:
             known = self._known
             for index, publication in enumerate(run):
@@ -163,7 +163,7 @@ class _EncodingCache:
         return None
 
     def _whole(self, run: Sequence[Publication], index: int) -> _PackedEvents | None:
-        """Return the pack that is whole in a run from a place on."""
+        """Return the cached encoding that a run contains completely from an index on."""
         packed = self._known.get(id(run[index])) if index < len(run) else None
         if packed is None:
             return None

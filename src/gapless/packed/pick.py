@@ -1,8 +1,9 @@
-"""Parts of a log that stay as they were written: cut, filtered and counted without being decoded.
+"""Packed rows of a log: cut, filtered and counted without decoding.
 
-A *pack* is an array of publications in msgpack, as a row of the log has it. Whoever reads everything
-gets packs as they are. Where a filter chooses, a column filter (:mod:`.scan`) lets fall what cannot match and
-passes what does; only what is in doubt is decoded and asked. What is chosen is copied.
+A row of the log contains packed events, an array of publications in msgpack. A reader of everything
+gets them unchanged. With a filter, a column filter (:mod:`.scan`) drops publications that cannot
+match and passes those that do. Only the undecided ones are decoded and matched. The selected ones
+are copied.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 
 
 class _Timed(msgspec.Struct, array_like=True, gc=False):
-    """A publication of which only the tick matters."""
+    """A publication of which only the tick is decoded."""
 
     tick: Tick
 
@@ -52,7 +53,7 @@ class _Bare(msgspec.Struct, array_like=True, gc=False):
 
 
 class PublicationHeader(msgspec.Struct, array_like=True, gc=False):
-    """A publication without its payload, whose attributes are passed on as they are."""
+    """A publication without its payload and with encoded attributes."""
 
     tick: Tick
     publisher: str
@@ -70,12 +71,12 @@ _ticks: Final = msgspec.msgpack.Decoder(list[Tick]).decode
 
 
 def pack(publications: Iterable[Publication]) -> bytes:
-    """Return publications as a pack."""
+    """Return publications as packed events."""
     return _encode(tuple(publications))
 
 
 def unpack(rows: Iterable[PackedEvents]) -> list[Publication]:
-    """Return the publications of packs."""
+    """Return the publications of packed events."""
     found: list[Publication] = []
     for row in rows:
         found += _publications(row)
@@ -83,7 +84,7 @@ def unpack(rows: Iterable[PackedEvents]) -> list[Publication]:
 
 
 def unpack_headers(row: bytes) -> list[PublicationHeader]:
-    """Return the publications of a pack without what takes long to unpack."""
+    """Return the publications of packed events without the parts that are slow to decode."""
     return _headers(row)
 
 
@@ -93,7 +94,7 @@ def packed(row: LogRow) -> PackedRow:
 
 
 def unpack_row(packed: AppendPackedRow) -> LogRow:
-    """Return a row that is to be appended with its publications unpacked."""
+    """Return a packed row with its publications decoded."""
     publications = _publications(packed.publications)
     return LogRow(
         packed.pubend, packed.first, packed.last, packed.stream_epoch, 0, packed.clock, publications
@@ -101,31 +102,31 @@ def unpack_row(packed: AppendPackedRow) -> LogRow:
 
 
 def ticks_of(row: PackedEvents) -> list[Tick]:
-    """Return the ticks of a pack."""
+    """Return the ticks of packed events."""
     return [each.tick for each in _timed(row)]
 
 
 def packed_ticks(rows: Iterable[PackedEvents]) -> tuple[bytes, ...]:
-    """Return the ticks of packs, packed."""
+    """Return the ticks of packed events, encoded."""
     found = [tick for row in rows for tick in ticks_of(row)]
     return (_encode(found),) if found else ()
 
 
 def unpack_ticks(rows: Iterable[bytes]) -> list[Tick]:
-    """Return ticks that were packed."""
+    """Return encoded ticks."""
     return [tick for row in rows for tick in _ticks(row)]
 
 
 class FilteredRows(NamedTuple):
-    """What was chosen of some rows, and up to which tick that is all there is."""
+    """The selected publications of some rows, and the tick up to which they are complete."""
 
     rows: tuple[bytes, ...]
-    """Some may be views, which are bytes to who only encodes or decodes them."""
+    """Some may be memory views, which are encoded and decoded like bytes."""
     done: Tick
 
 
 class PackedFilter:
-    """Chooses by one filter."""
+    """Selects publications by one filter."""
 
     def __init__(self, wanted: Filter) -> None:
         self._takes_all = wanted == EVERYTHING
@@ -135,10 +136,10 @@ class PackedFilter:
     def pick(
         self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int
     ) -> FilteredRows:
-        """Return what matches between two ticks.
+        """Return the matching publications between two ticks.
 
-        It ends before what comes after too many bytes, that match or not; so at least one publication
-        is looked at, and of a row that is larger than an answer may be only a part.
+        The result ends when the publications read, matching or not, exceed ``bytes_max``. So at
+        least one publication is read, and a row larger than the limit is read in part.
         """
         packed_rows: list[PackedEvents] = []
         room = bytes_max
@@ -157,9 +158,9 @@ class PackedFilter:
         return FilteredRows(cast("tuple[bytes, ...]", chosen), high)
 
     def _matching(self, packed_rows: Sequence[PackedEvents]) -> tuple[bytes, ...]:
-        """Return what matches, in one pack, if anything does."""
+        """Return the matching publications as one array, or nothing if none matches."""
         if not self._wanted.conjunctions:
-            return ()  # who plans asks how far an answer goes, and wants nothing of it
+            return ()  # a planner needs only the tick up to which a result would go
         column_scan = ColumnScan(packed_rows, self._column_filter.names)
         indexes, is_sure = self._column_filter.left(column_scan)
         doubtful = indexes[~is_sure]
@@ -171,7 +172,7 @@ class PackedFilter:
 
 
 def _part(packed: PackedEvents, indexes: Sequence[int]) -> bytes:
-    """Return the publications of a pack that stand at some places; nothing if there are none."""
+    """Return the publications of packed events at some indexes; empty if there are none."""
     if not indexes:
         return b""
     raws = _raws(packed)
@@ -184,7 +185,7 @@ def _cut(packed: PackedEvents, low: Tick, high: Tick) -> bytes:
 
 
 def _shortened(packed: PackedEvents, high: Tick, room: int) -> tuple[PackedEvents, Tick]:
-    """Return what comes before too many bytes, and up to which tick that is all."""
+    """Return the publications before the byte limit, and the tick up to which they are complete."""
     for index, raw in enumerate(_raws(packed)):
         if room < 0:
             return _part(packed, range(index)), ticks_of(packed)[index] - 1

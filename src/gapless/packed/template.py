@@ -1,11 +1,11 @@
-"""Packs with blanks: events that are ready for the log, but for their ticks and sequences.
+"""Packed events with placeholders: ready for the log except for their ticks and sequences.
 
-A batch that was staged becomes publications when it is committed, all of it in one step, and only then
-is it known which ticks it gets. While a broker is in a step it does nothing else, and neighbours take a
-broker for dead that is silent for too long. So the work is done before, chunk by chunk: a chunk is packed
-as the log will have it when it is staged, with *blanks* in the place of ticks and sequences. A blank takes
-as many bytes as the greatest number. A commit writes the true ones over them, and decodes nothing: a tenth of a
-microsecond for each event, where to decode and to pack it takes two.
+A staged batch becomes publications when it is committed, all in one step, and only then are its
+ticks known. A broker does nothing else during a step, and its neighbours take a broker that is
+silent for too long for failed. So the work is done before, for each chunk: when a chunk is staged,
+it is packed as the log will store it, with *placeholders* for ticks and sequences. A placeholder
+has as many bytes as the greatest number. A commit overwrites the placeholders and decodes nothing.
+That takes a tenth of a microsecond an event, where decoding and packing takes two.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gapless.packed.pick import pack
 __all__ = ["PackedTemplate", "pack_template"]
 
 _PLACEHOLDER: Final = 2**62
-"""In msgpack a mark and eight bytes, as every number above 2**32; smaller ones may be written so."""
+"""In msgpack a tag and eight bytes, like all numbers above 2**32; smaller ones may be so too."""
 
 _NUMBER_BYTES: Final = 8
 _TAG_BYTES: Final = 1
-"""What stands before a number, and before the fields of a publication."""
+"""The bytes before a number, and before the fields of a publication."""
 
 _BIG_ENDIAN: Final = np.dtype(">u8")
 
@@ -37,7 +37,7 @@ _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def pack_template(publisher: str, events: Events) -> bytes:
-    """Return events as publications of somebody, without ticks and sequences."""
+    """Return events as packed publications with placeholders for ticks and sequences."""
     return pack(
         Publication(_PLACEHOLDER, publisher, _PLACEHOLDER, attributes, payload)
         for attributes, payload in events
@@ -45,7 +45,7 @@ def pack_template(publisher: str, events: Events) -> bytes:
 
 
 class PackedTemplate:
-    """Events that wait for their ticks.
+    """Packed events with placeholders for their ticks and sequences.
 
     >>> from gapless.packed.pick import unpack
     >>> template = PackedTemplate(pack_template("w", (({"n": 1}, b""), ({"n": 2}, b""))), "w")
@@ -63,18 +63,18 @@ class PackedTemplate:
         ticks = np.array(starts, np.int64) + 2 * _TAG_BYTES
         behind = _NUMBER_BYTES + len(_encode(publisher)) + _TAG_BYTES
         self._offsets = ticks, ticks + behind
-        """Where the ticks stand, and where the sequences."""
+        """The offsets of the ticks, and those of the sequences."""
         content = np.frombuffer(packed, np.uint8)
         for offsets in self._offsets:
             found = content[_byte_indexes(offsets)].view(_BIG_ENDIAN)
-            assert (found == _PLACEHOLDER).all(), "this is no pack with blanks"
+            assert (found == _PLACEHOLDER).all(), "packed events without placeholders"
 
     def __len__(self) -> int:
-        """Return how many events there are."""
+        """Return the number of events."""
         return len(self._offsets[0])
 
     def filled(self, tick: Tick, sequence: int) -> bytes:
-        """Return the pack with ticks and sequences, both from a first one on without a gap."""
+        """Return the packed events with consecutive ticks and sequences from the given ones on."""
         content = np.array(np.frombuffer(self.packed, np.uint8))
         for offsets, first in zip(self._offsets, (tick, sequence), strict=True):
             numbers = np.arange(first, first + len(self), dtype=_BIG_ENDIAN)
@@ -83,5 +83,5 @@ class PackedTemplate:
 
 
 def _byte_indexes(offsets: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return the places of all bytes of numbers that begin at some places, a row a number."""
+    """Return the indexes of all bytes of the numbers at some offsets, one row a number."""
     return offsets[:, None] + np.arange(_NUMBER_BYTES)

@@ -1,12 +1,12 @@
-"""Few conjunctions that cover many, while the many change (VT 3.4, 3.5).
+"""A small set of conjunctions that covers a large, changing one (VT 3.4, 3.5).
 
-What is said of a set of conjunctions are the roots of its covering forest. If these are more than
-the budget they are merged, which only widens. From then on a new root is said only if nothing said
-covers it, and what was said stays when roots go, until enough went to make merging anew worth it:
-so a change costs one look at a forest, not a merge.
+The published conjunctions of a set are the roots of its covering forest. If there are more roots
+than the budget, they are merged, which only widens. From then on a new root is published only if no
+published conjunction covers it. Published conjunctions remain when roots are removed, until so many
+are removed that a new merge pays. So a change costs one lookup in a forest instead of a merge.
 
-At every moment what :meth:`CoverSet.take` has returned so far, added and removed, covers all that was
-in the set at the last call.
+The sum of all changes that :meth:`CoverSet.take` has returned covers everything that was in the set
+at the last call.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gapless.propagation.table import text_of
 __all__ = ["CoverChange", "CoverSet", "Merge"]
 
 Merge: TypeAlias = Callable[[Iterable[Conjunction], int], tuple[Conjunction, ...]]
-"""Returns at most so many conjunctions that cover the given ones."""
+"""Returns at most the given number of conjunctions, which cover the given ones."""
 
 
 class CoverChange(NamedTuple):
-    """Texts that are now said, and that are no longer said, in their order."""
+    """Texts that are now published and texts that are no longer published, sorted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
 
 class CoverSet:
-    """A set of conjunctions, counted, and what is said of it."""
+    """A counted set of conjunctions and the published conjunctions that cover it."""
 
     def __init__(self, budget: int, merge: Merge) -> None:
         self.forest = CoveringForest()
@@ -40,27 +40,27 @@ class CoverSet:
         self._merge = merge
         self._roots = 0
         self._pending: dict[Conjunction, bool] = {}
-        """Roots that came (True) and went (False) since the last call of take."""
+        """Roots added (True) and removed (False) since the last call of take."""
         self._wide: CoveringForest | None = None
-        """What is said, if it is not the roots themselves."""
+        """The published conjunctions, or None if these are the roots themselves."""
         self._roots_removed = 0
-        """Roots that went since the last merge."""
+        """Roots removed since the last merge."""
 
     @property
     def changed(self) -> bool:
-        """Whether the roots are others than at the last call of take."""
+        """Whether the roots differ from those at the last call of take."""
         return bool(self._pending)
 
     def insert(self, conjunction: Conjunction) -> RootChange:
-        """Put a conjunction in, or a further copy of it."""
+        """Insert a conjunction, or a further copy of it."""
         return self._noted(self.forest.insert(conjunction))
 
     def remove(self, conjunction: Conjunction) -> RootChange:
-        """Take one copy out."""
+        """Remove one copy of a conjunction."""
         return self._noted(self.forest.remove(conjunction))
 
     def take(self) -> CoverChange:
-        """Return how what is said has changed since the last call."""
+        """Return the change of the published conjunctions since the last call."""
         pending, self._pending = self._pending, {}
         if not pending:
             return CoverChange()
@@ -86,12 +86,12 @@ class CoverSet:
         return change
 
     def _note(self, conjunction: Conjunction, *, is_new: bool) -> None:
-        # what came and went again, or the other way round, has not changed
+        # a root that was added and removed again, or the reverse, has not changed
         if self._pending.pop(conjunction, is_new) == is_new:
             self._pending[conjunction] = is_new
 
     def _widen(self, came: set[Conjunction], went: set[Conjunction]) -> None:
-        """Add to what is said, or merge anew if that is too much or too wide."""
+        """Publish new roots; merge again if there are too many or they are too wide."""
         assert self._wide is not None
         self._roots_removed += len(went)
         for conjunction in sorted(came, key=text_of):
@@ -105,7 +105,7 @@ class CoverSet:
         self._wide = None
         if self._roots > self._budget:
             self._wide = CoveringForest()
-            # some room is left, so that the next roots do not all cause a merge
+            # merge below the budget, so that the next roots do not all cause a merge
             for conjunction in self._merge(self.forest.roots, max(1, self._budget * 3 // 4)):
                 self._wide.insert(conjunction)
 

@@ -1,29 +1,30 @@
-"""What a broker holds of one edge: the tables that came over it (R20 to R22).
+"""The tables that a broker has received over one edge (R20 to R22).
 
-Tables of several brokers stand side by side, each one sender's copy, never continued by another's
-changes (VT lets one broker of a node speak for all; then a receiver must mix what two of them
-said). Together they mean the union of their conjunctions and the greatest of their claims.
+An edge holds the tables of several brokers. Each is a copy of one sender's table, and changes of
+another sender never apply to it. (VT lets one broker of a node send for all, so a receiver must mix
+the tables of two of them.) An edge has the union of their conjunctions and the greatest of their
+claims.
 
-A table is *current* while its broker is a source. If the source is replaced or its session ends the
-table is *old*: it belongs to the edge, but no longer to a cell. An old table is current again when
-its source returns in the same life. When the broker says something in a new life, or will not
-return, its old table is joined into the one *legacy* table of the edge, and never becomes current
-again. Old tables go when current ones claim as much, and after a time.
+A table is *current* while its broker is a source. It is *stale* when the source is replaced or its
+session ends: then it belongs to the edge, but no longer to a cell. A stale table is current again
+when its source returns in the same incarnation. When the broker sends in a new incarnation, or will
+not return, its stale table is merged into the one *merged* table of the edge and never becomes
+current again. Stale tables are dropped when current ones claim as much, or after a timeout.
 
-So an edge has at most one table a broker of its direction, and one more (I14).
+So an edge has at most one table for each broker of its direction, and one more (I14).
 
-A host's table is complete for every pubend, also for those that its broker has not heard of. But who
-is told of a claim takes it that the host knows the pubend (R46). So the host of a peer, a broker of the
-own cell, is claimed for the pubends that this peer has said it knows.
+A leaf table is complete for every pubend, also for those that its broker does not know. But the
+receiver of a claim concludes that the SHB knows the pubend (R46). So the SHB of a peer, a broker of
+the own cell, is claimed only for the pubends that this peer has announced.
 
-When a cell gets a new neighbour that was behind an old one before, the tables of the old one still
-name hosts that lie behind the new one. They may filter, for more conjunctions only let more pass,
-but they say nothing of places until they were made in the new shape (R13, R23).
+When a cell gets a new neighbour that was behind another one before, the tables of the other one
+still contain SHBs that are behind the new one. These tables may filter, because more conjunctions
+only let more pass. They prove no location until they are made in the new shape (R13, R23).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from gapless.content import Conjunction
@@ -42,21 +43,25 @@ _K = TypeVar("_K", Conjunction, ShbId)
 
 
 class LocationVersion:
-    """Counts changes of what the edges of a broker tell about where hosts are (R23)."""
+    """Counts the changes of SHB locations on all edges of a broker (R23)."""
 
     def __init__(self) -> None:
         self.revision = 0
 
+    def advance(self) -> None:
+        """Count a change."""
+        self.revision += 1
+
 
 class EdgeListener(Protocol):
-    """Who wants to know what changes on an edge."""
+    """Callback for changes of the tables of an edge."""
 
     def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:
-        """A table changed, and with it the union of the edge's conjunctions, maybe by nothing."""
+        """A table has changed; the change of the union of conjunctions may be empty."""
 
 
 class HeldTable:
-    """A table of an edge, or the place for one that was asked for."""
+    """A table of an edge, or the entry for one that was requested."""
 
     __slots__ = (
         "cell",
@@ -70,47 +75,86 @@ class HeldTable:
     )
 
     def __init__(
-        self, sender: BrokerId, cell: CellId | None, incarnation: int, number: int
+        self,
+        sender: BrokerId,
+        cell: CellId | None,
+        incarnation: int,
+        number: int,
+        *,
+        is_peer: bool = False,
     ) -> None:
         self.sender = sender
         self.cell = cell
-        """The cell that it speaks for; None for the legacy table, which speaks for none."""
+        """The cell of the sender; None for the merged stale table, which belongs to no cell."""
         self.incarnation = incarnation
         self.number = number
         self.receiver = TableReceiver()
         self.since: int | None = None
-        """Since when it is old; None while it is current."""
+        """The time at which the table became stale; None while its broker is a source."""
         self.witness: tuple[ShbId, PubendId] | None = None
-        """What no current table claimed when that was last looked at."""
-        self.known_to_peer: dict[PubendId, int] | None = None
-        """The pubends that a peer has said it knows, by version, if this is its host's table.
+        """An SHB and a pubend that no current table claimed at the last check."""
+        self.known_to_peer: dict[PubendId, int] | None = {} if is_peer else None
+        """The pubends that a peer has announced, by version, if this is the peer's leaf table.
 
-        None for other tables: they say it themselves, or are this broker's own.
+        None for other tables: they list known pubends, or are this broker's own.
         """
 
     def __repr__(self) -> str:
         state = "current" if self.current else "incomplete" if self.table is None else "old"
         return f"<{state} {self.table!r}>"
 
+    @classmethod
+    def stale(cls, table: SubscriptionTable, since: int, number: int) -> HeldTable:
+        """Return the entry of a merged stale table."""
+        held = cls("", None, 0, number)
+        held.receiver.put(table)
+        held.mark_stale(since)
+        return held
+
     @property
     def table(self) -> SubscriptionTable | None:
-        """The table, once it is complete."""
+        """The table, or None until it is complete."""
         return self.receiver.table
 
     @property
     def current(self) -> bool:
-        """Whether it is a table and its broker is a source."""
+        """Whether the table is complete and its broker is a source."""
         return self.since is None and self.table is not None
 
+    def mark_stale(self, since: int) -> None:
+        """The broker is no longer a source."""
+        self.since = since
+
+    def mark_current(self) -> None:
+        """The broker is a source again."""
+        self.since = None
+
+    def is_undominated(
+        self, current: Sequence[SubscriptionTable], matters: Callable[[PubendId], bool]
+    ) -> bool:
+        """Return whether the table has a claim that matters and that no current table has (R21)."""
+        assert self.table is not None
+        self.witness = undominated(self.table, current, matters, self.witness)
+        return self.witness is not None
+
+    def note_known(self, pubend: PubendId, announcement_version: int) -> bool:
+        """The peer has announced a pubend; return whether it had not done so before."""
+        if self.known_to_peer is None:
+            return False
+        if self.known_to_peer.get(pubend, UNKNOWN) >= announcement_version:
+            return False
+        self.known_to_peer[pubend] = announcement_version
+        return True
+
     def knows(self, pubend: PubendId, announcement_version: int) -> bool:
-        """Say whether it is complete for a pubend that its sender knows, but for the late."""
+        """Return whether the table is complete for a pubend except for late SHBs."""
         assert self.table is not None
         if self.known_to_peer is None:
             return self.table.knows(pubend, announcement_version)
         return self.known_to_peer.get(pubend, UNKNOWN) >= announcement_version
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
-        """Return up to when a host is served for a pubend by it, if the host knows the pubend."""
+        """Return the table's claim of an SHB for a pubend, None if the pubend is not known."""
         assert self.table is not None
         claim = self.table.claim(shb, pubend, announcement_version)
         if claim is None or claim.retired or self.knows(pubend, announcement_version):
@@ -119,10 +163,10 @@ class HeldTable:
 
 
 class Edge:
-    """The tables of one edge: of a neighbour cell, or of the leaf of a subscriber host.
+    """The tables of one edge: of a neighbour cell, or of the leaf of an SHB.
 
-    ``settled`` says that a full table came from a current source since the edge is there (R13); it
-    is not kept over a restart, so an edge that is new in this life is unsettled.
+    ``settled`` is true after a full table was received from a current source (R13). It is not
+    durable, so all edges are unsettled after a restart.
     """
 
     def __init__(
@@ -139,12 +183,12 @@ class Edge:
         self.name = name
         self.leaf = leaf
         self.is_peer = is_peer
-        """Whether it leads to the leaf of another broker of the own cell."""
+        """Whether this is the edge to the leaf of another broker of the own cell."""
         self.settled = False
         self.revision = 0
         self.listeners: list[EdgeListener] = []
         self._shape_version = 1
-        """In which shape of the neighbour cell tables must be made to say where hosts are."""
+        """The least shape of the neighbour cell in which a table proves locations of SHBs."""
         self._location_version = location_version
         self._index = index
         self._budget = budget
@@ -154,7 +198,7 @@ class Edge:
         self._conjunctions: dict[Conjunction, int] = {}
         self._hosts: dict[ShbId, int] = {}
 
-    # --- what it holds -----------------------------------------------------------------------
+    # --- tables ------------------------------------------------------------------------------
 
     @property
     def conjunctions(self) -> Mapping[Conjunction, int]:
@@ -163,11 +207,11 @@ class Edge:
 
     @property
     def hosts(self) -> Mapping[ShbId, int]:
-        """The hosts of which some table has an entry, counted."""
+        """The SHBs that have an entry in any table, counted."""
         return self._hosts
 
     def held(self) -> Iterator[HeldTable]:
-        """Go through the complete tables, the legacy table last."""
+        """Yield the complete tables, the merged stale table last."""
         for held in self._held.values():
             if held.table is not None:
                 yield held
@@ -175,7 +219,7 @@ class Edge:
             yield self._merged_stale
 
     def tables(self) -> tuple[SubscriptionTable, ...]:
-        """Return the complete tables, the legacy table last."""
+        """Return the complete tables, the merged stale table last."""
         return tuple(held.table for held in self.held() if held.table is not None)
 
     def held_of(self, cell: CellId) -> tuple[HeldTable, ...]:
@@ -183,28 +227,28 @@ class Edge:
         return tuple(held for held in self.held() if held.current and held.cell == cell)
 
     def cells(self) -> tuple[CellId, ...]:
-        """Return the cells of which there are current tables, in their order."""
+        """Return the cells of the current tables, sorted."""
         return tuple(sorted({held.cell for held in self.held() if held.current and held.cell}))
 
     @property
     def outdated(self) -> bool:
-        """Whether there are tables that are not current."""
+        """Whether some complete table is stale."""
         return any(not held.current for held in self.held())
 
     @property
     def merged_stale(self) -> SubscriptionTable | None:
-        """The table into which old ones were joined."""
+        """The table into which stale ones were merged."""
         return None if self._merged_stale is None else self._merged_stale.table
 
-    # --- where hosts are (R13, R23) ----------------------------------------------------------
+    # --- locations of SHBs (R13, R23) --------------------------------------------------------
 
     def distrust_before(self, shape_version: int) -> None:
-        """Hosts behind this edge may have moved: believe tables of that shape and later ones."""
+        """SHBs may have moved: only tables of this shape version or later prove locations."""
         self._shape_version = shape_version
         self._touch(moved=True)
 
     def locating_tables(self) -> tuple[HeldTable, ...]:
-        """Return the complete tables that say where hosts are."""
+        """Return the complete tables that prove locations of SHBs."""
         return tuple(
             held
             for held in self.held()
@@ -212,7 +256,7 @@ class Edge:
         )
 
     def locates(self, shb: ShbId) -> bool:
-        """Say whether a table shows that a host is behind this edge."""
+        """Return whether a table proves that an SHB is behind this edge."""
         if self._shape_version == 1:
             return shb in self._hosts
         return any(
@@ -220,11 +264,11 @@ class Edge:
         )
 
     def entry(self, shb: ShbId) -> VectorEntry | None:
-        """Return the greatest entry of a host."""
+        """Return the greatest entry of an SHB."""
         return greatest(table.entries.get(shb) for table in self.tables())
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
-        """Return the greatest claim of a host for a pubend (R22)."""
+        """Return the greatest claim of an SHB for a pubend (R22)."""
         return greatest(held.claim(shb, pubend, announcement_version) for held in self.held())
 
     # --- sources -----------------------------------------------------------------------------
@@ -232,21 +276,22 @@ class Edge:
     def source(
         self, sender: BrokerId, cell: CellId, incarnation: int, direction: str, now: int
     ) -> TableRequest:
-        """Take a broker as a source, again or anew; return what to ask it for."""
+        """Make a broker a source; return the request to send to it."""
         held = self._held.get(sender)
         if held is not None and held.incarnation == incarnation:
             if held.since is not None:
-                held.since = None
+                held.mark_current()
                 self._touch(moved=True)
             return held.receiver.request(direction)
         if held is not None:
             self._merge_held(held, now)
-        held = self._held[sender] = HeldTable(sender, cell, incarnation, self._index.number())
-        held.known_to_peer = {} if self.is_peer else None
+        self._held[sender] = HeldTable(
+            sender, cell, incarnation, self._index.number(), is_peer=self.is_peer
+        )
         return TableRequest(direction)
 
     def mark_stale(self, sender: BrokerId, now: int) -> None:
-        """A broker is no source any more: its table is old."""
+        """A broker is no longer a source: its table becomes stale."""
         held = self._held.get(sender)
         if held is None or held.since is not None:
             return
@@ -254,34 +299,31 @@ class Edge:
         if held.table is None:
             self._merge_held(held, now)
         else:
-            held.since = now
+            held.mark_stale(now)
             self._touch(moved=True)
 
     def merge_stale(self, sender: BrokerId, now: int) -> None:
-        """A broker will not be a source again: its table, if it has one, becomes legacy."""
+        """A broker will not be a source again: merge its table into the merged stale table."""
         held = self._held.get(sender)
         if held is not None:
             self._merge_held(held, now)
 
     def sources(self) -> tuple[BrokerId, ...]:
-        """Return the brokers that are sources, whether their tables are complete or not."""
+        """Return the brokers that are sources, also those with incomplete tables."""
         return tuple(held.sender for held in self._held.values() if held.since is None)
 
     def note_known(self, sender: BrokerId, pubend: PubendId, announcement_version: int) -> bool:
-        """A broker has said that it knows a pubend; say whether its host is claimed for it by that."""
+        """A broker has announced a pubend; return whether its SHB is newly claimed for it."""
         held = self._held.get(sender)
-        if held is None or held.known_to_peer is None:
+        if held is None or not held.note_known(pubend, announcement_version):
             return False
-        if held.known_to_peer.get(pubend, UNKNOWN) >= announcement_version:
-            return False
-        held.known_to_peer[pubend] = announcement_version
         self._touch(moved=False)
         return True
 
-    # --- tables that come --------------------------------------------------------------------
+    # --- messages from sources ---------------------------------------------------------------
 
     def receive(self, sender: BrokerId, message: TableFull | TableDelta) -> TransferOutcome:
-        """Take a message from a source; another broker's is refused."""
+        """Take a message from a source; refuse it from any other broker."""
         held = self._held.get(sender)
         name = message.table
         if (
@@ -296,7 +338,7 @@ class Edge:
         return self._updated(held, before, held.receiver.take(message))
 
     def compare_state(self, sender: BrokerId, state: TableState) -> TransferOutcome:
-        """Compare a source's copy with what its heartbeat says."""
+        """Compare the copy of a source's table with the state in its heartbeat."""
         held = self._held.get(sender)
         if held is None or held.since is not None:
             return TransferOutcome.REFUSED
@@ -312,49 +354,48 @@ class Edge:
             self._index.change(held.number, update.added, update.removed)
             self._shift(update, moved=moved)
             if self.leaf is not None and self._merged_stale is not None:
-                self._discard(self._merged_stale)  # a host's newer life says all there is to say
-        elif before is not None and held.table is None:  # it was damaged and dropped
+                self._discard(self._merged_stale)  # the SHB's newer incarnation replaces it
+        elif before is not None and held.table is None:  # the copy was corrupt and dropped
             self._index.change(held.number, (), update.removed)
             self._shift(update, moved=True)
         return update.outcome
 
-    # --- old tables --------------------------------------------------------------------------
+    # --- stale tables ------------------------------------------------------------------------
 
     def drop_dominated(self, matters: Callable[[PubendId], bool]) -> None:
-        """Let old tables go of which the current ones claim all that matters (R21).
+        """Drop the stale tables whose claims that matter are in current tables too (R21).
 
-        A pubend matters if its events go over this edge, that is, unless it lies behind it.
+        A pubend matters if its events go over this edge: if it is not behind the edge.
         """
         current = [held.table for held in self.held() if held.current and held.table is not None]
         if self.leaf is not None or not current:
-            return  # a host's old table goes when the host says something in its new life
+            return  # a stale leaf table is dropped when the SHB's new incarnation sends one
         for held in tuple(self.held()):
             if held.current or held.table is None:
                 continue
-            held.witness = undominated(held.table, current, matters, held.witness)
-            if held.witness is None:
+            if not held.is_undominated(current, matters):
                 self._discard(held)
 
     def expire(self, before: int) -> None:
-        """Let tables go that were old before a time."""
+        """Drop the tables that became stale before a time or at it."""
         for held in tuple(self.held()):
             if held.since is not None and held.since <= before:
                 self._discard(held)
 
     def inherit(self, other: Edge, now: int) -> None:
-        """Keep as legacy what came over an edge that is removed and led where this one leads."""
-        assert self.leaf is None, "a host's tables come from nobody else"
+        """Merge the tables of a removed edge, whose cells are behind this edge now."""
+        assert self.leaf is None, "a leaf edge has tables of its own SHB only"
         tables = other.tables()
         if tables:
             self._merge_into_stale(tables, now)
 
     def clear(self) -> None:
-        """Forget everything: the edge is removed (R13)."""
+        """Drop all tables: the edge is removed (R13)."""
         for held in (*self._held.values(), *self.held()):
             self._discard(held)
 
     def _merge_held(self, held: HeldTable, now: int) -> None:
-        """Take a broker's table out of its place; keep what it says as legacy."""
+        """Remove a broker's entry and keep its table merged; a leaf table is kept unchanged."""
         table = held.table
         since = now if held.since is None else held.since
         if table is None:
@@ -363,7 +404,7 @@ class Edge:
             if self._merged_stale is not None:
                 self._discard(self._merged_stale)
             del self._held[held.sender]
-            held.since = since
+            held.mark_stale(since)
             self._merged_stale = held
             self._touch(moved=True)
         else:
@@ -372,13 +413,11 @@ class Edge:
     def _merge_into_stale(
         self, tables: tuple[SubscriptionTable, ...], since: int, held: HeldTable | None = None
     ) -> None:
-        """Join tables into the legacy table; ``held`` is where they were, if it was here."""
+        """Merge tables into the merged stale table; ``held`` is their entry if this edge had it."""
         old = tables if self.merged_stale is None else (self.merged_stale, *tables)
         since = max(since, 0 if self._merged_stale is None else self._merged_stale.since or 0)
         made = merged(self.name, old, budget=self._budget, merge=self._merge)
-        merged_stale = HeldTable("", None, 0, self._index.number())
-        merged_stale.since = since
-        merged_stale.receiver.table = made
+        merged_stale = HeldTable.stale(made, since, self._index.number())
         self._admit(merged_stale, made)
         for replaced in (held, self._merged_stale):
             if replaced is not None:
@@ -404,10 +443,10 @@ class Edge:
         self._index.drop(held.number)
         self._shift(update, moved=True)
 
-    # --- what the tables mean together -------------------------------------------------------
+    # --- union of the tables -----------------------------------------------------------------
 
     def _shift(self, update: TableUpdate, *, moved: bool) -> None:
-        """Count a change of one table, and tell the watchers what it means for the edge."""
+        """Count a change of one table and call the listeners with the change of the union."""
         before = self._conjunctions.keys()
         added = [one for one in dict.fromkeys(update.added) if one not in before]
         _count(self._conjunctions, update.added, 1)
@@ -425,18 +464,18 @@ class Edge:
     ) -> None:
         self.revision += 1
         if moved:
-            self._location_version.revision += 1
+            self._location_version.advance()
         for listener in self.listeners:
             listener.changed(added, removed)
 
 
 def greatest(entries: Iterable[VectorEntry | None]) -> VectorEntry | None:
-    """Return the greatest of some entries of one host, None if there is none."""
+    """Return the greatest of some entries of one SHB, None if there is none."""
     return max((entry for entry in entries if entry is not None), key=rank, default=None)
 
 
 def _count(counts: dict[_K, int], keys: Iterable[_K], step: int) -> list[_K]:
-    """Count keys up or down; return those that are not there any more."""
+    """Count keys up or down; return those whose count is now zero."""
     removed = []
     for key in keys:
         counts[key] = counts.get(key, 0) + step

@@ -1,11 +1,12 @@
-"""Tables on their way: whom this broker asks for them, and whom it tells (R15, R18 to R21).
+"""The exchange of tables with peers (R15, R18 to R21).
 
-The parts in :mod:`gapless.propagation` are passive; here they get sessions and time. Each edge has
-sources (:mod:`.sources`), who are asked for their tables. What changes is sent to those who asked in
-the present session, batched; what was lost shows in the next heartbeat and is asked for.
+The other modules of :mod:`gapless.propagation` are passive; this one has sessions and timers. It
+requests the tables of each edge from the sources (:mod:`.sources`). It sends changes in batches to
+the peers that requested them in the current session. A lost change is detected by the next
+heartbeat and requested again.
 
-When the tree around changes, edges appear and vanish with their tables. What this broker says then
-means something else in every direction, so it is said anew and whole, under a new name (R13).
+When the neighbourhood changes, edges are added and removed with their tables. The out-tables then
+describe other sets of SHBs in every direction, so they get new ids and are sent in full (R13).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any, Protocol
 from gapless.content import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.merging import merge
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Announce, TableState
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest, TableStop
@@ -31,14 +32,14 @@ __all__ = ["TableExchange"]
 
 
 class TableListener(Protocol):
-    """Learns that tables have changed."""
+    """Callback for changes of tables."""
 
     def tables_changed(self) -> None:
         """A table of another broker has changed, and with it perhaps a claim."""
 
 
 class TableExchange:
-    """The tables of one broker: those it holds, its own leaf table, and what it tells others."""
+    """The tables of one broker: the held ones, its leaf table and its out-tables."""
 
     def __init__(
         self,
@@ -69,14 +70,14 @@ class TableExchange:
         for peer in neighbourhood.peers:
             self.table_store.add_leaf(ShbId(peer, identity.cell))
         self._requesters: dict[str, dict[BrokerId, None]] = {}
-        """By direction, or leaf, who holds a copy of this broker's table in the present session."""
+        """By direction or leaf: the peers that requested the table in the current session."""
         self._requested_at: dict[BrokerId, int] = {}
-        """When each source was asked last."""
+        """The time of the last request to each source."""
         self._leaf_due = False
         self._flush_due = False
 
     def start(self) -> None:
-        """Say the new life, and take the own leaf as the first source."""
+        """Publish the new incarnation and make the own leaf the first source."""
         me = self._context.identity.broker
         self._flush_leaf()
         self._take_source(self.table_store.edges[str(self._context.identity.shb)], me)
@@ -84,14 +85,14 @@ class TableExchange:
             microseconds(s=self._context.parameters.inactive_after_s), self._drop_stale
         )
 
-    # --- the tree around (R13) -----------------------------------------------------------------
+    # --- changes of the neighbourhood (R13) ----------------------------------------------------
 
     def reshape(self, change: TreeChange) -> None:
         """Add and remove edges.
 
-        The tables of a removed edge stay as stale tables of the edge behind which that cell lies now;
-        if there is none, they are deleted. If a new neighbour lay behind another one before, the tables
-        of that other one no longer show which hosts are behind it.
+        The tables of a removed edge become stale tables of the edge behind which that cell is now;
+        if there is none, they are deleted. If a new neighbour was behind another one before, the
+        tables of that other one no longer prove locations.
         """
         old, neighbourhood = change.old, change.new
         table_store, own = self.table_store, self._context.identity.cell
@@ -121,7 +122,7 @@ class TableExchange:
                 self.table_store.remove(str(ShbId(peer, self._context.identity.cell)))
 
     def _forget_requesters(self) -> None:
-        """Tell a table no more to who lies in another direction now; it will ask for the right one."""
+        """Remove requesters that are in another direction now; they will request its table."""
         neighbourhood = self._tree.neighbourhood
         for direction, requesters in self._requesters.items():
             for peer in [*requesters]:
@@ -134,22 +135,22 @@ class TableExchange:
 
     @property
     def time(self) -> VirtualTime:
-        """The virtual time of what the leaf has said."""
+        """The virtual time of the leaf table's last version."""
         return self.leaf.time
 
     @property
     def roots(self) -> frozenset[Conjunction]:
-        """What covers all that the leaf wants."""
+        """The conjunctions that cover all others of the leaf."""
         return self.leaf.roots
 
     def own(self, owner: int, conjunctions: Iterable[Conjunction]) -> VirtualTime:
-        """Let an owner want conjunctions; return its virtual start time (R16)."""
+        """Add an owner of conjunctions; return its virtual start time (R16)."""
         start = self.leaf.own(owner, conjunctions)
         self._plan_leaf()
         return start
 
     def disown(self, owner: int) -> None:
-        """Let an owner want nothing more."""
+        """Remove an owner."""
         self.leaf.disown(owner)
         self._plan_leaf()
 
@@ -168,7 +169,7 @@ class TableExchange:
     # --- sources (R20) -------------------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """A peer has forgotten what it asked for; it may be a source now, perhaps instead of others."""
+        """Drop the peer's requests of its former session; it may replace other sources now."""
         for requesters in self._requesters.values():
             requesters.pop(peer, None)
         edge = self._edge_of(peer, cell)
@@ -178,7 +179,7 @@ class TableExchange:
             self._review_sources(edge)
 
     def session_closed(self, peer: BrokerId) -> None:
-        """Tables of a peer that cannot be reached are old (R21); others speak in its place."""
+        """Mark the tables of an unreachable peer as stale (R21) and choose other sources."""
         for requesters in self._requesters.values():
             requesters.pop(peer, None)
         for edge in self.table_store.edges.values():
@@ -187,24 +188,24 @@ class TableExchange:
         self._plan_flush()
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
-        """Note whether a broker of another cell is fed here: then it is a source."""
+        """Note whether this broker feeds a broker of another cell, which makes it a source."""
         self._sources.set_fed(peer, fed=fed)
         self._review_sources_towards(peer)
 
     def reshaped(self) -> None:
-        """Take the sources that all edges to cells should have."""
+        """Choose the sources of all edges to cells again."""
         for cell in self._tree.neighbourhood.neighbours:
             self._review_sources(self.table_store.edges[cell])
 
     def _review_sources_towards(self, peer: BrokerId) -> None:
-        """See who should be asked in the direction of a broker of another cell."""
+        """Choose the sources again for the direction of a broker of another cell."""
         cell = self._tree.neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is not None and edge.leaf is None:
             self._review_sources(edge)
 
     def _review_sources(self, edge: Edge) -> None:
-        """Ask who should be asked and is not; let go who is not needed any more."""
+        """Request tables from new sources; send TableStop to those no longer needed."""
         current = edge.sources()
         wanted = self._sources.wanted(edge.name, current)
         for peer in wanted:
@@ -217,7 +218,7 @@ class TableExchange:
                 self._plan_flush()
 
     def _edge_of(self, peer: BrokerId, cell: CellId) -> Edge | None:
-        """Return the edge over which a peer's tables come: its leaf's, or that of its direction."""
+        """Return the edge of a peer's tables: that of its leaf, or that of its direction."""
         if cell == self._context.identity.cell:
             return self.table_store.edges.get(str(ShbId(peer, cell)))
         return self.table_store.edges.get(self._tree.neighbourhood.direction(cell) or "")
@@ -236,7 +237,7 @@ class TableExchange:
         return identity.incarnation if peer == identity.broker else self._peers.incarnation_of(peer)
 
     def _direction(self, edge: Edge) -> str:
-        """Return what to ask a source for: its leaf, or its table for this broker's direction."""
+        """Return the direction to request: the leaf, or this broker's cell."""
         return self._context.identity.cell if edge.leaf is None else edge.name
 
     # --- messages ------------------------------------------------------------------------------
@@ -257,7 +258,7 @@ class TableExchange:
             self._requesters.get(sender.table.name.direction, {}).pop(peer, None)
 
     def _sender(self, direction: str, peer: BrokerId) -> TableSender | None:
-        """Return the table that a peer asks for: the leaf's, or that of the peer's direction."""
+        """Return the table that a peer requests: the leaf table, or that of its direction."""
         if direction == str(self.leaf.shb):
             return self.leaf.sender
         cell = self._tree.neighbourhood.cell_of(peer)
@@ -289,7 +290,7 @@ class TableExchange:
             self._listener.tables_changed()
 
     def states(self, peer: BrokerId) -> tuple[TableState, ...]:
-        """Return which tables are sent to a peer, for the heartbeat (R19)."""
+        """Return the states of the tables that are sent to a peer, for the heartbeat (R19)."""
         found = []
         for direction, requesters in self._requesters.items():
             if peer in requesters:
@@ -299,20 +300,21 @@ class TableExchange:
         return tuple(found)
 
     def compare_states(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
-        """Compare the copies of a peer's tables with what its heartbeat says."""
+        """Compare the copies of a peer's tables with the states in its heartbeat."""
         cell = self._tree.neighbourhood.cell_of(peer)
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is None or peer not in edge.sources():
             return
         if not states and self._has_had_time(peer):
-            self._take_source(edge, peer)  # the asking itself was lost
+            self._take_source(edge, peer)  # the request was lost
         for state in states:
             self._note(edge, peer, edge.compare_state(peer, state))
 
     def _has_had_time(self, peer: BrokerId) -> bool:
-        """Say whether a source has had time to hear that it was asked.
+        """Return whether a source has had time to receive the last request.
 
-        The first that it says in a session it says before that; asked again, it would send again.
+        It sends its first heartbeat of a session before that; a second request would make it send
+        the table twice.
         """
         patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
         return self._context.now - self._requested_at.get(peer, 0) >= patience
@@ -322,12 +324,12 @@ class TableExchange:
     def announced(
         self, pubend: PubendId, version: int, advertisement: Filter, direction: CellId | None
     ) -> None:
-        """A pubend lies in a direction, or in the own cell if that is None."""
+        """Add a pubend of a direction, or of the own cell if that is None."""
         self.table_store.announce(pubend, version, advertisement, direction or "")
         self._plan_flush()
 
     def announcement_received(self, peer: BrokerId, announce: Announce) -> None:
-        """A peer knows a pubend; if the peer is of the own cell, its leaf knows it too."""
+        """Note that a peer knows a pubend; for a peer of the own cell its leaf knows it too."""
         cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None or announce.tombstone:
             return
@@ -336,7 +338,7 @@ class TableExchange:
             self._plan_flush()
 
     def withdrawn(self, pubend: PubendId) -> None:
-        """A pubend is gone."""
+        """Remove a pubend that was ended."""
         self.table_store.withdraw(pubend)
         self._plan_flush()
 

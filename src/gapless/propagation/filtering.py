@@ -1,4 +1,4 @@
-"""Filtering: which subscription tables decide for a receiver, and which of them match an event (R25)."""
+"""The choice of the subscription tables for a receiver, and the match of events by them (R25)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TableFiltering"]
 
 
 class TableFiltering:
-    """The tables of this broker, as its router asks them."""
+    """The router's access to the tables of this broker."""
 
     def __init__(self, exchange: TableExchange) -> None:
         self._exchange = exchange
@@ -27,15 +27,15 @@ class TableFiltering:
         vector: StreamVector | None,
         receiver: Receiver,
     ) -> int | None:
-        """Return the tables that decide for a receiver, a bit each; None if no table may (R25)."""
+        """Return the mask of the tables that decide for a receiver, None if all passes (R25)."""
         choose = self._table_store.chooser.choose
         choice = choose(pubend, vector, knowledge.control_version, receiver)
         return None if choice.tables is None else choice.mask
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
-        """Return for each publication the tables that match it, a bit each."""
+        """Return for each publication the mask of the tables that match it."""
         return self._table_store.index.match_batch([each.attributes for each in publications])
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
-        """Note that a broker of another cell is fed from now on, or is no longer fed."""
+        """Note whether this broker feeds a broker of another cell."""
         self._exchange.set_fed(peer, fed=fed)

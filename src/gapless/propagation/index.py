@@ -1,7 +1,7 @@
 """One match of an event gives the set of tables that it matches (R25).
 
-Each table that a broker holds has a number; a set of tables is a mask with a bit a number. What a
-receiver gets is decided by one test of such a mask.
+Each table that a broker holds has a number. A set of tables is a mask with one bit for each number.
+One test of such a mask decides whether a receiver gets the event.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class TableIndex:
     def __init__(self) -> None:
         self._index = RoutingIndex()
         self._counts: dict[int, dict[Conjunction, int]] = {}
-        """By table; two texts of a table may stand for one conjunction."""
+        """By table number; two texts of a table may be the same conjunction."""
         self._free: list[int] = []
 
     def number(self) -> int:
-        """Give a number to a table, the least that is free."""
+        """Allocate the least free number to a table."""
         number = heappop(self._free) if self._free else len(self._counts)
         self._counts[number] = {}
         return number
@@ -34,7 +34,7 @@ class TableIndex:
     def change(
         self, number: int, added: Iterable[Conjunction], removed: Iterable[Conjunction]
     ) -> None:
-        """Follow a change of a table."""
+        """Apply a change of a table."""
         counts = self._counts[number]
         for conjunction in added:
             counts[conjunction] = counts.get(conjunction, 0) + 1
@@ -47,13 +47,13 @@ class TableIndex:
                 self._index.remove_link(number, conjunction)
 
     def drop(self, number: int) -> None:
-        """Forget a table; its number may be given to another."""
+        """Remove a table; its number may be allocated again."""
         del self._counts[number]
         self._index.drop_link(number)
         heappush(self._free, number)
 
     def match(self, attributes: Attributes) -> int:
-        """Return the mask of the tables that want an event with these attributes."""
+        """Return the mask of the tables that match an event with these attributes."""
         return self._index.match(attributes).links
 
     def match_batch(self, events: Iterable[Attributes]) -> list[int]:
@@ -61,5 +61,5 @@ class TableIndex:
         return self._index.match_links(events)
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people."""
+        """Return counters for operators."""
         return self._index.statistics()

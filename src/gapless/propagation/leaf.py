@@ -1,16 +1,15 @@
-"""The table of a subscriber host: its conjunctions, its virtual clock, its start times.
+"""The leaf table of an SHB: its conjunctions, its virtual time, its virtual start times.
 
-A conjunction is in the table as long as somebody owns it: a live subscription, a segment of a
-filter that some stream has not passed, a form restricted by a control version that is still in use,
-a durable subscription whose client has just left (R17). Who owns what is the caller's business;
-owners are names here.
+A conjunction is in the table while it has an owner: a live subscription, a filter segment that some
+stream has not passed, a filter restricted by a control version still in use, or a durable
+subscription within the interest grace (R17). The caller defines the owners; here they are keys.
 
-The virtual counter is the version of the table. A new conjunction that one in the forest covers
-starts when that one did; any other starts with the version that will bring it to others (R16,
-VT 4.1.3). So every version from a conjunction's start time on covers it, as long as it is owned.
-Going down the forest, start times never grow (VT 4.1.2, monotonicity).
+The counter of the virtual time is the version of the table. A new conjunction that is covered by
+one in the forest gets the start time of its coverer. Any other gets the version that will carry it
+(R16, VT 4.1.3). So every version from a conjunction's start time on covers it while it is owned.
+Start times never grow from the roots of the forest downward (VT 4.1.2, monotonicity).
 
-A host that begins a new life makes a new table: its life is greater, so all its start times are.
+An SHB makes a new table in a new incarnation. Its incarnation is greater, so all start times are.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ __all__ = ["LeafTable"]
 
 
 class LeafTable:
-    """What a subscriber host wants, owner by owner, and the table that says so.
+    """The conjunctions of an SHB by owner, and the table that contains them.
 
-    Nothing is said before the first :meth:`flush`; that one says the new life, also of a host
-    without subscribers.
+    The table is empty before the first :meth:`flush`. That one publishes the new incarnation, also
+    of an SHB without subscriptions.
     """
 
     def __init__(
@@ -53,23 +52,23 @@ class LeafTable:
         self._cover = CoverSet(budget, merge)
         self._starts: dict[Conjunction, int] = {}
         self._below: dict[Conjunction, dict[Conjunction, None]] = {}
-        """What hangs below a conjunction in the forest."""
+        """The children of each conjunction in the forest."""
         self._owners: dict[Hashable, tuple[tuple[Conjunction, ...], VirtualTime]] = {}
         self._control_version = 0
         self._retired = False
         self._promised = False
-        """Whether a start time was handed out that only the next version reaches."""
+        """Whether a start time was given out that only the next version reaches."""
 
-    # --- what it says ------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------
 
     @property
     def time(self) -> VirtualTime:
-        """The virtual time of what was said last."""
+        """The virtual time of the last version."""
         return VirtualTime(self.incarnation, self.sender.table.version)
 
     @property
     def entry(self) -> VectorEntry:
-        """The one entry of the table, as it is or will be said."""
+        """The only entry of the table, with changes that are not flushed yet."""
         return VectorEntry(self.time, self._control_version, self._retired)
 
     @property
@@ -79,10 +78,10 @@ class LeafTable:
 
     @property
     def dirty(self) -> bool:
-        """Whether the next flush has something to say (R15).
+        """Whether the next flush makes a new version (R15).
 
-        Also if a start time of the next version was handed out and the roots are as before: a
-        conjunction that was dropped and added again within one batch would never start otherwise.
+        It does also if a start time of the next version was given out and the roots are unchanged.
+        Otherwise a conjunction removed and added again within one batch would never start.
         """
         sent = self.sender.table.entries.get(self.shb)
         return self._promised or self._cover.changed or sent != self.entry
@@ -95,11 +94,11 @@ class LeafTable:
         return self._owners[owner][1]
 
     def conjunction_start(self, conjunction: Conjunction) -> VirtualTime:
-        """Return a conjunction's virtual start time; KeyError if nobody owns it."""
+        """Return a conjunction's virtual start time; KeyError if it has no owner."""
         return VirtualTime(self.incarnation, self._starts[conjunction])
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people."""
+        """Return counters for operators."""
         return {
             "owners": len(self._owners),
             "conjunctions": len(self._cover.forest),
@@ -108,39 +107,39 @@ class LeafTable:
             "version": self.sender.table.version,
         }
 
-    # --- how it changes ----------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------
 
     def own(self, owner: Hashable, conjunctions: Iterable[Conjunction]) -> VirtualTime:
-        """Let a new owner want conjunctions; return its start time, the greatest of theirs."""
+        """Add an owner of conjunctions; return its start time, the greatest of theirs."""
         assert owner not in self._owners, f"{owner!r} owns conjunctions already"
-        assert not self._retired, "a retired host has no owners"
+        assert not self._retired, "a retired SHB has no owners"
         wanted = tuple(dict.fromkeys(conjunctions))
         for conjunction in wanted:
             self._insert(conjunction)
-        # an owner that wants nothing starts wherever its host is served at all
+        # an owner without conjunctions starts as soon as its SHB is served
         counter = max((self._starts[conjunction] for conjunction in wanted), default=1)
         start = VirtualTime(self.incarnation, counter)
         self._owners[owner] = (wanted, start)
         return start
 
     def disown(self, owner: Hashable) -> None:
-        """Let an owner want nothing more; KeyError if it owns nothing."""
+        """Remove an owner; KeyError if it owns nothing."""
         for conjunction in self._owners.pop(owner)[0]:
             self._remove(conjunction)
 
     def restrict(self, control_version: int) -> None:
-        """Say that the conjunctions are restricted by a newer control version."""
+        """Note that the conjunctions are restricted by a newer control version."""
         assert control_version >= self._control_version, "control versions only grow"
         self._control_version = control_version
 
     def retire(self) -> None:
-        """Leave for good: own nothing, and say so (R26)."""
+        """Remove all owners and mark the SHB as retired (R26)."""
         for owner in tuple(self._owners):
             self.disown(owner)
         self._retired = True
 
     def flush(self) -> TableDelta | None:
-        """Advance the counter and return the delta, if there is something to say."""
+        """Advance the counter and return the delta, None if nothing has changed."""
         if not self.dirty:
             return None
         change = self._cover.take()
@@ -178,7 +177,7 @@ class LeafTable:
         self._hang((*self._below.pop(conjunction), *taken_over))
 
     def _hang(self, conjunctions: Iterable[Conjunction]) -> None:
-        """Note below what the forest has hung these."""
+        """Record the new parents of conjunctions in the forest."""
         for conjunction in conjunctions:
             parent = self._cover.forest.parent(conjunction)
             if parent is not None:
@@ -186,10 +185,10 @@ class LeafTable:
                 self._lower(conjunction, self._starts[parent])
 
     def _lower(self, conjunction: Conjunction, start: int) -> None:
-        """Let what is found to be covered by an older one start as early, and all below it.
+        """Lower the start time of a conjunction and all below it to that of its coverer.
 
-        One coverer is looked for when a conjunction comes; another may turn out to be older when
-        that one goes.
+        A new conjunction is given one coverer. When that one is removed, the next coverer may have
+        an earlier start time.
         """
         stack = [conjunction]
         while stack:
@@ -199,7 +198,7 @@ class LeafTable:
                 stack.extend(self._below[conjunction])
 
     def _new_start(self, conjunction: Conjunction) -> int:
-        """Return the least start time of those found to cover it, else that of the next version."""
+        """Return the least start time of the coverers found, else that of the next version."""
         coverer = self._cover.forest.coverer(conjunction)
         if coverer is None:
             self._promised = True
@@ -208,7 +207,7 @@ class LeafTable:
         while looks < COVERER_LOOKS_MAX:
             children = self._below[coverer]
             looks += len(children) + 1
-            # the oldest children come first, and start times never grow on the way down
+            # the oldest children come first, and start times never grow downward
             nearer = [
                 child for child in islice(children, COVERER_LOOKS_MAX) if child.covers(conjunction)
             ]

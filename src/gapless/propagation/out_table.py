@@ -1,14 +1,14 @@
-"""What a router tells a direction of all its other edges (R18).
+"""The table that a router sends in one direction, computed from all its other edges (R18).
 
-Entries are the greatest of the tables held. Conjunctions are those that could match something of a
+Entries are the greatest of the held tables. Conjunctions are those that can match events of a
 pubend in that direction, covered and merged. The table is complete for the pubends announced from
-that direction (``known``), but not for the hosts whose entry no table below claims for the pubend
-(``late``): a router that has just heard of a pubend cannot speak for those behind it, nor for peers
-of its cell, that have not.
+that direction (``known``), except for the SHBs whose entry no held table claims for the pubend
+(``late``). A router that has just learned of a pubend must not claim for brokers behind it, or
+peers of its cell, that do not know the pubend yet.
 
-Everything is taken from the tables held in one step. If these are honest (I4), so is this one:
-an entry that is not late for a pubend comes from a table that claims it, and all that this table
-has of the pubend is here, or covered by something that is here.
+The table is computed from the held tables in one step. If I4 holds for these, it holds for the
+out-table: an entry that is not late for a pubend comes from a table that claims it, and the
+out-table covers all conjunctions of that table for the pubend.
 """
 
 from __future__ import annotations
@@ -33,49 +33,56 @@ class _Announced(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Hosts whose greatest entry comes from the same tables."""
+    """SHBs whose greatest entry comes from the same tables."""
 
     givers: tuple[HeldTable, ...]
     shbs: frozenset[ShbId]
 
 
 class OutTable:
-    """A router's table for one direction, from the edges it watches: all others."""
+    """A router's table for one direction, computed from all other edges, which it watches."""
 
     def __init__(
-        self, name: TableId, *, budget: int, merge: Merge, log_max: int, bytes_max: int
+        self,
+        name: TableId,
+        *,
+        budget: int,
+        merge: Merge,
+        log_max: int,
+        bytes_max: int,
+        only_locating: bool = False,
     ) -> None:
         self.sender = TableSender(name, 1, log_max=log_max, bytes_max=bytes_max)
         self.dirty = False
-        self.only_locating = False
-        """Whether tables are left out that do not say where hosts are (R13).
+        self._only_locating = only_locating
+        """Whether tables that prove no location are omitted (R13).
 
-        For a direction that is new: they may name hosts that lie in this very direction.
+        This is set for a new direction: such tables may contain SHBs of this direction.
         """
         self._edges: list[Edge] = []
         self._announced: dict[PubendId, _Announced] = {}
         self._cover = CoverSet(budget, merge)
         self._wanted: dict[Conjunction, int] = {}
-        """On how many edges each is, pruned or not."""
+        """The number of edges that have each conjunction, pruned or not."""
         self._pruned: dict[Conjunction, None] = {}
-        """Those that match nothing of the known pubends."""
+        """Conjunctions that match no event of the known pubends."""
 
-    # --- what it is made from ----------------------------------------------------------------
+    # --- input -------------------------------------------------------------------------------
 
     def watch(self, edge: Edge) -> None:
-        """Speak for an edge too."""
+        """Include the tables of an edge."""
         self._edges.append(edge)
         edge.listeners.append(self)
         self.changed(edge.conjunctions, ())
 
     def unwatch(self, edge: Edge) -> None:
-        """Speak for an edge no more."""
+        """Exclude the tables of an edge again."""
         self._edges.remove(edge)
         edge.listeners.remove(self)
         self.changed((), edge.conjunctions)
 
     def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:
-        """Follow a change on one of the edges."""
+        """Apply a change on one of the edges."""
         self.dirty = True
         for conjunction in added:
             self._wanted[conjunction] = self._wanted.get(conjunction, 0) + 1
@@ -92,7 +99,7 @@ class OutTable:
                 self._cover.remove(conjunction)
 
     def announce(self, pubend: PubendId, version: int, advertisement: Filter) -> None:
-        """Note a pubend of this direction, or that its advertisement became wider."""
+        """Add a pubend of this direction, or widen its advertisement."""
         old = self._announced.get(pubend)
         if old is not None and old.version >= version:
             return
@@ -104,7 +111,7 @@ class OutTable:
                 self._cover.insert(conjunction)
 
     def withdraw(self, pubend: PubendId) -> None:
-        """Forget a pubend: it is gone, or it is no longer in this direction."""
+        """Remove a pubend that was ended or is no longer in this direction."""
         if self._announced.pop(pubend, None) is None:
             return
         self.dirty = True
@@ -124,10 +131,10 @@ class OutTable:
             _meets(announced.advertisement, conjunction) for announced in self._announced.values()
         )
 
-    # --- what it says ------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------
 
     def flush(self) -> TableDelta | None:
-        """Go to a version that says what the edges hold now; None if that is what was said."""
+        """Compute the table from the edges; return the delta, None if nothing has changed."""
         if not self.dirty:
             return None
         self.dirty = False
@@ -144,7 +151,7 @@ class OutTable:
         return None if delta is None else self.sender.advance(delta)
 
     def _spoken_for(self, edge: Edge) -> Iterable[HeldTable]:
-        return edge.locating_tables() if self.only_locating else edge.held()
+        return edge.locating_tables() if self._only_locating else edge.held()
 
     def _late(self, groups: tuple[_Group, ...]) -> Late:
         late = {}
@@ -157,7 +164,7 @@ class OutTable:
         return late
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people."""
+        """Return counters for operators."""
         table = self.sender.table
         return {
             "conjunctions": len(self._wanted),
@@ -174,7 +181,7 @@ def _meets(advertisement: Filter, conjunction: Conjunction) -> bool:
 
 
 def _vector(tables: Iterable[HeldTable]) -> dict[ShbId, tuple[VectorEntry, list[HeldTable]]]:
-    """Return by host its greatest entry, and the tables that have it."""
+    """Return for each SHB its greatest entry and the tables that have it."""
     vector: dict[ShbId, tuple[VectorEntry, list[HeldTable]]] = {}
     for held in tables:
         assert held.table is not None
@@ -188,9 +195,9 @@ def _vector(tables: Iterable[HeldTable]) -> dict[ShbId, tuple[VectorEntry, list[
 
 
 def _groups(vector: dict[ShbId, tuple[VectorEntry, list[HeldTable]]]) -> Iterator[_Group]:
-    """Put hosts with the same givers together, so that a pubend is looked up once for all.
+    """Group SHBs by the tables that gave their entries, so that a pubend is looked up once a group.
 
-    Who is retired wishes nothing and cannot be late.
+    Retired SHBs are omitted: they have no filters and cannot be late.
     """
     by_givers: dict[tuple[int, ...], tuple[list[HeldTable], list[ShbId]]] = {}
     for shb, (entry, givers) in vector.items():
@@ -202,7 +209,7 @@ def _groups(vector: dict[ShbId, tuple[VectorEntry, list[HeldTable]]]) -> Iterato
 
 
 def _unclaimed(group: _Group, pubend: PubendId, version: int) -> frozenset[ShbId]:
-    """Return the hosts whose entry none of its givers claims for a pubend."""
+    """Return the SHBs whose entry none of the group's tables claims for a pubend."""
     missing = group.shbs
     for held in group.givers:
         if held.table is not None and held.knows(pubend, version):

@@ -1,11 +1,11 @@
-"""Whom this broker asks for tables: the sources of its edges (R20).
+"""The sources of an edge: the brokers from which this broker requests tables (R20).
 
-Of a neighbour cell one broker is enough: any of them speaks for all that lies behind it. If none of
-them is reached, each cell beyond is asked in its place, up to Δ: that is how subscriptions cross a cell
-that is down (PT V). And whoever is fed here from another cell is asked too. It is the one that must be
-filtered for, and it may have lost the way to those that would speak for it.
+One broker of a neighbour cell is enough, because its table contains everything behind that cell. If
+no broker of the cell is reachable, each cell beyond gives a source, up to Δ. So subscriptions cross
+a cell that is down (PT V). Every broker of another cell that this broker feeds is a source too:
+this broker filters for it, and its route to the other sources may be lost.
 
-A source is kept while it can be reached as well as any other: every change costs a table.
+A source is kept while no other is reached better, because every change costs a full table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["TableSources"]
 
 
 class TableSources:
-    """Chooses sources from who can be reached and who is fed."""
+    """Chooses sources from the reachable brokers and the fed ones."""
 
     def __init__(self, me: BrokerId, tree: Tree, peers: Peers) -> None:
         self._me = me
@@ -30,7 +30,7 @@ class TableSources:
         self._receivers: set[BrokerId] = set()
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
-        """Note whether a broker of another cell is fed here."""
+        """Note whether this broker feeds a broker of another cell."""
         if fed:
             self._receivers.add(peer)
         else:
@@ -46,7 +46,7 @@ class TableSources:
         return self._peers.open_in(chosen)
 
     def _of(self, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
-        """Yield one broker of a cell; if none is reached, one of each cell beyond."""
+        """Yield one broker of a cell, or one of each cell beyond if none is reachable."""
         reached = self._peers.open_in(self._tree.neighbourhood.brokers(cell))
         if reached:
             yield min(reached, key=lambda broker: self._rank(broker, current))
@@ -55,6 +55,6 @@ class TableSources:
                 yield from self._of(beyond, current)
 
     def _rank(self, broker: BrokerId, current: Collection[BrokerId]) -> tuple[bool, bool, bytes]:
-        """Order brokers: links before relays, who is a source before others, then by hash."""
+        """Order brokers: direct before relayed, current sources before others, then by hash."""
         weight = blake2b(f"{self._me}\0{broker}".encode(), digest_size=8).digest()
         return not self._peers.is_direct(broker), broker not in current, weight

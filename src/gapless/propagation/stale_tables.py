@@ -1,8 +1,8 @@
-"""Old tables: joined into one per edge, and let go when others claim as much (R21).
+"""Stale tables: merged into one table for each edge, dropped when others claim as much (R21).
 
-A table whose source is gone still says something true. Keeping it avoids flooding while a router
-restarts; dropping it is always safe. What is joined must not claim more than its parts did: an
-entry is claimed for a pubend only if a table that gave this entry claimed it.
+A table whose source is unreachable is still valid. Keeping it avoids flooding while a router
+restarts; dropping it is always safe. A merged table must not claim more than its parts: an entry is
+claimed for a pubend only if a table that gave this entry claimed it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gapless.propagation.table import SubscriptionTable, rank, text_of
 __all__ = ["STALE_SHAPE", "merged", "undominated"]
 
 STALE_SHAPE: Final = 0
-"""The shape version of joined tables: less than any, for they may come from several shapes."""
+"""The shape version of merged tables: less than any other, as the parts may differ in shape."""
 
 
 def merged(
     direction: str, tables: Sequence[SubscriptionTable], *, budget: int, merge: Merge
 ) -> SubscriptionTable:
-    """Return one table that says what these say, and claims nothing that none of them claims."""
-    assert not any(table.leaf for table in tables), "a host's tables follow one another"
+    """Return the union of some tables, which claims nothing that none of them claims."""
+    assert not any(table.leaf for table in tables), "leaf tables are not merged"
     made = SubscriptionTable(TableId("", 0, direction, STALE_SHAPE))
     for table in tables:
         made.conjunctions.update(table.conjunctions)
@@ -54,7 +54,7 @@ def _is_claimed(
     pubend: PubendId,
     version: int,
 ) -> bool:
-    """Say whether a table that gave a host's entry claims it."""
+    """Return whether a table that gave an SHB's entry claims it."""
     return any(table.claim(shb, pubend, version) == made.entries[shb] for table in tables)
 
 
@@ -64,10 +64,10 @@ def undominated(
     matters: Callable[[PubendId], bool],
     first: tuple[ShbId, PubendId] | None = None,
 ) -> tuple[ShbId, PubendId] | None:
-    """Return a host and a pubend for which the old table claims more than all current ones.
+    """Return an SHB and a pubend for which the stale table claims more than all current ones.
 
-    Only pubends that matter are looked at: those whose events go this way. ``first`` is tried
-    first; what was not dominated a moment ago probably still is not, so the test is cheap.
+    Only pubends that matter are considered: those whose events go over this edge. ``first`` is the
+    result of the last call and is tried first, because it is probably still valid.
     """
     if first is not None and matters(first[1]) and _claims_more(old, current, *first):
         return first

@@ -1,10 +1,10 @@
-"""Whether what is held of an edge suffices to filter a piece of a stream (R23 to R25; VT 3.2.3).
+"""The test whether the tables of an edge suffice to filter a range (R23 to R25; VT 3.2.3).
 
-A piece has a regime, whose vector says which hosts must be served up to which virtual time. A
-broker may filter it for a receiver only if, for every host that may be behind the receiver, the
-tables claim as much. An unknown place is every place: "I know nobody there" is never "nobody is
-there" (VT slices its vector by what the broker knows to be downstream; an empty slice is then
-sufficient right after a restart).
+A knowledge range belongs to a stream epoch, whose vector gives the virtual time up to which each
+SHB must be served. A broker may filter the range for a receiver only if the tables claim as much
+for every SHB that may be behind the receiver. An SHB of unknown location counts everywhere. (VT
+slices its vector by the SHBs that the broker knows to be downstream. Right after a restart that
+slice is empty and so always sufficient.)
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ __all__ = [
 
 
 class NeighbourhoodPaths(Protocol):
-    """What a broker knows of the tree around it."""
+    """The paths in a broker's neighbourhood."""
 
     @property
     def version(self) -> int:
-        """Grows whenever an answer may have changed."""
+        """Grows whenever a path may have changed."""
 
     def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
-        """Return the cells on the way to a cell, that one included, the own cell not.
+        """Return the path to a cell, with that cell and without the own cell.
 
         None if the cell is not in the neighbourhood; empty for the own cell.
         """
 
 
 class Receiver(NamedTuple):
-    """Who is fed: a cell, a leaf ``broker@cell``, or a router of the pubend's own cell (R10)."""
+    """A fed receiver: a cell, a leaf ``broker@cell``, or a router of the PHB cell (R10)."""
 
     kind: AttachKind
     name: str
 
 
 class TableChoice(NamedTuple):
-    """By which tables a receiver's pieces are filtered."""
+    """The tables by which ranges are filtered for a receiver."""
 
     tables: tuple[HeldTable, ...] | None
     """None: everything passes."""
@@ -69,7 +69,7 @@ def sufficient(
     control_version: int,
     counting: Iterable[ShbId],
 ) -> bool:
-    """Say whether the tables claim enough for all hosts that count (R24)."""
+    """Return whether the tables claim enough for all SHBs that count (R24)."""
     return all(
         any(_suffices(held, shb, pubend, vector, control_version) for held in tables)
         for shb in counting
@@ -79,7 +79,7 @@ def sufficient(
 def _suffices(
     held: HeldTable, shb: ShbId, pubend: PubendId, vector: StreamVector, control_version: int
 ) -> bool:
-    """Say whether one table claims enough for a host; two halves of two tables would not do."""
+    """Return whether one table claims both time and control version for an SHB."""
     assert held.table is not None
     claim = held.table.claim(shb, pubend, vector.announcement_version)
     if claim is None:
@@ -89,7 +89,7 @@ def _suffices(
 
 
 class TableChooser:
-    """Chooses tables for receivers, and remembers what it chose as long as nothing changed."""
+    """Chooses tables for receivers and caches the choices until a table or location changes."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class TableChooser:
         control_version: int,
         receiver: Receiver,
     ) -> TableChoice:
-        """Return by which tables a piece of a regime is filtered for a receiver (R25)."""
+        """Return the tables by which a range of a stream epoch is filtered for a receiver (R25)."""
         edge = self._edge(receiver)
         if edge is None or not edge.settled or vector is None:
             return EVERYTHING_PASSES
@@ -118,13 +118,11 @@ class TableChooser:
         found = cache.choices.get(key)
         if found is None:
             found = self._chosen(edge, pubend, vector, control_version, receiver)
-            if len(cache.choices) >= ROUTES_CACHED_MAX:
-                cache.choices.clear()
-            cache.choices[key] = found
+            cache.keep(key, found)
         return found
 
     def counting(self, shbs: Iterable[ShbId], receiver: Receiver) -> Iterator[ShbId]:
-        """Go through the hosts that may be behind a receiver; others need not be told it (R39)."""
+        """Yield the SHBs that may be behind a receiver, the only ones it needs to know of (R39)."""
         if receiver.kind is AttachKind.PHB_CELL:
             yield from shbs
             return
@@ -134,7 +132,7 @@ class TableChooser:
                 yield shb
 
     def _edge(self, receiver: Receiver) -> Edge | None:
-        """Return the edge to a receiver, None if it has none or the way to it is not known."""
+        """Return the edge to a receiver, None if it has none or the path to it is unknown."""
         if receiver.kind is AttachKind.PHB_CELL:
             return None
         if receiver.kind is AttachKind.LEAF:
@@ -165,22 +163,21 @@ class TableChooser:
         counting = tuple(self.counting(vector.entries, receiver))
         every = tuple(edge.held())
         own = every if receiver.kind is AttachKind.LEAF else edge.held_of(receiver.name)
-        # without obligations, as always under best effort, the most that is known is used
+        # if no SHB counts, as always under best effort, all tables of the edge decide
         for tables in (own, every) if counting else (every,):
             if sufficient(tables, pubend, vector, control_version, counting):
                 return TableChoice(tables, sum(1 << held.number for held in tables))
         return EVERYTHING_PASSES
 
-    # --- place (R23) -------------------------------------------------------------------------
+    # --- location of an SHB (R23) ------------------------------------------------------------
 
     def _counts(self, shb: ShbId, edge: Edge, receiver: Receiver) -> bool:
-        """Say whether a host may be behind a receiver."""
+        """Return whether an SHB may be behind a receiver."""
         if edge.leaf is not None:
             return shb == edge.leaf
         path = self._neighbourhood.path_to(shb.cell)
         if path is not None:
-            # as for an edge, so for a cell behind it: a host whose place is known is behind the
-            # cells on the way to it and behind no other
+            # an SHB of known location is behind the cells on the path to it and no others
             return receiver.name in path
         if not self._may_be_behind(shb, edge):
             return False
@@ -196,10 +193,10 @@ class TableChooser:
         )
 
     def _is_behind_a_sibling(self, shb: ShbId, edge: Edge, cell: CellId) -> bool:
-        """Say whether a table shows that a host is behind another cell of the direction.
+        """Return whether a table proves that an SHB is behind a sibling cell of the direction.
 
-        Only cells of which neither is on the way to the other are siblings: a table from beyond a
-        cell shows that the host is behind that cell. Old tables speak for no cell.
+        Cells are siblings if neither is on the path to the other: a table from beyond a cell proves
+        that the SHB is behind that cell. Stale tables belong to no cell.
         """
         here = self._neighbourhood.path_to(cell)
         sibling = False
@@ -216,6 +213,11 @@ class TableChooser:
 class _Cache(NamedTuple):
     stamp: tuple[int, int, int, int]
     choices: dict[tuple[PubendId, int, int, Receiver], TableChoice]
+
+    def keep(self, key: tuple[PubendId, int, int, Receiver], choice: TableChoice) -> None:
+        if len(self.choices) >= ROUTES_CACHED_MAX:
+            self.choices.clear()
+        self.choices[key] = choice
 
 
 def _has_entry(tables: Iterable[HeldTable], shb: ShbId) -> bool:

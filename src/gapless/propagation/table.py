@@ -1,11 +1,11 @@
-"""A table: what one broker says of the subscribers behind it, at one version (R14).
+"""A subscription table: what one broker states of the SHBs behind it, at one version (R14).
 
-A table has conjunctions, a vector of entries by subscriber host, and the pubends for which it is
-complete: ``known``, by announcement version, less those hosts that are ``late`` for a pubend. All
-four change together, from version to version, so what a table claims its conjunctions cover (I4).
+A table has conjunctions, a vector with one entry for each SHB, and the pubends for which it is
+complete: ``known``, by announcement version, except for the SHBs that are ``late`` for a pubend.
+All four change together from version to version, so the conjunctions cover all claims (I4).
 
-The digest is the exclusive or of one hash an item. It is the same in every process, does not depend
-on the order in which the items came, and a change costs as much as it changes.
+The digest is the exclusive or of one hash for each item. It is the same in every process and does
+not depend on the order of the items. The cost of an update depends only on the size of the change.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _V = TypeVar("_V", VectorEntry, int)
 
 @lru_cache(maxsize=CONJUNCTION_TEXTS_MAX)
 def conjunction_of(text: str) -> Conjunction:
-    """Return the conjunction that a table's text stands for.
+    """Return the conjunction of a text in a table.
 
-    A text that is not one conjunction (it may come from a newer broker) stands for everything:
-    what is wider than it should be brings too much, never too little.
+    A text that is not one conjunction (it may come from a newer broker) matches everything. A
+    conjunction that is too wide forwards too much, never too little.
     """
     try:
         found = Filter(text).conjunctions
@@ -55,24 +55,24 @@ def text_of(conjunction: Conjunction) -> str:
 
 
 def is_leaf(name: TableId) -> bool:
-    """Say whether this is the table of a subscriber host: it is not pruned and claims for all."""
+    """Return whether this is a leaf table, which is not pruned and claims for all pubends."""
     return name.direction.startswith(f"{name.broker}@")
 
 
 def rank(entry: VectorEntry) -> tuple[bool, VectorEntry]:
-    """Return what to compare entries of one host by: a retired one beats all others (R26)."""
+    """Return the sort key of an SHB's entries: a retired one is greater than all others (R26)."""
     return entry.retired, entry
 
 
 class SubscriptionTable:
-    """The state of one broker's table at one version; its own, or a copy that another holds.
+    """The state of one broker's table at one version, at that broker or as a copy.
 
     >>> name = TableId("b", 7, "up")
-    >>> said, copy = SubscriptionTable(name), SubscriptionTable(name)
-    >>> delta = said.difference(added=["price > 10"], known={PubendId("stocks"): 1})
-    >>> delta is not None and said.apply(delta) and copy.apply(delta)
+    >>> table, copy = SubscriptionTable(name), SubscriptionTable(name)
+    >>> delta = table.difference(added=["price > 10"], known={PubendId("stocks"): 1})
+    >>> delta is not None and table.apply(delta) and copy.apply(delta)
     True
-    >>> copy.digest == said.digest, copy.apply(delta)  # the copy is no longer at the delta's base
+    >>> copy.digest == table.digest, copy.apply(delta)  # the copy is no longer at the delta's base
     (True, False)
     """
 
@@ -90,7 +90,7 @@ class SubscriptionTable:
 
     @classmethod
     def of(cls, parts: Iterable[TableFull]) -> SubscriptionTable | None:
-        """Put the parts of a full table together; None if they do not fit their digest."""
+        """Assemble the parts of a full table; return None if the digest does not match."""
         parts = tuple(parts)
         table = cls(parts[0].table, parts[0].version)
         late: dict[PubendId, set[ShbId]] = {}
@@ -108,16 +108,16 @@ class SubscriptionTable:
         entries = ", ".join(f"{shb}:{entry.time}" for shb, entry in sorted(self.entries.items()))
         return f"<Table of {self.name.broker} to {self.name.direction} v{self.version} {entries}>"
 
-    # --- what it says ------------------------------------------------------------------------
+    # --- claims ------------------------------------------------------------------------------
 
     def knows(self, pubend: PubendId, announcement_version: int) -> bool:
-        """Say whether the table is complete for a pubend, but for the late."""
+        """Return whether the table is complete for a pubend except for late SHBs."""
         return self.leaf or self.known.get(pubend, UNKNOWN) >= announcement_version
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
-        """Return up to when the conjunctions cover a host's wishes of a pubend, if they do.
+        """Return the entry of an SHB if the conjunctions cover its filters for a pubend, else None.
 
-        A host that is retired wishes nothing, so its entry is a claim for every pubend (R26).
+        A retired SHB has no filters, so its entry is a claim for every pubend (R26).
         """
         entry = self.entries.get(shb)
         if entry is None or entry.retired or self.leaf:
@@ -127,14 +127,19 @@ class SubscriptionTable:
         return None if shb in self.late.get(pubend, _NOBODY) else entry
 
     def claims(self) -> Iterator[tuple[ShbId, PubendId, int, VectorEntry]]:
-        """Go through all that the table claims, at the announcement versions that it knows."""
+        """Yield all claims of the table, at the announcement versions that it knows."""
         for pubend, version in self.known.items():
             late = self.late.get(pubend, _NOBODY)
             for shb, entry in self.entries.items():
                 if shb not in late:
                     yield shb, pubend, version, entry
 
-    # --- how it changes ----------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------
+
+    def rename(self, name: TableId) -> None:
+        """Give the table another name and the next version."""
+        self.name = name
+        self.version += 1
 
     def difference(
         self,
@@ -145,10 +150,10 @@ class SubscriptionTable:
         known: Mapping[PubendId, int] | None = None,
         late: Late | None = None,
     ) -> TableDelta | None:
-        """Return the change to the next version, None if nothing changes.
+        """Return the delta to the next version, None if nothing changes.
 
-        Conjunctions are given as changes; entries, known and late as they shall be, or not at all
-        if they stay.
+        Conjunctions are given as changes; entries, known and late are given as a whole, or None if
+        they do not change.
         """
         entries = self.entries if entries is None else entries
         known = self.known if known is None else known
@@ -169,17 +174,17 @@ class SubscriptionTable:
         return self._digested(delta)
 
     def _digested(self, delta: TableDelta) -> TableDelta | None:
-        """Return the delta with the digest it leads to, None if it changes nothing."""
+        """Return the delta with the digest of its result, None if it changes nothing."""
         content = (delta.added, delta.removed, delta.entries, delta.removed_hosts)
         if not any((*content, delta.known, delta.removed_pubends, delta.late)):
             return None
         digest = self._digest_after(delta)
-        assert digest is not None, "a difference takes out what is there and adds what is not"
+        assert digest is not None, "a delta removes existing items and adds new ones"
         scope = (delta.known, delta.removed_pubends, delta.late)
         return TableDelta(self.name, delta.base, delta.version, *content, *scope, digest)
 
     def apply(self, delta: TableDelta) -> bool:
-        """Go to the delta's version. False, and nothing changed, if it does not fit exactly (R19)."""
+        """Apply a delta. Return False and change nothing if it does not fit exactly (R19)."""
         if delta.table != self.name or delta.base != self.version:
             return False
         if self._digest_after(delta) != delta.digest:
@@ -203,7 +208,7 @@ class SubscriptionTable:
         return True
 
     def computed_digest(self) -> int:
-        """Return the digest of all that the table says, computed anew."""
+        """Compute the digest of the table from all its items."""
         digest = 0
         for text in self.conjunctions:
             digest ^= _of_conjunction(text)
@@ -216,7 +221,7 @@ class SubscriptionTable:
         return digest
 
     def _digest_after(self, delta: TableDelta) -> int | None:
-        """Return the digest that a delta leads to, None if it takes out what is not there."""
+        """Return the digest of a delta's result, None if the delta does not fit the table."""
         digest = self.digest
         if not self.conjunctions.keys() >= set(delta.removed):
             return None
@@ -250,14 +255,14 @@ def _changed(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> tuple[tuple[_K, _V],
 
 
 def _changed_late(old: Late, new: Late) -> tuple[tuple[PubendId, tuple[ShbId, ...]], ...]:
-    """Return the new set of each pubend whose set changed; an empty one takes the pubend out."""
+    """Return the new set of each pubend whose set changed; an empty set removes the pubend."""
     changed = [pubend for pubend in old if pubend not in new]
     changed += [pubend for pubend, shbs in new.items() if old.get(pubend) != shbs]
     return tuple((pubend, tuple(sorted(new.get(pubend, _NOBODY)))) for pubend in sorted(changed))
 
 
 def _hash(*item: object) -> int:
-    # the ascii form keeps items apart by its quotes, and is the same in every process
+    # the quotes in the ascii form separate the items, and it is the same in every process
     return int.from_bytes(blake2b(ascii(item).encode(), digest_size=8).digest()) & INT_MAX
 
 

@@ -1,8 +1,7 @@
-"""All tables of a broker: what it holds of its edges, and what it tells every direction.
+"""All tables of a broker: those held on its edges and the out-tables for each direction.
 
-This is where the parts meet: an edge tells the out-tables of all other directions what changes on
-it, and the index follows every table. Nothing here sends or waits; the room that does asks for
-what is to be sent.
+An edge passes its changes to the out-tables of all other directions, and the index contains every
+table. This module sends nothing and has no timers; :mod:`.exchange` sends the deltas.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from functools import partial
 
 from gapless.content import Filter
 from gapless.content.merging import merge
+from gapless.core.context import Identity
 from gapless.core.ids import (
     VIRTUAL_TIME_ZERO,
     CellId,
@@ -20,7 +20,6 @@ from gapless.core.ids import (
     VectorEntry,
     VirtualTime,
 )
-from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.propagation import TableDelta, TableId
 from gapless.propagation.cover import Merge
@@ -55,10 +54,10 @@ class TableStore:
         self._directions: dict[PubendId, str] = {}
         self._announced: dict[PubendId, tuple[int, Filter]] = {}
 
-    # --- the tree around -----------------------------------------------------------------------
+    # --- edges ---------------------------------------------------------------------------------
 
     def set_shape_version(self, shape_version: int) -> bool:
-        """Note the shape of the own cell; say whether all tables have other names now (R13)."""
+        """Set the shape version of the own cell; return whether all tables are renamed (R13)."""
         if shape_version == self._shape_version:
             return False
         self._shape_version = shape_version
@@ -71,10 +70,10 @@ class TableStore:
         return TableId(identity.broker, identity.incarnation, direction, self._shape_version)
 
     def add_cell(self, cell: CellId, shape_version: int = 1) -> Edge:
-        """Add the edge to a neighbour cell, unsettled, and a table for its direction.
+        """Add the unsettled edge to a neighbour cell and an out-table for its direction.
 
-        If the own cell was ever reshaped, what a neighbour has said in an older shape than this is
-        not passed on: it may be of hosts in that very direction.
+        If the own cell was ever reshaped, the out-table omits tables that prove no location: their
+        SHBs may be in this direction.
         """
         parameters = self._parameters
         out = self.out[cell] = OutTable(
@@ -83,8 +82,8 @@ class TableStore:
             merge=self._merge,
             log_max=parameters.delta_log_max,
             bytes_max=parameters.frame_bytes_max,
+            only_locating=self._shape_version > 1,
         )
-        out.only_locating = self._shape_version > 1
         for edge in self.edges.values():
             out.watch(edge)
         for pubend, (version, advertisement) in self._announced.items():
@@ -110,7 +109,7 @@ class TableStore:
             merge=self._merge,
             is_peer=leaf is not None and leaf != self._identity.shb,
         )
-        self._location_version.revision += 1
+        self._location_version.advance()
         for direction, out in self.out.items():
             if direction != name:
                 out.watch(edge)
@@ -119,7 +118,7 @@ class TableStore:
     def remove(self, name: str, heir: str | None = None, now: int = 0) -> None:
         """Remove an edge with all its tables (R13).
 
-        If what lay behind it is now behind another edge, that one inherits them as old tables.
+        ``heir`` is the edge behind which its cells are now; it keeps the tables as stale ones.
         """
         edge = self.edges.pop(name)
         if heir is not None:
@@ -132,14 +131,14 @@ class TableStore:
         if own is not None:
             for other in self.edges.values():
                 own.unwatch(other)
-        self._location_version.revision += 1
+        self._location_version.advance()
 
     # --- pubends -------------------------------------------------------------------------------
 
     def announce(
         self, pubend: PubendId, version: int, advertisement: Filter, direction: str
     ) -> None:
-        """Note that a pubend lies in a direction: a neighbour cell, or anything else for home."""
+        """Note the direction of a pubend: a neighbour cell, or "" for the own cell."""
         old = self._directions.get(pubend)
         if old is not None and old != direction and old in self.out:
             self.out[old].withdraw(pubend)
@@ -151,24 +150,24 @@ class TableStore:
             self.out[direction].announce(pubend, *known)
 
     def withdraw(self, pubend: PubendId) -> None:
-        """Forget a pubend that is gone."""
+        """Forget a pubend that was ended."""
         direction = self._directions.pop(pubend, None)
         self._announced.pop(pubend, None)
         if direction in self.out:
             self.out[direction].withdraw(pubend)
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> VectorEntry | None:
-        """Return the greatest claim of a host for a pubend on all edges: what V^m may say (R31)."""
+        """Return the greatest claim of an SHB for a pubend on all edges, for V^m (R31)."""
         return greatest(
             edge.claim(shb, pubend, announcement_version) for edge in self.edges.values()
         )
 
     def hosts(self) -> set[ShbId]:
-        """Return the hosts whose filters have reached this broker."""
+        """Return the SHBs whose filters this broker has received."""
         return {shb for edge in self.edges.values() for shb in edge.hosts}
 
     def changed_since(self, known: Mapping[ShbId, VirtualTime]) -> dict[ShbId, VirtualTime]:
-        """Return the hosts whose virtual time in the tables is greater than the known one."""
+        """Return the SHBs whose virtual time in the tables is greater than the known one."""
         changed: dict[ShbId, VirtualTime] = {}
         for edge in self.edges.values():
             for table in edge.tables():
@@ -181,7 +180,7 @@ class TableStore:
     # --- time ----------------------------------------------------------------------------------
 
     def drop_stale(self, now: int) -> None:
-        """Let old tables go that are dominated or too old (R21)."""
+        """Drop stale tables that are dominated or have timed out (R21)."""
         before = now - microseconds(s=self._parameters.stale_table_ttl_s)
         for edge in self.edges.values():
             if edge.outdated:
@@ -189,11 +188,11 @@ class TableStore:
                 edge.drop_dominated(partial(self._goes_over, edge.name))
 
     def _goes_over(self, name: str, pubend: PubendId) -> bool:
-        """Say whether a pubend's events go over an edge: unless they come over it."""
+        """Return whether a pubend's events leave over an edge: it is not behind that edge."""
         return self._directions.get(pubend) != name
 
     def flush(self) -> list[tuple[CellId, TableDelta]]:
-        """Bring all out-tables to the present; return what changed, by direction."""
+        """Update all out-tables; return the deltas by direction."""
         deltas = []
         for direction, out in self.out.items():
             delta = out.flush()
@@ -202,7 +201,7 @@ class TableStore:
         return deltas
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people."""
+        """Return counters for operators."""
         return {
             "edges": len(self.edges),
             "tables": sum(len(edge.tables()) for edge in self.edges.values()),

@@ -1,10 +1,11 @@
-"""How a table comes from the broker that says it to those that hold a copy (R19).
+"""The transfer of a table from its broker to the holders of a copy (R19).
 
-A sender keeps its last deltas. Asked from a version on, it answers with the deltas since, or with
-the whole table, in parts. A receiver stages parts until all are there, and applies a delta only at
-exactly its base version: equal versions of one sender's table are equal states, so the base version
-is VT's constraint vector in one number (VT 4.1.5, 4.2.2). All messages may be lost, repeated and
-reordered: what does not fit is left, and asked for (VT 4.3.2 to 4.3.4).
+A sender keeps its last deltas. It answers a request with the deltas since the requested version, or
+with the full table in parts. A receiver stages the parts until it has all of them, and applies a
+delta only to exactly its base version. Equal versions of one sender's table are equal states, so
+the base version is VT's constraint vector in one number (VT 4.1.5, 4.2.2). All messages may be
+lost, repeated or reordered. A message that does not fit is dropped and the missing changes are
+requested (VT 4.3.2 to 4.3.4).
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ __all__ = ["TableReceiver", "TableSender", "TableUpdate", "TransferOutcome", "fu
 
 
 class TransferOutcome(Enum):
-    """What became of a message that carries a table."""
+    """The result of a table message."""
 
     APPLIED = "applied"
     """The copy is at a newer version now."""
     STAGED = "staged"
-    """A part was kept; others are missing."""
+    """The part was kept; other parts are missing."""
     STALE = "stale"
-    """The copy is as new or newer; nothing to do."""
+    """The copy is as new or newer."""
     REQUEST = "request"
-    """It does not fit the copy: ask for what is missing."""
+    """The message does not fit the copy: request the missing changes."""
     REFUSED = "refused"
-    """Nobody asked this broker, or the message is beyond a limit."""
+    """The sender is not a source, or the message exceeds a limit."""
 
 
 class TableUpdate(NamedTuple):
-    """What a message changed: conjunctions, and the hosts of which the table has an entry."""
+    """The change by a message: conjunctions, and the SHBs that have an entry in the table."""
 
     outcome: TransferOutcome
     added: tuple[Conjunction, ...] = ()
@@ -58,23 +59,22 @@ class TableSender:
         self._bytes_max = bytes_max
 
     def advance(self, delta: TableDelta) -> TableDelta:
-        """Go to the next version and return the delta, to be sent to all who hold a copy."""
+        """Apply a delta and return it, to be sent to all holders of a copy."""
         fits = self.table.apply(delta)
         assert fits, "a broker's own delta fits its own table"
         self._log.append(delta)
         return delta
 
     def rename(self, name: TableId) -> None:
-        """Go on under another name: what it is made from has changed, so nobody may go on (R13).
+        """Rename the table, so that no copy is continued after its base has changed (R13).
 
-        The version grows, so that heartbeats show every holder of a copy that it is old.
+        The version grows, so that every holder learns from the heartbeat that its copy is old.
         """
-        self.table.name = name
-        self.table.version += 1
+        self.table.rename(name)
         self._log.clear()
 
     def answer(self, request: TableRequest) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
-        """Return what brings the asker's copy to the present version."""
+        """Return the messages that bring the requester's copy to the current version."""
         table = self.table
         if request.have == table.name:
             if request.version == table.version:
@@ -84,31 +84,35 @@ class TableSender:
         return full_parts(table, self._bytes_max)
 
     def state(self) -> TableState:
-        """Return what a heartbeat says of the table."""
+        """Return the state of the table for the heartbeat."""
         return TableState(self.table.name.direction, self.table.version, self.table.digest)
 
 
 class TableReceiver:
-    """A copy of the table of one broker in one life; None until it is complete."""
+    """The copy of a table of one broker in one incarnation; None until it is complete."""
 
     def __init__(self) -> None:
         self.table: SubscriptionTable | None = None
         self._parts: dict[int, TableFull] = {}
 
+    def put(self, table: SubscriptionTable) -> None:
+        """Hold a table that was merged here."""
+        self.table = table
+
     def request(self, direction: str) -> TableRequest:
-        """Return what to ask for, from the version on that is here."""
+        """Return the request for the changes since the version of the copy."""
         if self.table is None:
             return TableRequest(direction)
         return TableRequest(direction, self.table.name, self.table.version)
 
     def take(self, message: TableFull | TableDelta) -> TableUpdate:
-        """Apply a message, stage it, or say that it does not fit."""
+        """Apply a message or stage it, if it fits."""
         if isinstance(message, TableDelta):
             return self._take_delta(message)
         return self._take_part(message)
 
     def compare_state(self, state: TableState) -> TableUpdate:
-        """Compare the copy with what a heartbeat says of the table."""
+        """Compare the copy with the state in a heartbeat."""
         table = self.table
         if table is None or table.version < state.version:
             return TableUpdate(TransferOutcome.REQUEST)
@@ -117,13 +121,13 @@ class TableReceiver:
         return TableUpdate(TransferOutcome.STALE)
 
     def drop(self, outcome: TransferOutcome = TransferOutcome.APPLIED) -> TableUpdate:
-        """Forget the copy, which is always safe, and say what that takes out."""
+        """Drop the copy, which is always safe, and return what is removed."""
         table, self.table = self.table, None
         self._parts = {}
         return TableUpdate(outcome) if table is None else _replaced(table, None, outcome)
 
     def unstage(self) -> None:
-        """Forget parts whose others will not come."""
+        """Drop the staged parts, because the missing ones will not arrive."""
         self._parts = {}
 
     def _take_delta(self, delta: TableDelta) -> TableUpdate:
@@ -138,7 +142,7 @@ class TableReceiver:
             return TableUpdate(TransferOutcome.REQUEST)
         new = tuple(shb for shb, _ in delta.entries if shb not in table.entries)
         if not table.apply(delta):
-            # the same base version and another state: this copy is damaged
+            # the same base version and another state: this copy is corrupt
             return self.drop(TransferOutcome.REQUEST)
         return TableUpdate(
             TransferOutcome.APPLIED,
@@ -170,7 +174,7 @@ class TableReceiver:
         return self._complete()
 
     def _complete(self) -> TableUpdate:
-        """Replace the copy by the staged parts, in one step."""
+        """Replace the copy by the staged parts in one step."""
         parts, self._parts = self._parts, {}
         made = SubscriptionTable.of(parts[number] for number in sorted(parts))
         if made is None:
@@ -180,7 +184,7 @@ class TableReceiver:
 
 
 def _whole(part: TableFull) -> tuple[TableId, int, int, int]:
-    """Return what all parts of one table have in common."""
+    """Return the fields that are equal in all parts of one table."""
     return part.table, part.version, part.parts, part.digest
 
 
@@ -200,7 +204,7 @@ def _replaced(
     )
 
 
-# --- cutting a table into parts -----------------------------------------------------------------
+# --- splitting a table into parts ---------------------------------------------------------------
 
 
 class _TablePart:
@@ -226,7 +230,7 @@ class _TablePart:
 
 
 class _TableItem(NamedTuple):
-    """One thing that a table says, with about as many bytes as it takes."""
+    """One item of a table with its approximate size in bytes."""
 
     bytes: int
     conjunction: str = ""
@@ -236,11 +240,11 @@ class _TableItem(NamedTuple):
 
 
 _OVERHEAD = 32
-"""Bytes of numbers and of the frame around an item, at most."""
+"""The greatest number of bytes of an item besides its texts."""
 
 
 def full_parts(table: SubscriptionTable, bytes_max: int) -> tuple[TableFull, ...]:
-    """Return a table as messages of about ``bytes_max`` bytes; more only for a single long text."""
+    """Return a table as messages of about ``bytes_max`` bytes; one long item may exceed that."""
     filled = [_TablePart()]
     for item in _items(table):
         if filled[-1].bytes and filled[-1].bytes + item.bytes > bytes_max:
@@ -263,7 +267,7 @@ def full_parts(table: SubscriptionTable, bytes_max: int) -> tuple[TableFull, ...
 
 
 def _items(table: SubscriptionTable) -> Iterator[_TableItem]:
-    """Go through all that a table says, in an order that depends on nothing else."""
+    """Yield all items of a table in a fixed order."""
     for text in sorted(table.conjunctions):
         yield _TableItem(4 * len(text) + _OVERHEAD, conjunction=text)
     for shb, entry in sorted(table.entries.items()):

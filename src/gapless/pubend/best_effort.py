@@ -1,15 +1,16 @@
-"""A pubend of best effort: what is published goes out at once, and nothing of it is kept (R33).
+"""A best-effort pubend: it sends publications at once and stores nothing (R33).
 
-Theory of operation. There is no log, so nothing can be asked for again: no silence is told, no regime
-opens, nobody is a member and nobody acknowledges. What remains of the promises is order and no
-duplicates. Where a guaranteed piece has its regime, a piece of best effort has the *life* of this
-broker. Ticks grow within a life; a receiver drops what is not above the last tick of that life, and
-takes any tick of a greater one, for a clock that was set back between two lives may give lower ticks.
+Theory of operation. There is no log, so nothing can be sent again. There is no silence, no stream
+epoch, no member and no acknowledgement. Order and "no duplicates" remain of the promises. A
+knowledge range of best effort has the *incarnation* of this broker in place of a stream epoch.
+Ticks grow within an incarnation. A receiver drops a tick that is not above the last one of its
+incarnation, and accepts any tick of a greater incarnation: if the clock was set back between the
+two, its ticks may be lower.
 
-Publishers are known in memory only. A sequence that is not above the last one is answered and not sent
-again: its tick is not kept, so the answer says 0. After a restart a publisher begins anew, and what it
-repeats is sent again, in another life. Session numbers grow across lives, so that a session of an
-earlier life is fenced off.
+Publishers are known in memory only. A sequence that is not above the last one is acknowledged and
+not sent again. Its tick is not kept, so the reply has 0 in its place. After a restart a publisher
+starts anew, and events that it repeats are sent again, in the new incarnation. Session numbers grow
+across incarnations, so that a session of an earlier incarnation is fenced.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gapless.content.filter import Filter
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
@@ -30,15 +31,15 @@ from gapless.pubend.publishers import Publishers, refuse_unadvertised, with_tick
 __all__ = ["BestEffortPubend"]
 
 SESSIONS_PER_INCARNATION: Final = 1_024
-"""By so much a life moves session numbers on. More sessions in a life than that are no harm unless
-the next life is the very next number, as after a clock was set back."""
+"""The distance of the session numbers of consecutive incarnations. More sessions in one incarnation
+do no harm unless the next incarnation is greater by one only, as after a clock was set back."""
 
 UNKNOWN_TICK: Final = 0
-"""The tick of an event that was sent before."""
+"""The tick in the reply for an event that was sent before."""
 
 
 class BestEffortPubend:
-    """One stream of this broker that promises order and no duplicates, and nothing else."""
+    """One best-effort stream of this broker."""
 
     def __init__(self, context: Context, record: PubendRecord, outlet: Outlet) -> None:
         assert record.properties.quality is Quality.BEST_EFFORT
@@ -48,20 +49,20 @@ class BestEffortPubend:
         self._publishers = Publishers(record.pubend, 0)
         self._sessions = context.identity.incarnation * SESSIONS_PER_INCARNATION
         self.record = record
-        """The pubend as it is on disk."""
+        """The record on disk."""
         self.top: Tick = 0
-        """The last tick that was given."""
+        """The last tick that was assigned."""
         context.call_later(self._review_us, self._review)
 
     # --- publishing --------------------------------------------------------------------------
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
-        """Fence older sessions of a publisher and say how far it has come in this life (R28)."""
+        """Fence older sessions of a publisher; call back with its record in memory (R28)."""
         self._sessions += 1
         then(self._publishers.open(publisher, self._context.clock, self._sessions))
 
     def session_of(self, publisher: str) -> int | None:
-        """Return the session of a publisher that may publish, None if it is not open."""
+        """Return the current session of a publisher, or None if the publisher is not open."""
         return self._publishers.session_of(publisher)
 
     def publish(
@@ -73,8 +74,8 @@ class BestEffortPubend:
         then: Callable[[tuple[Tick, ...]], None],
         refused: Callable[[str], None],
     ) -> None:
-        """Send a batch out, but for what was sent before, and call back with its ticks."""
-        del refused  # what is refused is refused at once, and raises
+        """Send the events of a batch that were not sent before, and call back with its ticks."""
+        del refused  # every refusal raises PublishRefusedError
         held = self._publishers.get(publisher, session)
         refuse_unadvertised(self._advertised, events)
         repeated = min(len(events), max(0, held.last_sequence + 1 - first))
@@ -90,7 +91,7 @@ class BestEffortPubend:
             )
             self._outlet.forward(self.record.pubend, knowledge, None)
 
-    # --- what a router asks of a log: there is none ------------------------------------------
+    # --- the log that a router expects: there is none ----------------------------------------
 
     corruption: Final = None
     last_log_tick: Final = 0
@@ -98,22 +99,22 @@ class BestEffortPubend:
     def ranges_between(
         self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
     ) -> None:
-        """Nothing is kept, so nothing can be read."""
+        """Call back with nothing: there is no log."""
         del high
         then([], low - 1)
 
     def advance(self, tick: Tick) -> None:
-        """No silence is told: nobody can wait for it."""
+        """Do nothing: there is no silence, and no receiver waits for it."""
 
     def set_eager(self, eager: bool) -> None:
-        """No silence is told: everything goes out at once as it is."""
+        """Do nothing: there is no silence."""
 
     def report(self, member: Member, tick: Tick) -> bool:
-        """There are no members, so nothing is acknowledged."""
+        """Return False: there are no members."""
         del member, tick
         return False
 
-    # --- publishers that are gone ------------------------------------------------------------
+    # --- unused publishers -------------------------------------------------------------------
 
     @property
     def _review_us(self) -> int:

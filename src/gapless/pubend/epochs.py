@@ -1,7 +1,7 @@
-"""The regimes of a hosted pubend, as they lie along its ticks (R31).
+"""The stream epochs of a hosted pubend along its ticks (R31).
 
-Plain functions over the list of regimes, in the order of their numbers. The regime of a tick never
-changes, so a piece that is read from the log carries the regime with which it was first told.
+Functions over the list of stream epochs, in the order of their numbers. The stream epoch of a tick
+never changes, so a knowledge range read from the log has the epoch with which it was first sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["exact_ranges", "outlived", "stream_epoch_at"]
 
 
 def stream_epoch_at(stream_epochs: Sequence[StreamEpochRecord], tick: Tick, released: Tick) -> int:
-    """Return the regime of a tick: the last one that began at or before it; 0 if released."""
+    """Return the epoch of a tick: the last one that starts at or before it; 0 if released."""
     number = 0
     for stream_epoch in stream_epochs:
         if stream_epoch.start > tick:
@@ -33,7 +33,7 @@ def exact_ranges(
     high: Tick,
     publications: Sequence[Publication],
 ) -> list[KnowledgeRange]:
-    """Return exact knowledge of a range: these publications, silence elsewhere, cut at regimes."""
+    """Return exact knowledge: these publications, all other ticks silent, cut at stream epochs."""
     starts = [each.start for each in stream_epochs if low < each.start <= high]
     ranges = []
     for first, beyond in itertools.pairwise([low, *starts, high + 1]):
@@ -48,7 +48,7 @@ def exact_ranges(
 
 
 def outlived(stream_epochs: Sequence[StreamEpochRecord], up_to: Tick) -> int:
-    """Return how many regimes, from the oldest, have no tick above ``up_to``; never all."""
+    """Return how many stream epochs, from the oldest, have no tick above ``up_to``; never all."""
     count = 0
     while count + 1 < len(stream_epochs) and stream_epochs[count + 1].start <= up_to + 1:
         count += 1

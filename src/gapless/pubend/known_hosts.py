@@ -1,22 +1,22 @@
-"""Subscriber hosts whose news was at a pubend's broker before they knew of the pubend (R46).
+"""Known hosts: SHBs whose subscriptions a PHB knows before they become members of a pubend (R46).
 
-A subscription that is there before a pubend expects all that is ever published on it. Its host hears
-of a new pubend later than that can publish; so where the host comes is too late a beginning. The
-pubend's broker may have had the news of the subscription all along: in its tables, by the host's
-virtual time. From which tick on it had the news up to which virtual time is noted here, and is on
-disk with the first event above that tick. A host that comes asks for it, and its subscriptions begin
-there. That is a statement about beginnings only: what was told as silence meanwhile was not made for
-that host, so it reads those ticks from the log (R44).
+A subscription older than a pubend receives everything published after the PHB knew the
+subscription. Its SHB learns of a new pubend only after the pubend can publish, so the tick at which
+the SHB joins is too late a start. The tables of the PHB may have contained the subscription all the
+time, up to some virtual time of the SHB. This module notes from which tick on they had which
+virtual time. The note is on disk with the first event above that tick. A joining SHB requests the
+note, and its subscriptions start there. The note decides only the start: the silence sent meanwhile
+was not computed for that SHB, so it reads those ticks from the log (R44).
 
-Once tables claim a host for the pubend, it knows the pubend, for nobody speaks for a host that does
-not; and what it begins later is told where it begins. A while after that nothing more is noted: what
-was on its way meanwhile has come.
+Tables claim an SHB for a pubend only after the SHB has heard of the pubend. Subscriptions that it
+adds later get their start by the stream. Noting ends ``member_grace_s`` after the first claim:
+updates that were in flight have arrived by then.
 
-A host also asks for others, from which subscriptions have fled to it (MV-13): these begin where one of
-their homes was known.
+A joining SHB also requests the notes of other SHBs, from which subscriptions failed over to it
+(MV-13). These subscriptions start where one of their hosting brokers was known.
 
-Until a host comes, the log is kept for it for a while, as it is for nobody else: nobody has reported
-for it. When it asks, its row keeps the log, on disk before the answer (I10).
+The log is kept for a known host for a limited time, although it has not reported. When the SHB
+sends its request, its member row keeps the log. The row is on disk before the reply (I10).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from gapless.pubend.members import Claim
 __all__ = ["KnownHosts", "KnownTimes"]
 
 KnownTimes: TypeAlias = tuple[tuple[VirtualTime, Tick], ...]
-"""Up to which virtual time news was here, each with the tick from which on; both grow."""
+"""Virtual times of an SHB, each with the tick after which the tables had it; both grow."""
 
 
 class KnownHosts:
-    """What a pubend's broker knew of subscriber hosts that had not come to the pubend."""
+    """The known hosts of one pubend."""
 
     def __init__(
         self,
@@ -53,24 +53,24 @@ class KnownHosts:
         self._known: dict[ShbId, KnownTimes] = {each.shb: each.known for each in records}
         self._unsaved: dict[ShbId, None] = {}
         self._claimed: dict[ShbId, int] = {}
-        """Since when tables claim each host for the pubend: it has heard of it."""
-        # times on disk are of an earlier clock
+        """Since when tables claim each SHB for the pubend; the SHB has heard of the pubend then."""
+        # the times on disk are of an earlier clock
         self._awaited = dict.fromkeys(self._known, now)
-        """The hosts that the log is kept for, with the last time that something was noted."""
+        """The SHBs for which the log is kept, with the time of the last note."""
 
     def known(self, shb: ShbId) -> KnownTimes:
-        """Return what was known of a host, and from which ticks on."""
+        """Return the virtual times known of an SHB, each with its tick."""
         return self._known.get(shb, ())
 
     def since(self, shb: ShbId) -> Tick | None:
-        """Return the tick from which on something was known of a host."""
+        """Return the first tick after which an SHB was known, or None."""
         known = self.known(shb)
         return known[0][1] if known else None
 
-    # --- what becomes known ------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def note(self, shb: ShbId, time: VirtualTime, after: Tick, now: int) -> None:
-        """Note that the news of a host is here up to a virtual time, from after a tick on."""
+        """Note that the tables have an SHB up to a virtual time, for all ticks after ``after``."""
         if self._is_settled(shb, now):
             return
         known = self.known(shb)
@@ -82,15 +82,15 @@ class KnownHosts:
         self._awaited[shb] = now
 
     def observe(self, claim: Claim, now: int) -> None:
-        """Note which hosts have heard of the pubend, by what tables claim of them."""
+        """Note which SHBs have heard of the pubend: those that tables claim for it."""
         for shb in self._known:
             if shb not in self._claimed and claim(shb) is not None:
                 self._claimed[shb] = now
 
     def widened(self, now: int) -> None:
-        """The pubend advertises more: who knew it before has not heard of that.
+        """Start noting again: no SHB has heard of the wider advertisement yet.
 
-        What was noted of those who heard of it only now stays: they may be about to ask for it.
+        The notes of SHBs that were claimed only recently remain: these SHBs may still request them.
         """
         for shb in [each for each in self._claimed if self._is_settled(each, now)]:
             self._known.pop(shb, None)
@@ -99,7 +99,7 @@ class KnownHosts:
         self._claimed.clear()
 
     def retire(self, shb: ShbId) -> list[DeleteRecord]:
-        """A host will not return; return the change on disk."""
+        """Forget a retired SHB; return the storage changes."""
         self._unsaved.pop(shb, None)
         self._awaited.pop(shb, None)
         if self._known.pop(shb, None) is None:
@@ -110,10 +110,10 @@ class KnownHosts:
         since = self._claimed.get(shb)
         return since is not None and now - since > microseconds(s=self._parameters.member_grace_s)
 
-    # --- what follows ------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     def changes(self) -> tuple[PutRecord, ...]:
-        """Return what has to be on disk with the next event."""
+        """Return the changes that must be on disk with the next event."""
         if not self._unsaved:
             return ()
         unsaved, self._unsaved = self._unsaved, {}
@@ -122,7 +122,7 @@ class KnownHosts:
         )
 
     def floor(self, now: int) -> Tick | None:
-        """Return above which tick the log is kept for hosts that may be on their way, if any is."""
+        """Return the tick above which the log is kept for SHBs that may still join, or None."""
         for shb, since in [*self._awaited.items()]:
             if now - since > microseconds(s=self._parameters.member_grace_s) or self._is_overdue(
                 shb, now
@@ -131,7 +131,7 @@ class KnownHosts:
         return min((self._known[shb][0][1] for shb in self._awaited), default=None)
 
     def _is_overdue(self, shb: ShbId, now: int) -> bool:
-        """Say whether a host has known the pubend for long enough to have come."""
+        """Return whether an SHB has known the pubend long enough to have joined."""
         since = self._claimed.get(shb)
         return since is not None and now - since > microseconds(
             ms=self._parameters.attach_timeout_ms
@@ -139,9 +139,10 @@ class KnownHosts:
 
 
 def _without_one(known: KnownTimes) -> KnownTimes:
-    """Let one time stand for the one before it too, where they are nearest.
+    """Merge the two times whose ticks are nearest: the later time with the earlier tick.
 
-    Who needs the earlier begins where it would; who needs the later one a little before that.
+    A subscription of the earlier time starts at the same tick; one of the later time, a little
+    earlier.
     """
     gaps = [after[1] - before[1] for before, after in pairwise(known)]
     index = gaps.index(min(gaps))

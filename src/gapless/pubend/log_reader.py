@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gapless.core.machine import Context, Fetched
+from gapless.core.context import Context
+from gapless.core.events import Fetched
 from gapless.core.ticks import Tick
 from gapless.messages.records import LogRow, PackedRow, PubendRecord, StreamEpochRecord
 from gapless.messages.streams import KnowledgeRange
@@ -37,7 +38,7 @@ class LogReader:
         self.corruption: str | None = None
         """The corruption of the log, if a row could not be read and is still there (P8)."""
         self._corrupt_from: Tick = 0
-        """The first row from here on is the one that could not be read."""
+        """The tick at or above which the first row could not be read."""
 
     def ranges_between(
         self,
@@ -46,10 +47,10 @@ class LogReader:
         then: Callable[[list[KnowledgeRange], Tick], None],
         bytes_max: int,
     ) -> None:
-        """Read the log from ``low``; call back with knowledge ranges and the tick that they reach.
+        """Read the log from ``low``; call back with knowledge ranges and the last tick covered.
 
-        What lies between rows is silence, cut where stream epochs begin. What is still in memory is
-        not read from disk.
+        Ticks between rows are silence, cut where stream epochs start. Ranges that are cached in
+        memory are not read from disk.
         """
         stream = self._stream
         low = max(low, stream.record.released + 1)
@@ -81,10 +82,9 @@ class LogReader:
         then: Callable[[tuple[PackedRow, ...], Tick, Tick], None],
         bytes_max: int,
     ) -> None:
-        """Read the log from ``low`` as it was written; call back with rows that touch the range.
+        """Read the log from ``low``; call back with the packed rows that overlap the range.
 
-        The call back also gets the tick from which on they count, and the one up to which there is
-        nothing else.
+        The callback also gets the first and the last tick for which the rows are complete.
         """
         low, high = max(low, self._stream.record.released + 1), min(high, self._stream.top)
         if low > high:
@@ -97,22 +97,22 @@ class LogReader:
         self._context.fetch(self._pubend, low, high, bytes_max, fetched, packed=True)
 
     def _reached(self, event: Fetched, low: Tick, high: Tick) -> tuple[Tick, Tick]:
-        """Return between which ticks the rows that were read are complete; note corruption."""
+        """Return the first and the last tick for which the rows are complete; note corruption."""
         rows: tuple[LogRow | PackedRow, ...] = event.rows
         whole = event.complete and event.corruption is None
         done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
         if event.corruption is not None:
             self.note_corruption(event.corruption, done + 1)
-        # what was released meanwhile may be trimmed: it is released, not silent (A14)
+        # ticks released during the read may be trimmed: they are released, not silent (A14)
         return max(low, self._stream.record.released + 1), done
 
     def note_corruption(self, corruption: str, low: Tick) -> None:
-        """The first row from a tick on cannot be read; of several, the last one met is shown."""
+        """Note that the first row at or above a tick cannot be read; the latest note counts."""
         self._context.mark("corrupt log row")
         self.corruption, self._corrupt_from = corruption, low
 
     def review_corruption(self) -> None:
-        """Something was released: look whether the corrupt row is still there."""
+        """After a release, check whether the corrupt row is still in the log."""
         low, released = self._corrupt_from, self._stream.record.released
         if self.corruption is None or low > released:
             return

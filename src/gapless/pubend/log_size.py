@@ -1,13 +1,13 @@
-"""How many bytes a pubend's log holds, also after a restart (R58).
+"""The size of a pubend's log in bytes, also after a restart (R58).
 
-Theory of operation. Bytes are counted, never measured. ``total`` is all that was ever logged; every
-append writes it with its publisher's record, in the transaction of the row, so it is exact after a
-crash. *Marks* say how much of the total lies at or below a tick; a log at its limit has about two
-hundred at most. The first mark is the last one that was released, so the log holds the total less
-the first mark.
+Theory of operation. Bytes are counted, never measured. ``total`` is the number of bytes ever
+logged. Every append writes it with its publisher's record, in the transaction of the row, so it is
+exact after a crash. A *mark* is a tick and the part of the total at or below it. A log at its limit
+has about two hundred marks at most. The first mark is the last one that was released, so the size
+is the total less the first mark.
 
-Marks are written with the pubend's record whenever that is written. Those that a crash took only
-make the count coarser: it may be too high until the log is released beyond them, never too low.
+Marks are written with the pubend's record. Marks lost in a crash only make the size less exact: it
+may be too high until the log is released beyond them, never too low.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from gapless.packed.encode import content_bytes
 __all__ = ["LogSize", "packed_bytes", "row_bytes"]
 
 PARTS: Final = 64
-"""Into so many parts marks divide a log at its limit; release is counted a part at a time."""
+"""The number of parts into which marks divide a log at its limit; release is counted by parts."""
 
 ROW_BYTES: Final = 64
-"""What a row takes beside its publications."""
+"""The size of a row without its publications."""
 
 PUBLICATION_BYTES: Final = 24
-"""What a publication takes beside its payload and texts."""
+"""The size of a publication without its payload and texts."""
 
 
 def row_bytes(knowledge: KnowledgeRange) -> int:
-    """Return about how many bytes a batch takes in a log."""
+    """Return the approximate size of a batch in a log."""
     return ROW_BYTES + PUBLICATION_BYTES * len(knowledge.publications) + content_bytes(knowledge)
 
 
 def packed_bytes(packed: bytes) -> int:
-    """Return the same for publications that are packed."""
+    """Return the approximate size of packed publications in a log."""
     return ROW_BYTES + len(packed)
 
 
@@ -72,12 +72,12 @@ class LogSize:
 
     @property
     def total(self) -> int:
-        """All that was ever logged."""
+        """The bytes ever logged."""
         return self._marks[-1][1]
 
     @property
     def bytes(self) -> int:
-        """What the log holds."""
+        """The size of the log."""
         return self._marks[-1][1] - self._marks[0][1]
 
     @property
@@ -87,11 +87,11 @@ class LogSize:
 
     @property
     def marks(self) -> tuple[tuple[Tick, int], ...]:
-        """The marks, to be written."""
+        """The marks to store."""
         return tuple(self._marks)
 
     def add(self, tick: Tick, size: int) -> None:
-        """Count a row that ends at a tick above all before."""
+        """Count a row that ends at a tick above all earlier ones."""
         mark = (tick, self.total + size)
         if len(self._marks) > 1 and mark[1] - self._marks[-2][1] <= self._part:
             self._marks[-1] = mark
@@ -99,24 +99,24 @@ class LogSize:
             self._marks.append(mark)
 
     def release(self, up_to: Tick) -> None:
-        """Rows that end at or below a tick are gone."""
+        """Subtract the rows that end at or below a tick."""
         released = 0
         while released + 1 < len(self._marks) and self._marks[released + 1][0] <= up_to:
             released += 1
         del self._marks[:released]
 
     def fault(self, pubend: PubendId, kept_for: list[ShbId]) -> str:
-        """Say that the log is at its limit, why, and what to do about it."""
+        """Return the text of a refusal because the log is at its limit."""
         who = ", ".join(map(str, kept_for[:SHOWN_LAGGING_MAX]))
         more = ", …" if len(kept_for) > SHOWN_LAGGING_MAX else ""
         cause = f"it is kept for {who}{more}" if kept_for else "it is being released"
         return (
             f"the log of {pubend} holds {self.bytes:,} bytes (limit log_bytes_max = "
-            f"{self.bytes_max:,}): {cause}; publish later, or let lagging subscriber hosts catch "
-            "up, retire those that will not return, or raise the limit"
+            f"{self.bytes_max:,}): {cause}; publish later, let lagging brokers catch up, retire "
+            "those that will not return, or raise the limit"
         )
 
     def tick_to_fit(self) -> Tick:
-        """Return up to where rows have to go for the log to be an eighth below its limit."""
+        """Return the tick up to which to release so that the log is an eighth below its limit."""
         goal = self.bytes_max - self.bytes_max // 8
         return next(tick for tick, total in self._marks if self.total - total <= goal)

@@ -1,17 +1,17 @@
 """The stream epochs that a pubend opens for its members (R31, A22).
 
-A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the next
-tick, even if nothing is published, but not more often than once in ``stream_epoch_interval_ms``.
+A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the
+next tick, even if nothing is published, but at most once in ``stream_epoch_interval_ms``.
 
-An advertisement only widens (section 1). Tables are pruned by it, so what the wider one adds may be
-published only in an epoch of the new announcement version: there tables count only if they know that
-version (A22). So an epoch of a new version opens at once.
+An advertisement only widens (section 1). Tables are pruned by it, so events that only the wider one
+allows must be in an epoch of the new announcement version, where only tables that know that version
+count (A22). So an epoch of a new version opens at once.
 """
 
 from __future__ import annotations
 
+from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.records import PutRecord
 from gapless.pubend.known_hosts import KnownHosts
@@ -40,24 +40,25 @@ class MemberEpochs:
         self._claims = claims
         self._opened_at = -microseconds(s=3_600)
         self._is_due = False
-        """Whether a timer will look for changes."""
+        """Whether a timer for the next update runs."""
 
     def claim(self, shb: ShbId) -> VectorEntry | None:
-        """Return what tables that know the pubend as it is now claim of an SHB (R31)."""
+        """Return the claim for an SHB of tables that know the announcement version (R31)."""
         record = self._end.record
         return self._claims.claim(shb, record.pubend, record.announcement_version)
 
     def follow_announcement(self) -> None:
         """Open an epoch at once if the latest is of an older announcement version (R31).
 
-        Also before a batch gets its ticks: a crash may have come between the two.
+        This is also called before a batch gets its ticks: a crash may have prevented the first
+        call.
         """
         epochs, version = self._end.stream_epochs, self._end.record.announcement_version
         if epochs and epochs[-1].announcement_version != version:
             self._open(self._members.vector(self.claim, self._context.now))
 
     def update(self) -> None:
-        """Open a new epoch if members or claims have changed; not too often (R31)."""
+        """Open a new epoch if members or claims have changed; the rate is limited (R31)."""
         if self._is_due:
             return
         wait = self._opened_at + microseconds(ms=self._context.parameters.stream_epoch_interval_ms)

@@ -2,22 +2,22 @@
 
 Theory of operation
 -------------------
-- ``UNKNOWN``: the pubend keeps nothing of the SHB.
+- ``UNKNOWN``: the pubend has no state of the SHB.
 - ``HEARD``: the SHB has reported and is no member yet. No table claims it.
 - ``LISTED``: a member. A row keeps the log for it, and it is in V^m.
-- ``INACTIVE``: a member that is not in V^m: it was not heard from for ``inactive_after_s``, or it is
-  expected and has not reported. Its row keeps its ack floor (A17).
-- ``LEFT``: it has left. Its last membership is remembered, so that late reports of it do not count.
-- ``RETIRED``: its broker is retired. Reports do not count.
+- ``INACTIVE``: a member that is not in V^m: it was not heard from for ``inactive_after_s``, or it
+  is expected and has not reported. Its row keeps its ack floor (A17).
+- ``LEFT``: it has left. Its last membership is remembered, so that late reports of it are ignored.
+- ``RETIRED``: its broker is retired. Its reports are ignored.
 
-The table says what may follow an input, because a membership number decides whether the input counts: a
-report or a leave of an older membership changes nothing for a newer one. An SHB that has left may be
-heard again under a newer membership. Its last membership stays remembered then, so a member that ends
-by its lease may be ``LEFT`` or ``UNKNOWN`` after it. A row of an older membership may end while a newer
-one is heard: then the SHB is ``HEARD``.
+The table has several next states where the membership id decides: a report or a leave of an older
+membership changes nothing for a newer one. An SHB that has left may report again under a newer
+membership. Its last membership is still remembered then, so a member that expires may be ``LEFT``
+or ``UNKNOWN`` after it. A row of an older membership may end after a report of a newer one: then
+the SHB is ``HEARD``.
 
-The state is not stored beside the records: it follows from the rows, the contacts, the ended memberships
-and the retired SHBs of :class:`.members.Members`, and is asserted after every input.
+The state is not stored: it is derived from the rows, the contacts, the ended memberships and the
+retired SHBs of :class:`.members.Members`, and is asserted after every input.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["NEXT_STATES", "MemberInput", "MemberState"]
+__all__ = ["NEXT_STATES", "MemberInput", "MemberPhase"]
 
 
-class MemberState(Enum):
-    """What a pubend keeps for an SHB."""
+class MemberPhase(Enum):
+    """The state of an SHB at a pubend."""
 
     UNKNOWN = auto()
     HEARD = auto()
@@ -40,31 +40,31 @@ class MemberState(Enum):
 
 
 class MemberInput(Enum):
-    """What can happen to an SHB at a pubend."""
+    """An input that may change the state of an SHB."""
 
     REPORT = auto()
-    """It reports that it wants the pubend, or how far it has acknowledged."""
+    """It requests the pubend, or reports the tick up to which it has acknowledged."""
     EXPECT = auto()
-    """It asks since when it was known, before it reports (R46)."""
+    """It requests its known times before it reports (R46)."""
     LIST = auto()
     """A stream epoch opens that lists it."""
     SILENCE = auto()
     """It was not heard from for ``inactive_after_s``."""
     EXPIRE = auto()
-    """Its lease has ended, or a table says that it is retired."""
+    """Its lease has ended, or a table contains that it is retired."""
     LEAVE = auto()
     """It ends a membership."""
     FORGET = auto()
-    """Nothing of its last membership can still be under way."""
+    """No message of its last membership can still be in flight."""
     RETIRE = auto()
     READMIT = auto()
-    """A retired SHB is heard again, or was never retired."""
+    """A retired SHB is heard from again, or was never retired."""
 
 
-_State, _Input = MemberState, MemberInput
+_State, _Input = MemberPhase, MemberInput
 _ENDED: Final = (_State.LEFT, _State.UNKNOWN)
 
-NEXT_STATES: Final[dict[tuple[MemberState, MemberInput], tuple[MemberState, ...]]] = {
+NEXT_STATES: Final[dict[tuple[MemberPhase, MemberInput], tuple[MemberPhase, ...]]] = {
     (_State.UNKNOWN, _Input.REPORT): (_State.HEARD,),
     (_State.UNKNOWN, _Input.EXPECT): (_State.INACTIVE,),
     (_State.UNKNOWN, _Input.LEAVE): (_State.LEFT,),

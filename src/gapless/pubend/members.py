@@ -1,20 +1,23 @@
 """Members: the SHBs that a pubend serves, and how far its log must be kept (R53 to R56).
 
-An SHB becomes a member by a report (it asks for the pubend) *and* a claim (a table at the PHB vouches for
-its subscriptions). Only then is it listed in a stream epoch, and the row that keeps the log for it is one
-write with that epoch: no subscription can have started before the row that protects it exists (A10). An
-SHB that never reports is no member, whatever tables say (A11). The states are in :mod:`.member_state`.
+An SHB becomes a member by a report (it requests the pubend) *and* a claim (a table at the PHB
+contains its subscriptions). Only then is it listed in a stream epoch, and the row that keeps the
+log for it is one write with that epoch: no subscription can have started before the row that
+protects it exists (A10). An SHB that never reports is no member, even if tables claim it (A11). The
+states are in :mod:`.member_state`.
 
-The log is released up to the least ack floor of all members and log holds. It does not matter which of
-them are connected. A member that was not heard from for a while becomes *inactive*: it leaves the vector,
-so that nobody floods for its sake, and keeps its ack floor (A17). A member that was not heard from for
-its lease expires. An SHB in a new incarnation stays a member until it says otherwise: its membership is
-on its disk, so it knows what to leave, and nobody else knows what its durable subscriptions need. Its
-reports say whether it has any, but the last report may be older than the newest subscription.
+The log is released up to the least ack floor of all members and log holds, connected or not. A
+member that was not heard from for a while becomes *inactive*: it leaves the vector, so that routers
+do not forward everything for it, and keeps its ack floor (A17). A member that was not heard from
+for its lease expires. An SHB in a new incarnation remains a member until it leaves: its membership
+is on its disk, so it knows what to leave, and no other broker knows what its durable subscriptions
+need. Its reports contain whether it has any, but the last report may be older than the newest
+subscription.
 
-Ack floors only rise: a report is a statement that stays true, and may come late, twice, by any route. A
-need below a floor has its own log hold (A13). An SHB that returns after its lease has ended is a new
-member, but not one without a past: its floor is what it reports, or what is released by now.
+Ack floors only rise: a report remains true, and may arrive late, twice and by any route. A
+subscription that needs ticks below the floor has its own log hold (A13). An SHB that returns after
+its lease has ended is a new member. Its floor is the tick that it reports, or the released tick if
+that is greater.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import EndedMembershipRecord, LogHoldRecord, MemberRecord
 from gapless.messages.streams import Member
-from gapless.pubend.member_state import NEXT_STATES, MemberInput, MemberState
+from gapless.pubend.member_state import NEXT_STATES, MemberInput, MemberPhase
 from gapless.pubend.protocols import Claim
 
 __all__ = ["Claim", "Members"]
@@ -48,20 +51,20 @@ def _nobody_was_known(shb: ShbId) -> Tick | None:
 
 
 class _MemberContact(msgspec.Struct):
-    """What was last heard of an SHB."""
+    """The last report of an SHB."""
 
     member: Member
     tick: Tick
-    """The greatest that it has reported in this membership; 0 if it only wants the pubend."""
+    """The greatest tick reported in this membership; 0 if the SHB has only requested the pubend."""
     ahead_since: int | None = None
     """Since when its own virtual time has been greater than any claim of it."""
 
     def update(self, member: Member, tick: Tick) -> None:
-        """Take another report of the same membership."""
+        """Add another report of the same membership."""
         self.member, self.tick = member, max(tick, self.tick)
 
     def ahead_for(self, claimed: VirtualTime, now: int) -> int:
-        """Return for how long its own virtual time has been greater than what is claimed of it."""
+        """Return for how long its own virtual time has been greater than the claimed one."""
         if self.member.time <= claimed:
             self.ahead_since = None
             return 0
@@ -85,11 +88,11 @@ class Members:
         self._pubend = pubend
         self._parameters = parameters
         self._rows = {row.shb: row for row in members}
-        # times on disk are of an earlier clock, and the silence was ours
+        # the times on disk are of an earlier clock, and this broker was down meanwhile
         self._log_holds = {
             row.log_hold: msgspec.structs.replace(row, refreshed=now) for row in log_holds
         }
-        # likewise everyone counts as just heard
+        # for the same reason all members count as just heard (R54)
         self._heard_at = dict.fromkeys(self._rows, now)
         self._heard_since: dict[ShbId, int] = {}
         """Since when each was heard from without a break."""
@@ -100,27 +103,27 @@ class Members:
         self._retired: set[ShbId] = set()
         """SHBs that will not return."""
 
-    def state_of(self, shb: ShbId) -> MemberState:
-        """Return the state of an SHB, as it follows from what is kept of it."""
+    def state_of(self, shb: ShbId) -> MemberPhase:
+        """Return the state of an SHB, derived from the records and contacts."""
         if shb in self._retired:
-            return MemberState.RETIRED
+            return MemberPhase.RETIRED
         row = self._rows.get(shb)
         if row is not None:
-            return MemberState.INACTIVE if row.inactive else MemberState.LISTED
+            return MemberPhase.INACTIVE if row.inactive else MemberPhase.LISTED
         if shb in self._contacts:
-            return MemberState.HEARD
-        return MemberState.LEFT if shb in self._ended else MemberState.UNKNOWN
+            return MemberPhase.HEARD
+        return MemberPhase.LEFT if shb in self._ended else MemberPhase.UNKNOWN
 
-    def _entered(self, shb: ShbId, before: MemberState, cause: MemberInput) -> None:
-        """Assert that an input has led where the table allows."""
+    def _entered(self, shb: ShbId, before: MemberPhase, cause: MemberInput) -> None:
+        """Assert that the table allows the new state."""
         after = self.state_of(shb)
         allowed = NEXT_STATES.get((before, cause), ())
         assert after in allowed, f"{cause} leads {shb} from {before} to {after}"
 
-    # --- what comes in -----------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def report(self, member: Member, tick: Tick, now: int) -> bool:
-        """Take a report; say whether the members or their state may change by it."""
+        """Process a report; return whether it may change the members or their states."""
         before = self.state_of(member.shb)
         changed = self._report(member, tick, now)
         self._entered(member.shb, before, MemberInput.REPORT)
@@ -131,7 +134,7 @@ class Members:
             return False
         left = self._ended.get(member.shb)
         if left is not None and member.membership <= left[0] and now < left[1]:
-            return False  # an old report, still under way when the SHB left
+            return False  # an old report, still in flight when the SHB left
         self._note_contact(member.shb, now)
         held = self._contacts.get(member.shb)
         changed = held is None or member != held.member
@@ -143,7 +146,7 @@ class Members:
         if row is None:
             return True
         if member.membership < row.membership:
-            return False  # what an older membership needs no more the present one may need
+            return False  # the current membership may need what an older one has acknowledged
         self._rows[member.shb] = msgspec.structs.replace(
             row,
             membership=member.membership,
@@ -153,11 +156,11 @@ class Members:
         return changed or row.inactive
 
     def expect_member(self, member: Member, floor: Tick, now: int) -> MemberRecord | None:
-        """Keep the log above a tick for an SHB that comes; return its row, None if it has left.
+        """Keep the log above a tick for a joining SHB; return its row, or None if it has left.
 
-        It is inactive until it reports and is claimed. The ack floor of a row that is there already
-        stays. A row of an older membership is of this one from now on, as the end of the older one may
-        still be under way.
+        The SHB is inactive until it reports and is claimed. An existing row keeps its ack floor. A
+        row of an older membership becomes the row of this one, because the end of the older one may
+        still be in flight.
         """
         before = self.state_of(member.shb)
         row = self._expect(member, floor, now)
@@ -184,14 +187,14 @@ class Members:
             row = msgspec.structs.replace(row, membership=member.membership, durable=member.durable)
             self._rows[member.shb] = row
         if row.membership == member.membership:
-            # its lease goes on: it is told that the log is kept
+            # this renews its lease: the reply promises that the log is kept
             self._note_contact(member.shb, now)
         return row
 
     def leave(
         self, shb: ShbId, membership: MembershipId, now: int
     ) -> tuple[EndedMembershipRecord, bool]:
-        """End a membership; return what to remember of it, and whether it was one of a member."""
+        """End a membership; return its record, and whether the SHB was a member by it."""
         before, ended = self.state_of(shb), self._ended.get(shb)
         latest = membership if ended is None else max(membership, ended[0])
         self._ended[shb] = (latest, now + microseconds(s=self._parameters.ended_membership_ttl_s))
@@ -206,7 +209,7 @@ class Members:
         return EndedMembershipRecord(self._pubend, shb, latest), was_member
 
     def retire(self, shb: ShbId) -> tuple[bool, list[LogHoldRecord]]:
-        """An SHB will not return: say whether it was a member, and return its log holds, now gone (R26)."""
+        """Retire an SHB; return whether it was a member, and its log holds, now removed (R26)."""
         before = self.state_of(shb)
         self._retired.add(shb)
         self._contacts.pop(shb, None)
@@ -218,10 +221,10 @@ class Members:
         return was_member, log_holds
 
     def readmit(self, shb: ShbId) -> None:
-        """An SHB that was retired is heard again: its next report makes it a member.
+        """Accept reports of a retired SHB again: its next report makes it a member.
 
-        Above what it reports the log is kept again, as far as it is there. What was released meanwhile
-        is a gap to it.
+        The log is then kept above the reported tick. What was released meanwhile is a gap for the
+        SHB.
         """
         before = self.state_of(shb)
         self._retired.discard(shb)
@@ -235,13 +238,13 @@ class Members:
         return record
 
     def drop_log_hold(self, log_hold: LogHoldId) -> bool:
-        """Release a log hold; say whether it was there."""
+        """Release a log hold; return whether it existed."""
         return self._log_holds.pop(log_hold, None) is not None
 
-    # --- what follows ------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     def vector(self, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
-        """Return V^m: the routed members with the greatest claim seen of each (R31)."""
+        """Return V^m: the listed members with the greatest claim seen of each (R31)."""
         found: dict[ShbId, VectorEntry] = {}
         for shb in sorted({*self._rows, *self._contacts}):
             entry = self._entry(shb, claim(shb), now)
@@ -256,10 +259,10 @@ class Members:
         released: Tick,
         since: Callable[[ShbId], Tick | None] = _nobody_was_known,
     ) -> list[MemberRecord]:
-        """Return the member rows that a stream epoch with this vector needs on disk with it.
+        """Return the member rows that must be in one write with a stream epoch of this vector.
 
-        An SHB that reports a tick has been here before, so it may need everything above that (R53). An
-        SHB that was known before it came may need everything ``since`` then (R46).
+        An SHB that reports a tick was a member before, so it may need everything above that tick
+        (R53). A known host may need everything above the tick that ``since`` returns (R46).
         """
         changed = []
         for shb, entry in vector.items():
@@ -289,17 +292,17 @@ class Members:
         return changed
 
     def ack_floor(self) -> Tick | None:
-        """Return up to where the log is no longer needed; None if nobody holds it."""
+        """Return the tick up to which the log is no longer needed, or None if nothing holds it."""
         floors = [row.ack_floor for row in self._rows.values()]
         floors += [log_hold.tick for log_hold in self._log_holds.values()]
         return min(floors, default=None)
 
     def lagging(self, tick: Tick) -> bool:
-        """Say whether some member has not acknowledged up to a tick."""
+        """Return whether a member has not acknowledged up to a tick."""
         return any(row.ack_floor < tick for row in self._rows.values())
 
     def blocks_release(self, tick: Tick) -> bool:
-        """Say whether some member or hold keeps the log from being released up to a tick."""
+        """Return whether a member or a log hold prevents the release up to a tick."""
         floor = self.ack_floor()
         return floor is not None and floor < tick
 
@@ -312,7 +315,7 @@ class Members:
         return list(dict.fromkeys(shb for _, shb in sorted(floors)))
 
     def hosts(self) -> set[ShbId]:
-        """Return all SHBs that the log is kept for."""
+        """Return all SHBs for which the log is kept."""
         return {*self._rows, *(row.log_hold.shb for row in self._log_holds.values())}
 
     def row(self, shb: ShbId) -> MemberRecord | None:
@@ -324,9 +327,9 @@ class Members:
         return [self._rows[shb] for shb in sorted(self._rows)]
 
     def update_states(self, claim: Claim, now: int) -> tuple[list[MemberRecord], list[ShbId]]:
-        """Make members inactive that were not heard from for a while, and end those that are gone (R54, R55).
+        """Make silent members inactive, and end expired and retired ones (R54, R55).
 
-        Return both.
+        Return the rows of the former and the SHBs of the latter.
         """
         inactive, ended = [], []
         for shb in sorted(self._rows):
@@ -347,7 +350,7 @@ class Members:
         return inactive, ended
 
     def forget_ended(self, now: int) -> list[ShbId]:
-        """Return the SHBs whose last membership need not be remembered: nothing of it is under way."""
+        """Forget ended memberships whose messages have all arrived; return their SHBs."""
         forgotten = [shb for shb, (_, until) in self._ended.items() if now >= until]
         for shb in forgotten:
             before = self.state_of(shb)
@@ -356,11 +359,12 @@ class Members:
         return forgotten
 
     def expired_log_holds(self, now: int) -> list[LogHoldRecord]:
-        """Take out and return the log holds that nobody needs any more (R49).
+        """Remove and return the log holds that no cursor needs any more (R49).
 
-        An SHB refreshes its log holds. An SHB that was heard from for long, and did not refresh a hold
-        meanwhile, has forgotten it, as after a crash. Of one that was not heard from nobody knows, until
-        it is no member any more. When a partition heals it needs time to refresh.
+        An SHB refreshes its log holds. If it was heard from for ``log_hold_ttl_s`` and did not
+        refresh a hold meanwhile, it has forgotten the hold, as in a crash. The holds of a member
+        that was not heard from are kept until it is no member any more. After a partition heals,
+        the time starts again.
         """
         limit = microseconds(s=self._parameters.log_hold_ttl_s)
         stale = []
@@ -379,7 +383,7 @@ class Members:
     # --- inside ------------------------------------------------------------------------------
 
     def _note_contact(self, shb: ShbId, now: int) -> None:
-        """An SHB was heard from, perhaps after a break."""
+        """Note that an SHB was heard from, perhaps after a break."""
         silent = now - self._heard_at.get(shb, now)
         if shb not in self._heard_since or silent > microseconds(
             ms=self._parameters.ack_report_ttl_ms
@@ -388,7 +392,7 @@ class Members:
         self._heard_at[shb] = now
 
     def _entry(self, shb: ShbId, claimed: VectorEntry | None, now: int) -> VectorEntry | None:
-        """Return an SHB's entry in the vector, None if it is not to be listed."""
+        """Return the vector entry of an SHB, or None if it must not be listed."""
         row, contact = self._rows.get(shb), self._contacts.get(shb)
         if claimed is not None and claimed.retired:
             return None
@@ -398,7 +402,7 @@ class Members:
         elif contact is None or claimed is None:
             return None
         elif row is not None and claimed.time < row.time:
-            return None  # inactive, and not yet claimed at what it had
+            return None  # inactive, and not yet claimed at its last value
         else:
             known = claimed
         return self._with_own_time(known, contact, now)
@@ -406,7 +410,7 @@ class Members:
     def _with_own_time(
         self, entry: VectorEntry, contact: _MemberContact | None, now: int
     ) -> VectorEntry:
-        """Take an SHB's own word for its time where tables have not brought it for long (R31)."""
+        """Use the virtual time that an SHB reports if it exceeds the claims for too long (R31)."""
         grace = microseconds(s=self._parameters.member_grace_s)
         if contact is None or contact.ahead_for(entry.time, now) <= grace:
             return entry

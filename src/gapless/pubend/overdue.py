@@ -1,4 +1,4 @@
-"""When the acknowledgement of ticks is overdue, and how often it is asked for (GD 3.2; R57)."""
+"""When acknowledgements are overdue, and how often they are requested (GD 3.2; R57)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["OverdueAcks"]
 
 
 class OverdueAcks:
-    """How far a stream had come so long ago that it should be acknowledged by now.
+    """The tops of a stream in the last ``aet_ms``: the oldest should be acknowledged by now.
 
-    It goes by the time of telling, not by the value of ticks: these leap when a stream begins, and
-    with the clock. After a restart all counts as told just now, so that members can return first.
+    The time at which a tick was sent decides, not its value: ticks jump when a stream starts and
+    when the clock does. After a restart all ticks count as sent just now, so that members can
+    return first.
     """
 
     def __init__(self, parameters: Parameters, now: int, top: Tick) -> None:
         self._patience_us = microseconds(ms=parameters.aet_ms)
-        # more rarely than routers let it pass, or their jitter would swallow every second one
+        # longer than the routers' interval: with jitter they would drop every second request
         self._interval_us = microseconds(ms=parameters.aet_ms) // 2 + microseconds(
             ms=parameters.ack_ms
         )
@@ -27,7 +28,7 @@ class OverdueAcks:
         self._asked: dict[bool, int] = {}
 
     def observe(self, now: int, top: Tick) -> Tick:
-        """Note how far the stream has come; return up to where acknowledgement is overdue."""
+        """Note the top of the stream; return the tick up to which acknowledgements are overdue."""
         tops = self._tops
         tops.append((now, top))
         oldest = now - self._patience_us
@@ -36,7 +37,7 @@ class OverdueAcks:
         return tops[0][1] if tops[0][0] <= oldest else 0
 
     def may_ask(self, now: int, *, pressure: bool) -> bool:
-        """Say whether to ask now, without or with pressure; then it counts as asked."""
+        """Return whether a request may be sent now, and if so note it as sent."""
         asked = self._asked.get(pressure)
         if asked is not None and now - asked < self._interval_us:
             return False

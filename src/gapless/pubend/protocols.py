@@ -1,4 +1,4 @@
-"""What a pubend asks of its surroundings: the router, the reports, the tables and the sessions."""
+"""The interfaces that a pubend uses: the router, the reports, the tables and the peer sessions."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from gapless.messages.streams import KnowledgeRange
 __all__ = ["AckRequests", "Claim", "Claims", "ClockView", "Outlet"]
 
 Claim: TypeAlias = Callable[[ShbId], VectorEntry | None]
-"""What the tables at this broker claim of an SHB for one pubend."""
+"""Returns the claim of the tables at this broker for an SHB and one pubend."""
 
 
 class Outlet(Protocol):
-    """Where a pubend's knowledge goes: the router of its broker."""
+    """Forwards and caches the knowledge of a pubend: the router of its broker."""
 
     def forward(
         self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
     ) -> None:
-        """Take a range above all before; ``opened`` is the stream epoch that begins with it."""
+        """Forward a range above all earlier ones; ``opened`` is the stream epoch that it starts."""
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
-        """Return what is in memory between two ticks, from the low one up to the first gap."""
+        """Return the cached ranges between two ticks, from the low one up to the first gap."""
 
     def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
-        """The log no longer has ticks up to this one; it still has these stream epochs."""
+        """Note that the log is released up to a tick; these stream epochs remain."""
 
 
 class AckRequests(Protocol):
-    """Asks for acknowledgements: the reports of this broker."""
+    """Requests acknowledgements: the report aggregation of this broker."""
 
     def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
-        """Ask members that have not acknowledged up to a tick to look for their gaps (R57, R58)."""
+        """Request acknowledgements up to a tick of the members that are behind (R57, R58)."""
 
 
 class Claims(Protocol):
-    """What subscription tables claim of SHBs: the table store of this broker."""
+    """The claims of subscription tables: the table store of this broker."""
 
     def claim(self, shb: ShbId, pubend: PubendId, version: int) -> VectorEntry | None:
-        """Return what the tables that know an announcement version claim of an SHB (R31)."""
+        """Return the claim for an SHB of the tables that know an announcement version (R31)."""
 
 
 class ClockView(Protocol):
-    """The clocks around: the peer sessions of this broker."""
+    """The clocks of the neighbours: the peer sessions of this broker."""
 
     def clock_view(self) -> int:
         """Return the median of this broker's clock and those of its peers (R27)."""

@@ -1,16 +1,14 @@
-"""A pubend: takes publications, gives them ticks, logs them, and only then sends them.
+"""A pubend: assigns ticks to publications, logs them, and only then sends them.
 
-Theory of operation
--------------------
-Ticks are assigned in order and sent in order, with silence between them (:mod:`.stream_end`). Three
-things are on disk before anything that depends on them is sent (I13): a batch with the sequences of its
-publishers, a stream epoch with the rows of its members, and the *tick ceiling*, below which silence may
-be promised.
+Theory of operation ------------------- Ticks are assigned in order and sent in order, with silence
+between them (:mod:`.stream_end`). Three things are on disk before anything that depends on them is
+sent (I13): a batch with the sequences of its publishers, a stream epoch with the rows of its
+members, and the *tick ceiling*, up to which silence may be declared.
 
 Each part owns its state. :mod:`.publishers` knows which sequences of a publisher are published, and
-:mod:`.repeats` looks for older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size` counts
-it and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the SHBs, and
-:mod:`.member_epochs` opens stream epochs for them.
+:mod:`.repeats` looks up older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size`
+counts its bytes and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the
+SHBs, and :mod:`.member_epochs` opens stream epochs for them.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from typing import Final
 import msgspec
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.ids import MembershipId, ShbId, VirtualTime
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
@@ -113,7 +111,7 @@ class Pubend(StreamEnd):
         context.call_later(microseconds(ms=context.parameters.ack_ms), self._review)
         context.call_later(self._publisher_review_us, self._review_publishers)
 
-    # --- what others ask ---------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def vector(self, number: int) -> StreamEpochRecord | None:
         """Return a stream epoch by its number."""
@@ -123,11 +121,11 @@ class Pubend(StreamEnd):
         )
 
     def stream_epoch_of(self, tick: Tick) -> int:
-        """Return the stream epoch of a tick: the last one that began at or before it."""
+        """Return the stream epoch of a tick: the last one that starts at or before it."""
         return stream_epoch_at(self.stream_epochs, tick, self._record.released)
 
     def last_released_match(self, wanted: Filter) -> Tick:
-        """Return the last tick that is released and may have held an event for a filter."""
+        """Return the last released tick that may have held an event that matches a filter."""
         last_released = self._record.last_released_event
         offered = self._record.properties.advertisement
         for until, narrower in reversed(self._record.past_advertisements):
@@ -138,7 +136,7 @@ class Pubend(StreamEnd):
 
     @property
     def log_bytes(self) -> int:
-        """How many bytes the log holds."""
+        """The size of the log in bytes."""
         return self._size.bytes
 
     # --- reading the log ---------------------------------------------------------------------
@@ -149,7 +147,7 @@ class Pubend(StreamEnd):
         return self._reader.corruption
 
     def note_corruption(self, corruption: str, low: Tick) -> None:
-        """The first row from a tick on cannot be read."""
+        """Note that the first row at or above a tick cannot be read."""
         self._reader.note_corruption(corruption, low)
 
     def ranges_between(
@@ -159,7 +157,7 @@ class Pubend(StreamEnd):
         then: Callable[[list[KnowledgeRange], Tick], None],
         bytes_max: int = 0,
     ) -> None:
-        """Read the log from ``low``; call back with knowledge ranges and the tick that they reach."""
+        """Read the log from ``low``; call back with knowledge ranges and the last tick covered."""
         self._reader.ranges_between(low, high, then, bytes_max)
 
     def rows_between(
@@ -169,7 +167,7 @@ class Pubend(StreamEnd):
         then: Callable[[tuple[PackedRow, ...], Tick, Tick], None],
         bytes_max: int,
     ) -> None:
-        """Read the log from ``low`` as it was written; call back with rows that touch the range."""
+        """Read the log from ``low``; call back with the packed rows that overlap the range."""
         self._reader.rows_between(low, high, then, bytes_max)
 
     # --- publishing --------------------------------------------------------------------------
@@ -181,7 +179,7 @@ class Pubend(StreamEnd):
         self._context.write((PutRecord(record),), lambda: then(record))
 
     def session_of(self, publisher: str) -> int | None:
-        """Return the session of a publisher that may publish, None if it is not open."""
+        """Return the current session of a publisher, or None if the publisher is not open."""
         return self._publishers.session_of(publisher)
 
     def publish(
@@ -195,14 +193,14 @@ class Pubend(StreamEnd):
     ) -> None:
         """Log a batch whole, or refuse it whole, and call back with its ticks (R27).
 
-        What can be refused at once raises; ``refused`` is called if that takes a look into the log.
-        A repeated event gets its old tick. Sequences may be left out: they are given up, and
-        refused if they come later. See :mod:`.publishers`.
+        A refusal that needs no look-up in the log raises PublishRefusedError; any other calls
+        ``refused``. A repeated event gets its first tick. A batch may skip sequences: the skipped
+        ones are given up, and refused if they come later. See :mod:`.publishers`.
         """
         self._lookups.take(PendingBatch(publisher, session, first, events, then, refused))
 
     def admit(self, batch: PendingBatch, found: LookupResult) -> range:
-        """Publish a batch; or return which of its sequences have to be looked up in the log."""
+        """Publish a batch, or return the sequences of it that must be looked up in the log."""
         held = self._publishers.get(batch.publisher, batch.session)
         refuse_unadvertised(self._advertised, batch.events)
         first, events, then = batch.first, batch.events, batch.then
@@ -211,12 +209,12 @@ class Pubend(StreamEnd):
             return old
         if old and found.corruption is not None:
             raise PublishRefusedError(
-                f"sequence {old[0]} is looked for in a log that is corrupt: {found.corruption}"
+                f"sequence {old[0]} cannot be looked up, because the log is corrupt: {found.corruption}"
             )
         published = self._publishers.published(held, first, len(events), found.ticks)
         fresh = events[len(published) :]
         if not fresh:
-            # its first copy may still wait for the disk, and the reply waits behind it
+            # the first copy may still wait for the disk; the reply waits for that write
             self.after_sent(lambda: then(published))
             return NOTHING
         self._refuse_when_corrupt()
@@ -229,12 +227,12 @@ class Pubend(StreamEnd):
         return NOTHING
 
     def _refuse_when_corrupt(self) -> None:
-        """Refuse to publish behind what cannot be read: nobody could get there in order (P8)."""
+        """Refuse to publish behind a corrupt row: no reader could pass it in order (P8)."""
         if self.corruption is not None:
             self._context.mark("published into a corrupt log")
             raise PublishRefusedError(
-                f"the log of {self._record.pubend} is corrupt: {self.corruption}; look at it with "
-                "gapless log verify, save what can be read with gapless log export, and publish "
+                f"the log of {self._record.pubend} is corrupt: {self.corruption}; check it with "
+                "gapless log verify, save the readable rows with gapless log export, and publish "
                 "to another pubend"
             )
 
@@ -265,7 +263,7 @@ class Pubend(StreamEnd):
         )
 
     def refuse_outside(self, events: Events) -> None:
-        """Refuse events that are not advertised."""
+        """Refuse events that do not match the advertisement."""
         refuse_unadvertised(self._advertised, events)
 
     def publish_whole(
@@ -276,12 +274,13 @@ class Pubend(StreamEnd):
         changes: Callable[[int, Tick, Tick], Iterable[StorageChange]],
         done: Callable[[], None],
     ) -> None:
-        """Log chunks all or none, each as a row, in one write with what else has to change (S1).
+        """Log all chunks, each as a row, in one write with other changes (S1).
 
-        ``changes`` are made of the last sequence, the first tick and the last one. Sequences go on after
-        those of the writer's name, and above ``after``. Sessions of ordinary publishers of that name
-        are over. PublishRefusedError says that nothing was done. The chunks were not refused when they
-        were staged (:meth:`refuse_outside`), and are not now: an advertisement only widens.
+        ``changes`` gets the last sequence, the first tick and the last tick. Sequences continue
+        after the last one of the writer's name, and above ``after``. Sessions of ordinary
+        publishers of that name are fenced. PublishRefusedError is raised before anything is
+        changed. The advertisement is not checked again: it was checked when the chunks were staged
+        (:meth:`refuse_outside`), and it only widens.
         """
         self._refuse_when_corrupt()
         self._refuse_when_full()
@@ -316,11 +315,11 @@ class Pubend(StreamEnd):
 
     @property
     def advertisement(self) -> Filter:
-        """The advertisement when all writes are through."""
+        """The advertisement after all pending writes."""
         return Filter(self._latest.properties.advertisement)
 
     def widen(self, advertisement: Filter, then: Callable[[], None]) -> None:
-        """Advertise more; call back when it is on disk, to announce it (section 1, A22)."""
+        """Widen the advertisement; call back when it may be announced (section 1, A22)."""
         assert advertisement.covers(self.advertisement), "an advertisement only widens"
         self._context.mark("advertisement widened")
         change = self._change(advertisement=str(advertisement))
@@ -344,7 +343,7 @@ class Pubend(StreamEnd):
     # --- stream epochs and members -----------------------------------------------------------------
 
     def note_hosts(self, hosts: Mapping[ShbId, VirtualTime]) -> None:
-        """Note that tables have brought SHBs that may not have heard of the pubend (R46)."""
+        """Note SHBs of the tables that may not have heard of the pubend (R46)."""
         for shb, time in hosts.items():
             self.known_hosts.note(shb, time, self.last, self._context.now)
 
@@ -354,9 +353,9 @@ class Pubend(StreamEnd):
         former_hosts: Iterable[ShbId],
         then: Callable[[dict[ShbId, KnownTimes], Tick], None],
     ) -> None:
-        """Keep the log for an SHB that joins; then say since when it was known, and what is kept.
+        """Keep the log for a joining SHB; call back with its known times and the retained tick.
 
-        The same is said of its former hosts, from which subscriptions have come to it.
+        The known times of ``former_hosts`` are included: subscriptions of them are at the SHB now.
         """
         asked = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
         known = {shb: each for shb, each in asked.items() if each}
@@ -372,11 +371,11 @@ class Pubend(StreamEnd):
             self._context.write(changes, lambda: then(known, row.ack_floor))
 
     def update_stream_epoch(self) -> None:
-        """Open a new stream epoch if members or claims have changed; not too often (R31)."""
+        """Open a new stream epoch if members or claims have changed; the rate is limited (R31)."""
         self._epochs.update()
 
     def report(self, member: Member, tick: Tick) -> bool:
-        """Take a report of a member; True, since the pubend is here."""
+        """Process a report of a member; return True, since the pubend is hosted here."""
         if self.members.report(member, tick, self._context.now):
             self._epochs.update()
         return True
@@ -392,7 +391,7 @@ class Pubend(StreamEnd):
 
     @property
     def last_log_tick(self) -> Tick:
-        """The last tick that was given."""
+        """The last tick that was assigned."""
         return self.last
 
     def retire(self, shb: ShbId) -> None:
@@ -406,7 +405,7 @@ class Pubend(StreamEnd):
             self._epochs.update()
 
     def _review(self) -> None:
-        """Make members inactive, end them, release the log, and open the stream epoch that is due."""
+        """Update member states, release the log, and open the stream epoch that is due."""
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._review)
         self.known_hosts.observe(self._epochs.claim, self._context.now)
         inactive, ended = self.members.update_states(self._epochs.claim, self._context.now)
@@ -426,8 +425,11 @@ class Pubend(StreamEnd):
 
     @property
     def _used(self) -> int:
-        """When a publisher was used that is used now. A clock that is behind, and set right later, would
-        make it look unused for long, and what it sends again would be published again; ticks never fall.
+        """The time of use to store for a publisher that is used now.
+
+        With the clock alone, a publisher used while the clock was behind would look unused after
+        the clock is corrected. It would be forgotten, and its retries published again. Ticks never
+        fall.
         """
         return max(self._context.clock, self.last)
 
@@ -436,7 +438,7 @@ class Pubend(StreamEnd):
         return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
 
     def _review_publishers(self) -> None:
-        """Forget publishers that were not used for long; the ceiling then says how far they came."""
+        """Forget unused publishers; the ceiling then covers their last ticks."""
         self._context.call_later(self._publisher_review_us, self._review_publishers)
         limit = microseconds(s=self._context.parameters.publisher_ttl_s)
         unused = self._publishers.forget_unused(self._present() - limit)

@@ -1,12 +1,12 @@
-"""The pubends that this broker hosts: created, restored and kept in step with the tables (R27 to R33)."""
+"""The pubends of this broker: creation, restart and updates from the tables (R27 to R33)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId, ShbId, VirtualTime
-from gapless.core.machine import Context
 from gapless.directory.announcements import AnnouncementListener, Announcements
 from gapless.directory.hosted import HostedPubends
 from gapless.messages.overlay import Quality
@@ -27,7 +27,7 @@ AnyPubend: TypeAlias = Pubend | BestEffortPubend
 
 
 class ChangedClaims(Claims, Protocol):
-    """What subscription tables claim of SHBs, and which SHBs they have heard more of."""
+    """The claims of subscription tables, and the SHBs whose virtual time in them has grown."""
 
     def changed_since(self, known: Mapping[ShbId, VirtualTime]) -> dict[ShbId, VirtualTime]:
         """Return the SHBs whose virtual time in the tables is greater than the known one."""
@@ -57,18 +57,18 @@ class Pubends:
         self._listener = listener
         self._handlers: dict[PubendId, PubendRequestHandler] = {}
         self._noted_hosts: dict[ShbId, VirtualTime] = {}
-        """The virtual time up to which this incarnation has heard of each subscriber host."""
+        """The virtual time of each SHB that was last noted at the pubends, in this incarnation."""
 
     # --- creation and restart ------------------------------------------------------------------
 
     def restore(self, stored: Iterable[StoredPubend]) -> None:
-        """Restore all pubends that can be read."""
+        """Restore all pubends that are not corrupt."""
         for each in stored:
             if each.record.pubend not in self._hosted.corrupt:
                 self.host(each)
 
     def host(self, stored: StoredPubend) -> None:
-        """Serve a pubend, and announce it."""
+        """Serve a pubend and announce it."""
         context, record = self._context, stored.record
         pubend = record.pubend
         hosted: AnyPubend
@@ -109,14 +109,14 @@ class Pubends:
         self._listener.pubend_announced(pubend)
 
     def widened(self, pubend: Pubend) -> None:
-        """The advertisement of a pubend is wider: note the hosts that it concerns now, and announce it."""
+        """Announce a wider advertisement, and note all SHBs as known hosts for it."""
         pubend.note_hosts(self._noted_hosts)
         self.announce(pubend.record.pubend)
 
-    # --- what other components ask -------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------
 
     def serving(self, pubend: PubendId) -> PubendRequestHandler | None:
-        """Return what answers the requests for a pubend, or None if it has no log here."""
+        """Return the request handler of a pubend, or None if it has no log here."""
         return self._handlers.get(pubend)
 
     def logs(self) -> list[Pubend]:
@@ -137,17 +137,17 @@ class Pubends:
         return {shb for each in self.logs() for shb in each.members.hosts()}
 
     def retire(self, shb: ShbId) -> None:
-        """Keep nothing for a host that will not return."""
+        """Keep nothing for a retired SHB."""
         for hosted in self.logs():
             hosted.retire(shb)
 
     def readmit(self, shb: ShbId) -> None:
-        """Accept the reports of a host again that was retired."""
+        """Accept the reports of a retired SHB again."""
         for hosted in self.logs():
             hosted.members.readmit(shb)
 
     def update_stream_epochs(self) -> None:
-        """Tables have changed, and with them perhaps claims: open the stream epochs that are due."""
+        """Open the stream epochs that are due after a change of the tables."""
         changed = self._claims.changed_since(self._noted_hosts)
         self._noted_hosts.update(changed)
         for hosted in self.logs():
@@ -155,5 +155,5 @@ class Pubends:
             hosted.update_stream_epoch()
 
     def reshaped(self) -> None:
-        """The tree has changed: open the stream epochs that are due."""
+        """Open the stream epochs that are due after a change of the tree."""
         self.update_stream_epochs()

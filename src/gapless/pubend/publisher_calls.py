@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import NAME_MAX
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.directory.hosted import HostedPubends
 from gapless.directory.name_query import NameQueries, numbered
@@ -39,7 +39,7 @@ __all__ = ["PublisherCalls"]
 
 
 class PublisherCalls:
-    """Answers the requests of publishers."""
+    """Handles the requests of publishers."""
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class PublisherCalls:
         elif call.name in self._opening:
             self._opening[call.name].append((client, call))
         elif self._queries.is_full:
-            reason = "too many new pubends are opened at once; try later"
+            reason = "too many name queries are pending; retry later"
             self._refusals.refuse(client, call.request, reason, RefusalCause.UNAVAILABLE)
         else:
             self._opening[call.name] = [(client, call)]
             self._queries.query(call.name, partial(self._name_queried, call))
 
     def _refusal_of(self, call: OpenPubend, pubend: PubendId | None) -> str | None:
-        """Say why a pubend cannot be opened as requested; None if it can."""
+        """Return why a pubend cannot be opened as requested, or None if it can."""
         try:
             advertisement = Filter(call.advertisement)
         except FilterError as error:
-            return f"the advertisement is no filter: {error}"
+            return f"the advertisement is not a valid filter: {error}"
         if pubend is None:
             return invalid_name_reason(call.name)
         hosted = self._hosted.get(pubend)
@@ -105,7 +105,10 @@ class PublisherCalls:
             return f"the pubend {str(pubend)!r} is at the broker {where}; publish there"
         properties = hosted.record.properties
         if properties.quality is not call.quality:
-            return f"the pubend {str(pubend)!r} is {properties.quality.name.lower()}; it stays so"
+            return (
+                f"the pubend {str(pubend)!r} is {properties.quality.name.lower()}, and the quality "
+                "of a pubend cannot be changed; open another pubend"
+            )
         return _advertisement_refusal(hosted, advertisement)
 
     def _open_hosted(self, client: str, call: OpenPubend, pubend: PubendId) -> None:
@@ -123,7 +126,7 @@ class PublisherCalls:
         if Filter(hosted.record.properties.advertisement).covers(wanted):
             opened()
         elif _advertisement(hosted).covers(wanted):
-            # another request has just widened it: the reply waits for that write
+            # an earlier request has widened it: the reply waits for that write
             self._context.write((), opened)
         else:
             assert isinstance(hosted, Pubend)
@@ -133,7 +136,7 @@ class PublisherCalls:
         """Create a pubend for all requests that wait for it, unless another broker has the name."""
         name = call.name
         if status is NameStatus.TAKEN:
-            reason = f"the broker {taken_by} has the pubend {name!r}, or makes it; publish there"
+            reason = f"the broker {taken_by} has or creates the pubend {name!r}; publish there"
             for client, waiting in self._opening.pop(name):
                 refused = Refused(waiting.request, reason, RefusalCause.WRONG_BROKER, taken_by)
                 self._context.notify(client, refused)
@@ -150,7 +153,7 @@ class PublisherCalls:
         properties = PubendProperties(
             identity.broker, identity.cell, str(Filter(call.advertisement)), call.quality
         )
-        # the stream starts now: nothing can have been published before, so nothing is missed
+        # the stream starts now: nothing was published before
         start = max(0, min(self._context.clock, self._peers.clock_view()))
         record = PubendRecord(pubend, properties, 1, start, start)
         self._names.reserve(call.name)
@@ -207,7 +210,7 @@ class PublisherCalls:
         self._context.notify(client, Published(request, ticks))
 
     def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
-        """Refuse a batch; the cause says whether its session has ended or is fenced (R28)."""
+        """Refuse a batch, with the cause that its session is not open or is fenced, if so (R28)."""
         newest = self._hosted[call.pubend].session_of(call.publisher)
         cause = RefusalCause.OTHER
         if newest != call.session:
@@ -216,14 +219,17 @@ class PublisherCalls:
 
 
 def _advertisement_refusal(hosted: AnyPubend, wanted: Filter) -> str | None:
-    """Say why a pubend cannot advertise this too: an advertisement only widens (A22)."""
+    """Return why a pubend cannot advertise a filter too: an advertisement only widens (A22)."""
     present = _advertisement(hosted)
     widens = isinstance(hosted, Pubend) and wanted.covers(present)
     if widens or present.covers(wanted):
         return None
     what = f"the pubend {hosted.record.pubend} advertises {present}"
     if isinstance(hosted, BestEffortPubend):
-        return f"{what}, which stays so at best effort; open another pubend for {wanted}"
+        return (
+            f"{what}, and the advertisement of a best-effort pubend cannot be changed; "
+            f"open another pubend for {wanted}"
+        )
     return (
         f"{what}, and an advertisement only widens; "
         f"open it with ({present}) OR ({wanted}), or open another pubend"
@@ -231,7 +237,7 @@ def _advertisement_refusal(hosted: AnyPubend, wanted: Filter) -> str | None:
 
 
 def _advertisement(hosted: AnyPubend) -> Filter:
-    """Return what a pubend advertises when all pending writes are durable."""
+    """Return the advertisement of a pubend after all pending writes."""
     if isinstance(hosted, Pubend):
         return hosted.advertisement
     return Filter(hosted.record.properties.advertisement)

@@ -1,23 +1,22 @@
-"""The publishers of one pubend: who may publish, and which sequences are already there (R27, R28).
+"""The publishers of one pubend: their sessions and published sequences (R27, R28).
 
-Theory of operation. A publisher numbers its events, each above the one before. Opening it gives a
-session and fences older ones. A batch is published whole or refused whole, so every sequence has one
-of three fates:
+Theory of operation. A publisher numbers its events in ascending order. Opening it starts a session
+and fences older ones. A batch is published whole or refused whole, so every sequence is in one of
+three states:
 
-- it was *published*: a repetition is answered with the tick of its first copy;
-- it was *passed over*: a higher one was published without it. Within a session requests come in
-  order, and a client that reconnects sends what was not answered before what is new (R28). So a batch
-  that leaves sequences out says that the client has given them up, as after a refusal;
-- it is *new*: above all that were published.
+- *published*: a repetition is answered with the tick of its first copy;
+- *skipped*: a higher sequence was published without it. Within a session requests arrive in order,
+  and a client that reconnects sends unanswered events before new ones (R28). So a client that skips
+  sequences in a batch has given them up, as after a refusal;
+- *new*: above all published sequences.
 
-The ticks of the last batches are remembered; those below may be in the log, where :mod:`.repeats`
-looks for them. What has no tick in either place was passed over or is released. It is refused, never
-acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). A client
-that has no more batches unanswered than the window never gets there. The last sequence and the ticks are on
-disk in the transaction of the log row, so all this is the same after a crash.
+The record stores the ticks of the last batches. Older ones may be in the log, where :mod:`.repeats`
+looks them up. A sequence without a tick in either place was skipped or is released. It is refused,
+never acknowledged: a client that sends 9 before its unanswered 8 gets a refusal for 8 (A21). A
+client that has no more batches unanswered than the window never gets one. The last sequence and the
+ticks are on disk in the transaction of the log row, so a crash changes nothing of this.
 
-A publisher that was not used for long is forgotten. Then its past is unknown: what it repeats from
-before would be new.
+A publisher that was not used for long is forgotten. Events that it repeats after that are new.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ __all__ = [
 ]
 
 FIRST_SEQUENCE: Final = 1
-"""The lowest sequence: 0 says that nothing was published."""
+"""The lowest sequence; a last sequence of 0 means that nothing was published."""
 
 
 class PublishRefusedError(Exception):
-    """A batch that cannot be published; nothing of it was."""
+    """A batch cannot be published; nothing of it was published."""
 
 
 def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
-    """Return the last tick in a pubend's log, or above it all if a ceiling covers it.
+    """Return the last tick that the records of publishers contain, 0 without records.
 
-    The last tick of every append is in the record of its publisher, in one transaction. A record
-    that is gone has left a ceiling not below its last tick.
+    Every append writes its last tick into the record of its publisher, in one transaction. When a
+    record is deleted, the ceiling is raised to its last tick. So nothing in the log is above both.
     """
     ends = [each.window[-1] for each in publishers if each.window]
     return max((tick + count - 1 for _, tick, count in ends), default=0)
@@ -82,7 +81,7 @@ def refuse_unadvertised(advertised: Filter, events: Events) -> None:
 
 
 class Publishers:
-    """The publishers of a pubend, as they will be when all writes are through."""
+    """The publishers of a pubend, as they are after all pending writes."""
 
     def __init__(
         self, pubend: PubendId, window: int, records: Iterable[PublisherRecord] = ()
@@ -92,20 +91,20 @@ class Publishers:
         self._records = {each.publisher: each for each in records}
 
     def __len__(self) -> int:
-        """Return how many are known."""
+        """Return the number of known publishers."""
         return len(self._records)
 
     @property
     def logged(self) -> tuple[Tick, int]:
-        """The last tick that was logged, and how many bytes were ever logged with it."""
+        """The last tick that was logged, and the bytes ever logged up to it."""
         records = self._records.values()
         return last_logged(records), max((each.logged_bytes for each in records), default=0)
 
     def open(self, publisher: str, clock: int, session: int | None = None) -> PublisherRecord:
-        """Begin a session of a publisher, by default the next number; older ones are over."""
+        """Start a session of a publisher, by default with the next number; fence older ones."""
         held = self._records.get(publisher)
         if held is None:
-            # it may have been known and forgotten: the clock is above the sessions of that time
+            # the publisher may have been forgotten: the clock is above its former session numbers
             record = PublisherRecord(
                 self._pubend, publisher, session or max(1, clock), 0, (), clock
             )
@@ -116,26 +115,26 @@ class Publishers:
         return record
 
     def get(self, publisher: str, session: int) -> PublisherRecord:
-        """Return a publisher whose newest session this is."""
+        """Return the record of a publisher; refuse if the session is not its newest."""
         held = self._records.get(publisher)
         if held is None:
-            raise PublishRefusedError(f"publisher {publisher!r} is not open here; open it to go on")
+            raise PublishRefusedError(f"publisher {publisher!r} is not open here; open it again")
         if session != held.session:
             raise PublishRefusedError(
-                f"publisher {publisher!r} was opened again elsewhere; open it to go on"
+                f"publisher {publisher!r} was opened by a newer session; open it again to continue"
             )
         return held
 
     def session_of(self, publisher: str) -> int | None:
-        """Return the newest session of a publisher, None if it is not known."""
+        """Return the newest session of a publisher, or None if the publisher is not known."""
         held = self._records.get(publisher)
         return None if held is None else held.session
 
     def too_old(self, held: PublisherRecord, first: int, count: int) -> range:
-        """Return those at the head of a batch that may be published, but below all remembered."""
+        """Return the first sequences of a batch that are older than the record's window."""
         if first < FIRST_SEQUENCE:
             raise PublishRefusedError(
-                f"sequence {first} cannot be published: sequences begin at {FIRST_SEQUENCE}"
+                f"sequence {first} cannot be published: sequences start at {FIRST_SEQUENCE}"
             )
         lowest = held.window[0][0] if held.window else first
         return range(first, min(first + count, lowest))
@@ -143,9 +142,9 @@ class Publishers:
     def published(
         self, held: PublisherRecord, first: int, count: int, found: Mapping[int, Tick]
     ) -> tuple[Tick, ...]:
-        """Return the ticks of those at the head of a batch that are already published.
+        """Return the ticks of the first events of a batch that are already published.
 
-        ``found`` has the ticks of those that are too old to be remembered, if they are in the log.
+        ``found`` has the ticks of sequences older than the window that are in the log.
         """
         repeated = range(first, min(first + count - 1, held.last_sequence) + 1)
         if not repeated:
@@ -153,21 +152,21 @@ class Publishers:
         known = {**found, **_remembered(held, repeated)}
         for sequence in repeated:
             if sequence not in known:
-                # telling a made-up tick would be a false position, telling ok a false promise
+                # a made-up tick would be a false position, an acknowledgement a false promise
                 raise PublishRefusedError(self._fate(held, sequence))
         return tuple(known[sequence] for sequence in repeated)
 
     def append(
         self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
     ) -> PublisherRecord:
-        """Note what is published now; return the record to write with it."""
+        """Add publications to their publisher's record; return the record to write."""
         assert new[-1].tick - new[0].tick == len(new) - 1, "the ticks of a batch have no gap"
         return self.extend(held, (new[0].sequence, new[0].tick, len(new)), clock, logged_bytes)
 
     def extend(
         self, held: PublisherRecord, batch: tuple[int, Tick, int], clock: int, logged_bytes: int = 0
     ) -> PublisherRecord:
-        """Do the same with a batch of which its first sequence, its first tick and its size are known."""
+        """Add a batch (first sequence, first tick, count); return the record to write."""
         sequence, _, count = batch
         record = msgspec.structs.replace(
             held,
@@ -180,7 +179,7 @@ class Publishers:
         return record
 
     def forget_unused(self, since: int) -> list[PublisherRecord]:
-        """Take out and return those that were last used before a time."""
+        """Remove and return the publishers that were last used before a time."""
         unused = [each for each in self._records.values() if each.used < since]
         for each in unused:
             del self._records[each.publisher]
@@ -189,14 +188,14 @@ class Publishers:
     def _fate(self, held: PublisherRecord, sequence: int) -> str:
         last = held.last_sequence
         if held.window and sequence > held.window[0][0]:
-            why = f"was passed over: {last} is published without it"
+            why = f"was skipped: {last} is published without it"
         else:
-            why = "was passed over, or published so long ago that the log no longer has it"
-        return f"sequence {sequence} {why}; go on after {last}"
+            why = "was skipped, or its event is released from the log"
+        return f"sequence {sequence} {why}; continue after {last}"
 
 
 def _remembered(held: PublisherRecord, sequences: range) -> dict[int, Tick]:
-    """Return the ticks of those sequences whose batches are remembered."""
+    """Return the ticks of the sequences that are in the record's window."""
     return {
         sequence: tick + sequence - first
         for first, tick, count in held.window

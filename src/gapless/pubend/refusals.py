@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import Hosted
 from gapless.directory.status import PubendStatuses
@@ -34,7 +34,7 @@ class PubendRefusals:
         self._context.notify(client, Refused(request, reason, cause))
 
     def refuse_for(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
-        """Refuse a request for a pubend; name its broker if that is another one."""
+        """Refuse a request for a pubend; name its broker if it is another broker."""
         where = None if pubend in self._hosted else self._status.other_broker(pubend)
         if where is None:
             self.refuse(client, request, reason)
@@ -43,13 +43,13 @@ class PubendRefusals:
             self._context.notify(client, refused)
 
     def refuse_missing(self, client: str, request: int, pubend: PubendId) -> None:
-        """Refuse a request for a pubend that is not here."""
+        """Refuse a request for a pubend that this broker does not serve."""
         self.refuse_for(client, request, pubend, self._status.not_here(pubend))
 
     def refuse_unknown(
         self, client: str, request: int, pubend: PubendId, cause: RefusalCause
     ) -> None:
-        """Refuse a request for a pubend that is not here; give the cause if no broker has announced it."""
+        """Do the same, but with the given cause if no broker has announced the pubend."""
         is_known = self._announcements.get(pubend) is not None
         if pubend in self._hosted.corrupt or is_known:
             self.refuse_missing(client, request, pubend)

@@ -1,18 +1,19 @@
-"""Look-ups in the log: which sequences were published too long ago to be remembered (R27).
+"""Look-ups in the log of sequences that are older than the window of their publisher (R27).
 
-Theory of operation. A publisher's record remembers the ticks of its last batches. A client with much
-under way when its connection dies may repeat older ones; their ticks are in the log, if it was not
-released. So before such a batch is answered, the log is read, from its low end up to the lowest tick
-that is remembered. It takes a while, and in that while nothing of that publisher is published: a later
-batch would pass over what an earlier one still brings (R28, A21). Its batches wait here, in order.
+Theory of operation. A publisher's record stores the ticks of its last batches. A client with many
+unanswered batches when its connection is lost may repeat older ones. Their ticks are in the log
+unless it was released. So the PHB reads the log before it answers such a batch, from its low end up
+to the lowest tick in the record. Meanwhile it publishes nothing of that publisher: a later batch
+would skip the sequences of an earlier one (R28, A21). The publisher's batches wait here, in order.
 
-One reading serves all that wait: it keeps the ticks of the wanted sequences and of those above them,
-for a client repeats its batches in order. What is looked for and not found was passed over, or is
-released. It is refused, as is everything if a row cannot be read: not found is then no proof.
+One look-up serves all waiting batches: it keeps the ticks of the missing sequences and of those
+above them, because a client repeats its batches in order. A sequence that is not found was skipped
+or is released, and is refused. If a row cannot be read, every sequence looked up is refused,
+because it may be in that row.
 
-A publisher that was forgotten and came back (:mod:`.publishers`) may have used a sequence twice. Only
-its last stay counts; an earlier one shows by sequences that do not grow along the log. This is why a
-reading goes to its end, also when everything was found before.
+A publisher that was forgotten and opened again (:mod:`.publishers`) may have used a sequence twice.
+Only its last use counts. Sequences that do not grow along the log show where an earlier use ends.
+So a look-up reads to the end, even if everything was found before.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+from gapless.core.context import Context
+from gapless.core.events import Fetched
 from gapless.core.limits import LOOKUP_PENDING_BATCHES_MAX, LOOKUP_SEQUENCES_MAX
-from gapless.core.machine import Context, Fetched
 from gapless.core.ticks import Tick
 from gapless.messages.records import LogRow, PubendRecord
 from gapless.messages.streams import Events
@@ -35,7 +37,7 @@ __all__ = ["NOTHING_FOUND", "LookupResult", "LookupTarget", "PendingBatch", "Seq
 
 
 class PendingBatch(msgspec.Struct, frozen=True):
-    """A batch that a client asks to publish, and how to answer it."""
+    """A batch to publish, and the callbacks of its reply."""
 
     publisher: str
     session: int
@@ -46,26 +48,26 @@ class PendingBatch(msgspec.Struct, frozen=True):
 
 
 class LookupResult(msgspec.Struct):
-    """What a reading of the log has found of one publisher."""
+    """The result of a look-up for one publisher."""
 
     wanted: range
     ticks: dict[int, Tick]
-    """By sequence. One that was wanted and is not here is not in the log."""
+    """By sequence. A wanted sequence without a tick is not in the log."""
     corruption: str | None = None
-    """Which row could not be read; then what is not here may be in the log all the same."""
+    """The row that could not be read. A sequence without a tick may be in the log then."""
     seen: int = 0
-    """The last sequence of the publisher that was met."""
+    """The last sequence of the publisher that was read."""
 
     def covers(self, sequences: range) -> bool:
-        """Say whether all these were looked for."""
+        """Return whether all these sequences were looked up."""
         wanted = self.wanted
         return wanted.start <= sequences.start and sequences.stop <= wanted.stop
 
     def take(self, publisher: str, rows: Iterable[LogRow], high: Tick) -> None:
-        """Note what rows hold of the publisher up to a tick.
+        """Note the publisher's publications in rows, up to a tick.
 
-        The last row may go on above it, with what is remembered: met here, that would be met twice,
-        and count as another stay.
+        The last row may continue above the tick, with sequences of the record's window. These would
+        be counted twice, and look like a second use.
         """
         for row in rows:
             for each in row.publications:
@@ -79,43 +81,43 @@ class LookupResult(msgspec.Struct):
         self.corruption = corruption
 
     def note_sequence(self, sequence: int) -> None:
-        """Note a sequence along the log; one that is not above the last is of another stay."""
+        """Note the next sequence along the log; if it does not grow, a later use starts here."""
         if sequence <= self.seen:
             self.ticks.clear()
         self.seen = sequence
 
 
 NOTHING_FOUND: Final = LookupResult(range(0), {})
-"""Before anything was looked for."""
+"""The result before any look-up."""
 
 
 class LookupTarget(Protocol):
-    """The pubend whose log is read, and which publishes what is admitted."""
+    """The pubend whose log is read, and which publishes the batches."""
 
     @property
     def record(self) -> PubendRecord:
-        """The pubend as it is on disk."""
+        """The record on disk."""
 
     def admit(self, batch: PendingBatch, found: LookupResult) -> range:
-        """Publish a batch, or raise, or return the sequences that are to be looked up first."""
+        """Publish a batch, or raise, or return the sequences that must be looked up first."""
 
     def note_corruption(self, corruption: str, low: Tick) -> None:
-        """The first row from a tick on cannot be read."""
+        """Note that the first row at or above a tick cannot be read."""
 
 
 class _Queue(msgspec.Struct):
-    """The batches of one publisher from the one that needs a look-up on, oldest first."""
+    """The batches of one publisher from the first that needs a look-up on, oldest first."""
 
     waiting: deque[PendingBatch]
     found: LookupResult
 
     def take_found(self, found: LookupResult) -> None:
-        """Go on with what a reading of the log has found."""
+        """Set the result of the last look-up."""
         self.found = found
 
 
 class SequenceLookups:
-    """Admits the batches of one pubend, at once or after a look-up, those of a publisher in order."""
+    """Admits the batches of one pubend, at once or after a look-up, in order for each publisher."""
 
     def __init__(self, context: Context, publishers: Publishers, target: LookupTarget) -> None:
         self._context = context
@@ -124,7 +126,7 @@ class SequenceLookups:
         self._queues: dict[str, _Queue] = {}
 
     def take(self, batch: PendingBatch) -> None:
-        """Admit a batch, or let it wait; raise if it is refused at once."""
+        """Admit a batch or queue it; raise if it is refused at once."""
         queue = self._queues.get(batch.publisher)
         if queue is None:
             missing = self._target.admit(batch, NOTHING_FOUND)
@@ -136,13 +138,13 @@ class SequenceLookups:
         if len(queue.waiting) >= LOOKUP_PENDING_BATCHES_MAX:
             self._context.mark("too many batches wait for a look-up")
             raise PublishRefusedError(
-                f"{LOOKUP_PENDING_BATCHES_MAX:,} batches of publisher {batch.publisher!r} wait until what it "
-                "repeats is found in the log; send this one again when they are answered"
+                f"{LOOKUP_PENDING_BATCHES_MAX:,} batches of publisher {batch.publisher!r} wait for a "
+                "look-up in the log; send this batch again when they are answered"
             )
         queue.waiting.append(batch)
 
     def fence(self, publisher: str) -> None:
-        """Refuse what waits for an older session of a publisher (R28)."""
+        """Refuse the waiting batches of older sessions of a publisher (R28)."""
         queue = self._queues.pop(publisher, None)
         if queue is not None:
             self._context.mark("session fenced during a look-up")
@@ -160,7 +162,7 @@ class SequenceLookups:
     # --- reading -----------------------------------------------------------------------------
 
     def _look_up(self, queue: _Queue, missing: range) -> None:
-        """Begin to read the log for sequences of the first batch that waits."""
+        """Start to read the log for sequences of the first waiting batch."""
         self._context.mark("look-up in the log")
         batch = queue.waiting[0]
         held = self._publishers.get(batch.publisher, batch.session)
@@ -174,7 +176,7 @@ class SequenceLookups:
             queue.take_found(found)
             self._admit_waiting(batch.publisher, queue)
 
-        # what is looked for may still wait for the disk, and a reading sees only what is there
+        # the sequences may still wait for the disk, and a read returns only what is on disk
         start = partial(self._read, batch.publisher, queue, found, 0, tick - 1, ended)
         self._context.write((), start)
 
@@ -189,7 +191,7 @@ class SequenceLookups:
     ) -> None:
         """Read a chunk of the log from ``low``, and then the next."""
         if self._queues.get(publisher) is not queue:
-            return  # fenced off
+            return  # fenced
         low = max(low, self._target.record.released + 1)
         if low > high:
             ended()
@@ -205,14 +207,14 @@ class SequenceLookups:
             if event.complete or event.corruption is not None:
                 self._read(publisher, queue, found, high + 1, high, ended)
             else:
-                assert event.rows, "an incomplete answer without rows would come back for ever"
+                assert event.rows, "an incomplete fetch without rows would be repeated for ever"
                 self._read(publisher, queue, found, event.rows[-1].last + 1, high, ended)
 
         bytes_max = self._context.parameters.read_chunk_bytes
         self._context.fetch(self._target.record.pubend, low, high, bytes_max, fetched)
 
     def _admit_waiting(self, publisher: str, queue: _Queue) -> None:
-        """Admit what waits, until all is admitted or the log has to be read again."""
+        """Admit the waiting batches until one needs another look-up."""
         while queue.waiting:
             batch = queue.waiting[0]
             try:

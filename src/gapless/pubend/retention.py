@@ -1,15 +1,16 @@
-"""How long a pubend keeps its log, and whom it asks to acknowledge (R56 to R58).
+"""How long a pubend keeps its log, and when it requests acknowledgements (R56 to R58).
 
-The log is kept for ``retention_s``, and above the least ack floor of members, log holds and known hosts.
-A log at its limit first gives up what only retention keeps. What members need is not given up:
-publications are refused until the members that lag were asked, and have acknowledged or let go (R58).
+The log is kept for ``retention_s``, and above the least ack floor of members, log holds and known
+hosts. A log at its limit first releases what only ``retention_s`` keeps. It does not release what
+members need: publications are refused until the lagging members have acknowledged or given up the
+ticks (R58).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import PutRecord
@@ -49,7 +50,7 @@ class Retention:
         self._overdue = OverdueAcks(context.parameters, context.now, end.top)
 
     def expect_acks(self) -> None:
-        """Ask members that are far behind to look for their gaps, or to let go (R57, R58)."""
+        """Request the acknowledgements of lagging members, also when the log is full (R57, R58)."""
         pubend, now = self._end.record.pubend, self._context.now
         if self._size.is_full:
             tick = self._size.tick_to_fit()
@@ -60,7 +61,7 @@ class Retention:
             self._acks.request_acks(pubend, tick, pressure=False)
 
     def release(self, trimmed: Callable[[], None]) -> None:
-        """Release the part of the log that nobody needs any more (R56)."""
+        """Release the part of the log that is no longer needed (R56)."""
         end = self._end
         floors = [self._members.ack_floor(), self._known_hosts.floor(self._context.now)]
         floor = min((each for each in floors if each is not None), default=end.top)
@@ -75,10 +76,10 @@ class Retention:
         end.release(up_to, last_released, rows, lambda: self._size.release(up_to), trimmed)
 
     def _last_released_event(self, up_to: Tick) -> Tick:
-        """Return the last tick that may have held an event, if the log is released up to a tick.
+        """Return the last released tick that may have held an event after a release up to a tick.
 
-        Silence takes no room, but it is released with the clock. A subscription that has seen every
-        event must not be told of a gap because of that.
+        Silence is released with the clock too. A subscription that has received every event must
+        not get a gap because of that.
         """
         latest = self._end.latest
         last_event = max(self._publishers.logged[0], latest.last_event)

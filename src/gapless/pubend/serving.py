@@ -1,12 +1,12 @@
-"""A pubend answers requests: reads of its log, holds on it, and the end of a stay (R48, R49, R55).
+"""Requests to a pubend: reads of its log, log holds, end of a membership (R48, R49, R55).
 
-What a read may claim. An answer tells the ticks from ``low`` to ``done``: those up to ``released`` are
-gone, all others are exact for the filter, D or F. Gone is never said as silence (A14): the pubend's
-pieces begin above what is released when the rows are there.
+A reply to a Read covers the ticks from ``low`` to ``done``. Those up to ``released`` are released,
+all others are exact for the filter, D or F. Released ticks are never returned as silence (A14): the
+ranges start above the released tick of the time when the rows were read.
 
-A hold is on disk before the answer (R49): from then on the asker trusts that the log waits for it. A
-copy of a Read may come after its hold was released, and would bring back what nobody releases again;
-so released holds are remembered for a while. Their names are never used twice.
+A log hold is on disk before the reply (R49), because the requester relies on it from then on. A
+copy of a Read may arrive after its hold was released. It would create a hold again that no one
+releases. So released holds are remembered for a while. Their names are never used twice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import MembershipId, ShbId
 from gapless.core.limits import (
@@ -26,7 +27,6 @@ from gapless.core.limits import (
     READS_MAX,
     RELEASED_LOG_HOLDS_KEPT,
 )
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
@@ -42,32 +42,32 @@ from gapless.stream.ranges import cut, filtered
 __all__ = ["PubendRequestHandler"]
 
 _BELOW_ALL: Final = -1
-"""Below every tick that a hold can be at."""
+"""Below every tick of a log hold."""
 
 
 class PubendRequestHandler:
-    """What requests see of one pubend of this broker."""
+    """Handles the requests to one pubend of this broker."""
 
     def __init__(self, context: Context, pubend: Pubend) -> None:
         self._context = context
         self._pubend = pubend
         self._filters: dict[str, Filter] = {}
-        """By their texts, the last used last."""
+        """Parsed filters by their texts, the last used last."""
         self._packed_filters: dict[str, PackedFilter] = {}
         """By the same texts, for reads in packed forms."""
         self._reading = 0
         self._released_log_holds: dict[LogHoldId, int] = {}
-        """When each was released, the oldest first."""
+        """The time of release of each hold, the oldest first."""
 
-    # --- holds and stays ---------------------------------------------------------------------
+    # --- log holds and memberships -----------------------------------------------------------
 
     def release_log_hold(self, log_hold: LogHoldId, then: Callable[[], None]) -> None:
-        """Let a hold go; call back when that is on disk (R49)."""
+        """Release a log hold; call back when that is on disk (R49)."""
         self._pubend.members.drop_log_hold(log_hold)
         self._forget_released()
         self._released_log_holds.pop(log_hold, None)
         self._released_log_holds[log_hold] = self._context.now
-        # also if it is not known: one that has expired may still be on disk
+        # also if the hold is not known: an expired one may still be on disk
         key = LogHoldRecord(self._pubend.record.pubend, log_hold, 0, 0).key
         self._context.write((DeleteRecord(key),), then)
 
@@ -83,23 +83,23 @@ class PubendRequestHandler:
             del self._released_log_holds[log_hold]
 
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
-        """End a stay; call back when that is on disk (R55)."""
+        """End a membership; call back when that is on disk (R55)."""
         self._pubend.leave(shb, membership, then)
 
     def _hold_log(self, log_hold: LogHoldId, tick: Tick, then: Callable[[], None]) -> None:
-        """Keep the log above a tick; go on when that is on disk (R49)."""
+        """Keep the log above a tick; call back when that is on disk (R49)."""
         members, now = self._pubend.members, self._context.now
         before = members.hold_log(log_hold, _BELOW_ALL, now).tick
         record = members.hold_log(log_hold, max(0, tick), now)
-        # where nothing changes, the write that put it there may still be under way
+        # if nothing changes, the earlier write of the hold may still be pending
         self._context.write((PutRecord(record),) if record.tick > before else (), then)
 
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        """Answer with what matches, lowest first, as far as the limits go (R48).
+        """Call back with the matching events, lowest first, up to the limits (R48).
 
-        If not even the lowest tick can be read, the answer says why (P8).
+        If not even the lowest tick can be read, the reply contains the fault (P8).
         """
         self._forget_released()
         wanted = self._filter(request.filter)
@@ -129,7 +129,7 @@ class PubendRequestHandler:
         wanted: Filter,
         then: Callable[[ReadReply], None],
     ) -> None:
-        """Answer a host that comes with since when it was known, when the log is kept for it (R46)."""
+        """Keep the log for a joining SHB, then reply with its known times (R46)."""
 
         def kept_for(known: dict[ShbId, KnownTimes], retained_above: Tick) -> None:
             own = known.pop(joining_member.shb, ())
@@ -175,7 +175,7 @@ class PubendRequestHandler:
             pubend.rows_between(request.low, request.high, found_rows, bytes_max)
 
     def _bytes_max(self, request: Read) -> int:
-        """Return what an answer may have: more if it need not share a link with streams."""
+        """Return the limit of a reply in bytes: greater if the requester is this broker."""
         parameters = self._context.parameters
         is_here = request.requester == self._context.identity.broker
         most = parameters.read_bytes_max if is_here else parameters.read_chunk_bytes
@@ -184,7 +184,7 @@ class PubendRequestHandler:
     def _matching(
         self, wanted: Filter, ranges: list[KnowledgeRange], done: Tick, bytes_max: int
     ) -> tuple[list[KnowledgeRange], Tick]:
-        """Return what matches, and up to where that is exact: ``done``, unless the limits end it."""
+        """Return the matching ranges and the tick up to which they are exact, at most ``done``."""
         exact = [
             filtered(knowledge, lambda publication: wanted.matches(publication.attributes))
             for knowledge in ranges
@@ -205,7 +205,7 @@ class PubendRequestHandler:
         ranges: tuple[KnowledgeRange, ...] = (),
         rows: tuple[bytes, ...] = (),
     ) -> ReadReply:
-        """Return the answer, which is exact up to ``done``."""
+        """Return the reply, which is exact up to ``done``."""
         released, last_released_match = (
             self._pubend.record.released,
             self._pubend.record.last_released_event,
@@ -228,7 +228,7 @@ class PubendRequestHandler:
         )
 
     def _packed_filter(self, text: str, wanted: Filter) -> PackedFilter:
-        """Return what chooses by a filter; for as many as are kept parsed."""
+        """Return the packed filter of a text; as many are kept as parsed filters."""
         found = self._packed_filters.get(text)
         if found is None:
             self._packed_filters = {
@@ -238,7 +238,7 @@ class PubendRequestHandler:
         return found
 
     def _filter(self, text: str) -> Filter | None:
-        """Return a filter from its text, None if it is none."""
+        """Return the filter of a text, or None if the text is not a filter."""
         known = self._filters.pop(text, None)
         if known is None:
             try:
@@ -252,10 +252,10 @@ class PubendRequestHandler:
 
 
 def _bounded(ranges: list[KnowledgeRange], bytes_max: int, events_max: int) -> list[KnowledgeRange]:
-    """Return as many pieces as the limits allow, the last one cut.
+    """Return as many ranges as the limits allow, the last one cut.
 
-    They end before the first publication that comes after too many bytes or events; so there is at
-    least one publication, if any, and the silence behind the last one is told as far as it goes.
+    They end before the first publication that follows too many bytes or events. So they contain at
+    least one publication, if there is any, and the silence after the last one.
     """
     taken: list[KnowledgeRange] = []
     size, room = 0, events_max

@@ -1,37 +1,38 @@
-"""Staging: events that wait on disk until a commit publishes all of them, or nobody does.
+"""Staging: events on disk that one commit publishes whole, or that are deleted.
 
-Theory of operation
--------------------
-A *writer* writes numbered batches to a pubend. A batch is made by several tasks, one for each
-partition, and a task may fail, run again, or run twice at once. So a task only *stages*: its attempt
-sends chunks, each of which is a record on disk and no event. When all tasks are done, a *commit* names
-one attempt for each partition. Its chunks become rows of the log, in the order of the partitions and of
-the chunks, in one write with everything that follows from it: the publisher's record, the record of the
-commit, and the end of all that was staged of this batch and of earlier ones.
+Theory of operation ------------------- A *writer* writes numbered batches to a pubend. Several
+tasks make a batch, one for each partition, and a task may fail, run again, or run twice at once. So
+a task only *stages*: its attempt sends chunks, each of which is a record on disk and not yet
+published. When all tasks are done, a *commit* names one attempt for each partition. Its chunks
+become rows of the log, in the order of the partitions and of the chunks. The same write has the
+publisher's record and the record of the commit, and deletes everything that was staged of this
+batch and of earlier ones.
 
 States of a batch of a writer::
 
     nothing --Stage--> STAGED --CommitBatch--> COMMITTED
     STAGED --DropBatch, staged_ttl_s without another Stage--> nothing
 
-A record of the commit tells a repetition: a batch that is not above the last one was committed before, and
-is answered without being done again. It is kept for ``commit_ttl_s``, which is longer than any writer waits
-before it asks again. What is staged is counted, and above ``staged_bytes_max`` refused.
+A repeated commit is recognised by the record of the last one: a batch that is not above it was
+committed before, and is answered and not done again. The record is kept for ``commit_ttl_s``, which
+is longer than any writer waits before it retries. A chunk that would exceed ``staged_bytes_max`` is
+refused.
 
-The events have the writer as their publisher, and sequences that follow each other. A commit fences the
-sessions of an ordinary publisher of that name: two counts of sequences under one name would not do.
+The events have the writer as their publisher, and consecutive sequences. A commit fences the
+sessions of an ordinary publisher of that name: one name cannot have two sequence counters.
 
 Invariants
 ----------
-- **S1** A batch of a writer is in the log whole or not at all, and once. One write has the rows and the
-  record that tells of them, so a crash leaves both or neither.
-- **S2** What was staged and not committed leaves no trace: nobody gets it, and it goes from the disk.
-- **S3** A later batch never overtakes an earlier commit: once a batch is committed, no batch before it is.
+- **S1** A batch of a writer is in the log whole and once, or not at all. One write has the rows and
+  the record of the commit, so a crash leaves both or neither.
+- **S2** What is staged and not committed leaves no trace: no subscriber receives it, and it is
+  deleted.
+- **S3** No batch is committed after a later one of the same writer.
 
-A commit is one step, in which the broker does nothing else, so there is little left to do in it: what is
-staged is packed for the log already, and only its ticks and sequences are missing (:mod:`gapless.packed.template`). So a
-commit takes about as long as it takes to copy its bytes, of which there are never more than
-``staged_bytes_max``. What follows from it, telling subscribers, is done row by row, between other things.
+A commit is one step, in which the broker does nothing else. To keep it short, chunks are packed for
+the log when they are staged: only ticks and sequences are missing (:mod:`gapless.packed.template`).
+So a commit takes about as long as copying its bytes, at most ``staged_bytes_max``. The rows are
+sent to subscribers one by one, in later steps.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.limits import WRITER_NAME_MAX
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
@@ -61,7 +62,7 @@ from gapless.pubend.publishers import PublishRefusedError
 __all__ = ["CHUNK_BYTES", "CommitOutcome", "Staging"]
 
 CHUNK_BYTES: Final = 256
-"""What a chunk takes beside its events."""
+"""The size of a chunk without its events."""
 
 
 class _BatchId(NamedTuple):
@@ -84,37 +85,37 @@ class _Chunk(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How much it is."""
+        """The size in bytes."""
         return _size(self.events.packed)
 
 
 class _Batch(msgspec.Struct):
-    """What is staged of one batch."""
+    """The staged chunks of one batch."""
 
     chunks: dict[_ChunkId, _Chunk]
     touched: int
-    """When something was last staged. After a restart that is counted anew."""
+    """When a chunk was last staged; after a restart, the time of the restart."""
 
     @property
     def bytes(self) -> int:
-        """How much it is."""
+        """The size in bytes."""
         return sum(chunk.bytes for chunk in self.chunks.values())
 
     def keep(self, chunk_id: _ChunkId, chunk: _Chunk, now: int) -> None:
-        """Stage a chunk, in place of an earlier one of the same id."""
+        """Add a chunk, or replace the one of the same id."""
         self.chunks[chunk_id] = chunk
         self.touched = now
 
 
 class CommitOutcome(msgspec.Struct, frozen=True):
-    """What came of a commit; ``record`` is None if the batch is older than the last one."""
+    """The result of a commit; ``record`` is None if the batch is older than the last one."""
 
     record: CommitRecord | None
     repeated: bool
 
 
 class Staging:
-    """All that is staged at one broker, and the last commit of every writer."""
+    """All staged batches of one broker, and the last commit of every writer."""
 
     def __init__(
         self,
@@ -129,20 +130,20 @@ class Staging:
         self._commits: dict[tuple[PubendId, str], CommitRecord] = {}
         self._is_planned = False
         self.bytes = 0
-        """How much is staged."""
+        """The size of all staged chunks."""
         for commit in commits:
             self._commits[commit.pubend, commit.writer] = commit
         for record in staged:
             self._keep(record)
 
     def start(self) -> None:
-        """Forget batches and commits that are too old, from time to time."""
+        """Start to delete batches and commits that are too old, at intervals."""
         self._plan_review()
 
-    # --- what writers ask ------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     def stage(self, hosted: Pubend, call: StageChunk, then: Callable[[], None]) -> None:
-        """Make a chunk durable and call back; PublishRefusedError if it cannot be."""
+        """Store a chunk and call back; raise PublishRefusedError if it is refused."""
         refuse_names(call.writer, call.attempt)
         batch = self._batches.get(_BatchId(call.pubend, call.writer, call.batch))
         is_kept = (
@@ -151,7 +152,7 @@ class Staging:
         )
         if is_kept or self._is_over(call.pubend, call.writer, call.batch):
             self._context.mark("staged again")
-            self._context.write((), then)  # behind its first copy, which may wait for the disk
+            self._context.write((), then)  # after the first copy, which may wait for the disk
             return
         if not call.events:
             raise PublishRefusedError("a chunk has at least one event")
@@ -173,7 +174,7 @@ class Staging:
     def commit(
         self, hosted: Pubend, call: CommitBatch, then: Callable[[CommitOutcome], None]
     ) -> None:
-        """Publish a batch whole, once, and call back; PublishRefusedError if it cannot be (S1)."""
+        """Publish a batch whole and once; raise PublishRefusedError if it is refused (S1)."""
         refuse_names(call.writer)
         last = self._commits.get((call.pubend, call.writer))
         if last is not None and self._is_over(call.pubend, call.writer, call.batch):
@@ -182,13 +183,13 @@ class Staging:
             over = self._forget_up_to(call.pubend, call.writer, call.batch)
             if over:
                 self._context.write(tuple(over), _nothing)
-            # the first commit may still wait for the disk: the answer waits behind it
+            # the first commit may still wait for the disk: the reply waits for that write
             hosted.after_sent(lambda: then(CommitOutcome(found, repeated=True)))
             return
         made: list[CommitRecord] = []
 
         def changes(sequence: int, first: Tick, final: Tick) -> list[StorageChange]:
-            # a clock that is behind, and set right later, would make it look old; ticks never fall
+            # with a clock that is behind, the record would look old after the clock is corrected
             clock = max(self._context.clock, final)
             made.append(_record_of(call, sequence, first, final, clock))
             self._commits[call.pubend, call.writer] = made[0]
@@ -207,19 +208,19 @@ class Staging:
         self._plan_review()
 
     def drop(self, call: DropBatch, then: Callable[[], None]) -> None:
-        """Forget what is staged of a batch, and call back (S2)."""
+        """Delete a staged batch, and call back (S2)."""
         erased = self._forget(_BatchId(call.pubend, call.writer, call.batch))
         self._context.write(tuple(erased), then)
 
-    # --- what is there ---------------------------------------------------------------------------
+    # --- batches and chunks ----------------------------------------------------------------------
 
     def _is_over(self, pubend: PubendId, writer: str, batch: int) -> bool:
-        """Say whether a batch, or one after it, is committed (S3)."""
+        """Return whether a batch, or a later one, is committed (S3)."""
         last = self._commits.get((pubend, writer))
         return last is not None and batch <= last.batch
 
     def _chosen(self, call: CommitBatch) -> list[_Chunk]:
-        """Return the chunks that a commit names, in its order; all of them must be here."""
+        """Return the chunks that a commit names, in its order; refuse if one is missing."""
         if not call.parts:
             raise PublishRefusedError("a commit names at least one part")
         partitions = [partition for partition, _, _ in call.parts]
@@ -234,7 +235,7 @@ class Staging:
         if self.bytes + _size(record.events) > limit:
             self._context.mark("staged too much")
             raise PublishRefusedError(
-                f"{self.bytes:,} bytes are staged here (limit staged_bytes_max = {limit:,}): "
+                f"{self.bytes:,} bytes are staged here (limit staged_bytes_max = {limit:,}); "
                 "write smaller batches, wait until others are committed, or raise the limit"
             )
 
@@ -247,7 +248,7 @@ class Staging:
         self.bytes += chunk.bytes
 
     def _forget(self, key: _BatchId) -> list[DeleteRecord]:
-        """Take a batch out; return what has to be erased."""
+        """Remove a batch; return the storage changes."""
         batch = self._batches.pop(key, None)
         if batch is None:
             return []
@@ -255,11 +256,11 @@ class Staging:
         return [DeleteRecord(chunk.key) for chunk in batch.chunks.values()]
 
     def _forget_up_to(self, pubend: PubendId, writer: str, batch: int) -> list[DeleteRecord]:
-        """Take out what can never be committed: batches of a writer up to one that is (S2)."""
+        """Remove the batches of a writer up to a committed one; return the storage changes (S2)."""
         keys = [key for key in self._batches if key[:2] == (pubend, writer) and key.batch <= batch]
         return [erase for key in keys for erase in self._forget(key)]
 
-    # --- what is too old -------------------------------------------------------------------------
+    # --- expiry ----------------------------------------------------------------------------------
 
     def _plan_review(self) -> None:
         if (self._batches or self._commits) and not self._is_planned:
@@ -268,7 +269,7 @@ class Staging:
             self._context.call_later(max(1, period), self._review)
 
     def _review(self) -> None:
-        """Erase what nobody will commit, and commits that nobody will repeat."""
+        """Delete expired batches, and the records of commits that are not repeated any more."""
         self._is_planned = False
         parameters = self._context.parameters
         staged_since = self._context.now - microseconds(s=parameters.staged_ttl_s)
@@ -276,7 +277,7 @@ class Staging:
         changes = [erase for key in stale for erase in self._forget(key)]
         if stale:
             self._context.mark("staged too long ago")
-        # a clock that is ahead for a while must not make it forget: the batch could be published again
+        # the least of the clocks: after a wrong expiry a batch could be published again
         present = min(self._context.clock, self._clock_view())
         used_since = present - microseconds(s=parameters.commit_ttl_s)
         unused = [each for each in self._commits.values() if each.clock <= used_since]
@@ -293,29 +294,29 @@ def _nothing() -> None:
 
 
 def refuse_names(*names: str) -> None:
-    """Refuse a writer or an attempt without a name, or with one that is too long."""
+    """Refuse an empty or too long name of a writer or an attempt."""
     if not all(0 < len(name) <= WRITER_NAME_MAX for name in names):
         raise PublishRefusedError(
-            f"the name of a writer, and of an attempt, has 1 to {WRITER_NAME_MAX} characters"
+            f"the name of a writer or an attempt must have 1 to {WRITER_NAME_MAX} characters"
         )
 
 
 def _chunks_of(call: CommitBatch, part: PartTuple, held: dict[_ChunkId, _Chunk]) -> list[_Chunk]:
     """Return the chunks of one part of a commit."""
     partition, attempt, count = part
-    # looked at one by one: a count of any size must not cost more than what is there
+    # one by one up to the first missing chunk: a huge count must not cost anything
     chunks: list[_Chunk] = []
     while len(chunks) < count:
         chunk = held.get(_ChunkId(partition, attempt, len(chunks)))
         if chunk is None:
             raise PublishRefusedError(
                 f"batch {call.batch} of {call.writer!r} cannot be committed: chunk {len(chunks)} of "
-                f"partition {partition}, attempt {attempt!r}, is not staged here; it was dropped, or "
-                "staged too long ago (staged_ttl_s), or never; stage the batch again"
+                f"partition {partition}, attempt {attempt!r}, is not staged here: it was dropped, or "
+                "has expired (staged_ttl_s), or was never staged; stage the batch again"
             )
         chunks.append(chunk)
     if not chunks:
-        raise PublishRefusedError(f"partition {partition} is named without a chunk")
+        raise PublishRefusedError(f"a commit names partition {partition} without a chunk")
     return chunks
 
 

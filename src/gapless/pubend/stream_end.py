@@ -1,14 +1,13 @@
-"""The moving end of a pubend's stream: ticks that are assigned, ticks that are durable and may be sent.
+"""The end of a pubend's stream: assigned ticks, and durable ticks that may be sent.
 
-Theory of operation
--------------------
-``last`` is the highest tick that was assigned, ``top`` the highest that may be sent. Between them lie
-batches and stream epochs that wait for the disk, in order. Silence never overtakes them (R30). What
-becomes durable moves ``top`` and goes out as a knowledge range: these ticks are events, all others
-between the old and the new top are silent, for ever (I1, I2).
+Theory of operation ------------------- ``last`` is the highest tick that was assigned, ``top`` the
+highest that may be sent. Between them lie batches and stream epochs that wait for the disk, in
+order. Silence never overtakes them (R30). A range that becomes durable moves ``top`` and is sent as
+a knowledge range: its publications are D, all other ticks between the old and the new top are F,
+for ever (I1, I2).
 
-Silence is promised only up to the *tick ceiling*, which is on disk before it is used. After a crash the
-stream goes on above the ceiling, whatever the clock says (R29, A8).
+Silence is declared only up to the *tick ceiling*, which is on disk before it is used. After a crash
+the stream continues above the ceiling, independently of the clock (R29, A8).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
 from gapless.core.limits import ADVERTISEMENTS_KEPT
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
@@ -40,20 +39,24 @@ __all__ = ["PendingRange", "StreamEnd"]
 
 
 class PendingRange(msgspec.Struct):
-    """What waits for the disk: a batch, or the opening of a stream epoch."""
+    """A range that waits for the disk: a batch, or the opening of a stream epoch."""
 
     low: Tick
     high: Tick
     stream_epoch: int
     publications: tuple[Publication, ...] = ()
     packed: bytes = b""
-    """In place of the publications: these are unpacked when they are sent."""
+    """Packed publications, in place of ``publications``; unpacked when they are sent."""
     opens: StreamEpochRecord | None = None
     done: Callable[[], None] | None = None
     durable: bool = False
 
+    def mark_durable(self) -> None:
+        """The write of the range is on disk."""
+        self.durable = True
+
     def call_also(self, then: Callable[[], None]) -> None:
-        """Call back when it is sent, after what was to be called before."""
+        """Add a callback; callbacks run in order when the range is sent."""
         done = self.done
 
         def both() -> None:
@@ -64,13 +67,13 @@ class PendingRange(msgspec.Struct):
         self.done = both
 
     def knowledge(self) -> KnowledgeRange:
-        """Return what is sent when it is durable."""
+        """Return the knowledge range to send when this range is durable."""
         publications = tuple(unpack([self.packed])) if self.packed else self.publications
         return KnowledgeRange(self.low, self.high, self.stream_epoch, 0, publications)
 
 
 class StreamEnd:
-    """The end of one guaranteed stream, with the record that says how far it has come."""
+    """The end of one guaranteed stream, and the record of its progress."""
 
     def __init__(
         self,
@@ -83,12 +86,12 @@ class StreamEnd:
     ) -> None:
         self._context = context
         self._record = record
-        """As it is on disk; ``_latest`` is as it will be when all writes are through."""
+        """The record on disk. ``_latest`` is the record after all pending writes."""
         self._latest = record
         self._outlet = outlet
         self._clocks = clocks
         self.stream_epochs = sorted(stream_epochs, key=lambda stream_epoch: stream_epoch.number)
-        # what was promised silent before a crash stays silent (R29)
+        # ticks that were declared silent before a crash remain silent (R29)
         self.last = self.top = max(logged, record.ceiling, record.released)
         self._pending: deque[PendingRange] = deque()
         self._raising = False
@@ -99,21 +102,21 @@ class StreamEnd:
 
     @property
     def record(self) -> PubendRecord:
-        """The pubend as it is on disk."""
+        """The record on disk."""
         return self._record
 
     @property
     def stream_epoch(self) -> int:
-        """The number of the regime that ticks are given now; 0 before the first."""
+        """The number of the stream epoch of newly assigned ticks; 0 before the first epoch."""
         return self.stream_epochs[-1].number if self.stream_epochs else 0
 
     @property
     def latest(self) -> PubendRecord:
-        """The pubend as it will be when all writes are through."""
+        """The record after all pending writes."""
         return self._latest
 
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
-        """Return what the record says of the log's size."""
+        """Return the marks of the log's size that the record stores."""
         raise NotImplementedError
 
     # --- the order of sending ----------------------------------------------------------------
@@ -122,7 +125,7 @@ class StreamEnd:
         self._pending.append(pending)
 
         def durable() -> None:
-            pending.durable = True
+            pending.mark_durable()
             self._settle()
 
         self._context.write(changes, durable)
@@ -130,16 +133,16 @@ class StreamEnd:
     def _enqueue_all(
         self, pendings: Sequence[PendingRange], changes: tuple[StorageChange, ...]
     ) -> None:
-        """Let several ranges wait for one write; then send them, one a step.
+        """Store several ranges in one write; then send them, one per step.
 
-        All are durable with the first. What one step sends travels in one packet, so the others wait
-        for empty writes. Otherwise a large write would make a large packet.
+        All are durable after that write. One step sends one packet, so each further range waits for
+        an empty write. Otherwise a large write would make a large packet.
         """
         self._pending.extend(pendings)
         waiting = deque(pendings)
 
         def durable() -> None:
-            waiting.popleft().durable = True
+            waiting.popleft().mark_durable()
             self._settle()
             if waiting:
                 self._context.write((), durable)
@@ -149,7 +152,7 @@ class StreamEnd:
     def after_sent(self, then: Callable[[], None]) -> None:
         """Call back when everything assigned before is durable and sent.
 
-        A client that is told of an event, and then reads the log, finds it.
+        A client that gets the reply and then reads the log finds the event.
         """
         last = self._pending[-1] if self._pending else None
 
@@ -162,7 +165,7 @@ class StreamEnd:
         self._context.write((), durable)
 
     def _settle(self) -> None:
-        """Send what is durable, in the order in which ticks were assigned."""
+        """Send the durable ranges, in the order in which their ticks were assigned."""
         while self._pending and self._pending[0].durable:
             pending = self._pending.popleft()
             if pending.done is not None:
@@ -196,7 +199,7 @@ class StreamEnd:
         pending = PendingRange(
             start, start, opened.number, opens=opened, done=lambda: self._raised(start)
         )
-        # the opening tick is promised silent, so the ceiling covers it in the same write
+        # the opening tick is declared silent, so the ceiling covers it in the same write
         self._enqueue(pending, (PutRecord(opened), self._change(ceiling=start), *changes))
 
     def release(
@@ -207,9 +210,9 @@ class StreamEnd:
         released: Callable[[], None],
         trimmed: Callable[[], None],
     ) -> None:
-        """Release the log up to a tick; call back when that is on disk, and when the log is trimmed.
+        """Release the log up to a tick; call back when that is durable and when it is trimmed.
 
-        The ack floors that allow it are durable with it, and rows are deleted only after that.
+        The ack floors that allow the release are in the same write. Rows are deleted only after it.
         """
 
         def durable() -> None:
@@ -230,17 +233,17 @@ class StreamEnd:
     # --- silence -----------------------------------------------------------------------------
 
     def set_eager(self, eager: bool) -> None:
-        """Say whether a receiver waits in total order, so that silence has to be sent at once."""
+        """Set whether a receiver in total order waits, so that silence must be sent soon (R51)."""
         if eager and not self._eager:
-            # an idle stream may have been about to be silent for long
+            # the timer of an idle stream may have a long interval
             self._idle_timer.cancel()
             self._silence_us = microseconds(ms=self._context.parameters.eager_silence_ms)
             self._idle_timer = self._context.call_later(self._silence_us, self._idle)
         self._eager = eager
 
     def advance(self, tick: Tick) -> None:
-        """Promise silence up to a tick that a receiver waits for (R51)."""
-        # whatever the clock says: the events that wait at that tick exist, and R27 has bounded it
+        """Declare silence up to a tick that a receiver waits for (R51)."""
+        # independently of the clock: the events at that tick exist, and R27 has bounded the tick
         if tick > self.last:
             self._be_silent_until(tick)
 
@@ -260,7 +263,7 @@ class StreamEnd:
 
     def _idle_once(self) -> None:
         if not self._pending:
-            # at least one tick, so that a clock that was set back does not look like a dead feed
+            # at least one tick: with a clock that was set back the feed would otherwise look dead
             self._be_silent_until(max(self.last + 1, self._present()))
 
     def _be_silent_until(self, tick: Tick) -> None:
@@ -274,7 +277,7 @@ class StreamEnd:
             self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
 
     def _present(self) -> Tick:
-        """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
+        """Return the tick of now, at most ``tick_lead_ms`` ahead of the neighbours' clocks."""
         return min(self._context.clock, self._clocks.clock_view() + self._lead_us)
 
     def _raise_ceiling(self, need: Tick) -> None:
@@ -306,8 +309,8 @@ class StreamEnd:
     ) -> PutRecord:
         """Return the write of the pubend's record with greater values, or a wider advertisement.
 
-        Several may be under way; each says all that the ones before it said, so that a later
-        one never takes an earlier one back.
+        Several such writes may be pending. Each contains the changes of all earlier ones, so that a
+        later write never reverts an earlier one.
         """
         latest = self._latest
         self._latest = msgspec.structs.replace(

@@ -1,12 +1,12 @@
-"""The requests of writers that stage batches and commit them; :mod:`.staging` has their rules."""
+"""The requests of writers that stage and commit batches; the rules are in :mod:`.staging`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.directory.hosted import HostedPubends
 from gapless.messages.clients import RefusalCause
 from gapless.messages.staging import (
@@ -28,7 +28,7 @@ WriterCall: TypeAlias = StageChunk | CommitBatch | DropBatch
 
 
 class WriterCalls:
-    """Answers the requests of writers."""
+    """Handles the requests of writers."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class WriterCalls:
             self._refusals.refuse_unknown(client, request, pubend, RefusalCause.UNAVAILABLE)
             return None
         if not isinstance(hosted, Pubend):
-            reason = f"the pubend {pubend} is best effort: it has no log to commit to"
+            reason = f"the pubend {pubend} is best effort and has no log to commit to"
             self._refusals.refuse(client, request, reason)
             return None
         return hosted

@@ -1,12 +1,12 @@
 """Pubend requests: hop by hop to the PHB, and back along the recorded route (2.4 of the rules).
 
-A request has an id, a requester and a route. Every hop adds itself to the route and keeps nothing. The
-reply carries the route back. Each hop takes itself off it, and the requester has the reply when nothing
-is left. So a hop that crashes loses only what was under way, and the requester repeats its request
-(:mod:`.pending`).
+A request has an id, a requester and a route. Every hop adds itself to the route and keeps no state.
+The reply carries the route back. Each hop removes itself from it, and the reply is at the requester
+when the route is empty. So a hop that crashes loses only messages in flight, and the requester
+repeats its request (:mod:`.pending`).
 
-The requester examines what a peer has read. The hops between do not, because they keep nothing of the
-request. An answer that makes no sense is refused as a whole, as if it was lost.
+The requester checks the ranges in a reply. The hops between do not, because they keep no state of
+the request. An invalid reply is dropped whole, as if it was lost.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.limits import REQUEST_HOPS_MAX
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
     LeavePubend,
@@ -43,10 +43,10 @@ __all__ = [
 
 
 class RequestTarget(Protocol):
-    """A pubend of this broker as requests see it. What cannot be answered is left unanswered."""
+    """A pubend of this broker, as the target of requests. It may leave a request unanswered."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        """Answer with what matches, when the log hold that the request names is on disk."""
+        """Call back with the matching events when the log hold of the request is on disk."""
 
     def release_log_hold(self, log_hold: LogHoldId, then: Callable[[], None]) -> None:
         """Release a log hold; call back when that is on disk."""
@@ -59,27 +59,27 @@ class RequestTargets(Protocol):
     """The pubends of this broker that serve requests."""
 
     def serving(self, pubend: PubendId) -> RequestTarget | None:
-        """Return what answers requests for a pubend, None if the pubend is not at this broker."""
+        """Return the request target of a pubend, or None if it is not at this broker."""
 
 
 class RequestPaths(Protocol):
     """The paths from this broker to pubends."""
 
     def next_hop(self, pubend: PubendId, request: int, feeder: BrokerId | None) -> BrokerId | None:
-        """Return the broker to pass a request to, given its id; None if there is no path now."""
+        """Return the next hop of a request with an id, or None if there is no path now."""
 
 
 def reply_route(request: Read | ReleaseLogHold | LeavePubend) -> tuple[BrokerId, ...]:
-    """Return the route of a reply: it goes to the last of these first, and ends at the requester."""
+    """Return the route of a reply: from the last of these brokers to the first, the requester."""
     return (request.requester, *request.route)
 
 
 def _ignore_fault(reason: str) -> None:
-    """The requester does not need to know why it takes so long."""
+    """Do nothing: the requester does not need the reason of the delay."""
 
 
 class PubendRequests:
-    """The requests of this broker, and those that pass through it or end here."""
+    """Sends, forwards and serves pubend requests."""
 
     def __init__(
         self, context: Context, targets: RequestTargets, paths: RequestPaths, feeders: Feeders
@@ -91,7 +91,7 @@ class PubendRequests:
         self._me = context.identity.broker
         self._pending = PendingRequests(context, self)
 
-    # --- what this broker asks ---------------------------------------------------------------
+    # --- requests of this broker -------------------------------------------------------------
 
     def read(
         self,
@@ -109,13 +109,13 @@ class PubendRequests:
         bytes_max: int = 0,
         form: ReadForm = ReadForm.EVENTS,
     ) -> PendingRequest:
-        """Read the log of a pubend (R48); the answer may end below ``high``.
+        """Read the log of a pubend (R48); the reply may end below ``high``.
 
-        The log hold is taken at ``log_hold_tick``, or raised to it. It is just below ``low`` unless it is
-        given (R49). A ``joining_member`` asks since when the pubend knew it and its ``former_hosts``
-        (R46). If ``reads_per_shb_max`` reads of a pubend are under way, a read waits for its turn. While
-        the log cannot be read at ``low``, ``fault`` is told why, other reads take the turn, and the read
-        is repeated (P8).
+        The log hold is taken at ``log_hold_tick``, or raised to it; the default is just below
+        ``low`` (R49). A ``joining_member`` requests the known times of itself and its
+        ``former_hosts`` (R46). At most ``reads_per_shb_max`` reads of a pubend are active; further
+        reads wait for their turn. While the log cannot be read at ``low``, ``fault`` is called with
+        the reason, other reads get the turn, and the read is repeated (P8).
         """
         most = bytes_max if bytes_max > 0 else self._context.parameters.read_chunk_bytes
         above = max(0, low - 1) if log_hold_tick is None else log_hold_tick
@@ -142,7 +142,7 @@ class PubendRequests:
     def release_log_hold(
         self, pubend: PubendId, log_hold: LogHoldId, then: Callable[[], None]
     ) -> PendingRequest:
-        """Release a log hold (R49); reads that name it are to be cancelled before."""
+        """Release a log hold (R49); reads that name it must be cancelled before."""
 
         def made(number: int) -> ReleaseLogHold:
             return ReleaseLogHold(pubend, number, self._me, (), log_hold)
@@ -160,19 +160,19 @@ class PubendRequests:
         return self._pending.request(pubend, made, lambda _: then())
 
     def session_opened(self) -> None:
-        """A peer session has opened: send what had no route, repeat the rest sooner."""
+        """A peer session has opened: send requests that had no route, repeat the others sooner."""
         self._pending.session_opened()
 
     def statistics(self) -> dict[str, int]:
-        """Return how many requests are under way, and how many reads wait for their turn."""
+        """Return the number of active requests and of reads that wait for their turn."""
         return self._pending.statistics()
 
-    # --- on the way --------------------------------------------------------------------------
+    # --- forwarding --------------------------------------------------------------------------
 
     def send(self, request: PubendRequest) -> bool:
-        """Send a request of this broker to its pubend; False if there is no route now."""
+        """Send a request of this broker to its pubend; return False if there is no route now."""
         if self._targets.serving(request.pubend) is not None:
-            # a little later: nobody is called back before it knows what it asked
+            # in a later step: the caller must have its PendingRequest before it is called back
             self._context.call_later(1, lambda: self._serve_own(request))
             return True
         hop = self._next_hop(request)
@@ -235,7 +235,7 @@ class PubendRequests:
     def _serve(
         self, hosted: RequestTarget, request: PubendRequest, answer: Callable[[PubendReply], None]
     ) -> None:
-        """Let a pubend of this broker do what is asked, and answer."""
+        """Serve a request at a pubend of this broker, and reply."""
         done = RequestDone(request.pubend, request.request, reply_route(request))
         if isinstance(request, LeavePubend):
             hosted.leave(request.shb, request.membership, lambda: answer(done))

@@ -1,12 +1,12 @@
-"""The pending requests of this broker: each is repeated until it is answered or cancelled (2.4, R48).
+"""The pending requests of this broker: each is repeated until answered or cancelled (2.4, R48).
 
-A request is repeated under a new id each time, because the id picks the hop where there is a choice
-(section 17). The attempts of one request have ids that follow each other modulo a small number. So no
-two requests that take turns can each meet the same dead hop for ever.
+A request is repeated under a new id each time, because the id selects the hop if there is a choice
+(section 17). The ids of the attempts of one request are consecutive modulo a small number. So
+requests that are repeated alternately cannot each get the same dead hop for ever.
 
-An answer to any attempt is as good as another: what is asked may be done twice, and what is read is a
-fact. Ids grow from incarnation to incarnation, so that an answer to an earlier incarnation is not taken
-for one to this. The states of a request are in :mod:`.pending_request_state`.
+A reply to any attempt is accepted: a request may be served twice, and ranges that are read are
+facts. Ids grow from incarnation to incarnation, so a reply to an earlier incarnation is not
+accepted. The states of a request are in :mod:`.pending_request_state`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
+from gapless.core.context import Context, Timer
 from gapless.core.ids import PubendId
 from gapless.core.limits import REQUEST_ATTEMPTS_KEPT
-from gapless.core.machine import Context, Timer
 from gapless.core.parameters import microseconds
 from gapless.messages.pubend_requests import (
     LeavePubend,
@@ -36,7 +36,7 @@ from gapless.stream.ranges import invalid_reason
 __all__ = ["PendingRequest", "PendingRequests", "PubendReply", "PubendRequest", "RequestSender"]
 
 _TURNS: Final = 12
-"""The attempts of a request follow each other modulo this, so they try all of 2, 3, 4, 6 or 12 hops."""
+"""Ids of attempts are consecutive modulo this number, so they try all of 2, 3, 4, 6 or 12 hops."""
 
 _IDS_PER_INCARNATION: Final = 1_000
 """The least distance between the ids of two incarnations. Incarnations are microseconds unless the
@@ -47,16 +47,16 @@ PubendReply: TypeAlias = ReadReply | RequestDone
 
 
 class RequestSender(Protocol):
-    """The way of requests to their pubends."""
+    """Sends requests to their pubends."""
 
     def send(self, request: PubendRequest) -> bool:
-        """Send a request to its pubend, here or by the next hop; False if there is no route now."""
+        """Send a request to its pubend; return False if there is no route now."""
 
 
 def _answers(read: Read, reply: ReadReply) -> bool:
-    """Say whether a reply fits a read: sound ranges, in a row, up to where the reply ends.
+    """Return whether a reply fits a read: valid and contiguous ranges, up to the end of the reply.
 
-    They begin with the lowest tick, or with the lowest that the log still has.
+    They start with the lowest tick, or with the lowest that is not released.
     """
     ranges = reply.ranges
     if not ranges:
@@ -94,18 +94,18 @@ class PendingRequest:
         """The ids of the attempts that may still be answered, the oldest first."""
         self.pause_us = 0
         self._turn = number
-        """Modulo ``_TURNS`` the id of the next attempt."""
+        """The id of the next attempt, modulo ``_TURNS``."""
         self._is_sent = False
-        """Whether the last attempt was sent; remembered while it has no turn."""
+        """Whether the last attempt was sent; kept while the request has no turn."""
         self._timer: Timer | None = None
 
     def cancel(self) -> None:
-        """End it; it is not called back. What was sent may still be done."""
+        """End the request without a callback. An attempt that was sent may still be served."""
         self._requests.end(self)
 
     @property
     def has_turn(self) -> bool:
-        """Whether it counts among the reads that are under way (``reads_per_shb_max``)."""
+        """Whether it counts as an active read (``reads_per_shb_max``)."""
         turns = (PendingRequestState.UNSENT, PendingRequestState.SENT)
         return self.is_read and self.state in turns
 
@@ -116,12 +116,12 @@ class PendingRequest:
 
     @property
     def due(self) -> int:
-        """When it is repeated."""
+        """The time of the next attempt."""
         assert self._timer is not None
         return self._timer.at
 
     def enter(self, cause: PendingRequestInput) -> None:
-        """Change the state, as the table says for an input."""
+        """Change the state by the table."""
         assert (self.state, cause) in NEXT_STATES, f"{cause} in {self.state}"
         self.state = NEXT_STATES[self.state, cause]
 
@@ -131,19 +131,19 @@ class PendingRequest:
         self.enter(PendingRequestInput.ATTEMPT_SENT if sent else PendingRequestInput.ATTEMPT_FAILED)
 
     def next_id(self, last_id: int) -> int:
-        """Return an id above another, one further than the request's last modulo ``_TURNS``."""
+        """Return the next id above ``last_id`` that is in turn modulo ``_TURNS``."""
         last_id += 1
         last_id += (self._turn - last_id) % _TURNS
         self._turn += 1
         return last_id
 
     def keep_id(self, request: int) -> int | None:
-        """Take answers to another attempt; return the id of one that is answered no more."""
+        """Accept replies to another attempt; return the oldest id if it is dropped for it."""
         self.ids.append(request)
         return self.ids.pop(0) if len(self.ids) > REQUEST_ATTEMPTS_KEPT else None
 
     def wait(self, timer: Timer) -> None:
-        """Wait for a timer to repeat it."""
+        """Set the timer of the next attempt."""
         self._timer = timer
 
     def stop_waiting(self) -> None:
@@ -152,11 +152,11 @@ class PendingRequest:
         self._timer.cancel()
 
     def set_pause(self, pause_us: int) -> None:
-        """Wait as long as this before the next repetition."""
+        """Set the pause before the next attempt."""
         self.pause_us = pause_us
 
     def note_fault(self, reason: str) -> None:
-        """Tell the requester why a read cannot go on; it is repeated as if it were not answered."""
+        """Call back with the reason why a read cannot continue; it is repeated as if unanswered."""
         assert self._fault is not None, "only reads have faults"
         self._fault(reason)
 
@@ -170,14 +170,14 @@ class PendingRequests:
         self._last_id = context.identity.incarnation * _IDS_PER_INCARNATION
         self._count = 0
         self._active: dict[int, PendingRequest] = {}
-        """By number, so in the order of asking."""
+        """By number, so in the order of creation."""
         self._queue: dict[PubendId, dict[int, PendingRequest]] = {}
-        """Reads that wait for their turn, by pubend: one that cannot be reached delays no other."""
+        """Reads that wait for their turn, by pubend: an unreachable pubend delays no other."""
         self._by_id: dict[int, PendingRequest] = {}
         self._reading: dict[PubendId, int] = {}
-        """How many reads of each pubend have their turn."""
+        """The number of active reads of each pubend."""
 
-    # --- what is asked -----------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     def read(
         self,
@@ -186,7 +186,7 @@ class PendingRequests:
         finish: Callable[[ReadReply], None],
         fault: Callable[[str], None],
     ) -> PendingRequest:
-        """Send a read when it is its turn; ``fault`` is told why the log cannot be read (P8)."""
+        """Send a read in its turn; ``fault`` is called if the log cannot be read (P8)."""
         self._count += 1
         pending = PendingRequest(self, self._count, pubend, made, finish, fault)
         self._queue.setdefault(pubend, {})[pending.number] = pending
@@ -199,14 +199,14 @@ class PendingRequests:
         made: Callable[[int], ReleaseLogHold | LeavePubend],
         finish: Callable[[RequestDone], None],
     ) -> PendingRequest:
-        """Send a request that is no read."""
+        """Send a request other than a read."""
         self._count += 1
         pending = PendingRequest(self, self._count, pubend, made, finish, None)
         self._start(pending)
         return pending
 
     def session_opened(self) -> None:
-        """A peer session has opened: send what had no route, repeat the rest sooner."""
+        """A peer session has opened: send requests that had no route, repeat the others sooner."""
         first = self._first_pause_us
         for pending in list(self._active.values()):
             pending.set_pause(first)
@@ -218,11 +218,11 @@ class PendingRequests:
                 self._wait(pending)
 
     def is_awaited(self, request: int) -> bool:
-        """Say whether an answer to an attempt is still taken."""
+        """Return whether a reply to an attempt is still accepted."""
         return request in self._by_id
 
     def statistics(self) -> dict[str, int]:
-        """Return how many requests are under way, and how many reads wait for their turn."""
+        """Return the number of active requests and of reads that wait for their turn."""
         return {
             "active": len(self._active),
             "queued": sum(map(len, self._queue.values())),
@@ -236,7 +236,7 @@ class PendingRequests:
         return microseconds(ms=self._context.parameters.attach_timeout_ms)
 
     def _start_reads(self, pubend: PubendId) -> None:
-        """Start reads that wait for a pubend, first come first served, as far as there is room."""
+        """Start waiting reads of a pubend, in order, up to ``reads_per_shb_max``."""
         waiting = self._queue.get(pubend, {})
         while waiting and (
             self._reading.get(pubend, 0) < self._context.parameters.reads_per_shb_max
@@ -245,7 +245,7 @@ class PendingRequests:
             pending = waiting.pop(next(iter(waiting)))
             pending.enter(PendingRequestInput.TURN)
             if pending.number in self._active:
-                self._attempt(pending)  # it yielded, and goes on
+                self._attempt(pending)  # it had yielded
             else:
                 self._start(pending)
         if not waiting:
@@ -257,7 +257,7 @@ class PendingRequests:
         self._attempt(pending)
 
     def _attempt(self, pending: PendingRequest) -> None:
-        """Send it under a new id, and wait for a while."""
+        """Send a request under a new id, and start its timer."""
         self._last_id = pending.next_id(self._last_id)
         request = pending.made(self._last_id)
         sent = self._sender.send(request)
@@ -290,10 +290,10 @@ class PendingRequests:
         self._reading[pubend] -= 1
         self._start_reads(pubend)
 
-    # --- answers -----------------------------------------------------------------------------
+    # --- replies -----------------------------------------------------------------------------
 
     def answered(self, reply: PubendReply, *, examined: bool = True) -> None:
-        """Finish the request that a reply is for; what a peer has sent is examined first."""
+        """Finish the request of a reply; a reply of a peer is checked first."""
         pending = self._by_id.get(reply.request)
         if pending is None:
             self._context.mark("answer to nobody")
@@ -302,11 +302,11 @@ class PendingRequests:
         elif not examined and self._refuses(pending, reply):
             self._context.mark("answer that makes no sense")
         elif isinstance(reply, ReadReply) and reply.fault:
-            pending.note_fault(reply.fault)  # which may end it
+            pending.note_fault(reply.fault)  # the callback may end the request
             had_turn = pending.has_turn
             pending.enter(PendingRequestInput.FAULT)
             if had_turn:
-                # let others read meanwhile: it may be so for ever
+                # other reads get the turn: the fault may be permanent
                 self._release_turn(pending.pubend)
         else:
             self.end(pending)
@@ -320,7 +320,7 @@ class PendingRequests:
         return not _answers(asked, reply)
 
     def end(self, pending: PendingRequest) -> None:
-        """Forget a request; a read that waits may take its place."""
+        """End a request, and give its turn to a waiting read."""
         had_turn = pending.has_turn
         pending.enter(PendingRequestInput.END)
         self._queue.get(pending.pubend, {}).pop(pending.number, None)

@@ -1,12 +1,12 @@
-"""The states of a pending request, its inputs, and the table that joins them (2.4 of the rules, R48).
+"""The states of a pending request, its inputs, and their table (2.4 of the rules, R48).
 
 Theory of operation
 -------------------
 A pending request is a pubend request of this broker that has not been answered. It is repeated by a
 timer, each attempt under a new id.
 
-- ``QUEUED``: a read that waits for its turn. At most ``reads_per_shb_max`` reads of one pubend have a
-  turn at the same time.
+- ``QUEUED``: a read that waits for its turn. At most ``reads_per_shb_max`` reads of one pubend have
+  their turn at the same time.
 - ``UNSENT``: it has its turn, but no hop was reachable at the last attempt. It is sent when a peer
   session opens.
 - ``SENT``: the last attempt went to a hop, or to the pubend at this broker.
@@ -14,10 +14,11 @@ timer, each attempt under a new id.
   lowest tick. Its timer puts it into the queue again.
 - ``ENDED``: it was answered or cancelled.
 
-Requests other than reads need no turn. They begin in ``UNSENT``, and are never queued and never yield.
+Requests other than reads need no turn. They start in ``UNSENT``, and are never queued and never
+yield.
 
-A read without a turn may be attempted: if no hop was reachable at its last attempt and a session opens,
-it is sent out of turn, and its state does not change.
+A read without a turn may be attempted: if no hop was reachable at its last attempt and a session
+opens, it is sent out of turn, and its state does not change.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ class PendingRequestState(Enum):
 
 
 class PendingRequestInput(Enum):
-    """What can happen to a pending request."""
+    """An input that may change the state of a pending request."""
 
     TURN = auto()
-    """It is the next of the queue, and there is room."""
+    """It is the next of the queue, and fewer than ``reads_per_shb_max`` reads are active."""
     ATTEMPT_SENT = auto()
     """An attempt went to a hop, or to the pubend at this broker."""
     ATTEMPT_FAILED = auto()
     """No hop was reachable at an attempt."""
     FAULT = auto()
-    """The reply says that the log cannot be read."""
+    """The reply contains a fault: the log cannot be read."""
     TIMER = auto()
-    """No reply came in time."""
+    """No reply arrived in time."""
     END = auto()
     """It was answered or cancelled."""
 

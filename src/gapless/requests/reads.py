@@ -1,4 +1,4 @@
-"""The requests of clients that read a range of a log, wherever its pubend is."""
+"""The requests of clients that read a range of a log, of a pubend at any broker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context, Timer
 from gapless.core.errors import FilterError
 from gapless.core.limits import READER_FILTERS_KEPT
-from gapless.core.machine import Context, Timer
 from gapless.core.parameters import microseconds
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import Hosted
@@ -23,12 +23,12 @@ __all__ = ["ReadCalls"]
 
 @lru_cache(maxsize=READER_FILTERS_KEPT)
 def _normal(text: str) -> str:
-    """Return the normal form of a filter; FilterError if it is none."""
+    """Return the normal form of a filter; raise FilterError if the text is not a filter."""
     return str(Filter(text))
 
 
 class ReadCalls:
-    """The reads of clients that are not answered yet."""
+    """The unanswered reads of clients."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class ReadCalls:
             return str(error)
         corruption = self._hosted.corrupt.get(call.pubend)
         if corruption is not None:
-            return f"the pubend {call.pubend} could not be brought back: {corruption}"
+            return f"the pubend {call.pubend} could not be restored: {corruption}"
         known = self._announcements.get(call.pubend)
         if known is None:
             same = ", ".join(map(str, self._announcements.pubends_named(call.pubend.name)))
             others = f", but {same}" if same else ""
-            return f"there is no pubend {call.pubend}, as far as this broker knows{others}"
+            return f"the pubend {call.pubend} is not known at this broker{others}"
         if known.properties.quality is Quality.BEST_EFFORT:
-            return f"the pubend {call.pubend} is best effort: it has no log to read"
+            return f"the pubend {call.pubend} is best effort and has no log to read"
         if call.low > call.high:
-            return f"[{call.low}, {call.high}] is no range"
+            return f"[{call.low}, {call.high}] is not a valid range"
         return None
 
     def _read(self, client: str, call: ReadLog) -> None:
@@ -94,7 +94,7 @@ class ReadCalls:
             self._context.notify(client, Refused(call.request, reason, cause))
 
         def give_up() -> None:
-            reason = f"the broker of {call.pubend} cannot be reached now; try again later"
+            reason = f"the broker of {call.pubend} cannot be reached now; retry later"
             refuse(reason, RefusalCause.UNAVAILABLE)
 
         def fault(reason: str) -> None:

@@ -1,1 +1,1 @@
-"""Reshape: the step by which this broker takes another tree (R13)."""
+"""Reshape: the durable step of this broker from one tree to the next (R13)."""

@@ -1,5 +1,5 @@
-"""Retirement: what follows when an operator declares that a broker is gone (R26).
+"""Retirement: the effects of an operator's declaration that a broker will not return (R26).
 
-- :mod:`.consequences`: what a retirement means for logs, names, locations and cursors
+- :mod:`.consequences`: the consequences for logs, names, locations and cursors
 - :mod:`.retire_calls`: the request of the operator
 """

@@ -1,9 +1,9 @@
-"""What a retirement means for logs, names, locations and cursors (R26).
+"""The consequences of a retirement for logs, names, locations and cursors (R26).
 
-A retired broker is a PHB and an SHB. As an SHB it acknowledges nothing more: while the retirement is
-recent, pubends keep nothing for it. As a PHB it has pubends that nobody feeds any more: cursors do not
-wait for them, and their names are free. If the broker returns, its pubends are accepted again, except
-those that it lost with its disk.
+A retired broker is a PHB and an SHB. As an SHB it acknowledges nothing more: while the retirement
+is recent, pubends keep nothing for it. As a PHB it has pubends that no broker feeds any more:
+cursors do not wait for them, and their names are free. If the broker returns, its pubends are
+accepted again, except those that it lost with its disk.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ class RetiredMembers(Protocol):
     """The pubends of this broker, which keep their logs for members."""
 
     def retire(self, shb: ShbId) -> None:
-        """Keep nothing for a host that will not return."""
+        """Keep nothing for an SHB that will not return."""
 
     def readmit(self, shb: ShbId) -> None:
-        """Accept the reports of a host again that was retired."""
+        """Accept the reports of a retired SHB again."""
 
 
 class JoinedPubends(Protocol):
     """The pubends that this broker's subscriptions have joined."""
 
     def __contains__(self, pubend: PubendId) -> bool:
-        """Say whether this broker is a member of a pubend."""
+        """Return whether this broker is a member of a pubend."""
 
     def is_abandoned(self, pubend: PubendId) -> bool:
-        """Say whether a pubend is abandoned."""
+        """Return whether a pubend is abandoned."""
 
 
 class AbandonedStreams(Protocol):
-    """The subscriber side, which waits for pubends or does not."""
+    """The streams of the subscriber side, which may be abandoned."""
 
     @property
     def memberships(self) -> JoinedPubends:
         """The memberships of this broker."""
 
     def review_abandoned(self, pubend: PubendId) -> None:
-        """Abandon a pubend if it is gone and nobody feeds it."""
+        """Abandon a pubend if its PHB is retired and no broker feeds it."""
 
     def pubend_returned(self, pubend: PubendId) -> None:
         """Wait for a pubend again."""
 
 
 class Retirement:
-    """Applies what was heard of retired brokers to the other components."""
+    """Applies retirements and returns of brokers to the other components."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Retirement:
             self.changed(shb)
 
     def changed(self, shb: ShbId) -> None:
-        """A broker is retired, its retirement is not recent any more or is forgotten, or it returned."""
+        """A broker was retired or has returned, or its retirement is no longer recent or known."""
         if self._retirements.is_recent(shb):
             self._members.retire(shb)
         else:
@@ -104,7 +104,7 @@ class Retirement:
             self._subends.review_abandoned(pubend)
         memberships = self._subends.memberships
         for pubend in self._locations.pubends_at(broker):
-            # while a pubend is fed its broker must stay known, also after a crash
+            # the location of a pubend that is fed must be kept, also after a crash
             if pubend not in memberships or memberships.is_abandoned(pubend):
                 self._locations.mark_host_retired(pubend)
 
@@ -122,11 +122,11 @@ class Retirement:
                     locations.mark_lost(pubend, shb.broker)
                 self._subends.review_abandoned(pubend)
             elif not locations.is_lost(pubend) or retirements.returned_with(shb, pubend):
-                locations.add(pubend, shb.broker)  # the name was free meanwhile
+                locations.add(pubend, shb.broker)  # the name was free during the retirement
                 self._subends.pubend_returned(pubend)
 
     def _pubends_of(self, broker: BrokerId) -> list[PubendId]:
-        """Return the pubends that a broker has, by announcement or by stored location, or had when it was retired."""
+        """Return a broker's pubends: by announcement, by stored location, or at its retirement."""
         locations = self._locations
         known = {
             *self._announcements.pubends(),

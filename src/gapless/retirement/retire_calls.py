@@ -1,26 +1,27 @@
-"""The request of an operator who declares that a broker is gone for good (R26)."""
+"""The request of an operator to retire a broker that will not return (R26)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from gapless.core.context import Context
 from gapless.core.ids import ShbId
 from gapless.core.limits import SHOWN_HOSTS_NAMED_MAX
-from gapless.core.machine import Context
-from gapless.messages.clients import BrokerRetired, Refused, RetireBroker
+from gapless.messages.clients import Refused
+from gapless.messages.operating import BrokerRetired, RetireBroker
 from gapless.overlay.peers import Peers
 from gapless.overlay.retirements import Retirements
 from gapless.overlay.tree import Tree
 
-__all__ = ["KnownHosts", "RetireCalls"]
+__all__ = ["HostSource", "RetireCalls"]
 
 
-class KnownHosts(Protocol):
-    """Subscriber hosts that a component knows."""
+class HostSource(Protocol):
+    """A component that knows SHBs."""
 
     def hosts(self) -> Iterable[ShbId]:
-        """Return the known hosts."""
+        """Return the known SHBs."""
 
 
 class RetireCalls:
@@ -32,7 +33,7 @@ class RetireCalls:
         tree: Tree,
         peers: Peers,
         retirements: Retirements,
-        known: Iterable[KnownHosts],
+        known: Iterable[HostSource],
     ) -> None:
         self._context = context
         self._tree = tree
@@ -56,10 +57,10 @@ class RetireCalls:
         return None if shb in self._retirements else self.unknown_host_reason(shb)
 
     def unknown_host_reason(self, shb: ShbId) -> str | None:
-        """Say that a host is not known here, and which hosts are; None if it is known.
+        """Return a refusal that lists the known SHBs; None if the SHB is known.
 
-        Known are the brokers of the neighbourhood, the members of this broker's pubends, and the hosts
-        whose filters have reached this broker.
+        This broker knows the brokers of its neighbourhood, the members of its pubends, and the SHBs
+        in its subscription tables.
         """
         known = self._known_hosts()
         if shb in known:
@@ -72,7 +73,7 @@ class RetireCalls:
         rest = f" and {more:,} more" if more > 0 else ""
         return (
             f"no broker {shb.broker} in the cell {shb.cell} is known here; known are "
-            f"{shown or 'no others'}{rest}; ask a broker that is nearer to it if it is none of these"
+            f"{shown or 'no others'}{rest}; for any other broker use a broker nearer to it"
         )
 
     def _known_hosts(self) -> set[ShbId]:

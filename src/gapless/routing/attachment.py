@@ -1,6 +1,6 @@
 """An attachment: a feeder's record of one receiver of one pubend.
 
-It holds how far the receiver was sent, what the receiver is curious about, and its state
+It has the last tick sent, the ticks that the receiver is curious about, and a state
 (:mod:`.attachment_state`).
 """
 
@@ -54,38 +54,41 @@ class Attachment:
         self.eager = eager
         self.sent: Tick = 0
         self.silent: Tick = 0
-        """Up to here, everything known above ``sent`` holds no event for the receiver.
+        """The known ticks above ``sent`` up to this one have no event for the receiver.
 
-        This stays true: the tables were sufficient for the stream epoch of those ticks (R24).
+        This remains true: the tables were sufficient for the stream epoch of those ticks (R24).
         """
         self.curious = curious
         self.refreshed = now
         self.is_filtered = is_filtered
         """Whether tables may decide what the receiver is sent (R25)."""
         self.is_congested = is_congested
-        """Whether too much waits on the route to the peer (R40)."""
+        """Whether the route to the peer is congested (R40)."""
         self.state = AttachmentState.WAITING
 
     # --- states ------------------------------------------------------------------------------
 
     def start(self, sent: Tick) -> None:
-        """The router has a source: feed the receiver above a tick."""
+        """Feed the receiver above a tick: the router has a source."""
         state = AttachmentState.HELD if self.is_congested else AttachmentState.FED
         self._enter(AttachmentInput.SOURCE_FOUND, state)
         self.sent = sent
 
     def wait(self) -> None:
-        """The router has no source."""
+        """Feed nothing: the router has no source."""
         self._enter(AttachmentInput.SOURCE_LOST, AttachmentState.WAITING)
 
     def hold(self) -> None:
-        """Send nothing of the stream: too much waits on the route to the peer (R40)."""
+        """Send nothing of the stream: the route to the peer is congested (R40)."""
         self.is_congested = True
         is_fed = self.state is AttachmentState.FED
         self._enter(AttachmentInput.CONGESTED, AttachmentState.HELD if is_fed else self.state)
 
     def resume(self, top: Tick) -> bool:
-        """Send above a tick again; what lies below is a gap to the receiver. False if it waits."""
+        """Feed the receiver above a tick again; return False if the attachment waits.
+
+        Ticks that were not sent meanwhile are a gap for the receiver.
+        """
         self.is_congested = False
         if self.state is AttachmentState.WAITING:
             self._enter(AttachmentInput.DRAINED, AttachmentState.WAITING)
@@ -95,7 +98,7 @@ class Attachment:
         return True
 
     def _enter(self, cause: AttachmentInput, state: AttachmentState) -> None:
-        """Change the state, as the table allows after an input."""
+        """Change the state, and assert that the table allows it."""
         allowed = NEXT_STATES.get((self.state, cause), ())
         assert state in allowed, f"{cause} leads from {self.state} to {state}"
         self.state = state
@@ -103,18 +106,18 @@ class Attachment:
     # --- progress ----------------------------------------------------------------------------
 
     def refresh(self, now: int, *, eager: bool) -> None:
-        """The receiver has attached again."""
+        """Note that the receiver has attached again."""
         self.refreshed = now
         self.eager = eager
 
     def sent_through(self, high: Tick) -> None:
-        """Everything that is known up to a tick was sent."""
+        """Note that everything known up to a tick was sent."""
         self.sent = max(self.sent, high)
 
     def silent_through(self, high: Tick) -> None:
-        """Everything that is known up to a tick, and was not sent, holds nothing for the receiver."""
+        """Note that the known and unsent ticks up to a tick have no event for the receiver."""
         self.silent = high
 
     def doubt_from(self, tick: Tick) -> None:
-        """Knowledge came late: what was found silent is looked at again from a tick on."""
+        """Match the ticks from a tick on again: knowledge of them has arrived late."""
         self.silent = min(self.silent, tick - 1)

@@ -4,18 +4,18 @@ Theory of operation
 -------------------
 An attachment is a feeder's record of one receiver of one pubend.
 
-- ``WAITING``: the router has no source of the pubend, neither a feeder nor the log. The receiver gets
-  nothing new. Only nacks are answered, from memory.
-- ``FED``: the receiver gets what the router learns.
-- ``HELD``: the router has a source, but the session with the receiver's broker is congested. The receiver
-  gets nothing. It sees a gap when the session has drained, and sends a nack.
+- ``WAITING``: the router has no source of the pubend, neither a feeder nor the log. The receiver
+  gets nothing new. Only nacks are answered, from the cache.
+- ``FED``: the receiver gets new knowledge.
+- ``HELD``: the router has a source, but the session with the receiver's broker is congested. The
+  receiver gets nothing. It sees a gap when the session has drained, and sends a nack.
 
-Congestion belongs to the session, not to the attachment: a waiting attachment of a congested session
-becomes ``HELD`` when a source is found. So the attachment also keeps whether its session is congested.
-The input SOURCE_FOUND has two next states for this reason.
+Congestion belongs to the session, not to the attachment: a waiting attachment of a congested
+session becomes ``HELD`` when a source is found. So the attachment also keeps whether its session is
+congested. The input SOURCE_FOUND has two next states for this reason.
 
-An attachment ends in any state: the receiver detaches, its session closes, it does not attach again in
-time, or it no longer lies beyond this broker. Then the router forgets it.
+An attachment ends in any state: the receiver detaches, its session closes, it does not attach again
+in time, or it is no longer beyond this broker. Then the router forgets it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["NEXT_STATES", "AttachmentInput", "AttachmentState"]
 
 
 class AttachmentState(Enum):
-    """Whether a receiver gets what the router learns."""
+    """Whether a receiver gets new knowledge."""
 
     WAITING = auto()
     FED = auto()
@@ -35,16 +35,16 @@ class AttachmentState(Enum):
 
 
 class AttachmentInput(Enum):
-    """What can happen to an attachment."""
+    """An input that may change the state of an attachment."""
 
     SOURCE_FOUND = auto()
     """The router has a feeder or the log of the pubend."""
     SOURCE_LOST = auto()
     """The router has had no source for a while."""
     CONGESTED = auto()
-    """Too much waits on the route to the receiver's broker."""
+    """The route to the receiver's broker is congested."""
     DRAINED = auto()
-    """There is room on the route to the receiver's broker again."""
+    """The route to the receiver's broker has drained."""
 
 
 NEXT_STATES: Final[dict[tuple[AttachmentState, AttachmentInput], tuple[AttachmentState, ...]]] = {

@@ -1,17 +1,17 @@
-"""The attachments of a router: receivers are admitted, told of a feed or its loss, and let go (R10).
+"""The attachments of a router: which receivers are fed, wait, or end (R10).
 
-A router feeds only receivers that lie beyond it, as seen from the pubend. So a chain of feeds
-approaches the PHB and has no cycle (I11). A router needs a source to feed others. Until it has one its
-receivers wait. They are told if that takes too long, so that they can ask another broker. A receiver
-that does not attach again for a while is forgotten.
+A router feeds only receivers that are beyond it, as seen from the pubend. So a chain of feeds
+approaches the PHB and has no cycle (I11). A router needs a source to feed others. Until it has one
+its receivers wait. It notifies them after a timeout, so that they can try another broker. A
+receiver that does not attach again for a while is forgotten.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.streams import (
     Attach,
@@ -40,16 +40,16 @@ class Attachments:
         self._paths = paths
         self._count = 0
         self._fed: Counter[BrokerId] = Counter()
-        """How many streams each broker of another cell has asked for."""
+        """The number of attachments of each broker of another cell."""
         self._congested: set[BrokerId] = set()
-        """Peers for which too much waits to be sent: they get nothing of the streams (R40)."""
+        """Peers whose route is congested: they get nothing of the streams (R40)."""
 
-    # --- coming and going --------------------------------------------------------------------
+    # --- start and end -----------------------------------------------------------------------
 
     def refusal(
         self, pubend: PubendId, receiver: Receiver, shape_versions: ShapeVersions
     ) -> FeedUnavailableReason | None:
-        """Say why a receiver cannot be fed here; None if it can."""
+        """Return why a receiver cannot be fed here, or None if it can."""
         if not self._paths.is_announced(pubend):
             return FeedUnavailableReason.UNKNOWN_PUBEND
         if not self._paths.has_shape(receiver, shape_versions):
@@ -62,7 +62,7 @@ class Attachments:
         return None
 
     def admit(self, routed: RoutedPubend, peer: BrokerId, message: Attach) -> Attachment:
-        """Make an attachment for a receiver that may be fed, in place of one it had before."""
+        """Create the attachment of a receiver that may be fed, and drop its earlier one."""
         receiver = Receiver(message.kind, message.receiver)
         made = Attachment(
             peer,
@@ -73,12 +73,12 @@ class Attachments:
             now=self._context.now,
             eager=message.eager,
             is_congested=peer in self._congested,
-            # the leaf of this broker looks at all its filters anyway
+            # the subend of this broker matches all its filters anyway
             is_filtered=message.kind is not AttachKind.PHB_CELL and peer != self._me,
         )
         for key, other in list(routed.attachments.items()):
             if other.peer == peer and other.receiver == receiver:
-                self.drop(routed, key)  # the receiver asks anew and has forgotten the old one
+                self.drop(routed, key)  # the receiver has attached again and forgotten this one
         routed.add(made)
         self._count += 1
         if receiver.kind is AttachKind.CELL:
@@ -89,14 +89,14 @@ class Attachments:
         return made
 
     def refresh(self, routed: RoutedPubend, attachment: Attachment, *, eager: bool) -> None:
-        """A receiver attaches again: tell it how far it was sent, unless it waits."""
+        """Refresh an attachment; send the receiver the last tick sent, unless it waits."""
         attachment.refresh(self._context.now, eager=eager)
         routed.review_eager()
         if attachment.state is not AttachmentState.WAITING:
             self._confirm(routed, attachment)
 
     def drop(self, routed: RoutedPubend, key: tuple[BrokerId, int]) -> None:
-        """Feed a receiver no more."""
+        """Stop feeding a receiver."""
         attachment = routed.remove(key)
         peer = attachment.peer
         self._count -= 1
@@ -107,13 +107,13 @@ class Attachments:
                 self._filtering.set_fed(peer, fed=False)
 
     def session_closed(self, routed: RoutedPubend, peer: BrokerId) -> None:
-        """What belonged to a session ends with it (R2)."""
+        """Drop the attachments of a session (R2)."""
         for key in [key for key in routed.attachments if key[0] == peer]:
             self.drop(routed, key)
         routed.review_eager()
 
     def expire(self, routed: RoutedPubend) -> None:
-        """End attachments that were not refreshed: their receiver is gone."""
+        """Drop the attachments that were not refreshed in time."""
         oldest = self._context.now - microseconds(ms=self._context.parameters.attach_expiry_ms)
         for key, attachment in list(routed.attachments.items()):
             if attachment.refreshed < oldest:
@@ -122,7 +122,7 @@ class Attachments:
         routed.review_eager()
 
     def update_path(self, routed: RoutedPubend) -> None:
-        """End the attachments that are no longer on the path of a pubend, and say why (R13)."""
+        """Drop the attachments that are no longer on the path, and send the reason (R13)."""
         for key, attachment in list(routed.attachments.items()):
             receiver, versions = attachment.receiver, attachment.shape_versions
             reason = self.refusal(routed.pubend, receiver, versions)
@@ -133,10 +133,10 @@ class Attachments:
                 )
         routed.review_eager()
 
-    # --- whether there is a source -----------------------------------------------------------
+    # --- the source --------------------------------------------------------------------------
 
     def start(self, routed: RoutedPubend, attachment: Attachment) -> None:
-        """Tell a receiver that it is fed from here on."""
+        """Feed a receiver above the current top, and send it that tick."""
         attachment.start(routed.stream.top)
         self._confirm(routed, attachment)
 
@@ -145,13 +145,13 @@ class Attachments:
         self._context.send(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
 
     def start_waiting(self, routed: RoutedPubend) -> None:
-        """The router has a source: feed those who waited for it."""
+        """Feed the waiting receivers: the router has a source."""
         for attachment in routed.attachments.values():
             if attachment.state is AttachmentState.WAITING:
                 self.start(routed, attachment)
 
     def defer(self, routed: RoutedPubend, attachment: Attachment) -> None:
-        """Let a receiver wait for a source, and tell it if that takes too long."""
+        """Let a receiver wait for a source, and notify it after a timeout."""
 
         def still_unfed() -> None:
             key = (attachment.peer, attachment.number)
@@ -164,7 +164,7 @@ class Attachments:
         )
 
     def wait_all(self, routed: RoutedPubend) -> None:
-        """The router has no source: receivers must ask elsewhere, and wait here meanwhile."""
+        """Let all receivers wait and notify them: the router has no source."""
         for attachment in routed.attachments.values():
             attachment.wait()
             self._send_no_feed(routed, attachment)
@@ -176,13 +176,13 @@ class Attachments:
     # --- congestion (R40) --------------------------------------------------------------------
 
     def is_congested(self, peer: BrokerId) -> bool:
-        """Say whether too much waits on the route to a peer."""
+        """Return whether the route to a peer is congested."""
         return peer in self._congested
 
     def congested(self, peer: BrokerId) -> None:
-        """Note that too much waits on the route to a peer."""
+        """Note that the route to a peer is congested."""
         self._congested.add(peer)
 
     def drained(self, peer: BrokerId) -> None:
-        """Note that there is room on the route to a peer again."""
+        """Note that the route to a peer has drained."""
         self._congested.discard(peer)

@@ -1,9 +1,9 @@
-"""Stream epochs on their way down: each is sent once in a session (R31, R39)."""
+"""Stream epochs sent downstream: each once per session (R31, R39)."""
 
 from __future__ import annotations
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.messages.streams import StreamEpochRequest
 from gapless.stream.epochs import StreamEpochs
 
@@ -11,7 +11,7 @@ __all__ = ["StreamEpochSender"]
 
 
 class StreamEpochSender:
-    """Tells each peer the regimes of the pieces it gets, once per session."""
+    """Sends each peer the stream epochs of its knowledge ranges, once per session."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -21,7 +21,7 @@ class StreamEpochSender:
     def send(
         self, peer: BrokerId, pubend: PubendId, number: int, stream_epochs: StreamEpochs
     ) -> None:
-        """Tell a peer a regime unless it was told; one not known here is told when it is."""
+        """Send a stream epoch to a peer unless it was sent; an unknown one, when it is known."""
         sent = self._sent.setdefault(peer, {}).setdefault(pubend, [])
         if number == 0 or number in sent:
             return
@@ -34,7 +34,7 @@ class StreamEpochSender:
         del sent[: -self._context.parameters.stream_epochs_kept]
 
     def answer(self, peer: BrokerId, want: StreamEpochRequest, stream_epochs: StreamEpochs) -> bool:
-        """Tell a peer that asks; False if the regime is not known here."""
+        """Reply to a request; return False if the stream epoch is not known here."""
         if not stream_epochs.knows(want.number):
             self._want(peer, want.pubend, want.number)
             return False
@@ -42,12 +42,12 @@ class StreamEpochSender:
         return True
 
     def pass_on(self, pubend: PubendId, number: int, stream_epochs: StreamEpochs) -> None:
-        """Tell those who waited for a regime that is known now."""
+        """Send a stream epoch that is known now to the peers that wait for it."""
         for peer in self._wanted.pop((pubend, number), ()):
             self._context.send(peer, stream_epochs.message(pubend, number, None))
 
     def forget(self, peer: BrokerId) -> None:
-        """What was told in a session is forgotten with it."""
+        """Forget what was sent and requested in a session."""
         self._sent.pop(peer, None)
         for key, peers in list(self._wanted.items()):
             left = [each for each in peers if each != peer]

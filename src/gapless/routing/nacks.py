@@ -1,7 +1,7 @@
-"""What a router asks for when its receivers want what it does not know (R37, R39).
+"""Requests of a router for ticks and stream epochs that it does not know (R37, R39).
 
-The log, where the pubend is at this broker, else the feeder; once for all receivers, and not again
-before an answer could have come.
+They go to the log if the pubend is at this broker, and to the feeder otherwise: once for all
+receivers, and again only after the time in which a reply could arrive.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.streams import KnowledgeRange, Nack, StreamEpochRequest, Unreadable
 from gapless.routing.protocols import HostedLog
@@ -21,15 +21,15 @@ RangesRead: TypeAlias = Callable[[RoutedPubend, KnowledgeRange], None]
 
 
 class UpstreamRequests:
-    """Asks logs and feeders."""
+    """Sends requests to feeders, and reads logs."""
 
     def __init__(self, context: Context, found: RangesRead) -> None:
         self._context = context
         self._found = found
-        """Takes what a log had."""
+        """Called with each range that was read from a log."""
 
     def request_ticks(self, routed: RoutedPubend, unknown: list[TickRange]) -> None:
-        """Ask for what nobody here knows: the log, or the feeder."""
+        """Request unknown ticks from the log or the feeder."""
         if not unknown:
             return
         ranges = routed.outstanding_nacks.ask(unknown, self._context.now)
@@ -40,7 +40,7 @@ class UpstreamRequests:
             self._context.send(routed.feeder, Nack(routed.pubend, tuple(ranges)))
 
     def _read(self, routed: RoutedPubend, log: HostedLog, low: Tick, high: Tick) -> None:
-        """Read a range, and as far beyond it as one look at the log goes: more will be asked for."""
+        """Read a range, and beyond it to the end of one read: more nacks will follow."""
 
         def read(ranges: list[KnowledgeRange], done: Tick) -> None:
             for knowledge in ranges:
@@ -54,7 +54,7 @@ class UpstreamRequests:
         log.ranges_between(low, log.top, read)
 
     def send_unreadable(self, routed: RoutedPubend, message: Unreadable) -> None:
-        """Tell whoever wants these ticks; they are wanted still, and asked for again (P8)."""
+        """Send the fault to the peers curious about these ticks; they will nack again (P8)."""
         wanting = dict.fromkeys(
             each.peer
             for each in routed.attachments.values()
@@ -64,6 +64,6 @@ class UpstreamRequests:
             self._context.send(peer, message)
 
     def request_stream_epoch(self, routed: RoutedPubend, message: StreamEpochRequest) -> None:
-        """Ask the feeder for a stream epoch, unless it was asked just now."""
+        """Request a stream epoch from the feeder, unless a request was just sent."""
         if routed.feeder is not None and routed.epoch_request_due(message.number):
             self._context.send(routed.feeder, message)

@@ -1,4 +1,4 @@
-"""What a router asks of its surroundings: tables, paths, and the pubends of this broker."""
+"""The interfaces that a router uses: tables, paths, and the pubends of this broker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gapless.stream.epochs import StreamVector
 __all__ = ["Feeders", "Filtering", "HostedLog", "Paths", "ReportTargets", "ShapeVersions"]
 
 ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
-"""How often the cells between two brokers were reshaped; those never reshaped are left out (R13)."""
+"""The shape versions of the cells between two brokers; cells never reshaped are omitted (R13)."""
 
 
 class Filtering(Protocol):
-    """What the subscription tables of this broker say of events and receivers."""
+    """The subscription tables of this broker, as a filter for receivers."""
 
     def tables_for(
         self,
@@ -28,40 +28,40 @@ class Filtering(Protocol):
         vector: StreamVector | None,
         receiver: Receiver,
     ) -> int | None:
-        """Return the tables that decide for a receiver, a bit each; None if no table may (R25).
+        """Return the tables that decide for a receiver, a bit each, or None if none may (R25).
 
-        ``vector`` is that of the range's stream epoch, None if this broker does not know the epoch.
-        Under best effort it is empty (R33).
+        ``vector`` is the vector of the range's stream epoch, or None if this broker does not know
+        it. Under best effort it is empty (R33).
         """
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return for each publication the tables that match it, a bit each."""
 
     def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
-        """Note that a broker of another cell is fed from now on, or is no longer fed."""
+        """Note whether a broker of another cell is fed."""
 
 
 class Paths(FeedPaths, Protocol):
-    """Where pubends and receivers lie, as seen from this broker."""
+    """The paths to pubends and receivers."""
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
-        """Return what this router is to its feeder: of another cell, or of the PHB's own cell."""
+        """Return the kind of this router's attachment: of another cell, or inside the PHB cell."""
 
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
-        """Say whether a receiver lies beyond this broker, as seen from the pubend (R10)."""
+        """Return whether a receiver is beyond this broker, as seen from the pubend (R10)."""
 
     def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
-        """Say whether a receiver knows the shapes of the cells between as this broker does (R13)."""
+        """Return whether a receiver has this broker's shape versions of the cells between (R13)."""
 
     def is_announced(self, pubend: PubendId) -> bool:
-        """Say whether the pubend is known."""
+        """Return whether the pubend is announced."""
 
     def is_best_effort(self, pubend: PubendId) -> bool:
-        """Say whether the pubend is of quality best effort (R33)."""
+        """Return whether the pubend is best effort (R33)."""
 
 
 class HostedLog(Protocol):
-    """A pubend of this broker: its log is the input stream (R32)."""
+    """A pubend of this broker, whose log is the istream (R32)."""
 
     @property
     def top(self) -> Tick:
@@ -74,24 +74,24 @@ class HostedLog(Protocol):
     def ranges_between(
         self, low: Tick, high: Tick, then: Callable[[list[KnowledgeRange], Tick], None]
     ) -> None:
-        """Read the log; call back with knowledge ranges and the tick that they reach."""
+        """Read the log; call back with knowledge ranges and the last tick covered."""
 
     def advance(self, tick: Tick) -> None:
-        """Promise silence up to a tick that a receiver waits for (R51)."""
+        """Declare silence up to a tick that a receiver waits for (R51)."""
 
     def set_eager(self, eager: bool) -> None:
-        """Say whether a receiver waits in total order, so that silence has to be sent at once."""
+        """Set whether a receiver in total order waits, so that silence must be sent soon."""
 
 
 class ReportTargets(Protocol):
     """The pubends of this broker, for acknowledgements."""
 
     def report(self, pubend: PubendId, member: Member, tick: Tick) -> bool:
-        """Take a report of a member; False if the pubend is not at this broker."""
+        """Process a report of a member; return False if the pubend is not at this broker."""
 
 
 class Feeders(Protocol):
     """The feeders of this broker's router."""
 
     def feeder(self, pubend: PubendId) -> BrokerId | None:
-        """Return the broker that feeds the router, None if no broker does."""
+        """Return the broker that feeds the router, or None if no broker does."""

@@ -1,26 +1,26 @@
-"""Reports on their way to the pubend: joined at every router, named by sets (R41, R52).
+"""Ack reports, sent upstream: aggregated at every router, named by member sets (R41, R52).
 
-A subscriber host reports which pubends it wants and up to where it needs them no more. A router passes
-on what it heard lately, so that the pubend hears of every host without one message a host: hosts with
-about the same tick are one group, reported with the least tick of the group (GD 3.1: a tick is
-acknowledged upstream when all downstream have acknowledged it). A report is a statement that stays
-true; it may come late, twice, by any way.
+An SHB reports which pubends it needs, and for each the tick up to which it needs nothing more. A
+router aggregates recent reports, so that the pubend is not sent one message for each SHB: SHBs with
+nearly the same tick form a group, which is reported with its least tick (GD 3.1: a tick is
+acknowledged upstream when all downstream have acknowledged it). A report remains true, so it may
+arrive late, twice and by any route.
 
-Only what was heard within ``ack_report_ttl_ms`` is passed on. A router that went on repeating a dead host's
-report would keep it alive for ever (A12).
+Only reports received within ``ack_report_ttl_ms`` are passed on. A router that repeated the report
+of a dead SHB for longer would keep its membership alive for ever (A12).
 
-The other way goes the pubend's wish for reports: a tick whose acknowledgement is overdue is told to
-every peer by which lower reports came, so that hosts behind it look for their gaps (GD 3.2; R57). If
-the log is at its limit, every peer with hosts behind it is told: what a host still holds of the log
-for a catch-up does not show in its reports (R49, R58).
+Requests for reports go downstream. If the acknowledgement of a tick is overdue, AckExpected goes to
+every peer from which lower reports came, and the SHBs behind it look for their gaps (GD 3.2; R57).
+If the log is at its limit, AckExpected goes to every peer with SHBs behind it, because log holds do
+not appear in reports (R49, R58).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.streams import (
@@ -36,7 +36,7 @@ __all__ = ["Groups", "ReportAggregator", "grouped"]
 
 
 class _LastReport(NamedTuple):
-    """The last report of a host for a pubend."""
+    """The last report of an SHB for a pubend."""
 
     member: Member
     tick: Tick
@@ -48,7 +48,7 @@ Groups = list[tuple[Tick, tuple[Member, ...]]]
 
 
 def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
-    """Join reports into few groups, nearest ticks first, each with its least tick.
+    """Merge reports into few groups, nearest ticks first, each with its least tick.
 
     >>> from gapless.core.ids import MembershipId, VirtualTime
     >>> def member(name):
@@ -77,7 +77,7 @@ def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
 
 
 class ReportAggregator:
-    """What a router has heard in reports, and what it passes on.
+    """Aggregates the reports that a router receives.
 
     Reports for a pubend of this broker go to ``targets``, all others to the feeder of the pubend.
     """
@@ -91,19 +91,19 @@ class ReportAggregator:
         self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
         self._numbers: dict[BrokerId, int] = {}
         self._here: set[PubendId] = set()
-        """Pubends of this broker: what was heard of them stays here."""
+        """Pubends of this broker: their reports are not passed on."""
         self._expected: dict[tuple[PubendId, bool], int] = {}
-        """When acknowledgement was last asked for, without and with pressure."""
+        """When AckExpected was last sent for a pubend, without and with pressure."""
         self.is_urgent = False
 
     def start(self) -> None:
-        """Send reports from time to time."""
+        """Start to send reports at intervals."""
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
 
-    # --- what comes in -----------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------
 
     def define(self, peer: BrokerId, message: DefineMemberSet) -> None:
-        """Learn what a set number of a peer means."""
+        """Store the members of a set number of a peer."""
         self._sets.setdefault(peer, {})[message.number] = message.members
 
     def forget(self, peer: BrokerId, message: ForgetMemberSet) -> None:
@@ -111,7 +111,7 @@ class ReportAggregator:
         self._sets.get(peer, {}).pop(message.number, None)
 
     def report(self, peer: BrokerId, message: AckReport) -> None:
-        """Take a report; one with an unknown set is ignored, it will be repeated."""
+        """Process a report; ignore it if its set is unknown, because it will be repeated."""
         members = self._sets.get(peer, {}).get(message.set_number)
         if members is None:
             self._context.mark("report with an unknown set")
@@ -121,12 +121,12 @@ class ReportAggregator:
                 self._take(peer, pubend, member, tick)
 
     def session_opened(self, peer: BrokerId) -> None:
-        """Set numbers begin anew with a session."""
+        """Forget the set numbers: they are numbered per session."""
         self._named.pop(peer, None)
         self._numbers.pop(peer, None)
 
     def session_closed(self, peer: BrokerId) -> None:
-        """Forget what was heard over a session, and the names of sets in it."""
+        """Forget the reports and set numbers of a session."""
         self._sets.pop(peer, None)
         self._named.pop(peer, None)
         self._numbers.pop(peer, None)
@@ -135,7 +135,7 @@ class ReportAggregator:
                 del reports[shb]
 
     def flush(self) -> None:
-        """Pass on at once what names a new member (R43)."""
+        """Send reports at once if one names a new member (R43)."""
         if self.is_urgent:
             self.is_urgent = False
             self._pass_on()
@@ -153,18 +153,18 @@ class ReportAggregator:
         elif before.member.membership == member.membership:
             tick = max(tick, before.tick)
         else:
-            return  # of an earlier stay
+            return  # of an earlier membership
         reports[member.shb] = _LastReport(member, tick, self._context.now, peer)
 
-    # --- acknowledgement is expected ---------------------------------------------------------
+    # --- requests for acknowledgements -------------------------------------------------------
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
-        """Pass on what the own feeder expects; others may have sent it to the leaf of this broker."""
+        """Pass on an AckExpected of the own feeder; those of other brokers are for the subend."""
         if peer == self._feeders.feeder(message.pubend):
             self.request_acks(message.pubend, message.tick, pressure=message.pressure)
 
     def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
-        """Ask those below who have not acknowledged up to a tick; not too often (R57, R58)."""
+        """Send AckExpected to peers with reports below a tick; the rate is limited (R57, R58)."""
         asked = self._expected.get((pubend, pressure))
         interval = microseconds(ms=self._context.parameters.aet_ms) // 2
         if asked is not None and self._context.now - asked < interval:
@@ -181,7 +181,7 @@ class ReportAggregator:
         for peer in peers:
             self._context.send(peer, AckExpected(pubend, tick, pressure))
 
-    # --- what goes out -----------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------
 
     def _tick(self) -> None:
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
@@ -197,7 +197,7 @@ class ReportAggregator:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Tell every feeder, for all its pubends, the groups of hosts and their ticks."""
+        """Send every feeder the groups of members and their ticks, for all its pubends."""
         by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
         for pubend in sorted(self._last_reports):
             feeder = None if pubend in self._here else self._feeders.feeder(pubend)
@@ -212,7 +212,7 @@ class ReportAggregator:
                 self._context.send(feeder, AckReport(number, tuple(acknowledged)))
 
     def _number(self, peer: BrokerId, members: tuple[Member, ...]) -> int:
-        """Return the number of a set in the session with a peer, defined if it is new."""
+        """Return the number of a set in the session with a peer; define it there."""
         named = self._named.setdefault(peer, {})
         number = named.pop(members, None)
         if number is None:
@@ -221,6 +221,6 @@ class ReportAggregator:
                 self._context.send(peer, ForgetMemberSet(named.pop(oldest)))
             number = self._numbers[peer] = self._numbers.get(peer, 0) + 1
         named[members] = number  # last used, last
-        # said again each time: a lost definition costs one report, not all to come
+        # defined again each time: a lost definition then costs only one report
         self._context.send(peer, DefineMemberSet(number, members))
         return number

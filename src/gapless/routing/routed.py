@@ -1,15 +1,15 @@
-"""All that a router has of one pubend.
+"""The state of one pubend at a router.
 
-Its attachments share the router's istream, its stream epochs, and its source: a feed, or the log where
-the pubend is at this broker.
+The attachments of the pubend share an istream, stream epochs, and a source: the log if the pubend
+is at this broker, a feed otherwise.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
@@ -25,7 +25,7 @@ __all__ = ["RoutedPubend", "SourceListener"]
 
 
 class SourceListener(Protocol):
-    """Hears whether the source of a pubend was found or lost."""
+    """Is notified when the source of a pubend is found or lost."""
 
     def source_found(self, routed: RoutedPubend) -> None:
         """The router has a feeder for a pubend."""
@@ -79,9 +79,9 @@ class RoutedPubend:
         self._epochs_requested: dict[int, int] = {}
         """When each unknown stream epoch was last requested."""
         self._advanced: tuple[Tick, int] = (0, 0)
-        """The greatest tick that the feeder was asked to advance to, and when."""
+        """The greatest tick in an AdvanceRequest to the feeder, and its time."""
         self._passed: tuple[int, Tick] = (0, 0)
-        """Under best effort: the incarnation of the PHB and the last tick passed on in it."""
+        """Under best effort: the incarnation of the PHB and the last tick forwarded in it."""
 
     @property
     def feeder(self) -> BrokerId | None:
@@ -90,7 +90,7 @@ class RoutedPubend:
 
     @property
     def has_source(self) -> bool:
-        """Whether new knowledge comes: from the log, or from a feeder."""
+        """Whether there is a source of new knowledge: the log or a feeder."""
         return self.log is not None or self.feeder is not None
 
     @property
@@ -100,15 +100,15 @@ class RoutedPubend:
 
     @property
     def is_eager(self) -> bool:
-        """Whether a receiver waits in total order."""
+        """Whether a receiver in total order waits."""
         return any(each.eager for each in self.attachments.values())
 
     def add(self, attachment: Attachment) -> None:
-        """Have an attachment."""
+        """Add an attachment."""
         self.attachments[attachment.peer, attachment.number] = attachment
 
     def remove(self, key: tuple[BrokerId, int]) -> Attachment:
-        """Forget an attachment and return it."""
+        """Remove an attachment and return it."""
         return self.attachments.pop(key)
 
     def fed_attachments_of(self, peer: BrokerId) -> list[Attachment]:
@@ -120,7 +120,7 @@ class RoutedPubend:
         ]
 
     def review_eager(self) -> None:
-        """Tell the source whether silence has to be sent at once."""
+        """Set at the source whether silence must be sent soon."""
         if self.log is not None:
             self.log.set_eager(self.is_eager)
         elif self.feed is not None:
@@ -129,7 +129,7 @@ class RoutedPubend:
     # --- the source --------------------------------------------------------------------------
 
     def host(self, log: HostedLog, released: Tick) -> None:
-        """Take the knowledge from a log of this broker, and end the feed."""
+        """Make a log of this broker the source, and end the feed."""
         self.log = log
         self.raise_released(released)
         self.stream.raise_top(log.top)
@@ -137,7 +137,7 @@ class RoutedPubend:
         log.set_eager(self.is_eager)
 
     def seek_feed(self, scope: int) -> None:
-        """Open a feed, unless there is one or the log is here."""
+        """Open a feed unless there is a feed or a log."""
         if self.feed is None and self.log is None:
             self.feed = Feed(
                 self._context,
@@ -157,10 +157,10 @@ class RoutedPubend:
             self.feed = None
 
     def was_idle(self) -> bool:
-        """Say whether a feed had no receiver at this review nor at the one before.
+        """Return whether a feed has had no receiver at two consecutive reviews.
 
-        One review is not enough: the receiver may be about to attach again, and would find the whole
-        path torn down.
+        One review is not enough: a receiver that is about to attach again would have to wait until
+        the whole path is set up again.
         """
         was_idle = self._is_idle
         self._is_idle = not self.attachments and self.feed is not None
@@ -179,7 +179,7 @@ class RoutedPubend:
         """The feeder has sent everything up to a tick."""
         self.stream.raise_top(at)
         if self.feed is not None and self._paths.is_best_effort(self.pubend):
-            self.feed.note_progress()  # no silence is sent: an answer is the only sign of life
+            self.feed.note_progress()  # without silence, a reply is the only sign of progress
 
     def feed_lost(self) -> None:
         """The feed has no feeder."""
@@ -189,11 +189,11 @@ class RoutedPubend:
     # --- progress ----------------------------------------------------------------------------
 
     def raise_released(self, up_to: Tick) -> None:
-        """The log no longer has ticks up to this one."""
+        """Note that the log is released up to a tick."""
         self.released = max(self.released, up_to)
 
     def epoch_request_due(self, number: int) -> bool:
-        """Say whether to request an unknown stream epoch now; then it counts as requested.
+        """Return whether to request an unknown stream epoch now, and if so note it as requested.
 
         Many ranges may need the same epoch.
         """
@@ -209,10 +209,10 @@ class RoutedPubend:
         return True
 
     def advance_due(self, tick: Tick) -> Tick | None:
-        """Return the tick to ask the feeder to advance to, None if it was asked lately (R51).
+        """Return the tick for an AdvanceRequest to the feeder, or None if one was just sent (R51).
 
-        The greatest tick speaks for all receivers. A repetition is passed on if the last one was long
-        enough ago to have been lost, as with nacks.
+        The greatest tick covers all receivers. As with nacks, a repetition is passed on if the last
+        request is so old that it may be lost.
         """
         now, (greatest, at) = self._context.now, self._advanced
         lately = now - at < microseconds(ms=self._context.parameters.nrt_min_ms)
@@ -223,11 +223,11 @@ class RoutedPubend:
         return greatest
 
     def unseen(self, knowledge: KnowledgeRange) -> KnowledgeRange | None:
-        """Return what is new of a range of best effort, None if nothing is; then it is passed (R33).
+        """Return the new part of a best-effort range, or None, and note it as forwarded (R33).
 
-        The stream epoch of the range is the incarnation of the PHB. Ticks that are not above the last
-        one of that incarnation came twice, by an old feeder and by a new one. An older incarnation is
-        over.
+        The stream epoch of the range is the incarnation of the PHB. Ticks that are not above the
+        last one of that incarnation arrived twice, from an old feeder and a new one. An older
+        incarnation is over.
         """
         incarnation, last = self._passed
         if knowledge.stream_epoch > incarnation:

@@ -1,26 +1,27 @@
-"""The router: knowledge comes in by a feed and goes out by attachments (R10, R34 to R40).
+"""The router: receives knowledge from a feed and sends it to attachments (R10, R34 to R40).
 
-For each pubend a router has an istream, attachments, and a source (:mod:`.routed`). The source is the
-log if the pubend is at this broker, and a feed otherwise. A knowledge range goes to a receiver filtered
-by the tables of its direction if these are sufficient, and whole otherwise. New knowledge without an
-event for the receiver is withheld. A timer sends it, many pubends in one message. Everything else is
-sent at once.
+For each pubend a router has an istream, attachments, and a source (:mod:`.routed`). The source is
+the log if the pubend is at this broker, and a feed otherwise. The router filters a knowledge range
+for a receiver if the tables of its direction are sufficient, and sends it whole otherwise. New
+knowledge without an event for the receiver is withheld. A timer sends it, many pubends in one
+message. Everything else is sent at once.
 
-A router makes F only by filtering, and never claims a tick that it does not know: the receiver sees a
-gap and sends a nack. What the router does not know either, it requests once for all receivers
+A router makes F only by filtering, and sends nothing for a tick that it does not know: the receiver
+sees a gap and sends a nack. The router requests unknown ticks once for all receivers
 (:mod:`.nacks`). :mod:`.attachments` decides which receivers are fed.
 
-Silence that a router was sent is true for the SHBs behind its cell. If more SHBs come to lie behind the
-cell, the router raises its *scope*: it forgets what it was sent, attaches anew, and drops what still
-comes under an older scope (R13). What it has of its own log was never filtered, and stays.
+Silence that a router receives is true for the SHBs behind its cell. If more SHBs are behind the
+cell after a reshape, the router raises its *scope*: it forgets what it received, attaches again,
+and drops what arrives under an older scope (R13). Knowledge from its own log was never filtered,
+and remains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick, TickRange
 from gapless.feeds.feed import scope_of
@@ -70,7 +71,7 @@ class Router:
         self._scope = 0
 
     def start(self) -> None:
-        """Send silence and expire attachments from time to time."""
+        """Start to send silence and to expire attachments, at intervals."""
         parameters = self._context.parameters
         self._context.call_later(microseconds(ms=parameters.silence_ms), self._send_silence)
         self._context.call_later(microseconds(ms=parameters.attach_refresh_ms), self._expire)
@@ -78,7 +79,7 @@ class Router:
     # --- the pubends of this broker ----------------------------------------------------------
 
     def host(self, pubend: PubendId, log: HostedLog, released: Tick) -> None:
-        """Serve a pubend from its own log; receivers that have waited for a source are fed now."""
+        """Serve a pubend from its own log, and feed the receivers that wait for a source."""
         routed = self._get(pubend)
         routed.host(log, released)
         self._attachments.start_waiting(routed)
@@ -86,7 +87,7 @@ class Router:
     def forward(
         self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
     ) -> None:
-        """Send out a new knowledge range of a pubend of this broker."""
+        """Send a new knowledge range of a pubend of this broker to the receivers."""
         routed = self._get(pubend)
         if self._paths.is_best_effort(pubend):
             self._relay(routed, knowledge)
@@ -96,42 +97,42 @@ class Router:
         self._take(routed, knowledge, first=True, opens=opened is not None)
 
     def learn_stream_epochs(self, pubend: PubendId, records: Iterable[StreamEpochRecord]) -> None:
-        """Take over the stream epochs that a pubend of this broker had before a restart."""
+        """Add the stored stream epochs of a pubend of this broker."""
         for record in records:
             self._get(pubend).stream_epochs.learn_record(record)
 
     def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
-        """A log of this broker no longer has ticks up to this one; it still has these stream epochs."""
+        """Note that a log of this broker is released up to a tick; these stream epochs remain."""
         routed = self._get(pubend)
         routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
         routed.raise_released(up_to)
         routed.stream.forget_up_to(up_to)
 
-    # --- what others ask ---------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def feeder(self, pubend: PubendId) -> BrokerId | None:
-        """Return the broker that feeds this router, None if no broker does."""
+        """Return the broker that feeds this router, or None if no broker does."""
         routed = self._routed.get(pubend)
         return None if routed is None else routed.feeder
 
     @property
     def cached_bytes(self) -> int:
-        """What all streams keep to answer from, about."""
+        """The approximate size of the caches of all streams."""
         return self._account.bytes
 
     def is_paused(self, peer: BrokerId) -> bool:
-        """Say whether a peer is sent nothing of the streams, because too much waits for it."""
+        """Return whether a peer is sent nothing of the streams, because its route is congested."""
         return self._attachments.is_congested(peer)
 
     def top(self, pubend: PubendId) -> Tick:
-        """Return how far the stream has come, as far as this router knows."""
+        """Return the highest tick of a stream that this router knows to exist."""
         routed = self._routed.get(pubend)
         return 0 if routed is None else routed.stream.top
 
     # --- receivers ---------------------------------------------------------------------------
 
     def attach(self, peer: BrokerId, message: Attach) -> None:
-        """Feed a receiver, or say why not (R10)."""
+        """Feed a receiver, or send it the reason why not (R10)."""
         pubend, number = message.pubend, message.number
         receiver = Receiver(message.kind, message.receiver)
         routed = self._routed.get(pubend)
@@ -163,7 +164,7 @@ class Router:
             routed.review_eager()
 
     def nack(self, peer: BrokerId, message: Nack) -> None:
-        """Answer what is known, ask for the rest (R37)."""
+        """Send the known ticks of a nack, and request the others (R37)."""
         routed = self._routed.get(message.pubend)
         if routed is None or self._paths.is_best_effort(message.pubend):
             return
@@ -184,7 +185,7 @@ class Router:
         self._upstream.request_ticks(routed, unknown)
 
     def stream_epoch_requested(self, peer: BrokerId, message: StreamEpochRequest) -> None:
-        """Send a stream epoch, or ask the feeder for it (R39)."""
+        """Send a stream epoch, or request it from the feeder (R39)."""
         routed = self._routed.get(message.pubend)
         if routed is None or self._paths.is_best_effort(message.pubend):
             return
@@ -192,7 +193,7 @@ class Router:
             self._upstream.request_stream_epoch(routed, message)
 
     def advance(self, peer: BrokerId, message: AdvanceRequest) -> None:
-        """Pass on a request for silence up to a tick; the receiver that waits repeats it (R51)."""
+        """Pass on a request for silence up to a tick; the waiting receiver repeats it (R51)."""
         pubend, tick = message.pubend, message.tick
         routed = self._routed.get(pubend)
         if routed is None or self._paths.is_best_effort(pubend):
@@ -211,17 +212,17 @@ class Router:
                 self._context.send(routed.feeder, AdvanceRequest(pubend, greatest))
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
-        """Learn that a stream has come as far as an acknowledgement is expected (R57).
+        """Raise the top of a stream to the tick whose acknowledgement is expected (R57).
 
-        The last message before a crash of the pubend may have reached nobody; a router that has not
-        heard of its tick would not pass on a nack for it.
+        The last message before a crash of the PHB may have reached no broker. A router whose top is
+        lower would not pass on a nack for it.
         """
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.feeder == peer:
             routed.stream.raise_top(message.tick)
 
     def pause_peer(self, peer: BrokerId) -> None:
-        """Send a peer nothing of the streams: too much waits for it already (R40)."""
+        """Send a peer nothing of the streams: its route is congested (R40)."""
         self._context.mark("receiver was slow")
         if self._attachments.is_congested(peer):
             return
@@ -232,10 +233,10 @@ class Router:
                     attachment.hold()
 
     def resume_peer(self, peer: BrokerId) -> None:
-        """Send a peer what comes; it sees what it has missed as a gap, and sends a nack (R40).
+        """Send a peer new knowledge again; it sees a gap and sends a nack (R40).
 
-        The nacks that came meanwhile are answered now. Otherwise a peer that is slow most of the time
-        repeats its nacks, less and less often, and most of them come when it is slow.
+        The nacks received meanwhile are answered now. Otherwise a peer that is congested most of
+        the time would repeat them ever more rarely, and most would arrive while it is congested.
         """
         if not self._attachments.is_congested(peer):
             return
@@ -251,7 +252,7 @@ class Router:
     # --- the own feed ------------------------------------------------------------------------
 
     def attached(self, peer: BrokerId, message: Attached) -> None:
-        """A feeder has answered."""
+        """A feeder has accepted an attach request."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.feed is not None:
             routed.feed.attached(peer, message)
@@ -265,13 +266,13 @@ class Router:
             routed.feed.feed_unavailable(peer, message)
 
     def stream_epoch_received(self, message: StreamEpoch) -> None:
-        """Learn the vector of a stream epoch."""
+        """Store the vector of a stream epoch, and send it to the peers that requested it."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.stream_epochs.learn(message):
             self._epoch_sender.pass_on(message.pubend, message.number, routed.stream_epochs)
 
     def released(self, message: Released) -> None:
-        """Learn that a log was released up to a tick, and tell the receivers that asked for it."""
+        """Note the release of a log up to a tick; pass it on to receivers that nacked below it."""
         routed = self._routed.get(message.pubend)
         if routed is None or message.up_to <= routed.released:
             return
@@ -281,17 +282,17 @@ class Router:
                 self._context.send(attachment.peer, message)
 
     def unreadable(self, peer: BrokerId, message: Unreadable) -> None:
-        """Learn that a log cannot be read somewhere, and tell the receivers that asked for it (P8)."""
+        """Pass on that a log cannot be read, to the receivers that nacked those ticks (P8)."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.log is None and routed.feeder == peer:
             self._upstream.send_unreadable(routed, message)
 
     def source_found(self, routed: RoutedPubend) -> None:
-        """The router has a feeder for a pubend: receivers that waited are fed too."""
+        """The router has a feeder for a pubend: feed the waiting receivers."""
         self._attachments.start_waiting(routed)
 
     def source_lost(self, pubend: PubendId) -> None:
-        """The router has no feeder for a pubend; if none is found soon, receivers must ask elsewhere."""
+        """The router has no feeder for a pubend: notify the receivers if none is found in time."""
         self._context.call_later(
             microseconds(ms=self._context.parameters.attach_timeout_ms),
             lambda: self._still_without_source(pubend),
@@ -307,10 +308,10 @@ class Router:
     def receive(
         self, pubend: PubendId, number: int, knowledge: KnowledgeRange, first: bool
     ) -> None:
-        """Take knowledge, with data or without."""
+        """Process a received knowledge range, with publications or without."""
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
-            return  # nobody here needs it any more, or it is our own
+            return  # no receiver needs it any more, or the log is here
         if self._paths.is_best_effort(pubend):
             self._relay(routed, knowledge)
             return
@@ -326,7 +327,7 @@ class Router:
     def _take(
         self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
     ) -> None:
-        """Accumulate a knowledge range and pass on what is new (R34)."""
+        """Add a knowledge range to the istream and send what is new (R34)."""
         top = routed.stream.top
         new_ranges = routed.stream.accumulate(knowledge)
         routed.outstanding_nacks.answered(knowledge.low, knowledge.high)
@@ -342,7 +343,7 @@ class Router:
             routed.stream_epochs.forget(routed.stream.stream_epochs(), kept)
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
-        """Take what was read from a log of this broker because somebody asked for it."""
+        """Send a range that was read from a log of this broker to answer nacks."""
         self._take(routed, knowledge, first=False, opens=False)
 
     def _relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
@@ -350,7 +351,7 @@ class Router:
             routed.feed.note_progress()
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
-        """Return what is known from a tick on without a gap, about as much as a frame holds."""
+        """Return the known ranges from a tick up to the first gap, at most about one frame."""
         routed = self._routed.get(pubend)
         found: list[KnowledgeRange] = []
         room = self._context.parameters.frame_events_max
@@ -361,13 +362,13 @@ class Router:
             room -= len(knowledge.publications)
         return found
 
-    # --- the tree around (R13) ---------------------------------------------------------------
+    # --- changes of the tree (R13) -----------------------------------------------------------
 
     def reshape(self, change: TreeChange) -> None:
-        """Follow a tree that has changed.
+        """Apply a change of the tree.
 
-        Receivers that no longer lie beyond this broker, or that know another shape of the cells
-        between, are told so; those that have heard of the change ask again.
+        Receivers that are no longer beyond this broker, or that have other shape versions of the
+        cells between, are notified. Those that have applied the change attach again.
         """
         wider = change.wider
         if wider:
@@ -379,13 +380,13 @@ class Router:
             self._update_path(routed, wider=wider)
 
     def turn(self, pubend: PubendId) -> None:
-        """A pubend lies in another direction than was thought."""
+        """Apply a changed path to a pubend."""
         routed = self._routed.get(pubend)
         if routed is not None:
             self._update_path(routed, wider=False)
 
     def _update_path(self, routed: RoutedPubend, *, wider: bool) -> None:
-        """End what is no longer on the path of a pubend, and attach anew for what is."""
+        """End the attachments that are no longer on the path, and renew the feed if necessary."""
         self._attachments.update_path(routed)
         if routed.feed is not None and (wider or not routed.feed.is_current):
             routed.feed.renew(self._scope)
@@ -400,7 +401,7 @@ class Router:
                 routed.feed.session_opened()
 
     def session_closed(self, peer: BrokerId) -> None:
-        """What belonged to a session is gone with it (R2)."""
+        """Drop everything that belonged to a session (R2)."""
         self._epoch_sender.forget(peer)
         for routed in list(self._routed.values()):
             self._attachments.session_closed(routed, peer)

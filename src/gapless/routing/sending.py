@@ -1,10 +1,10 @@
-"""What a router sends to its receivers: filtered or whole, now or by the timer (R25, R35, R36).
+"""Sending to receivers: filtered or whole, at once or by the timer (R25, R35, R36).
 
-A publication is matched once for all receivers: the match gives the tables that want it, and a
-receiver's test is a mask. What was found to hold nothing for a receiver is not matched again when it
-is told, however late that is.
+A publication is matched once for all receivers: the match gives the tables that contain it, and the
+test for a receiver is a mask. Ranges found silent for a receiver are not matched again when they
+are sent later.
 
-Silence waits here until the step's other messages to that peer go out, or the step ends: so the
+Silence is queued here until an event for that peer is sent, or until the end of the step. So the
 silence of many pubends is one message.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import Final
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import NACK_REPLY_FRAMES_MAX
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.streams import (
     KnowledgeRange,
@@ -44,7 +44,7 @@ _FED: Final = AttachmentState.FED
 
 
 class MatchMasks:
-    """Which tables want which publications of one pubend; each publication is matched once."""
+    """The tables that match each publication of one pubend; each publication is matched once."""
 
     __slots__ = ("_filtering", "_found", "_last")
 
@@ -52,10 +52,10 @@ class MatchMasks:
         self._filtering = filtering
         self._found: dict[Tick, int] = {}
         self._last: tuple[tuple[Publication, ...], list[int]] = ((), [])
-        """What was asked for last: mostly the same is asked for every receiver."""
+        """The last query and its result: the queries of consecutive receivers are mostly equal."""
 
     def of(self, publications: tuple[Publication, ...]) -> list[int]:
-        """Return for each publication the tables that want it, a bit each."""
+        """Return for each publication the tables that match it, a bit each."""
         if publications is not self._last[0]:
             self._last = (publications, self._look_up(publications))
         return self._last[1]
@@ -94,7 +94,7 @@ class StreamSender:
         first: bool,
         opens: bool,
     ) -> None:
-        """Pass on what a range brought: to receivers that asked, and to all if it is new (R35, R36)."""
+        """Send new ranges to receivers that nacked them, and first knowledge to all (R35, R36)."""
         masks = MatchMasks(self._filtering)
         whole = len(new_ranges) == 1 and new_ranges[0] is knowledge
         for attachment in routed.attachments.values():
@@ -124,7 +124,7 @@ class StreamSender:
         *,
         must_send: bool,
     ) -> None:
-        """Send a range that follows what was sent; one without an event only if it must be sent."""
+        """Send the next range of an attachment, or withhold it if it is silent and may wait."""
         passed = self._filtered(routed, attachment, knowledge, masks, 0)
         if passed.publications or must_send:
             attachment.sent_through(knowledge.high)
@@ -135,7 +135,7 @@ class StreamSender:
     def send_through(
         self, routed: RoutedPubend, attachment: Attachment, high: Tick, masks: MatchMasks
     ) -> None:
-        """Send everything known above what was sent, up to a tick; what is Q stays a gap."""
+        """Send everything known above the last tick sent, up to a tick; Q ticks remain a gap."""
         known = routed.stream.known(attachment.sent + 1, high)
         attachment.sent_through(high)
         passed = [
@@ -147,10 +147,10 @@ class StreamSender:
     def answer(
         self, routed: RoutedPubend, attachment: Attachment, low: Tick, high: Tick, masks: MatchMasks
     ) -> None:
-        """Send what a receiver is curious about and this router knows (R36).
+        """Send the known ticks that a receiver is curious about (R36).
 
-        Silence is sent as far as it goes, not only as far as it was asked for: a long gap is asked
-        for in many small ranges, and one answer ends them all.
+        Silence is sent to its end, beyond the requested ticks: a long gap is requested in many
+        small ranges, and one reply covers them all.
         """
         if attachment.is_congested or not attachment.curious.wants(low, high):
             return
@@ -170,7 +170,7 @@ class StreamSender:
                 self._send(routed, attachment, passed, first=False)
 
     def send_silence(self, all_routed: Iterable[RoutedPubend]) -> None:
-        """Tell every receiver what was withheld, all pubends of a peer in one message (R35)."""
+        """Send the withheld ranges to all receivers, all pubends of a peer in one message (R35)."""
         for routed in all_routed:
             masks = MatchMasks(self._filtering)
             for attachment in routed.attachments.values():
@@ -181,7 +181,7 @@ class StreamSender:
         self.flush()
 
     def flush(self) -> None:
-        """Post the silences that wait for the end of a step."""
+        """Send the queued silence."""
         silences, self._silences = self._silences, {}
         for peer, waiting in silences.items():
             self._context.send(peer, StreamSilence(tuple(waiting)))
@@ -204,9 +204,9 @@ class StreamSender:
                 waiting.append((routed.pubend, attachment.number, knowledge, first))
                 continue
             if peer in self._silences:
-                # what lies before an event is sent before it
+                # silence before an event is sent before it
                 self._context.send(peer, StreamSilence(tuple(self._silences.pop(peer))))
-            # what came in one row of the log, or from a client in one frame, may be more
+            # one row of the log, or one frame of a client, may have more events
             fits = len(knowledge.publications) <= most
             for part in (knowledge,) if fits else divided(knowledge, most):
                 self._context.send(peer, StreamData(routed.pubend, attachment.number, part, first))
@@ -214,9 +214,9 @@ class StreamSender:
     # --- best effort -------------------------------------------------------------------------
 
     def relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> bool:
-        """Pass on events of best effort, in order and once; nothing of them is kept (R33).
+        """Send best-effort events, in order and once, without storing them (R33).
 
-        Nothing is sent in place of events that do not pass. Return whether there was anything new.
+        Nothing is sent in place of filtered events. Return whether the range had new events.
         """
         new = routed.unseen(knowledge)
         if new is None:
@@ -245,7 +245,7 @@ class StreamSender:
         *,
         best_effort: bool = False,
     ) -> KnowledgeRange:
-        """Return a range as a receiver is sent it; up to ``silent`` it holds nothing for the receiver."""
+        """Return the filtered range for a receiver; up to ``silent`` it is known to be silent."""
         if not knowledge.publications:
             return knowledge
         tables = None
@@ -275,7 +275,7 @@ class StreamSender:
         knowledge: KnowledgeRange,
         masks: MatchMasks,
     ) -> bool:
-        """Say whether a receiver is sent any publication of a range."""
+        """Return whether any publication of a range passes the filter of a receiver."""
         if not knowledge.publications:
             return False
         if not attachment.is_filtered:
@@ -290,7 +290,7 @@ class StreamSender:
         knowledge: KnowledgeRange,
         best_effort: bool,
     ) -> int | None:
-        """Return the tables that decide for a receiver; None if everything passes."""
+        """Return the tables that decide for a receiver, or None if everything passes."""
         vector = (
             StreamVector(knowledge.stream_epoch, 0, {})
             if best_effort

@@ -2,38 +2,39 @@
 
 Theory of operation
 -------------------
-A :class:`Node` is one life of a broker. It opens the store (:mod:`.stores`), makes the machine from
-what is there, and from then on carries events in and effects out (:mod:`.driver`): frames of
-:mod:`gapless.wire` become events, effects become frames, writes and one timer. Nothing is decided
-here that the protocols decide: the simulator drives the same machine.
+A :class:`Node` is one incarnation of a broker. It opens the store (:mod:`.stores`) and makes the
+machine from the stored records. From then on it passes events to the machine and carries out its
+effects (:mod:`.driver`): frames of :mod:`gapless.wire` become events; effects become frames, writes
+and one timer. The protocols are in the machine, which the simulator drives too.
 
-A connection (:mod:`.connection`) hands every whole frame to its handler, in the order of arrival.
-It is a newcomer until it has introduced itself (:mod:`.acceptor`), then a client (:mod:`.clients`) or
-a link (:mod:`.links`). What steps have to say is gathered by connection and written when they are
-through: what is ready goes out together, and a lone event waits for nothing. Writes are gathered too,
-and become durable once in a turn of the event loop (:mod:`.disk_queue`).
+A connection (:mod:`.connection`) passes every complete frame to its handler, in the order of
+arrival. A connection is pending until its handshake (:mod:`.acceptor`), then it belongs to a client
+session (:mod:`.clients`) or to a link (:mod:`.links`). The frames that steps send are collected per
+connection and written after the last step that is ready. A single event does not wait. Disk writes
+are collected too and become durable once per turn of the event loop (:mod:`.disk_queue`).
 
 Invariants
 ----------
-- One step at a time: what an effect causes happens behind the step that caused it.
-- An exception inside a step ends this life (:class:`MachineError`); so does a failed write. What is
-  on disk is sound, and a supervisor begins the next life from there.
-- What cannot be understood, is too large or stands in the wrong place ends the connection that it
-  came on, with a reason that the other side can read. Others do not notice.
-- Everything that waits is bounded. Of a link that is behind the machine is told, a client that is
-  behind is let go, a publisher that is ahead of the disk is not read from.
-- A client's connection has a name of its own: one that comes back is never taken for the one that
-  was lost.
-- A broker listens on the loopback unless told otherwise, and says so when it is open to others.
-- Where tokens are asked for, nobody is a client or a peer before one is shown that is taken. No token is
-  in a log, in an error or among the arguments of a process.
+- One step runs at a time: an event that an effect causes is handled after the current step.
+- An exception in a step ends the incarnation (:class:`MachineError`); so does a failed write. The
+  data on disk is consistent, and a supervisor starts the next incarnation from it.
+- A frame that is malformed, too large or not expected closes its connection, with a disconnect
+  reason. Other connections are not affected.
+- Every queue is bounded. The machine learns when a link is congested. A client that does not read
+  is disconnected. Publishers are not read from while the disk is behind.
+- Every client connection has a name of its own, so that the machine never takes a new connection of
+  a client for the lost one.
+- A broker listens on the loopback interface by default, and logs a warning if it is open to others.
+- If tokens are required, a connection becomes a client or a peer only with a valid token. No token
+  is in a log, in an error or among the arguments of a process.
 
-:mod:`.authentication` says at the door who a newcomer is, by the files of :mod:`.principals`.
+:mod:`.authentication` checks tokens against the files of :mod:`.principals`.
 
-Around a node: :mod:`.config` and :mod:`.overlay_config` read what operators write, :mod:`.metrics` and
-:mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.logfile` keeps that
-in files of bounded size, :mod:`.process` makes it a process with signals and exit codes,
-:mod:`.supervisor` runs an overlay of such processes (:mod:`.broker_process`, :mod:`.overlay_directory`).
+Around a node: :mod:`.config` and :mod:`.overlay_config` read the configuration files,
+:mod:`.metrics` and :mod:`.health` report its state over :mod:`.http`, :mod:`.logs` writes log lines
+and :mod:`.logfile` keeps them in files of bounded size. :mod:`.process` makes a node a process with
+signals and exit codes, :mod:`.supervisor` runs an overlay of such processes
+(:mod:`.broker_process`, :mod:`.overlay_directory`).
 """
 
 from gapless.core.address import PORT, Address

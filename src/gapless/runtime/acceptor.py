@@ -1,16 +1,16 @@
-"""The door: connections that come in, until they have introduced themselves.
+"""Incoming connections until their handshake.
 
-Newcomers count as clients do, so that who only connects and says nothing has no more than there are
-connections for. When all are taken, the newcomer goes that has been silent for longest. So there is
-always room for one to introduce itself: it may be a neighbour, which a crowd must not keep out.
+Pending connections count against ``connections_max`` together with clients, so that connections
+without a handshake are bounded. At the limit the oldest pending connection is refused. So a new
+connection can always send its handshake: it may be a neighbour, which clients must not lock out.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from gapless.core.context import Identity
 from gapless.core.errors import ProtocolError
-from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters
 from gapless.runtime.authentication import AuthenticationDenial, Authenticator
 from gapless.runtime.clients import ClientSessions
@@ -33,7 +33,7 @@ __all__ = ["Acceptor"]
 
 
 class _PendingConnection:
-    """A connection that has not said who it is."""
+    """A connection that has not sent its handshake."""
 
     def __init__(self, acceptor: Acceptor, connection: FramedConnection) -> None:
         self._acceptor = acceptor
@@ -50,23 +50,23 @@ class _PendingConnection:
             self._leave()
             self._acceptor.connect_received(self._connection, handshake)
         else:
-            raise ProtocolError(f"an introduction was expected, not {type(handshake).__name__}")
+            raise ProtocolError(f"expected Connect, not {type(handshake).__name__}")
 
     def taken(self) -> None:
-        """Nothing waits for the end of what was read."""
+        """Nothing is deferred to the end of a read."""
 
     def congested(self) -> None:
-        """Nothing is sent before the introduction."""
+        """Nothing is sent before the handshake."""
 
     def drained(self) -> None:
-        """Nothing is sent before the introduction."""
+        """Nothing is sent before the handshake."""
 
     def closed(self, reason: str) -> None:
         del reason
         self._leave()
 
     def reject(self, reason: str) -> None:
-        """Make room for another."""
+        """Close the connection in favour of a newer one."""
         self._acceptor.refuse(self._connection, DisconnectReason.CONNECTION_LIMIT, reason)
 
     def _leave(self) -> None:
@@ -74,12 +74,12 @@ class _PendingConnection:
         self._acceptor.pending.pop(self, None)
 
     def _give_up(self) -> None:
-        reason = f"no introduction in {self._acceptor.handshake_timeout_s:g} s"
+        reason = f"no handshake in {self._acceptor.handshake_timeout_s:g} s"
         self._connection.close(DisconnectReason.KEEPALIVE_TIMEOUT, reason)
 
 
 class Acceptor:
-    """Lets clients and peers in, and others not."""
+    """Accepts clients and peers, and refuses others."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Acceptor:
         self.traffic = TrafficCounters()
         self.refused = 0
         self.pending: dict[_PendingConnection, None] = {}
-        """Who has not said who it is, the oldest first."""
+        """Connections without a handshake, the oldest first."""
         self.handshake_timeout_s = parameters.handshake_timeout_ms / 1_000
         self._identity = identity
         self._overlay = overlay
@@ -111,21 +111,21 @@ class Acceptor:
         limit = self._parameters.connections_max
         if self.pending and len(self._clients) + len(self.pending) >= limit:
             oldest = next(iter(self.pending))
-            oldest.reject(f"connections_max = {limit:,} are here, and you did not say who you are")
+            oldest.reject(f"connections_max = {limit:,} are open, and no handshake was received")
         self.pending[pending] = None
         return connection
 
     def connect_received(self, connection: FramedConnection, handshake: Connect) -> None:
-        """Let a newcomer in, or say why not."""
+        """Accept a connection, or refuse it with a reason."""
         version = common_version(handshake.versions)
         if version is None:
             spoken = ", ".join(map(str, handshake.versions)) or "none"
-            reason = f"no version in common: you speak {spoken}; update the older side"
+            reason = f"no common protocol version: you have {spoken}; update the older side"
             self.refuse(connection, DisconnectReason.NO_COMMON_VERSION, reason)
         elif handshake.role is Role.BROKER:
             self._accept_broker(connection, handshake, version)
         elif self._clients.is_full:
-            reason = f"connections_max = {self._parameters.connections_max:,} clients are here"
+            reason = f"connections_max = {self._parameters.connections_max:,} clients are connected"
             self.refuse(connection, DisconnectReason.CONNECTION_LIMIT, reason)
         else:
             self._accept_client(connection, handshake, version)
@@ -148,7 +148,7 @@ class Acceptor:
     def _accept_broker(
         self, connection: FramedConnection, handshake: Connect, version: int
     ) -> None:
-        # before anything else is said: strangers need not know who is a neighbour
+        # first, so that unknown brokers do not learn the names of neighbours
         denial = (
             None
             if self._authenticator is None
@@ -175,7 +175,7 @@ class Acceptor:
         connection.send(encode_handshake(connected))
 
     def refuse(self, connection: FramedConnection, code: DisconnectReason, reason: str) -> None:
-        """Turn a newcomer away, and say why."""
+        """Close a connection with a disconnect reason, and log it."""
         self.refused += 1
         address = connection.peer_address
         self._log.warning("connection is refused", address=address, reason=reason)

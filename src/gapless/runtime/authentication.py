@@ -1,11 +1,11 @@
-"""The guard: says who a newcomer is, by the token that it shows.
+"""Authentication of new connections by their tokens.
 
-Clients are known by a file of principals (:mod:`.principals`), brokers of the overlay by a secret that
-all of them have. Both files are looked at with every connection and read when they have changed. While
-one cannot be read, nobody new is let in by it: what it said before may be what was to be revoked. Who is
-there stays.
+Clients are authenticated by a file of principals (:mod:`.principals`), brokers of the overlay by a
+secret that they share. Both files are checked for changes at every connection and read again after
+a change. While a file cannot be read, new connections are refused, because its former content may
+have been revoked. Open connections continue.
 
-Only the door is guarded. What a principal may do is not decided here, and is not decided anywhere yet.
+Only connections are authenticated. Rights of principals are not checked yet.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ T = TypeVar("T")
 
 
 class AccessOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether a broker asks who others are."""
+    """Which tokens a broker requires."""
 
     tokens: str = ""
-    """The file of principals; without it nobody is asked."""
+    """The file of principals; without it no token is required."""
     broker_token: str = ""
-    """The file with the secret that brokers of this overlay show each other."""
+    """The file with the secret that brokers of this overlay send each other."""
 
     def __post_init__(self) -> None:
-        """Refuse what says nothing: it would look like protection."""
+        """Refuse an empty section, which would look like protection."""
         if not (self.tokens or self.broker_token):
-            raise ValueError("name a file of tokens, or leave [access] out")
+            raise ValueError("[access] is empty: name a file of tokens, or omit the section")
 
 
 class AuthenticationDenial(msgspec.Struct, frozen=True):
-    """Somebody is not let in, and why."""
+    """The refusal of a connection."""
 
     code: DisconnectReason
     reason: str
 
 
 class _CachedFile(Generic[T]):
-    """What a file says now."""
+    """The content of a file, read again after a change."""
 
     def __init__(self, path: Path, read: Callable[[Path], T], log: StructuredLog) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class _CachedFile(Generic[T]):
         self._content: T | None = read(path)
 
     def now(self) -> T | None:
-        """Return what it says, None if it cannot be read."""
+        """Return the content, or None if the file cannot be read."""
         seen = _state(self._path)
         if seen != self._seen:
             self._seen = seen
@@ -73,13 +73,13 @@ class _CachedFile(Generic[T]):
             except UsageError as error:
                 self._content = None
                 self._log.error(
-                    "tokens cannot be read, nobody new is let in by them", reason=str(error)
+                    "tokens cannot be read, new connections are refused", reason=str(error)
                 )
         return self._content
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file does."""
+    """Return a value that changes with the file."""
     try:
         found = path.stat()
     except OSError as error:
@@ -92,12 +92,12 @@ def _now() -> dt.datetime:
 
 
 class Authenticator:
-    """Knows principals by their tokens."""
+    """Finds the principal of a token."""
 
     def __init__(
         self, options: AccessOptions, log: StructuredLog, clock: Callable[[], dt.datetime] = _now
     ) -> None:
-        """UsageError if a file cannot be read now."""
+        """Raises UsageError if a file cannot be read."""
         self._clock = clock
         self._tokens: _CachedFile[list[TokenEntry]] | None = None
         self._secrets: _CachedFile[tuple[str, ...]] | None = None
@@ -108,28 +108,28 @@ class Authenticator:
 
     @property
     def is_required(self) -> bool:
-        """Whether nobody comes in without a token."""
+        """Whether every connection needs a token."""
         return self._tokens is not None
 
     @property
     def own_token(self) -> str:
-        """What this broker shows to others."""
+        """The token that this broker sends to others."""
         secrets = None if self._secrets is None else self._secrets.now()
         return secrets[0] if secrets else ""
 
     def authenticate_client(self, token: str) -> str | AuthenticationDenial:
-        """Return the principal of a client."""
+        """Return the principal of a client, or the refusal."""
         if self._tokens is None:
             return ""
         entries = self._tokens.now()
         if entries is None:
             return _unavailable()
         if not token:
-            return _denied(f"this broker asks who you are, and no token came: give one with {_HOW}")
+            return _denied(f"this broker requires a token: give one with {_HOW}")
         entry = entry_of(token, entries) if len(token) <= TOKEN_CHARACTERS_MAX else None
         if entry is None:
             return _denied(
-                "this broker does not know your token: it was removed, or is mistyped, or is of "
+                "this broker does not know the token: it was removed, is mistyped or belongs to "
                 "another overlay"
             )
         if entry.is_expired(self._clock()):
@@ -141,18 +141,18 @@ class Authenticator:
         return entry.principal
 
     def authenticate_broker(self, token: str) -> AuthenticationDenial | None:
-        """Say why somebody is not taken for a broker of the overlay; None if it is."""
+        """Return why a connection is not accepted as a broker of the overlay, or None."""
         if self._tokens is None:
             return None
         if self._secrets is None:
-            return _denied("this broker has no secret to know others by: set broker_token here")
+            return _denied("this broker has no secret for other brokers: set its broker_token")
         secrets = self._secrets.now()
         if secrets is None:
             return _unavailable()
         if not token:
-            return _denied("brokers show a token here: give the one that dials a broker_token")
+            return _denied("brokers need a token here: set broker_token at the one that dials")
         if len(token) > TOKEN_CHARACTERS_MAX or not _is_among(token, secrets):
-            return _denied("this is no token of brokers here: give both the same broker_token")
+            return _denied("the broker token is not valid: give both brokers the same one")
         return None
 
 
@@ -174,5 +174,5 @@ def _denied(reason: str) -> AuthenticationDenial:
 def _unavailable() -> AuthenticationDenial:
     return AuthenticationDenial(
         DisconnectReason.AUTHENTICATION_UNAVAILABLE,
-        "this broker cannot read its tokens now; its log says why",
+        "this broker cannot read its token file now; see its log for the reason",
     )

@@ -1,7 +1,7 @@
-"""One broker of an overlay as a process of its own: started, watched until it is ready, ended.
+"""One broker of an overlay as a process: start, readiness, end.
 
-A process has a session of its own, so that Ctrl-C reaches the supervisor alone. It holds a pipe of
-its supervisor and stops when that closes, however the supervisor ended.
+A process has a session of its own, so that Ctrl-C reaches only the supervisor. It holds a pipe from
+its supervisor and stops when the pipe closes, however the supervisor ended.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from gapless.runtime.process import EXIT_BROKEN, EXIT_DISK, Ready
 __all__ = ["BrokerProcess", "LocalPlacement", "ProcessEvent", "ProcessPlacement", "ProcessStage"]
 
 READY_S: Final = 60.0
-"""How long a broker may take to be ready: it may have a long log to look through."""
+"""How long a broker may take to be ready: it may have to scan a long log."""
 
 STOP_S: Final = 15.0
-"""How long a broker may take to stop before it is killed; longer than its own ``shutdown_timeout_ms``."""
+"""How long a broker may take to stop before it is killed; longer than ``shutdown_timeout_ms``."""
 
 _LOG_SHOWN: Final = 2_000
 """So many characters of a log are shown when a broker cannot start."""
 
 
 class ProcessStage(Enum):
-    """Where a broker's process stands."""
+    """The state of a broker's process."""
 
     STARTING = "starting"
     READY = "ready"
     DIED = "died"
     FAILED = "failed"
-    """It died and is not started again."""
+    """The process died and is not restarted."""
     STOPPED = "stopped"
 
 
 class ProcessEvent(NamedTuple):
-    """Something that happened to a broker, for who watches."""
+    """A change of a process's stage, for observers."""
 
     broker: BrokerId
     stage: ProcessStage
@@ -54,31 +54,31 @@ class ProcessEvent(NamedTuple):
 
 
 class ProcessPlacement(Protocol):
-    """Where brokers run that have more between them than the loopback of one computer."""
+    """Where brokers run, if not all on the loopback of one computer."""
 
     def command(self, broker: BrokerId) -> Sequence[str]:
-        """Return what the command that runs a broker begins with."""
+        """Return the prefix of the command that runs a broker."""
 
     def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
-        """Return where a broker finds others, as far as that is not where they listen."""
+        """Return the addresses at which a broker reaches others, if not where they listen."""
 
 
 class LocalPlacement:
     """Brokers on the loopback of this computer."""
 
     def command(self, broker: BrokerId) -> Sequence[str]:
-        """Return nothing: the command runs as it is."""
+        """Return no prefix."""
         del broker
         return ()
 
     def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
-        """Return nothing: all are where they listen."""
+        """Return nothing: all are reached where they listen."""
         del broker
         return {}
 
 
 class BrokerProcess:
-    """A broker of the overlay, and its present process."""
+    """A broker of the overlay and its current process."""
 
     def __init__(
         self,
@@ -96,43 +96,43 @@ class BrokerProcess:
         self.metrics_url: str | None = None
         self.restarts = 0
         self.was_ready = False
-        """Whether it ever was; one that never was will not be after a restart either."""
+        """Whether the broker was ever ready; otherwise a restart would not make it ready either."""
         self.exit_code = EXIT_BROKEN
-        """What its last process ended with by itself; a broker that was killed is broken too."""
+        """The exit code of the last process that ended by itself; EXIT_BROKEN if it was killed."""
         self.trouble = ""
-        """Why no process could be made, if that is so."""
+        """Why no process could be started, or empty."""
         self.process: asyncio.subprocess.Process | None = None
         self.may_start = asyncio.Event()
-        """Set unless it is to stay down for now."""
+        """Set unless restarts are prevented."""
         self.may_start.set()
         self.settled = asyncio.Event()
-        """Set while it is ready, or when it will not become so."""
+        """Set while the broker is ready, or when it has failed."""
         self._on_event = on_event
         self._log_start = (0, 0)
-        """The file, by its number, and the offset at which the log of the present process begins."""
+        """The inode of the log file, and the offset at which the current process's log begins."""
 
     @property
     def pid(self) -> int | None:
-        """The id of the present process."""
+        """The id of the current process."""
         return None if self.process is None else self.process.pid
 
     @property
     def url(self) -> str:
-        """What clients connect to."""
+        """The URL that clients connect to."""
         return self.address.url
 
     @property
     def log_path(self) -> Path:
-        """What it says."""
+        """The log file."""
         return self.directory / "broker.log"
 
     @property
     def config_path(self) -> Path:
-        """What it is told."""
+        """The configuration file."""
         return self.directory / "broker.toml"
 
     def log_tail(self) -> str:
-        """Return the last words of its last process."""
+        """Return the end of the last process's log."""
         with contextlib.suppress(OSError):
             number, offset = self._log_start
             start = offset if self.log_path.stat().st_ino == number else 0
@@ -143,7 +143,7 @@ class BrokerProcess:
     # --- a process -------------------------------------------------------------------------------
 
     async def run(self, command: Sequence[str]) -> int:
-        """Run a process to its end; return its exit code. ``command`` is what its command begins with."""
+        """Run a process to its end; return its exit code. ``command`` prefixes its command."""
         self.set_stage(ProcessStage.STARTING, "")
         with self.log_path.open("ab") as log:
             self._log_start = (os.fstat(log.fileno()).st_ino, log.tell())
@@ -182,7 +182,7 @@ class BrokerProcess:
             self.settled.set()
 
     async def end(self) -> None:
-        """End the present process; one that does not stop in time is killed."""
+        """Stop the current process; it is killed if it does not stop in time."""
         process = self.process
         assert process is not None
         with contextlib.suppress(ProcessLookupError):
@@ -197,12 +197,12 @@ class BrokerProcess:
     # --- stages ----------------------------------------------------------------------------------
 
     def set_stage(self, stage: ProcessStage, detail: str) -> None:
-        """Note the stage and report it."""
+        """Set the stage and report it."""
         self.stage = stage
         self._on_event(ProcessEvent(self.name, stage, detail))
 
     def ended(self, code: int) -> str:
-        """The process has ended by itself; return how, for people."""
+        """The process has ended by itself; return how, for operators."""
         self.exit_code = code if code > 0 else EXIT_BROKEN
         return _fate(code, self.log_tail())
 
@@ -216,13 +216,13 @@ class BrokerProcess:
         self.settled.set()
 
     def cannot_run(self, error: OSError) -> None:
-        """No process could be made, or no log written: the broker is given up."""
+        """No process could be started, or no log written: the broker is not restarted."""
         self.trouble, self.exit_code = str(error), EXIT_DISK
         self.give_up(self.trouble)
 
 
 def _fate(code: int, log: str) -> str:
-    """Say how a process ended, and with which last words if that was its own doing."""
+    """Describe how a process ended, with its last log line if it ended by itself."""
     if code >= 0:
         last = log.rpartition("\n")[2]
         return f"exit code {code}: {last}" if code and last else f"exit code {code}"

@@ -1,9 +1,9 @@
-"""The clients of a broker: who is connected, what they ask, what they are told.
+"""The client sessions of a broker: their connections, requests and notices.
 
-A connection has a name of its own for the machine, so a client that comes back is never taken for
-the connection it lost. Requests go to the machine as they come. A client that asks what nobody can
-understand, says nothing for too long or does not read is let go with a reason; the others do not
-notice.
+Every connection has a name of its own for the machine, so that a new connection of a client is
+never taken for the lost one. Requests go to the machine in the order of arrival. A client is
+disconnected with a reason if it sends a malformed request, sends nothing for too long or does not
+read; the other clients are not affected.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import msgspec
 
 from gapless.audit.brokers import BrokerAudit
 from gapless.core.errors import ProtocolError
-from gapless.core.ids import PubendId
-from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
-from gapless.core.machine import (
+from gapless.core.events import (
     ClientDown,
     ClientDrained,
     ClientFull,
@@ -26,6 +24,8 @@ from gapless.core.machine import (
     ClientUp,
     MachineEvent,
 )
+from gapless.core.ids import PubendId
+from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published
 from gapless.messages.staging import StageChunk
@@ -45,7 +45,7 @@ from gapless.wire import (
 __all__ = ["CHECKS_PER_KEEPALIVE", "ClientSession", "ClientSessions"]
 
 CHECKS_PER_KEEPALIVE: Final = 2
-"""So often in the time of a beat connections are looked at, so that no beat comes late."""
+"""So often per keepalive interval connections are checked, so that no keepalive is late."""
 
 _KEEPALIVE: Final = CLIENT_NOTICES.encode(KeepAlive())
 
@@ -67,7 +67,7 @@ def _delivery(whole: Delivery, events: list[tuple[PubendId, Publication]]) -> De
 
 
 def reuse_encoding(delivery: Delivery) -> Delivery:
-    """Return a delivery in which runs that were written just now are as they were written."""
+    """Return a delivery that reuses the cached encoding of runs that were just stored."""
     runs: Any = [(pubend, _cached_run(run) or run) for pubend, run in delivery.runs]
     return Delivery(delivery.subscription, runs)
 
@@ -96,16 +96,16 @@ class ClientSession:
         self._clients = clients
         self._stalled: asyncio.TimerHandle | None = None
         self._published: list[MachineEvent] = []
-        """Publications that were read just now."""
+        """Publications of the current read."""
         self.name = name
         self.connection = connection
         self.publishes = False
-        """Whether it has published, so that it is held while the disk is behind."""
+        """Whether the client has published: then it is paused while the disk is behind."""
         self.is_paused = False
         self._idle_checks = 0
         """How many checks in a row have found that nothing came."""
         self.traffic = clients.traffic
-        """What went over all clients' connections."""
+        """The traffic of all client connections."""
 
     def take(self, body: Body) -> None:
         """Hand a request to the machine."""
@@ -124,20 +124,20 @@ class ClientSession:
             self._clients.handle(ClientRequest(self.name, request))
 
     def taken(self) -> None:
-        """Hand on what it has published, all that came at once in one step."""
+        """Pass the publications of one read to the machine, in one step."""
         if self._published:
             published, self._published = self._published, []
             self.publishes = True
             self._clients.handle_all(published)
 
     def congested(self) -> None:
-        """It does not read as fast as it is told; it has the time of some beats to catch up."""
+        """The client reads too slowly; it has the keepalive timeout to catch up."""
         loop = asyncio.get_running_loop()
         self._stalled = loop.call_later(self._clients.keepalive_timeout_s, self._give_up)
         self._clients.handle(ClientFull(self.name))
 
     def drained(self) -> None:
-        """It has caught up."""
+        """The client has caught up."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -198,55 +198,55 @@ class ClientSessions:
         self._are_publishers_paused = False
 
     def __len__(self) -> int:
-        """Return how many are connected."""
+        """Return the number of connected clients."""
         return len(self._sessions)
 
     def __iter__(self) -> Iterator[ClientSession]:
-        """Go through those who are connected."""
+        """Iterate over the connected clients."""
         return iter(list(self._sessions.values()))
 
     @property
     def is_full(self) -> bool:
-        """Whether no more are taken."""
+        """Whether no more clients are accepted."""
         return len(self._sessions) >= self._limit
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be read by all clients."""
+        """How many bytes wait to be sent to all clients."""
         return sum(each.connection.waiting_bytes for each in self._sessions.values())
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- connecting and disconnecting ------------------------------------------------------------
 
     def new_name(self, called: str) -> str:
-        """Return a name that no other connection of this life has."""
+        """Return a name that no other connection of this incarnation has."""
         self._made += 1
         shown = "".join(each for each in called[:SHOWN_CLIENT_NAME_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
     def accept(self, name: str, connection: FramedConnection, principal: str = "") -> None:
-        """Take a connection whose client has introduced itself; it is of nobody if nobody asks."""
+        """Take a connection after its handshake; ``principal`` is empty if no token is required."""
         session = ClientSession(self, name, connection)
         connection.hand_to(session)
         self._sessions[name] = session
         if self.audit is not None:
             self.audit.client_connected(name, principal)
         self._log.debug(
-            "client is here", client=name, principal=principal, address=connection.peer_address
+            "client connected", client=name, principal=principal, address=connection.peer_address
         )
         self.handle(ClientUp(name))
 
     def session_closed(self, session: ClientSession, reason: str) -> None:
-        """Let the machine know that a client is gone, unless it has sent it away itself."""
+        """Pass ClientDown to the machine, unless the machine has disconnected the client."""
         if self._sessions.pop(session.name, None) is not None:
-            self._log.debug("client is gone", client=session.name, reason=reason)
+            self._log.debug("client disconnected", client=session.name, reason=reason)
             if self.audit is not None:
                 self.audit.client_disconnected(session.name)
             self.handle(ClientDown(session.name))
 
-    # --- what the machine wants --------------------------------------------------------------------
+    # --- effects of the machine -------------------------------------------------------------------
 
     def notify(self, client: str, notice: Any) -> None:
-        """Send a notice to a client, if it is still there."""
+        """Send a notice to a client, if it is still connected."""
         session = self._sessions.get(client)
         if session is None:
             return
@@ -265,7 +265,7 @@ class ClientSessions:
             session.connection.send(frame)
 
     def _notify_in_parts(self, session: ClientSession, notice: Any, error: ProtocolError) -> None:
-        """Send what does not fit into a frame in two, and these perhaps in two again."""
+        """Send a delivery that exceeds a frame in two halves, and each of them likewise."""
         if type(notice) is not Delivery or notice.count < 2:
             session.connection.close(DisconnectReason.CLOSED_BY_BROKER, str(error))
             return
@@ -276,19 +276,19 @@ class ClientSessions:
                 self._notify_in_parts(session, part, still)
 
     def disconnect(self, client: str, reason: str) -> None:
-        """Let a client go; the machine knows already that it is gone."""
+        """Disconnect a client; the machine knows it already."""
         session = self._sessions.pop(client, None)
         if session is not None:
             self.disconnected += 1
             if self.audit is not None:
                 self.audit.client_disconnected(client)
-            self._log.info("client is dismissed", client=client, reason=reason)
+            self._log.info("client is disconnected", client=client, reason=reason)
             session.connection.close(DisconnectReason.CLOSED_BY_BROKER, reason)
 
-    # --- signs of life, backpressure -----------------------------------------------------------------
+    # --- keepalives, backpressure -----------------------------------------------------------------
 
     def check_keepalives(self) -> None:
-        """Say something to those who heard nothing; give those up who said nothing."""
+        """Send a keepalive where nothing was sent; close connections that were idle too long."""
         for session in list(self._sessions.values()):
             connection = session.connection
             if session.is_idle():
@@ -316,12 +316,12 @@ class ClientSessions:
                     session.resume()
 
     def stop_reading(self) -> None:
-        """Take no more requests: the broker stops."""
+        """Read no more requests: the broker stops."""
         for session in self._sessions.values():
             session.pause()
 
     def disconnect_all(self, reason: str) -> None:
-        """Say goodbye to all."""
+        """Disconnect all clients."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             session.connection.close(DisconnectReason.STOPPING, reason)

@@ -1,38 +1,38 @@
-"""The file of one broker, for ``gapless broker --config FILE``.
+"""The configuration file of one broker, for ``gapless broker --config FILE``.
 
-A file in TOML; only ``name`` and ``data`` must be there::
+A file in TOML; only ``name`` and ``data`` are required::
 
     name = "l1"
     data = "/var/lib/gapless/l1"  # relative to this file
-    overlay = "trading.toml"  # the overlay's file, relative to this one; left out: it is alone
-    cell = "london"  # may be left out when the overlay's file says it
-    listen = "127.0.0.1:7400"  # the default: nobody else can connect
-    advertise = "l1.example:7400"  # where others reach it, if that is not where it listens
-    metrics = "127.0.0.1:9400"  # /metrics and /healthz; left out: nowhere
+    overlay = "trading.toml"  # the overlay's file, relative to this one; omitted: a single broker
+    cell = "london"  # optional if there is an overlay file
+    listen = "127.0.0.1:7400"  # the default: only this computer can connect
+    advertise = "l1.example:7400"  # the address for others, if it is not ``listen``
+    metrics = "127.0.0.1:9400"  # /metrics and /healthz; omitted: not served
 
     [log]
     level = "info"  # debug, info, warning or error
     format = "text"  # or json
-    file = "l1.log"  # relative to this file; left out: standard error
-    bytes_max = 16777216  # a file that is full is put aside as l1.log.1, …
-    files_kept = 4  # so many of these
+    file = "l1.log"  # relative to this file; omitted: standard error
+    bytes_max = 16777216  # a full file is renamed to l1.log.1, …
+    files_kept = 4  # how many renamed files are kept
 
-    [audit]  # left out: nothing is written down
+    [audit]  # omitted: no audit logs
     directory = "audit"  # relative to this file; brokers and clients may share one
     bytes_max = 1073741824  # of all files of this broker; the oldest are removed
     segment_bytes = 16777216  # a file ends when it is so large, or
     segment_s = 300  # so old
-    flush_ms = 100  # how long what was delivered may wait to be written
-    attributes = true  # of publications; without them it cannot be computed what is owed
+    flush_ms = 100  # the longest delay of a record
+    attributes = true  # of publications; needed to compute the expected deliveries
 
-    [access]  # left out: nobody is asked who he is
-    tokens = "tokens.toml"  # relative to this file; who may come in (`gapless token new`)
-    broker_token = "broker.token"  # the secret of this overlay's brokers, who show it to each other
+    [access]  # omitted: no tokens are required
+    tokens = "tokens.toml"  # relative to this file; the principals (`gapless token new`)
+    broker_token = "broker.token"  # the secret that this overlay's brokers send each other
 
     [parameters]  # any of gapless.core.parameters
     retention_s = 86400
 
-A broker on an address that is not a loopback is open to other computers, and says so when it
+A broker on an address that is not a loopback is open to other computers and logs a warning when it
 starts. Tokens are sent unencrypted.
 """
 
@@ -58,7 +58,7 @@ __all__ = ["BrokerConfig", "LogConfig", "load_config"]
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a broker says, and how."""
+    """Level, format and files of a broker's log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = LogFormat.TEXT
@@ -68,7 +68,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may stand in the file."""
+    """The keys of the file."""
 
     name: str
     data: str
@@ -84,14 +84,14 @@ class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):
-    """A file, read and checked."""
+    """The content of a configuration file, checked."""
 
     settings: BrokerSettings
     log: LogConfig
 
 
 def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
-    """Read a broker's file."""
+    """Read and check a broker's configuration file."""
     found = read_toml(path, _BrokerFile)
     given = load_overlay(path.parent / found.overlay) if found.overlay else None
     try:
@@ -143,15 +143,15 @@ def _parameters(found: _BrokerFile, overlay: OverlayConfig) -> Parameters:
     fields = {field.name: field.type for field in msgspec.structs.fields(Parameters)}
     for name, value in found.parameters.items():
         if name not in fields:
-            raise UsageError(f"there is no parameter {name}; see gapless.core.parameters for all")
+            raise UsageError(f"there is no parameter {name}; gapless.core.parameters lists all")
         if isinstance(value, bool) is not (fields[name] is bool):
             expected = "true or false" if fields[name] is bool else "a whole number"
             raise UsageError(f"parameters.{name} must be {expected}")
     delta = found.parameters.get("delta", overlay.delta)
     if delta != overlay.delta and found.overlay:
         raise UsageError(
-            f"parameters.delta is {delta}, but {found.overlay} says {overlay.delta}: all brokers "
-            "of an overlay must have the same, so say it there only"
+            f"parameters.delta is {delta}, but {found.overlay} has {overlay.delta}: all brokers "
+            "of an overlay must have the same value, so set it there only"
         )
     given: dict[str, Any] = {**found.parameters, "delta": delta}
     return Parameters(**given)

@@ -1,13 +1,14 @@
-"""One connection: bytes in, bodies out to whoever handles them; frames in, one write a step.
+"""One connection: bytes come in and frame bodies go to a handler; frames go out, one write per
+step.
 
-A handler is what the connection is at the moment: a newcomer that has not introduced itself, a
-client, a link. It is asked nothing before it was given a body, and told once when all is over.
+The handler stands for the state of the connection: pending before the handshake, client session, or
+link. It is called for every body, and once when the connection is over.
 
-Frames are gathered while the machine's steps are carried out, and written when these are through:
-what is ready goes out together, and a lone frame does not wait for a turn of the event loop. When
-much comes in, what goes out is written once in a turn. What the other side does not read gathers in the
-transport. Above ``bytes_max`` the handler is told, so that it can hold back; above ``OVERFLOW`` times
-that, the connection ends.
+Frames are collected during the machine's steps and written after them: what is ready goes out
+together, and a single frame does not wait for a turn of the event loop. After a large read, frames
+are written once per turn. What the other side does not read accumulates in the transport. Above
+``bytes_max`` the handler is notified, so that it can pause; above ``OVERFLOW`` times that the
+connection is closed.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ __all__ = [
 ]
 
 CLOSE_TIMEOUT_S: Final = 1.0
-"""How long a connection that ends may take to send the rest and to hear that the other side ends
-too; then it is cut."""
+"""How long a closing connection may take to send its pending data and to receive the end of the
+other side; then it is aborted."""
 
 MUCH_READ: Final = 65_536
-"""Bytes that, read at once, say that more is there. The event loop then goes on reading from the same
-connection for a while. Whoever were answered meanwhile would send more, and others would starve."""
+"""Bytes of one read that suggest that more is there. The event loop then continues to read from the
+same connection for a while. Clients that were answered meanwhile would send more, and others would
+starve."""
 
 TURN_BYTES: Final = 262_144
-"""So much is read from a connection in a turn of the loop; then others are looked at."""
+"""So many bytes are read from a connection in a turn of the loop; then others are read."""
 
 OVERFLOW: Final = 4
-"""So many times ``bytes_max`` may wait before the connection ends: some is sent before it can be
-held back."""
+"""The connection is closed above so many times ``bytes_max``: some frames are sent before the
+sender is paused."""
 
 
 class TrafficCounters:
-    """What went over connections of one kind; counted a frame or a write at a time."""
+    """The traffic of all connections of one kind."""
 
     __slots__ = ("bytes_in", "bytes_out", "frames_in", "frames_out")
 
@@ -55,40 +57,40 @@ class TrafficCounters:
         self.frames_out = 0
 
     def count_read(self, size: int, frames: int) -> None:
-        """So many bytes were read at once, with so many whole frames."""
+        """Count one read with this many bytes and complete frames."""
         self.bytes_in += size
         self.frames_in += frames
 
     def count_written(self, size: int, frames: int) -> None:
-        """So many bytes were written at once, with so many frames."""
+        """Count one write with this many bytes and frames."""
         self.bytes_out += size
         self.frames_out += frames
 
 
 class FrameHandler(Protocol):
-    """What a connection is at the moment."""
+    """What handles the frames of a connection in its current state."""
 
     traffic: TrafficCounters
-    """What counts the frames of this kind of connection."""
+    """The counters of this kind of connection."""
 
     def take(self, body: Body) -> None:
-        """Take the body of a frame, which is good until this is through; raises ProtocolError if it cannot stand here."""
+        """Process a frame body, which is valid only during the call; raises ProtocolError."""
 
     def taken(self) -> None:
-        """All frames of what was read at once were taken."""
+        """All frames of one read were processed."""
 
     def congested(self) -> None:
-        """Much waits to be sent."""
+        """More than ``bytes_max`` bytes wait to be sent."""
 
     def drained(self) -> None:
-        """What waited to be sent is mostly sent."""
+        """At most half of ``bytes_max`` bytes wait to be sent."""
 
     def closed(self, reason: str) -> None:
         """The connection is over: nothing more comes, nothing more can be sent."""
 
 
 class WriteScheduler:
-    """Connections with something to write; all write when the steps that sent it are through."""
+    """Connections with frames to write; all write after the steps that sent the frames."""
 
     __slots__ = ("_gathers", "_loop", "_pending")
 
@@ -96,24 +98,24 @@ class WriteScheduler:
         self._loop = loop
         self._pending: list[FramedConnection] = []
         self._gathers = False
-        """Whether all wait for the next turn of the loop."""
+        """Whether all writes are deferred to the next turn of the loop."""
 
     def add(self, connection: FramedConnection) -> None:
-        """Let a connection write when the others do, those to brokers first."""
+        """Let a connection write with the others, connections to brokers first."""
         if connection.has_priority:
             self._pending.insert(0, connection)
         else:
             self._pending.append(connection)
 
     def flush(self) -> None:
-        """Let all write now, unless they wait for the next turn."""
+        """Write all connections now, unless writes are deferred to the next turn."""
         if self._pending and not self._gathers:
             pending, self._pending = self._pending, []
             for connection in pending:
                 connection.flush()
 
     def gather(self) -> None:
-        """Let all wait for the next turn, and write once then."""
+        """Defer all writes to the next turn."""
         if not self._gathers:
             self._gathers = True
             self._loop.call_soon(self._turn)
@@ -135,11 +137,11 @@ class FramedConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.handler: FrameHandler
         self._has_received = True
-        """Whether something came since a check last looked."""
+        """Whether something came since the last check."""
         self._has_sent = True
-        """Whether something was sent since a check last looked."""
+        """Whether something was sent since the last check."""
         self.has_priority = False
-        """Whether what is sent has farther to go: then it is written before what ends here."""
+        """Whether frames are written before those of other connections."""
         self.over = False
         self.is_congested = False
         self._scheduler = scheduler
@@ -149,41 +151,41 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._read = 0
-        """How much was read in this turn of the loop, if it was much."""
+        """How many bytes were read in this turn of the loop, by large reads."""
         self._is_paused = False
-        """Whether nothing is to be read for a while."""
+        """Whether reading is paused by the handler."""
         self._close_timer: asyncio.TimerHandle | None = None
 
     def hand_to(self, handler: FrameHandler) -> None:
-        """Let a handler take the frames from now on."""
+        """Let another handler process the frames from now on."""
         self.handler = handler
 
     def prioritise(self) -> None:
-        """Write before other connections: what is sent here has farther to go."""
+        """Write before other connections, because the frames are forwarded further."""
         self.has_priority = True
 
     def take_received(self) -> bool:
-        """Return whether something came since this was called last."""
+        """Return whether something came since the last call."""
         received, self._has_received = self._has_received, False
         return received
 
     def take_sent(self) -> bool:
-        """Return whether something was sent since this was called last."""
+        """Return whether something was sent since the last call."""
         sent, self._has_sent = self._has_sent, False
         return sent
 
     # --- the transport -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport is there."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        """The transport is open."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
         self._connections.add(self)
         self._transport.set_write_buffer_limits(high=self._bytes_max, low=self._bytes_max // 2)
         if self.over:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The transport is gone."""
+        """The transport is closed."""
         self._connections.discard(self)
         self._transport = None
         if self._close_timer is not None:
@@ -191,13 +193,13 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._end(f"the connection broke: {error}" if error else "the other side closed")
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to put what is read."""
+        """Return the buffer for the next read."""
         del sizehint
         return self._reader.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on every frame that is whole now; what cannot be understood ends the connection."""
-        was_over = self.over  # by a name of its own, as it may change below
+        """Pass on every complete frame; a malformed one ends the connection."""
+        was_over = self.over  # a separate name, because it may change below
         if was_over:
             return
         self._has_received = True
@@ -209,7 +211,7 @@ class FramedConnection(asyncio.BufferedProtocol):
             bodies = reader.filled(nbytes)
             self.handler.traffic.count_read(nbytes, len(bodies))
             for body in bodies:
-                self.handler.take(body)  # which may change the handler, or end all
+                self.handler.take(body)  # which may change the handler, or end the connection
                 if self.over:
                     return
             self.handler.taken()
@@ -217,7 +219,7 @@ class FramedConnection(asyncio.BufferedProtocol):
             self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
 
     def _read_on(self, count: int) -> None:
-        """Let others have their turns when much was read in this one."""
+        """Pause reading after ``TURN_BYTES``, so that other connections are read."""
         if not self._read:
             asyncio.get_running_loop().call_soon(self._turn)
         self._read += count
@@ -225,19 +227,19 @@ class FramedConnection(asyncio.BufferedProtocol):
             self._pause_transport()
 
     def _turn(self) -> None:
-        """Read on in the next turn."""
+        """Resume reading in the next turn."""
         if self._read >= TURN_BYTES and not self._is_paused:
             self._resume_transport()
         self._read = 0
 
     def pause_writing(self) -> None:
-        """More waits than the limit."""
+        """More than the limit waits to be sent."""
         self.is_congested = True
         if not self.over:
             self.handler.congested()
 
     def resume_writing(self) -> None:
-        """Half of the limit waits."""
+        """At most half of the limit waits to be sent."""
         self.is_congested = False
         if not self.over:
             self.handler.drained()
@@ -246,18 +248,18 @@ class FramedConnection(asyncio.BufferedProtocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be sent."""
+        """How many bytes wait to be sent."""
         written = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return written + sum(map(len, self._frames))
 
     @property
     def peer_address(self) -> str:
-        """Where the other side is, for people."""
+        """The address of the other side, for log lines."""
         found: Any = self._transport and self._transport.get_extra_info("peername")
         return f"{found[0]}:{found[1]}" if found else "nowhere"
 
     def send(self, frame: bytearray) -> None:
-        """Send a frame, with all others of this step; outside of steps :meth:`flush` must follow."""
+        """Send a frame, with all others of this step; outside of steps call :meth:`flush` too."""
         if self.over:
             return
         if not self._frames:
@@ -265,7 +267,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._frames.append(frame)
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the collected frames."""
         frames, transport = self._frames, self._transport
         if not frames or transport is None:
             return
@@ -280,15 +282,15 @@ class FramedConnection(asyncio.BufferedProtocol):
             self.close(DisconnectReason.CLOSED_BY_BROKER, reason)
 
     def close(self, code: DisconnectReason, reason: str) -> None:
-        """Say why and end. What was sent before still goes out, if the other side reads it."""
+        """Send a disconnect reason and end; what was sent before still goes out."""
         if self.over:
             return
         self.send(encode_handshake(Disconnect(code, reason)))
         self._end(reason)
         self.flush()
         if self._transport is not None:
-            # What the other side still sends is read and dropped: to close with something unread
-            # would reset the connection, and the reason would be lost on the way.
+            # Further input is read and dropped: closing with unread input resets the connection,
+            # and the disconnect reason is lost.
             try:
                 self._transport.write_eof()
                 self._transport.resume_reading()
@@ -299,7 +301,7 @@ class FramedConnection(asyncio.BufferedProtocol):
             self._close_timer = loop.call_later(CLOSE_TIMEOUT_S, self.abort)
 
     def abort(self) -> None:
-        """End at once, without a word."""
+        """End at once, without a disconnect reason."""
         self._end("cut off")
         if self._transport is not None:
             self._transport.abort()
@@ -309,13 +311,13 @@ class FramedConnection(asyncio.BufferedProtocol):
             self.over = True
             self._reader = (
                 FrameReader()
-            )  # what still comes is dropped, and there is room for much of it
+            )  # further input is dropped; the buffer is large enough for it
             self.handler.closed(reason)
 
-    # --- limits and backpressure --------------------------------------------------------------------------
+    # --- limits and backpressure -----------------------------------------------------------------
 
     def allow(self, frame_bytes_max: int) -> None:
-        """Take frames of another size from now on."""
+        """Accept frames of another size from now on."""
         self._reader.allow(frame_bytes_max)
 
     def pause_reading(self) -> None:

@@ -1,14 +1,15 @@
-"""What is under way to the store of a node, and what it has done.
+"""The writes that a node has passed to its store, and their completions.
 
-Writes of one turn of the event loop become durable together. A lone one, with nothing else under way,
-is made durable here in the loop if that is quick; else by a thread, while the loop goes on.
+Writes of one turn of the event loop become durable together. A single write with no other pending
+is committed in the loop if that is quick; otherwise a thread commits it while the loop continues.
 
-Whether a write is alone in its turn is known only when the turn is over. But turns are like the ones
-before them: if just one step has written in the last turn that had any, the first that writes in this
-one does not wait for company. Who comes later in the turn does, and so do all in the next.
+Whether a write is the only one of its turn is known only at the end of the turn. A prediction is
+used: if only one step wrote in the last turn with writes, the first write of this turn is committed
+at once. Later writes of the turn wait for its end, and so do all in the next turn.
 
-Writes are reported in the order of asking. So one that is made durable here must not overtake another
-that is durable but of which the machine has not heard: that is under way until its step begins.
+Completions are reported in the order of the writes. So a write that is committed in the loop must
+not overtake one that is durable but not yet reported: a write is pending until the step that
+reports it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from gapless.core.machine import Fetch, MachineEvent, Write, Written
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import MachineEvent, Written
 from gapless.runtime.stores import BrokerStore
 
 __all__ = ["DiskQueue"]
 
 
 class DiskQueue:
-    """Counts what is written, and divides what became durable into steps."""
+    """Counts pending writes and divides completed ones into steps."""
 
     def __init__(
         self,
@@ -39,25 +41,25 @@ class DiskQueue:
         self._gathered = 0
         """How many writes wait to be flushed."""
         self._has_written = False
-        """Whether the step that is carried out has written."""
+        """Whether the current step has written."""
         self._steps = 0
         """How many steps of this turn have written."""
         self._was_lone = False
-        """Whether just one step has written in the last turn that had any."""
+        """Whether exactly one step wrote in the last turn with writes."""
         self._turning = False
-        """Whether the end of this turn is awaited."""
+        """Whether the end of this turn is scheduled."""
         self._sizes: dict[int, int] = {}
-        """About how large the writes are that are under way."""
+        """The approximate sizes of the pending writes, by write id."""
         self._drained: asyncio.Future[None] | None = None
-        """Done when nothing is under way any more, if somebody waits for that."""
+        """Done when no write is pending; None if no call waits for it."""
         self.commits = 0
-        """How often writes became durable together."""
+        """How many commits there were."""
         self.writes = 0
         """How many writes became durable."""
 
     @property
     def pending_bytes(self) -> int:
-        """How much waits to be durable."""
+        """How many bytes wait to be durable."""
         return self._store.pending_bytes
 
     @property
@@ -66,7 +68,7 @@ class DiskQueue:
         return len(self._sizes)
 
     def write(self, write: Write) -> None:
-        """Make changes durable, with others of this turn."""
+        """Make changes durable, together with others of this turn."""
         self._sizes[write.write_id] = self._store.gather(write)
         self._gathered += 1
         self._has_written = True
@@ -75,7 +77,7 @@ class DiskQueue:
             self._loop.call_soon(self._turn)
 
     def step_ended(self) -> None:
-        """A step is through: what it has written waits for the end of the turn only if others may come."""
+        """A step has ended: commit its write now if it is probably the only one of the turn."""
         if not self._has_written:
             return
         self._has_written = False
@@ -84,14 +86,14 @@ class DiskQueue:
             self.flush()
 
     def _turn(self) -> None:
-        """The turn is over: let what has gathered be durable together."""
+        """The turn is over: commit the collected writes together."""
         self._turning = False
         self._was_lone, self._steps = self._steps <= 1, 0
         if self._gathered:
             self.flush()
 
     def flush(self) -> None:
-        """Have made durable what was gathered, at once if nothing else is under way."""
+        """Commit the collected writes, in the loop if no other write is pending."""
         is_alone = self._gathered == len(self._sizes)
         self._gathered = 0
         done = self._store.flush(here=is_alone)
@@ -103,9 +105,9 @@ class DiskQueue:
         self._store.fetch(fetch)
 
     def steps_of(self, events: Iterable[MachineEvent]) -> Iterator[list[MachineEvent]]:
-        """Divide what was done into steps: what is durable together is told together.
+        """Divide completions into steps: writes of one commit are reported in one step.
 
-        What one step has to say to a peer or a client travels in one piece, so it is bounded.
+        A step is bounded, because the messages that it sends to a peer or a client go out together.
         """
         self.commits += 1
         step: list[MachineEvent] = []
@@ -123,7 +125,7 @@ class DiskQueue:
             self._wake_waiters()
 
     def _reported(self, step: list[MachineEvent]) -> list[MachineEvent]:
-        """The machine hears of these writes now: they are not under way any more."""
+        """Remove these writes from the pending ones: the machine gets them now."""
         for event in step:
             if type(event) is Written:
                 self.writes += 1
@@ -131,14 +133,14 @@ class DiskQueue:
         return step
 
     async def drained(self) -> None:
-        """Wait until nothing is under way; what was done may have led to more."""
+        """Wait until no write is pending, including writes that completions cause."""
         while self._sizes:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
 
     def give_up(self) -> None:
-        """Nothing more will become durable: nobody waits for it."""
+        """Nothing more will become durable: wake all waiting calls."""
         self._sizes.clear()
         self._wake_waiters()
 
@@ -148,5 +150,5 @@ class DiskQueue:
             self._drained = None
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write what is pending and close the store."""
         self._store.close()

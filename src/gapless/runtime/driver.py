@@ -1,10 +1,10 @@
-"""Gives events to the machine and carries out what it wants done. It decides nothing.
+"""Passes events to the machine and carries out its effects. It makes no protocol decisions.
 
-Events are taken one after the other: what carrying out an effect causes waits until the step is
-through. One timer of the event loop is armed for the machine's next.
+Events are handled one after the other: an event that an effect causes waits until the current step
+is complete. One timer of the event loop is armed for the machine's next deadline.
 
-An exception inside a step is a bug, and afterwards nobody knows what holds. So the broker ends:
-what is on disk is sound, and the next life begins from there.
+An exception in a step is a bug, and the state of the machine is undefined afterwards. So the broker
+ends. The data on disk is consistent, and the next incarnation starts from it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from gapless.core.context import StepTime
+from gapless.core.effects import DisconnectClient, Effect, Fetch, Notify, Send, SetPeers, Write
 from gapless.core.errors import GaplessError
+from gapless.core.events import MachineEvent
 from gapless.core.limits import SHOWN_EVENT_MAX
-from gapless.core.machine import (
-    DisconnectClient,
-    Effect,
-    Fetch,
-    MachineEvent,
-    Notify,
-    Send,
-    SetPeers,
-    StepTime,
-    Write,
-)
 
 __all__ = ["DrivenMachine", "Driver", "EffectHandler", "MachineError", "read_clocks"]
 
@@ -35,14 +27,14 @@ _NEVER: Final = 2**62
 
 
 class MachineError(GaplessError):
-    """The machine broke at an event; this life is over."""
+    """The machine failed in a step; the incarnation is over."""
 
 
 class DrivenMachine(Protocol):
-    """What is driven."""
+    """A machine that a driver runs."""
 
     def step_all(self, events: Iterable[MachineEvent], now: StepTime) -> list[Effect]:
-        """Take what happened at once, None if only time has passed; return what is to be done."""
+        """Handle the events of one step, None if only time has passed; return the effects."""
 
     def next_timer(self) -> int | None:
         """Return when a step is due without an event."""
@@ -53,19 +45,19 @@ class DrivenMachine(Protocol):
 
 
 class EffectHandler(Protocol):
-    """Who carries effects out."""
+    """Carries out the effects of a machine."""
 
     def send(self, peer: str, packet: Any) -> None:
         """Send a packet to a peer; it is lost if there is no link."""
 
     def notify(self, client: str, notice: Any) -> None:
-        """Tell a client something; it is lost if the client is gone."""
+        """Send a notice to a client; it is lost if the client is not connected."""
 
     def disconnect(self, client: str, reason: str) -> None:
         """Disconnect a client."""
 
     def set_peers(self, peers: tuple[str, ...]) -> None:
-        """Have links with these brokers and no others."""
+        """Keep links with these brokers only."""
 
     def write(self, write: Write) -> None:
         """Make changes durable."""
@@ -74,10 +66,10 @@ class EffectHandler(Protocol):
         """Read a log."""
 
     def flush(self) -> None:
-        """Nothing more is to be done now: let go out what was gathered."""
+        """All pending steps have run: write the collected frames."""
 
     def sync(self) -> None:
-        """All steps are through: let be durable what they wrote, if it need not wait for more."""
+        """All pending steps have run: make their writes durable if they need not wait for more."""
 
 
 def read_clocks() -> StepTime:
@@ -86,7 +78,7 @@ def read_clocks() -> StepTime:
 
 
 class Driver:
-    """One life of a machine."""
+    """Runs one incarnation of a machine."""
 
     def __init__(
         self,
@@ -101,30 +93,30 @@ class Driver:
         self._loop = loop
         self._failed = failed
         self._batches: deque[Sequence[MachineEvent]] = deque()
-        """What has happened and was not taken, in order; a step takes a batch."""
+        """Events that are not yet handled, in order; a step handles one batch."""
         self._running = False
         self._stopped = False
         self._armed_for = _NEVER
         self._timer: asyncio.TimerHandle | None = None
         self.steps = 0
         self.step_ns = 0
-        """Nanoseconds that all steps took, with their effects."""
+        """Nanoseconds of all steps with their effects."""
         self.step_max_ns = 0
 
     def handle(self, event: MachineEvent) -> None:
-        """Let something happen to the machine: now, or behind what is happening."""
+        """Handle an event now, or after the current step."""
         self._batches.append((event,))
         if not self._running:
             self._run()
 
     def handle_all(self, events: Sequence[MachineEvent]) -> None:
-        """Let several things happen in one step, so that what follows goes out together."""
+        """Handle several events in one step, so that their effects go out together."""
         self._batches.append(events)
         if not self._running:
             self._run()
 
     def stop(self) -> None:
-        """Let nothing happen any more."""
+        """Handle no more events."""
         self._stopped = True
         self._batches.clear()
         if self._timer is not None:
@@ -143,15 +135,15 @@ class Driver:
                 for effect in effects:
                     self._perform(effect)
                 if not batches:
-                    self._handler.flush()  # more may happen by it: a connection can be full
+                    self._handler.flush()  # this may cause events: a connection can be full
                 took = time.monotonic_ns() - started_ns
                 self.steps += 1
                 self.step_ns += took
                 self.step_max_ns = max(self.step_max_ns, took)
                 if not batches:
-                    self._handler.sync()  # what becomes durable by it happens next
+                    self._handler.sync()  # completed writes are handled next
             self._arm()
-        except Exception as error:  # noqa: BLE001 - whatever breaks the machine ends this life
+        except Exception as error:  # noqa: BLE001 - any failure of the machine ends the incarnation
             self.stop()
             shown = ", ".join(map(repr, events))
             broken = MachineError(f"the broker broke at {shown[:SHOWN_EVENT_MAX]}")
@@ -177,7 +169,7 @@ class Driver:
             self._handler.set_peers(effect.peers)
 
     def _arm(self) -> None:
-        """Be woken when the machine's next timer is due; one that comes later re-arms then."""
+        """Set the timer for the machine's next deadline; a later one is set when it fires."""
         due = self._machine.next_timer()
         if due is None or due >= self._armed_for or self._stopped:
             return

@@ -1,4 +1,4 @@
-"""How a broker is, as ``/healthz`` shows it."""
+"""The state of a broker, as ``/healthz`` shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Health", "health_page"]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How a broker is now."""
+    """The current state of a broker."""
 
     broker: BrokerId
     cell: CellId
@@ -25,14 +25,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     uptime_s: float
     links: list[BrokerId]
     links_missing: list[BrokerId]
-    """Peers that it cannot reach. It is well without them: what is owed to them waits."""
+    """Peers without a link. The broker runs without them: what they must receive is kept."""
     refused: dict[str, str]
-    """What is damaged and not served, and why."""
+    """Corrupt pubends and subscriptions that are not served, and why."""
     corrupt: dict[str, str]
-    """Pubends whose log has a row that was met and cannot be read: they are served up to it."""
+    """Pubends whose log has a corrupt row: they are served up to it, and why."""
 
 
 def health_page(health: Health) -> Page:
-    """Return the page: with a status that says whether to send clients here."""
+    """Return the page; its status shows whether clients should connect here."""
     status = HTTPStatus.OK if health.status == "ok" else HTTPStatus.SERVICE_UNAVAILABLE
     return Page(msgspec.json.encode(health) + b"\n", "application/json", status)

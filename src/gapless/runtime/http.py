@@ -1,4 +1,4 @@
-"""A very small web server: two pages, one request a connection, nothing to configure."""
+"""A minimal web server: two pages, one request per connection, no configuration."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gapless.runtime.open_connections import OpenConnections
 __all__ = ["Page", "Pages", "WebServer"]
 
 _REQUEST_S: Final = 5.0
-"""How long a request, and the reading of its answer, may take."""
+"""How long a request and the reading of its reply may take."""
 
 
 class Page(NamedTuple):
-    """What a path shows now."""
+    """The current content of a path."""
 
     body: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -39,7 +39,7 @@ class _Request(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
         self._connections.add(self)
         self._timer = asyncio.get_running_loop().call_later(_REQUEST_S, self.transport.abort)
 
@@ -76,7 +76,7 @@ def _page(head: bytes, pages: Pages) -> Page:
         return Page(b"only GET and HEAD\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
     make = pages.get(target.partition("?")[0])
     if make is None:
-        there = f"nothing is here; there are {', '.join(pages)}\n"
+        there = f"not found; valid paths: {', '.join(pages)}\n"
         return Page(there.encode(), status=HTTPStatus.NOT_FOUND)
     return make()
 
@@ -90,7 +90,7 @@ class WebServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, address: Address) -> Address:
-        """Listen; return where, as port 0 is any that is free."""
+        """Listen; return the address, because port 0 chooses any free port."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -104,7 +104,7 @@ class WebServer:
         return Address(address.host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Listen no more and end all requests."""
+        """Stop listening and end all requests."""
         if self._server is not None:
             self._server.close()
         for request in self._connections:

@@ -1,9 +1,9 @@
 """The links of a broker: one connection with every broker of its neighbourhood.
 
-Of two brokers the one whose name comes first dials, again and again, with growing waits while
-nobody answers. A link is up for the machine when the greeting is through, and down when its
-connection is over. A second connection of a peer replaces the first: the peer knows better that it
-is gone. Which peers are alive is not decided here: sessions have heartbeats of their own (R1).
+Of two brokers the one whose name comes first dials. It repeats this with growing waits until the
+other one answers. A link is up for the machine after the handshake, and down when its connection is
+over. A second connection of a peer replaces the first, because the peer has noticed that the first
+is lost. Peer sessions with their own heartbeats decide which peers are alive (R1).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from gapless.core.address import Address
 from gapless.core.backoff import Backoff
 from gapless.core.errors import ProtocolError
+from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.ids import BrokerId
-from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.parameters import Parameters
 from gapless.runtime.connection import FramedConnection, TrafficCounters
 from gapless.runtime.logs import StructuredLog
@@ -44,11 +44,11 @@ from gapless.wire import (
 __all__ = ["BrokerLink", "BrokerLinks"]
 
 CHECKS_PER_IDLE_TIMEOUT: Final = 4
-"""So often in ``link_idle_timeout_ms`` links are looked at."""
+"""So often per ``link_idle_timeout_ms`` links are checked."""
 
 
 class BrokerLink:
-    """A connection with a peer whose greeting is through."""
+    """A connection with a peer after the handshake."""
 
     __slots__ = ("_assembler", "_idle_checks", "_links", "connection", "peer", "traffic")
 
@@ -60,7 +60,7 @@ class BrokerLink:
         self._idle_checks = 0
         """How many checks in a row have found that nothing came."""
         self.traffic = links.traffic
-        """What went over all links."""
+        """The traffic of all links."""
 
     def take(self, body: Body) -> None:
         """Hand a packet to the machine."""
@@ -76,14 +76,14 @@ class BrokerLink:
             self._links.handle(Received(self.peer, packet))
 
     def taken(self) -> None:
-        """Nothing waits for the end of what was read."""
+        """Nothing is deferred to the end of a read."""
 
     def congested(self) -> None:
-        """Much waits to be sent."""
+        """More than the limit waits to be sent."""
         self._links.handle(LinkFull(self.peer))
 
     def drained(self) -> None:
-        """Most of it is sent."""
+        """At most half of the limit waits to be sent."""
         self._links.handle(LinkDrained(self.peer))
 
     def closed(self, reason: str) -> None:
@@ -105,7 +105,7 @@ class _DialledConnection:
         self._connection = connection
         self.traffic = links.traffic
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done when there is an answer: empty if it is a welcome, else why not."""
+        """The answer: empty if the peer has accepted the connection, otherwise the reason."""
 
     def take(self, body: Body) -> None:
         handshake = decode_handshake(body)
@@ -113,18 +113,18 @@ class _DialledConnection:
             self._answer(handshake.reason)
             self._connection.abort()
         elif not isinstance(handshake, Connected) or handshake.version not in VERSIONS:
-            raise ProtocolError("a welcome was expected, in a version that both speak")
+            raise ProtocolError("expected Connected with a common protocol version")
         elif handshake.broker != self._peer:
-            self._answer(f"the broker there is {handshake.broker}")
+            self._answer(f"this address belongs to broker {handshake.broker}")
             self._connection.close(
-                DisconnectReason.UNKNOWN_BROKER, f"{self._peer} was expected here"
+                DisconnectReason.UNKNOWN_BROKER, f"{self._peer} is expected at this address"
             )
         else:
             self._answer("")
             self._links.link_opened(self._peer, self._connection)
 
     def taken(self) -> None:
-        """Nothing waits for the end of what was read."""
+        """Nothing is deferred to the end of a read."""
 
     def congested(self) -> None:
         """Nothing is sent before the answer."""
@@ -154,7 +154,7 @@ class BrokerLinks:
         log: StructuredLog,
         token: Callable[[], str] = str,
     ) -> None:
-        """``token`` gives what is shown to those who are dialled; by default nothing."""
+        """``token`` returns the token that is sent to dialled brokers; by default none."""
         assert handshake.role is Role.BROKER
         self.handle = handle
         self.traffic = TrafficCounters()
@@ -184,18 +184,18 @@ class BrokerLinks:
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be sent on all links."""
+        """How many bytes wait to be sent on all links."""
         return sum(each.connection.waiting_bytes for each in self._open.values())
 
     # --- dialling --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to dial."""
+        """Start to dial."""
         self._dialling = True
         self._dial_peers()
 
     def set_peers(self, peers: Iterable[BrokerId]) -> None:
-        """Have links with these peers and no others."""
+        """Keep links with these peers only."""
         self.peers = frozenset(peers)
         for peer in [peer for peer in self._tasks if peer not in self.peers]:
             self._tasks.pop(peer).cancel()
@@ -206,7 +206,7 @@ class BrokerLinks:
         self._dial_peers()
 
     def _dial_peers(self) -> None:
-        """Dial the peers whose names come after ours."""
+        """Dial the peers whose names come after this broker's name."""
         for peer in sorted(self.peers):
             if self._dialling and self._me < peer and peer not in self._tasks:
                 self._down[peer] = asyncio.Event()
@@ -214,7 +214,7 @@ class BrokerLinks:
                 self._tasks[peer] = task
 
     async def stop_dialling(self) -> None:
-        """Dial nobody any more."""
+        """Stop dialling."""
         self._dialling = False
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
@@ -231,7 +231,7 @@ class BrokerLinks:
         while True:
             problem = await self._dial(peer)
             if problem:
-                if problem != logged:  # once is enough
+                if problem != logged:  # log each problem once
                     self._log.info("cannot reach a peer", peer=peer, reason=problem)
                 logged = problem
             else:
@@ -242,7 +242,7 @@ class BrokerLinks:
             await asyncio.sleep(next(waits))
 
     async def _dial(self, peer: BrokerId) -> str:
-        """Make a link; return why there is none."""
+        """Open a link; return why it failed, or an empty text."""
         address = self._addresses.get(peer)
         if address is None:
             return "its address is not known"
@@ -267,17 +267,17 @@ class BrokerLinks:
                 connection.abort()
 
     def _handshake_for(self, address: Address) -> Connect:
-        """Return what this broker says of itself to one that it dials."""
+        """Return the Connect message for a dialled broker."""
         token = self._token()
         if token and not address.is_loopback and not self._warned:
             self._warned = True
             self._log.warning("the token of brokers is sent unencrypted", address=str(address))
         return replace(self._handshake, token=token)
 
-    # --- coming and going --------------------------------------------------------------------------
+    # --- links up and down ------------------------------------------------------------------------
 
     def invalid_reason(self, handshake: Connect, overlay: str) -> str | None:
-        """Say why a broker that dials here is not expected."""
+        """Return why a broker that dials this one is refused, or None."""
         name = handshake.name
         if handshake.overlay != overlay:
             return (
@@ -287,11 +287,11 @@ class BrokerLinks:
         if name not in self.peers:
             return f"{self._me} has no neighbour {name!r}; compare the topology files"
         if name > self._me:
-            return f"{self._me} dials {name}, not the other way round"
+            return f"{self._me} dials {name}, not vice versa"
         return None
 
     def link_opened(self, peer: BrokerId, connection: FramedConnection) -> None:
-        """The greeting with a peer is through."""
+        """The handshake with a peer is complete."""
         older = self._open.pop(peer, None)
         if older is not None:
             self.handle(LinkDown(peer))
@@ -320,10 +320,10 @@ class BrokerLinks:
         self.link_closed(link, disconnect.reason)
         link.connection.abort()
 
-    # --- what the machine wants ----------------------------------------------------------------------
+    # --- effects of the machine -------------------------------------------------------------------
 
     def send(self, peer: BrokerId, packet: Any) -> None:
-        """Send a packet; without a link it is lost, as on the way."""
+        """Send a packet; without a link it is lost, as on a broken one."""
         link = self._open.get(peer)
         if link is None:
             return
@@ -337,7 +337,7 @@ class BrokerLinks:
             link.connection.send(frame)
 
     def check_idle(self) -> None:
-        """Close links on which nothing came for long."""
+        """Close links on which nothing came for ``link_idle_timeout_ms``."""
         for link in list(self._open.values()):
             if link.is_idle():
                 seconds = self._parameters.link_idle_timeout_ms / 1_000
@@ -346,6 +346,6 @@ class BrokerLinks:
                 )
 
     def disconnect_all(self, reason: str) -> None:
-        """Say goodbye to all peers."""
+        """Disconnect all peers."""
         for link in list(self._open.values()):
             link.connection.close(DisconnectReason.STOPPING, reason)

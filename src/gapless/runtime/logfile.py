@@ -1,8 +1,8 @@
-"""A file of lines that is put aside when it is full, so that what a broker says has a bound on disk.
+"""A log file that is rotated when it is full, so that the log of a broker is bounded.
 
-``broker.log`` becomes ``broker.log.1``, that ``broker.log.2``, and so on; the oldest goes. Standard
-error is led into the file too, and moves along: the last words of a process that breaks stand where
-its other words are.
+``broker.log`` becomes ``broker.log.1``, that becomes ``broker.log.2``, and so on; the oldest file
+is removed. Standard error is redirected to the current file, so that the traceback of a crash is in
+the log.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _STANDARD_ERROR: Final = 2
 
 
 class LogFile:
-    """Writes at the end of a file, and begins a new one when it would be too long."""
+    """Appends to a file, and starts a new one when it would be too long."""
 
     def __init__(
         self, path: Path, bytes_max: int, kept: int, *, takes_errors: bool = False
     ) -> None:
-        """``kept`` full files are kept beside the one that is written to."""
+        """``kept`` full files are kept beside the current one."""
         self._path = path
         self._bytes_max = bytes_max
         self._kept = kept
@@ -38,20 +38,20 @@ class LogFile:
         self._redirect_errors()
 
     def write(self, text: str) -> None:
-        """Write lines; they are not divided between two files."""
+        """Write lines; a line is not split between two files."""
         line = text.encode(errors="backslashreplace")
         size = os.fstat(self._file).st_size
         if size and size + len(line) > self._bytes_max:
-            with suppress(OSError):  # rather a long file than a broker that does not run
+            with suppress(OSError):  # a longer file is better than a broker that stops
                 self._rotate()
-        with suppress(OSError):  # nobody is left to be told
+        with suppress(OSError):  # the failure cannot be reported
             os.write(self._file, line)
 
     def flush(self) -> None:
-        """Nothing waits: every line is written at once."""
+        """Nothing is buffered: every line is written at once."""
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         os.close(self._file)
 
     def _opened(self) -> int:

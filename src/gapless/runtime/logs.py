@@ -1,7 +1,7 @@
-"""What a broker says about itself: a line an occurrence, with fields that a program can read.
+"""The log of a broker: one line per event, with fields that a program can read.
 
-A message is a fixed text, and what varies stands in fields, so that lines can be searched and
-counted. People read ``text``, machines read ``json``::
+A message is a fixed text and everything variable is in fields, so that lines can be searched and
+counted. There are the formats ``text`` and ``json``::
 
     2026-03-01T09:30:00.123Z info    link is up                       broker=b1 peer=b2
     {"time":"2026-03-01T09:30:00.123Z","level":"info","message":"link is up","broker":"b1",…}
@@ -22,20 +22,20 @@ from gapless.runtime.logfile import LogFile
 __all__ = ["LOG", "JsonLines", "LogFormat", "StructuredLog", "TextLines", "set_up_logs"]
 
 LOG: Final = logging.getLogger("gapless")
-"""Everything that gapless says goes through this logger; an application may do with it as it likes."""
+"""The logger of gapless; an application may configure it."""
 
 _FIELDS: Final = "gapless_fields"
 
 
 class LogFormat(Enum):
-    """How a line looks."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class StructuredLog:
-    """Says what happens, always with the fields that say who speaks."""
+    """Writes log lines that always contain the fields of their source."""
 
     __slots__ = ("_fields",)
 
@@ -45,25 +45,25 @@ class StructuredLog:
     def log(
         self, level: int, message: str, *, cause: BaseException | None = None, **fields: Any
     ) -> None:
-        """Say something at a level of :mod:`logging`; with a cause also where that was raised."""
+        """Write a line at a level of :mod:`logging`, with a traceback if there is a cause."""
         if LOG.isEnabledFor(level):
             extra = {_FIELDS: {**self._fields, **fields}}
             LOG.log(level, message, extra=extra, exc_info=cause)
 
     def info(self, message: str, **fields: Any) -> None:
-        """Say what people may want to know."""
+        """Write an event of normal operation."""
         self.log(logging.INFO, message, **fields)
 
     def debug(self, message: str, **fields: Any) -> None:
-        """Say what somebody who searches for a fault may want to know."""
+        """Write a detail for debugging."""
         self.log(logging.DEBUG, message, **fields)
 
     def warning(self, message: str, **fields: Any) -> None:
-        """Say that somebody should look."""
+        """Write what an operator should check."""
         self.log(logging.WARNING, message, **fields)
 
     def error(self, message: str, *, cause: BaseException | None = None, **fields: Any) -> None:
-        """Say that something failed."""
+        """Write a failure."""
         self.log(logging.ERROR, message, cause=cause, **fields)
 
 
@@ -80,7 +80,7 @@ def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -97,7 +97,7 @@ class TextLines(logging.Formatter):
     """Time, level, message, then the fields as ``key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record; a traceback stands below it."""
+        """Return the line of a record, with a traceback below it."""
         fields = _fields_of(record)
         traceback = fields.pop("exception", None)
         shown = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())

@@ -1,6 +1,6 @@
-"""A store without a disk: for tests, and for brokers that need not remember.
+"""A store without a disk, for tests and for brokers without durable state.
 
-It keeps the order and the answers of the real one. Nothing survives it.
+It has the order and the completions of the real store. Nothing survives a stop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -38,16 +39,16 @@ class MemoryStore:
 
     @property
     def pending_bytes(self) -> int:
-        """Nothing waits for a disk."""
+        """Always 0: nothing waits for a disk."""
         return 0
 
     def gather(self, write: Write) -> int:
-        """Take changes that are to be applied; nothing has to be written for them."""
+        """Collect changes for the next flush."""
         self._gathered.append(write)
         return 0
 
     def flush(self, *, here: bool) -> list[Written]:
-        """Apply what was gathered, at once in any case."""
+        """Apply the collected changes at once, whatever ``here`` is."""
         del here
         gathered, self._gathered = self._gathered, []
         for write in gathered:
@@ -57,11 +58,11 @@ class MemoryStore:
 
     @property
     def may_commit_inline(self) -> bool:
-        """There is no disk to wait for."""
+        """Always true: there is no disk to wait for."""
         return True
 
     def fetch(self, fetch: Fetch) -> None:
-        """Read rows; they are answered in the next turn of the loop."""
+        """Read rows; the reply comes in the next turn of the loop."""
         rows = self._logs.get(fetch.pubend, [])
         found: list[LogRow] = []
         size = 0
@@ -81,7 +82,7 @@ class MemoryStore:
         self._fetched.append(Fetched(fetch.fetch_id, tuple(read_rows), complete=complete))
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._records.clear()
         self._logs.clear()
 

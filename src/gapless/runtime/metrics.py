@@ -1,7 +1,7 @@
-"""What a broker counts, in the form that Prometheus reads.
+"""The metrics of a broker, in the format of Prometheus.
 
-Nothing is done for a metric while events flow: parts of the node count frames and bytes in plain
-integers, and the rest is looked up when somebody asks.
+Metrics cost nothing while events flow: the parts of a node count frames and bytes in plain
+integers, and everything else is read when the metrics are requested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["METRICS_KIND", "Metrics"]
 
 METRICS_KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""What the text is, for those who read it."""
+"""The content type."""
 
 
 class Metrics(Collector):
@@ -36,15 +36,15 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Say nothing before the node runs."""
+        """Return nothing: the node may not run yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Look everything up."""
+        """Read all values."""
         yield from self._events()
         yield from self._traffic()
         yield from self._overlay()
@@ -57,8 +57,12 @@ class Metrics(Collector):
         yield _count("events_published", "Events that were acknowledged.", clients.published)
         yield _count("events_delivered", "Events that were sent to clients.", clients.delivered)
         yield _gauge("clients", "Clients that are connected.", len(clients))
-        yield _count("clients_disconnected", "Clients that were sent away.", clients.disconnected)
-        yield _count("connections_refused", "Newcomers turned away.", self._node.acceptor.refused)
+        yield _count(
+            "clients_disconnected", "Clients that were disconnected.", clients.disconnected
+        )
+        yield _count(
+            "connections_refused", "Connections that were refused.", self._node.acceptor.refused
+        )
 
     def _traffic(self) -> Iterator[Metric]:
         node = self._node
@@ -72,17 +76,17 @@ class Metrics(Collector):
                     family.add_metric([kind, direction], getattr(traffic, f"{unit}_{direction}"))
             yield family
         queued = GaugeMetricFamily(
-            "gapless_queue_bytes", "What waits to be sent.", labels=["connection"]
+            "gapless_queue_bytes", "Bytes that wait to be sent.", labels=["connection"]
         )
         queued.add_metric(["client"], node.clients.waiting_bytes)
         queued.add_metric(["link"], node.links.waiting_bytes)
         yield queued
         yield _gauge("links_open", "Peers with a link.", len(node.links.open_peers))
-        yield _gauge("links_expected", "Peers there should be a link with.", len(node.links.peers))
+        yield _gauge("links_expected", "Peers that should have a link.", len(node.links.peers))
         yield _count("dial_attempts", "Attempts to reach a peer.", node.links.dial_attempts)
 
     def _overlay(self) -> Iterator[Metric]:
-        """What is cut, and what goes around it."""
+        """Unreachable cells and peers, and the routes around them."""
         broker = self._node.broker
         peers, sessions = self._node.links.peers, broker.components.sessions
         neighbourhood, reached = broker.neighbourhood, {broker.neighbourhood.own}
@@ -90,29 +94,29 @@ class Metrics(Collector):
         cells = {each.name for each in neighbourhood.cells}
         reroutes = broker.components.inspection.reroute_counts()
         yield _gauge("peers_connected", "Peers with a session.", len(sessions.open_peers()))
-        yield _gauge("peers_expected", "Peers there should be a session with.", len(peers))
+        yield _gauge("peers_expected", "Peers that should have a session.", len(peers))
         yield _gauge(
             "cells_unreachable",
-            "Cells in reach of the tree none of whose brokers has a session with this one.",
+            "Cells of the neighbourhood without any broker that has a session with this one.",
             len(cells - reached),
         )
         yield _gauge("partitions", "Partitions that this broker knows of.", reroutes.partitions)
         yield _gauge(
             "sessions_relayed",
-            "Peers that are talked to over others, because the link to them is cut.",
+            "Peers whose session is relayed by others, because there is no link.",
             reroutes.sessions_relayed,
         )
         yield _gauge(
             "feeds_bypassing",
-            "Streams that come past a cell of which no broker is reached.",
+            "Streams whose feed bypasses a cell without a reachable broker.",
             reroutes.feeds_bypassing,
         )
         yield _gauge(
-            "feeds_relayed", "Streams that come over a relayed session.", reroutes.feeds_relayed
+            "feeds_relayed", "Streams whose feed uses a relayed session.", reroutes.feeds_relayed
         )
         yield _gauge(
             "streams_cut_off",
-            "Streams that subscriptions here want of which nothing can come now.",
+            "Streams that subscriptions here need and that cannot be received now.",
             reroutes.streams_cut_off,
         )
 
@@ -125,39 +129,41 @@ class Metrics(Collector):
             sum_value=driver.step_ns / 1e9,
         )
         step_max_s = driver.step_max_ns / 1e9
-        yield _gauge("step_max_seconds", "The step that took longest.", step_max_s)
+        yield _gauge("step_max_seconds", "The longest step.", step_max_s)
         family = CounterMetricFamily(
             "gapless_coverage_marks", "Rare branches that were taken.", labels=["mark"]
         )
         for mark, count in sorted(self._node.broker.coverage_marks.items()):
             family.add_metric([mark], count)
         yield family
-        yield _gauge("uptime_seconds", "How long this life lasts.", self._node.uptime_s)
+        yield _gauge("uptime_seconds", "Time since this incarnation started.", self._node.uptime_s)
         restarts = self._node.settings.restarts
-        yield _gauge("restarts", "How often the supervisor started this broker again.", restarts)
+        yield _gauge("restarts", "How often the supervisor restarted this broker.", restarts)
 
     def _disk(self) -> Iterator[Metric]:
         disk = self._node.disk
         yield _count("commits", "Groups of writes that became durable together.", disk.commits)
         yield _count("writes", "Writes that became durable.", disk.writes)
-        yield _gauge("pending_write_bytes", "What waits for the disk.", disk.pending_bytes)
+        yield _gauge("pending_write_bytes", "Bytes that wait for the disk.", disk.pending_bytes)
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker
         yield _gauge("pubends", "Pubends of this broker.", len(broker.components.hosted))
         yield _gauge(
-            "pubends_refused", "Pubends that are damaged.", len(broker.components.hosted.corrupt)
+            "pubends_refused", "Pubends that are corrupt.", len(broker.components.hosted.corrupt)
         )
         corruptions = len(broker.components.pubends.corruptions)
-        yield _gauge("pubends_corrupt", "Pubends whose stream waits at a damaged row.", corruptions)
+        yield _gauge(
+            "pubends_corrupt", "Pubends whose stream stalls at a corrupt row.", corruptions
+        )
         staged = broker.components.staging.bytes
-        yield _gauge("staged_bytes", "What is staged and not committed.", staged)
+        yield _gauge("staged_bytes", "Bytes that are staged and not committed.", staged)
         subscriptions = len(broker.components.registry.subscriptions)
         yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
         families = {
-            "log_bytes": "What the log of a pubend holds.",
+            "log_bytes": "Bytes in the log of a pubend.",
             "log_last_tick": "The last tick of a pubend.",
-            "log_released_tick": "Up to where the log of a pubend was given up.",
+            "log_released_tick": "The tick up to which the log of a pubend was released.",
         }
         for name, text in families.items():
             family = GaugeMetricFamily(f"gapless_{name}", text, labels=["pubend"])

@@ -1,4 +1,4 @@
-"""A node: one life of a broker, with its sockets, its disk and its timers.
+"""A node: one incarnation of a broker, with its sockets, its disk and its timers.
 
 It may be a process of its own (:mod:`.process`) or one of several in an event loop::
 
@@ -19,9 +19,10 @@ from typing import Any
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.core.address import Address
+from gapless.core.effects import Fetch, Write
 from gapless.core.errors import DiskFullError, UsageError
+from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Fetch, MachineEvent, Stopping, Write
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
@@ -41,15 +42,15 @@ from gapless.wire import Connect, Role
 __all__ = ["Node"]
 
 ACCEPTING_TURNS = 3
-"""Turns of the loop between accepting a connection and telling its protocol that it is made."""
+"""Turns of the loop between accepting a connection and the call of its ``connection_made``."""
 
 
 CORRUPTION_LOG_INTERVAL_S = 0.5
-"""How soon a damaged row that was met is in the log of what happens."""
+"""How often newly found corruptions are written to the log file."""
 
 
 class Node:
-    """One life of a broker. It is started once and stopped once."""
+    """One incarnation of a broker. It is started once and stopped once."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class Node:
     ) -> None:
         self.settings = settings
         self.addresses = dict(settings.overlay.addresses) if addresses is None else addresses
-        """Where brokers are. Nodes of one process may share it: each puts itself there."""
+        """The addresses of brokers. Nodes of one process may share it and add themselves."""
         self.failure: BaseException | None = None
-        """Why it stopped by itself, if it did."""
+        """Why the node stopped by itself, or None."""
         self.refused: dict[str, str] = {}
-        """What could not be brought back from disk, and why."""
+        """What could not be restored from disk, and why."""
         self._on_failure = on_failure
         self._log = StructuredLog(broker=settings.name, cell=settings.cell)
         self._connections: OpenConnections[FramedConnection] = OpenConnections()
@@ -74,14 +75,14 @@ class Node:
         self._started_ns = 0
         self._web: WebServer | None = None
         self.metrics_address: Address | None = None
-        """Where /metrics and /healthz are."""
+        """The address of /metrics and /healthz."""
         self._audit: BrokerAudit | None = None
         self._authenticator: Authenticator | None = None
         self._logged_corruptions: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
 
-    # --- what others ask -----------------------------------------------------------------------
+    # --- state for operators and tests ---------------------------------------------------------
 
     @property
     def name(self) -> BrokerId:
@@ -90,26 +91,26 @@ class Node:
 
     @property
     def address(self) -> Address:
-        """Where others reach this broker."""
+        """The address at which others reach this broker."""
         return self.settings.advertise or self._address
 
     @property
     def url(self) -> str:
-        """What clients connect to."""
+        """The URL that clients connect to."""
         return self.address.url
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has neither failed nor been stopped."""
+        """Whether the node was started and has neither failed nor been stopped."""
         return self._server is not None and not self._stopping and self.failure is None
 
     @property
     def uptime_s(self) -> float:
-        """How long it has been running."""
+        """Seconds since the start, or 0 before it."""
         return (time.monotonic_ns() - self._started_ns) / 1e9 if self._started_ns else 0.0
 
     def health(self) -> Health:
-        """Return how it is, for people and for those who watch."""
+        """Return the state for operators and monitoring."""
         return Health(
             broker=self.name,
             cell=self.settings.cell,
@@ -130,8 +131,8 @@ class Node:
     # --- starting ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin a life: when this returns, clients can connect and what was on disk is back."""
-        assert not self._started_ns, "a node lives once; make another"
+        """Start the broker: on return clients can connect, and the stored state is restored."""
+        assert not self._started_ns, "a node is started only once; make another one"
         loop = self._loop = asyncio.get_running_loop()
         if self.settings.access is not None:
             self._authenticator = Authenticator(self.settings.access, self._log)
@@ -160,7 +161,7 @@ class Node:
             self._audit = BrokerAudit(self.settings.audit, self.name, self.settings.cell)
 
     async def _serve(self) -> None:
-        """Let others in, and reach for the peers."""
+        """Accept connections and dial the peers."""
         assert self._server is not None
         await self._server.start_serving()
         self.addresses[self.name] = self.address
@@ -241,7 +242,7 @@ class Node:
         self._address = Address(host, self._server.sockets[0].getsockname()[1])
 
     def _accept(self) -> FramedConnection:
-        """Make a connection that comes in, of whom nobody knows yet."""
+        """Make an incoming connection, which is pending until its handshake."""
         connection = self.acceptor.accept(self._make_connection())
         if self._stopping:
             connection.abort()  # it was accepted in the turn in which the server was closed
@@ -269,28 +270,28 @@ class Node:
         )
         if not self._address.is_loopback:
             is_required = self._authenticator is not None and self._authenticator.is_required
-            who = "who has a token, sent unencrypted" if is_required else "anybody, and may do all"
+            who = "holders of a token, unencrypted" if is_required else "anyone, with all rights"
             log.warning("open to other computers", address=str(self._address), lets_in=who)
 
     def _log_corruptions(self) -> None:
-        """Say once of every log that it is damaged, and once that it is not any more (P8)."""
+        """Log every corrupt log once, and once that its corruption was released (P8)."""
         corruptions = self.broker.components.pubends.corruptions
         for pubend, why in corruptions.items():
             if self._logged_corruptions.get(pubend) != why:
-                self._log.error("log is corrupt, the stream waits there", pubend=pubend, reason=why)
+                self._log.error("log is corrupt, the stream stalls", pubend=pubend, reason=why)
         for pubend in self._logged_corruptions:
             if pubend not in corruptions:
                 self._log.info("corruption is released from the log", pubend=pubend)
         self._logged_corruptions = corruptions
 
-    # --- what the machine wants (EffectHandler) --------------------------------------------------------
+    # --- effects of the machine (EffectHandler) ------------------------------------------------
 
     def send(self, peer: BrokerId, packet: Any) -> None:
         """Send a packet to a peer."""
         self.links.send(peer, packet)
 
     def notify(self, client: str, notice: Any) -> None:
-        """Tell a client something."""
+        """Send a notice to a client."""
         self.clients.notify(client, notice)
 
     def disconnect(self, client: str, reason: str) -> None:
@@ -302,7 +303,7 @@ class Node:
         self.links.set_peers(peers)
 
     def write(self, write: Write) -> None:
-        """Make changes durable; who publishes waits while too much is under way."""
+        """Make changes durable; publishers are paused while too many bytes are pending."""
         if self._audit is not None:
             self._audit.writing(write)
         self.disk.write(write)
@@ -314,17 +315,17 @@ class Node:
         self.disk.fetch(fetch)
 
     def flush(self) -> None:
-        """Write what was gathered for connections."""
+        """Write the frames that were collected for connections."""
         self._scheduler.flush()
 
     def sync(self) -> None:
-        """Let be durable at once what was written, if it is alone."""
+        """Make a single pending write durable at once."""
         self.disk.step_ended()
 
-    # --- what happens ----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def _stored(self, events: Sequence[MachineEvent]) -> None:
-        """Take what the disk has done."""
+        """Pass completed writes and fetches to the machine."""
         if self._stopped:
             return
         if self._audit is not None:
@@ -338,7 +339,7 @@ class Node:
             self.clients.resume_publishers()
 
     def _repeat(self, action: Callable[[], None], interval_s: float) -> None:
-        """Call again and again."""
+        """Call an action periodically."""
         index = len(self._repeating)
 
         def repeat() -> None:
@@ -348,11 +349,11 @@ class Node:
         self._repeating.append(self._loop.call_later(interval_s, repeat))
 
     def disk_failed(self, error: BaseException) -> None:
-        """Take the news that nothing is written any more: this life is over (R27)."""
+        """The disk writes nothing more: the incarnation ends (R27)."""
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End this life: it cannot go on."""
+        """End this incarnation, because it cannot continue."""
         if self.failure is not None or self._stopped:
             return
         self.failure = error
@@ -367,16 +368,16 @@ class Node:
             self._on_failure(error)
 
     def _log_failure(self, error: BaseException) -> None:
-        if isinstance(error, DiskFullError):  # where in the program it shows helps nobody
+        if isinstance(error, DiskFullError):  # a traceback does not help here
             refused = f"writes that were not acknowledged: {self.disk.pending_writes:,}"
             self._log.error("broker stops", reason=str(error), refused=refused)
         else:
             self._log.error("broker stops", reason=str(error), cause=error.__cause__)
 
-    # --- stopping ----------------------------------------------------------------------------------
+    # --- stopping ---------------------------------------------------------------------------------
 
     async def stop(self, reason: str = "the broker stops") -> None:
-        """End this life in order: what was asked is written and answered, everybody is told."""
+        """Stop in order: write and answer pending requests, then disconnect everyone."""
         if self._stopping:
             return
         self._stopping = True
@@ -392,7 +393,7 @@ class Node:
         self._log.info("broker has stopped", reason=reason)
 
     async def kill(self) -> None:
-        """End this life at once, as a crash would: nothing is flushed, nobody is told."""
+        """Stop at once, as in a crash: nothing is flushed and no disconnect reason is sent."""
         self._stopping = True
         if self._audit is not None:
             self._audit.abandon()
@@ -402,10 +403,10 @@ class Node:
         await self._end()
 
     async def _close_server(self) -> None:
-        """Let nobody in any more, and let those who were just let in come through the door.
+        """Accept no more connections, and complete those that were just accepted.
 
-        A server that is closed between accepting a connection and making its transport loses it
-        open, so it stops accepting first.
+        A server that is closed between accepting a connection and making its transport leaks the
+        open socket. So it stops accepting first.
         """
         if self._server is None:
             return
@@ -416,7 +417,7 @@ class Node:
         self._server.close()
 
     async def _drain(self) -> None:
-        """Wait until what was asked for is on disk and answered, or the time is up."""
+        """Wait until the pending requests are on disk and answered, or until the timeout."""
         try:
             async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
                 await self.disk.drained()
@@ -443,7 +444,7 @@ class Node:
             self._audit.close()
 
     async def _wait_for_connections(self) -> None:
-        """Let all connections send the rest; cut those that do not take it."""
+        """Let all connections send their pending data; abort those that need too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
                 await self._connections.all_closed()

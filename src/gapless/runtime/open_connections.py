@@ -1,4 +1,4 @@
-"""Connections that are open, and waiting until none is."""
+"""Open connections, and waiting until all are closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class OpenConnections(Generic[T]):
-    """Those who are here."""
+    """The open connections of one kind."""
 
     def __init__(self) -> None:
         self._open: set[T] = set()
@@ -20,24 +20,24 @@ class OpenConnections(Generic[T]):
         self._empty.set()
 
     def __len__(self) -> int:
-        """Return how many are here."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def __iter__(self) -> Iterator[T]:
-        """Go through those who are here now; they may leave meanwhile."""
+        """Iterate over a copy: connections may close meanwhile."""
         return iter(list(self._open))
 
     def add(self, connection: T) -> None:
-        """Somebody comes."""
+        """A connection has opened."""
         self._open.add(connection)
         self._empty.clear()
 
     def discard(self, connection: T) -> None:
-        """Somebody leaves."""
+        """A connection has closed."""
         self._open.discard(connection)
         if not self._open:
             self._empty.set()
 
     async def all_closed(self) -> None:
-        """Wait until nobody is here."""
+        """Wait until no connection is open."""
         await self._empty.wait()

@@ -1,8 +1,8 @@
-"""An overlay as an operator writes it down: its name, its tree of cells, where its brokers are.
+"""The configuration of an overlay: its name, its tree of cells, the addresses of its brokers.
 
 A file in TOML::
 
-    overlay = "trading"  # brokers of another overlay are turned away
+    overlay = "trading"  # brokers of another overlay are refused
     delta = 1  # so many unreachable cells in a row are bypassed
     edges = [["paris", "london"], ["london", "tokyo"]]
 
@@ -11,24 +11,25 @@ A file in TOML::
     london = ["l1", "l2"]
     tokyo = ["t1"]
 
-    [addresses]  # where each broker listens; `gapless up` needs none
+    [addresses]  # the address of each broker; `gapless up` needs none
     p1 = "10.0.0.1:7400"
     l1 = "10.0.0.2:7400"
     l2 = "10.0.0.3:7400"
     t1 = "10.0.0.4:7400"
 
-Or a few words, for overlays on one computer. Cells are c1, c2, …, each with one broker, b1 in c1:
+Or a short form, for overlays on one computer. Cells are c1, c2, …, each with one broker, b1 in c1:
 
 - ``line:N``: N cells in a row
-- ``star:N``: c1 in the middle, N - 1 cells around it
+- ``star:N``: c1 in the centre, N - 1 cells around it
 - ``tree:FxD``: D levels, c1 at the top, and F cells below every cell that is not of the last level;
   so ``tree:2x3`` has 1 + 2 + 4 cells
 
-One number more is how many brokers every cell has: ``line:3x2``, ``star:5x2``, ``tree:2x3x2``. The
-brokers of such a cell have its number and a letter: b1a and b1b are in c1, b2a and b2b in c2.
+An additional number is the number of brokers in every cell: ``line:3x2``, ``star:5x2``,
+``tree:2x3x2``. The brokers of such a cell have its number and a letter: b1a and b1b are in c1, b2a
+and b2b in c2.
 
-Brokers have directories, which are named like them: so names that cannot name one are refused here.
-What the protocols cannot do with a name they refuse themselves (:class:`Topology`).
+Every broker has a directory of its name, so a name that cannot name a directory is refused here.
+:class:`Topology` refuses names that the protocols cannot use.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _WORDS: Final = re.compile(
 
 
 class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree of cells, and where its brokers listen."""
+    """A tree of cells and the addresses of its brokers."""
 
     name: str = "gapless"
     delta: int = 1
@@ -76,7 +77,7 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     addresses: dict[BrokerId, Address] = {}
 
     def __post_init__(self) -> None:
-        """Refuse what no broker could start with, before any is told of it."""
+        """Refuse what no broker could start with, before any broker is started."""
         if not 0 <= self.delta <= DELTA_MAX:
             raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
         for cell in self.topology.cells:
@@ -90,12 +91,12 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def brokers(self) -> list[tuple[BrokerId, CellId]]:
-        """Every broker with its cell, in the order people count in."""
+        """Every broker with its cell, in natural order: b10 after b2."""
         found = ((broker, cell.name) for cell in self.topology.cells for broker in cell.brokers)
         return sorted(found, key=lambda each: _counted(each[0]))
 
     def to_toml(self) -> str:
-        """Return the file that says the same."""
+        """Return the overlay as the text of a file."""
         edges = {
             tuple(sorted((cell.name, neighbour)))
             for cell in self.topology.cells
@@ -113,21 +114,21 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that leads elsewhere, or that nobody could read, as the name of a directory."""
+    """Refuse a name that is a path or is not printable, because it names a directory."""
     if name in {".", ".."} or not name.isprintable() or "/" in name or "\\" in name:
         raise UsageError(
-            f"{shortened(name)!r} is no name for a cell or a broker: it must do as the name of a directory, "
-            "so no /, no \\, no characters that cannot be seen, and neither . nor .."
+            f"{shortened(name)!r} is no name of a cell or a broker: it must be a directory name, "
+            "without /, \\ and unprintable characters, and neither . nor .."
         )
     if len(name.encode()) > BROKER_NAME_BYTES_MAX:
         raise UsageError(
             f"the name {shortened(name)!r} has {len(name.encode()):,} bytes; {BROKER_NAME_BYTES_MAX} are "
-            "the most that a directory's name has"
+            "the maximum of a directory name"
         )
 
 
 def _counted(name: str) -> tuple[tuple[str, int], ...]:
-    """Return what to sort names by, so that b10 comes after b2, and b10a after b2b."""
+    """Return the sort key of a name: b10 comes after b2, and b10a after b2b."""
     parts = re.split("([0-9]+)", name)
     return tuple(zip(parts[::2], (int(each) for each in [*parts[1::2], "0"]), strict=True))
 
@@ -137,7 +138,7 @@ def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[tuple[str, int], ...], .
 
 
 class _OverlayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may stand in the file."""
+    """The keys of the file."""
 
     cells: dict[str, list[str]]
     overlay: str = "gapless"
@@ -166,18 +167,18 @@ def load_overlay(path: Path) -> OverlayConfig:
 def _check_addresses(overlay: OverlayConfig) -> None:
     for name in overlay.addresses:
         if overlay.cell_of(name) is None:
-            raise UsageError(f"addresses names {name}, which is a broker of no cell")
+            raise UsageError(f"addresses contains {name}, which is not a broker of any cell")
 
 
 def overlay_of(text: str, *, delta: int | None = None) -> OverlayConfig:
-    """Return the overlay that ``line:3`` or the name of a file stands for, perhaps with another δ."""
+    """Return the overlay of a short form or a file name, perhaps with another δ."""
     is_file = text.endswith(".toml") or "/" in text
     found = load_overlay(Path(text)) if is_file else generate(text)
     return found if delta is None else msgspec.structs.replace(found, delta=delta)
 
 
 def generate(text: str) -> OverlayConfig:
-    """Return the overlay that a few words stand for.
+    """Return the overlay of a short form.
 
     >>> [cell.neighbours for cell in generate("star:4").topology.cells]
     [('c2', 'c3', 'c4'), ('c1',), ('c1',), ('c1',)]
@@ -228,7 +229,7 @@ def _check_count(count: int, text: str, what: str = "cells") -> None:
 
 
 def _grown(parents: list[int], brokers: int) -> OverlayConfig:
-    """Return the tree in which every cell hangs on its parent."""
+    """Return the tree in which every cell is a neighbour of its parent."""
     letters = string.ascii_lowercase[:brokers] if brokers > 1 else [""]
     cells = {
         f"c{number}": [f"b{number}{letter}" for letter in letters]

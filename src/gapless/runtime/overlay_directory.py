@@ -4,13 +4,13 @@ The directory holds everything of an overlay::
 
     overlay.toml            the tree, and the address of each broker
     overlay.lock            locked by the supervisor that runs the overlay
-    broker.token            with tokens: the secret that brokers show each other
+    broker.token            with tokens: the secret of the brokers
     b1/broker.toml          the configuration that `gapless broker --config` reads
     b1/broker.log           the log of the broker; full files are renamed to broker.log.1, …
     b1/store/               the data of the broker
 
-A directory that another supervisor uses, or that was made for another tree, is refused before any file
-is changed, because running brokers read these files when they are started again.
+A directory that another supervisor uses, or that was made for another tree, is refused before any
+file is changed, because running brokers read these files when they are started again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SECRET: Final = "broker.token"  # noqa: S105  # the name of a file
 
 
 class OverlayDirectory:
-    """What all brokers of an overlay are told, and the directory that says so."""
+    """The files of an overlay's data directory."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class OverlayDirectory:
     def take(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
         """Lock the directory and write the files of the brokers, unless it holds another overlay.
 
-        The brokers have metrics at these ports, in their order; without ports they have none.
+        ``metrics_ports`` are in the order of the brokers; if empty, they serve no metrics.
         """
         if self._tokens is not None:
-            load_tokens(self._tokens)  # better said here than by every broker
+            load_tokens(self._tokens)  # reported here once instead of by every broker
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.path, _LOCK)
         try:
@@ -80,26 +80,26 @@ class OverlayDirectory:
             raise
 
     def release(self) -> None:
-        """Let another supervisor take the directory."""
+        """Release the directory for another supervisor."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
     def _refuse_other_overlay(self) -> None:
-        """Refuse what brokers would refuse that have data: by then their files would be others."""
+        """Refuse a changed overlay, before the files of running brokers are overwritten."""
         path = self.path / _OVERLAY
         if not path.exists():
             return
         found = load_overlay(path)
         if found.topology != self._overlay.topology:
-            difference = "its cells, brokers or edges are others"
+            difference = "its cells, brokers or edges differ"
         elif found.delta != self._overlay.delta:
             difference = f"its delta is {found.delta}, not {self._overlay.delta}"
         else:
             return
         raise UsageError(
             f"{self.path} holds another overlay ({difference}): choose another data directory, "
-            "or start the one that is there with its own overlay.toml"
+            "or start that overlay with its own overlay.toml"
         )
 
     def _write_files(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
@@ -117,7 +117,7 @@ class OverlayDirectory:
         return self.path / _SECRET
 
     def _overlay_file(self, broker: BrokerProcess) -> str:
-        """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
+        """Return the overlay file for a broker: its own if it has other addresses of its peers."""
         seen = self._placement.addresses_for(broker.name)
         if not seen:
             return f"../{_OVERLAY}"
@@ -150,7 +150,7 @@ class OverlayDirectory:
 
 
 def refuse_names_of_files(overlay: OverlayConfig) -> None:
-    """Refuse a broker whose directory would be where a file of ours is."""
+    """Refuse a broker whose directory would have the name of a file of the overlay."""
     for name, _ in overlay.brokers:
         if name in {_OVERLAY, _LOCK, _SECRET}:
-            raise UsageError(f"a broker cannot be named {name}, as a file beside its directory is")
+            raise UsageError(f"a broker cannot be named {name}: a file has that name")

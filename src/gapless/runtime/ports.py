@@ -1,9 +1,9 @@
-"""Ports on this computer that nobody else is given while we need them.
+"""Ports of this computer that are reserved.
 
-A port that was free a moment ago may be taken by the next connection of any process: also between the
-death of a broker and its restart. So ports are *held* by sockets that are bound and do not listen. A
-broker can still listen there, since both sides allow the address to be used again; the system gives the
-port to nobody who asks for any.
+A free port may be taken by the next connection of any process, also between the death of a broker
+and its restart. So ports are *held* by sockets that are bound and do not listen. A broker can still
+listen there, because both sockets allow reuse of the address. The system assigns the port to no
+process that requests any free port.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["ReservedPorts"]
 
 
 class ReservedPorts:
-    """Free ports of the loopback, held until they are let go, or forgotten."""
+    """Free ports of the loopback interface, held until they are released or garbage-collected."""
 
     def __init__(self, count: int) -> None:
         files: list[int] = []
         self.release = weakref.finalize(self, _close, files)
-        """Hold them no more."""
+        """Release the ports."""
         self.ports = [_reserve(files) for _ in range(count)]
 
 

@@ -1,11 +1,11 @@
-"""The file of principals: who may come in, known by digests of their tokens.
+"""The file of principals, with the digests of their tokens.
 
 A file in TOML, which ``gapless token`` writes and brokers read::
 
     [[tokens]]
     principal = "alice"
-    sha256 = "…"  # of the token, in 64 hexadecimal digits; the token itself is nowhere
-    expires = 2027-01-31T00:00:00Z  # may be left out
+    sha256 = "…"  # of the token, in 64 hexadecimal digits; the token itself is not stored
+    expires = 2027-01-31T00:00:00Z  # optional
 
 A principal may have several tokens: a new one is added before the old one is removed.
 """
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 EVERYBODY: Final = "*"
-"""Stands for all principals where rights are stated, so nobody may be called that."""
+"""Stands for all principals where rights are stated, so it is no name of a principal."""
 
 _ID_DIGITS: Final = 12
 
@@ -49,39 +49,39 @@ _HEAD: Final = (
 
 
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token of a principal, as far as a broker knows it."""
+    """One token of a principal, as a broker stores it."""
 
     principal: str
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     expires: dt.datetime | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would not mean the same to everybody."""
+        """Refuse an invalid name, and an expiry without a time zone."""
         try:
             check_principal(self.principal)
         except UsageError as error:
             raise ValueError(str(error)) from None
         if self.expires is not None and self.expires.tzinfo is None:
-            raise ValueError(f"expires of {self.principal} needs a zone, such as Z")
+            raise ValueError(f"expires of {self.principal} needs a time zone, such as Z")
 
     @property
     def id(self) -> str:
-        """What people may call the token."""
+        """The short id of the token, for operators."""
         return self.sha256[:_ID_DIGITS]
 
     def is_expired(self, now: dt.datetime) -> bool:
-        """Whether it counts no more."""
+        """Whether the token has expired."""
         return self.expires is not None and self.expires <= now
 
 
 class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may stand in the file."""
+    """The keys of the file."""
 
     tokens: list[TokenEntry] = []
 
 
 def check_principal(name: str) -> None:
-    """Raise if nobody can be called so."""
+    """Raise UsageError if a principal cannot have this name."""
     is_plain = name.isprintable() and not any(each.isspace() for each in name)
     if not (is_plain and 0 < len(name) <= PRINCIPAL_NAME_MAX) or name == EVERYBODY:
         raise UsageError(
@@ -91,8 +91,8 @@ def check_principal(name: str) -> None:
 
 
 def load_tokens(path: Path) -> list[TokenEntry]:
-    """Read the file; UsageError says what is wrong with it, and quotes nothing of it but names."""
-    with contextlib.suppress(OSError):  # whoever reads it next says it better
+    """Read the file; a UsageError names the fault and quotes only names from the file."""
+    with contextlib.suppress(OSError):  # the next read reports it
         size = path.stat().st_size
         if size > TOKENS_BYTES_MAX:
             raise UsageError(f"{path} has {size:,} bytes, and may have {TOKENS_BYTES_MAX:,}")
@@ -100,7 +100,7 @@ def load_tokens(path: Path) -> list[TokenEntry]:
 
 
 def entry_of(token: str, entries: Sequence[TokenEntry]) -> TokenEntry | None:
-    """Return the entry of a token; how long it takes tells nothing of the digests."""
+    """Return the entry of a token; the time it takes reveals nothing about the digests."""
     digest = digest_of(token).hex()
     found = None
     for entry in entries:
@@ -109,25 +109,25 @@ def entry_of(token: str, entries: Sequence[TokenEntry]) -> TokenEntry | None:
     return found
 
 
-# --- changing it --------------------------------------------------------------------------------------
+# --- changing the file ------------------------------------------------------------------------
 
 
 def write_secret(path: Path, secret: str) -> None:
-    """Write a token where only its owner can read it; what is there is not overwritten."""
+    """Write a token to a new file that only its owner can read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise UsageError(f"{path} is there already, and is not overwritten") from None
+        raise UsageError(f"{path} exists and is not overwritten: choose another file") from None
     with os.fdopen(descriptor, "w") as file:
         file.write(secret + "\n")
 
 
 def add_token(path: Path, entry: TokenEntry) -> None:
-    """Add a token to the file, which is made if there is none; what else stands there stays."""
+    """Add a token to the file, which is created if it does not exist; other content is kept."""
     with _alone(path):
         if path.exists():
-            load_tokens(path)  # nothing is added to what cannot be read
+            load_tokens(path)  # nothing is added to an invalid file
             before = path.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
         else:
             before = f"{_HEAD}\n"
@@ -137,7 +137,7 @@ def add_token(path: Path, entry: TokenEntry) -> None:
 def remove_tokens(path: Path, principal: str, identity: str = "") -> list[TokenEntry]:
     """Remove the tokens of a principal, or one of them; return what was removed.
 
-    The file is written anew: comments in it are lost.
+    The file is written again; its comments are lost.
     """
     with _alone(path):
         entries = load_tokens(path)
@@ -147,7 +147,7 @@ def remove_tokens(path: Path, principal: str, identity: str = "") -> list[TokenE
             if each.principal == principal and each.sha256.startswith(identity)
         ]
         if not removed:
-            which = f" that begins with {identity}" if identity else ""
+            which = f" whose id begins with {identity}" if identity else ""
             raise UsageError(f"{path} has no token of {shortened(principal)}{which}")
         kept = [each for each in entries if each not in removed]
         _replace(path, "\n".join([_HEAD, *map(_block, kept)]))
@@ -155,7 +155,7 @@ def remove_tokens(path: Path, principal: str, identity: str = "") -> list[TokenE
 
 
 def _block(entry: TokenEntry) -> str:
-    # JSON's texts are TOML's too
+    # JSON strings are valid TOML
     name = msgspec.json.encode(entry.principal).decode()
     lines = ["[[tokens]]", f"principal = {name}", f'sha256 = "{entry.sha256}"']
     if entry.expires is not None:
@@ -164,7 +164,7 @@ def _block(entry: TokenEntry) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a file there whole: a broker may read it at any moment."""
+    """Replace the file atomically, because a broker may read it at any time."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -178,8 +178,8 @@ def _replace(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep others from changing files of this directory at the same time."""
-    import fcntl  # not every system has it, and only who changes the file needs it
+    """Exclude concurrent changes to files of this directory."""
+    import fcntl  # not every system has it, and only changes need it
 
     descriptor = os.open(path.absolute().parent, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,10 +1,10 @@
-"""A broker as a process of its own: signals, exit codes, and the supervisor that may stand behind.
+"""A broker as a process: signals, exit codes and its supervisor.
 
-Exit codes: 0 stopped as asked, 1 the broker broke (a bug; its log has the event), 2 the
+Exit codes: 0 stopped on request, 1 the broker failed (a bug; its log has the event), 2 the
 configuration or an address cannot be used, 3 the disk failed.
 
-A broker that is *supervised* says on its standard output that it is ready, in one line of JSON,
-and stops when its standard input ends: then nobody is left to supervise it.
+A *supervised* broker reports on its standard output that it is ready, in one line of JSON. It stops
+when its standard input ends, because then its supervisor has ended.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ EXIT_DISK: Final = 3
 
 GC_THRESHOLDS: Final = (50_000, 50, 100)
 """Objects that are made before a collection. Frames are made and freed by the thousands, without
-cycles; looking for some every 700 objects costs a tenth of the time."""
+cycles; a collection every 700 objects costs a tenth of the time."""
 
 SWITCH_S: Final = 0.0005
-"""How long a busy event loop may keep the storage's threads from running: by default it is ten
-times as long, and every commit has to wait so long some times."""
+"""How long a busy event loop may keep the storage's threads from running. The default is ten times
+as long, and every commit would wait for it several times."""
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
-"""Memory that the C library keeps when it is freed, and the size from which on it gives it back at once.
-By default it gives back the rows of every read; to get them anew, page by page, takes a quarter of the time
-of reads."""
+"""Memory that the C library keeps when it is freed, and the size from which on it returns it at
+once. By default it returns the rows of every read; getting the memory back, page by page, takes a
+quarter of the time of reads."""
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-"""As ``malloc.h`` of glibc has them."""
+"""The values of ``malloc.h`` of glibc."""
 
 T = TypeVar("T")
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What a supervised broker says when it is ready."""
+    """The report of a supervised broker that it is ready."""
 
     broker: str
     url: str
@@ -78,9 +78,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> int:
-    """Run the broker of a file until it is told to stop; return the exit code.
+    """Run the broker of a configuration file until it is stopped; return the exit code.
 
-    UsageError if the file cannot be used.
+    Raises UsageError if the file cannot be used.
     """
     config = load_config(path, restarts=restarts)
     set_up_logs(config.log.level, config.log.format, _log_file(config.log))
@@ -96,7 +96,7 @@ def _log_file(log: LogConfig) -> LogFile | None:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end in an event loop, the fastest that is installed."""
+    """Run a coroutine in an event loop, uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -106,7 +106,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
-    """Run a broker in this loop until a signal, its supervisor's end or a failure."""
+    """Run a broker in this loop until a signal, the end of its supervisor or a failure."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[str] = loop.create_future()
 
@@ -149,23 +149,23 @@ def _report_ready(node: Node) -> None:
         incarnation=node.broker.context.identity.incarnation,
         pid=os.getpid(),
     )
-    with suppress(BrokenPipeError):  # the supervisor is gone, and the end of input will say so
+    with suppress(BrokenPipeError):  # the supervisor has ended: the end of input follows
         sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
         sys.stdout.flush()
 
 
 class _InputEnds(asyncio.Protocol):
-    """Waits for the end of the standard input."""
+    """Reports the end of the standard input."""
 
     def __init__(self, stop_because: Any) -> None:
         self._stop_because = stop_because
 
     def eof_received(self) -> None:
-        self._stop_because("the supervisor is gone")
+        self._stop_because("the supervisor has ended")
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
-        self._stop_because("the supervisor is gone")
+        self._stop_because("the supervisor has ended")
 
 
 async def _watch_input(stop_because: Any) -> asyncio.BaseTransport:
@@ -175,7 +175,7 @@ async def _watch_input(stop_because: Any) -> asyncio.BaseTransport:
 
 
 def _settle_down() -> None:
-    """What is there after the start stays: the collector need not look at it again."""
+    """Exclude the objects of the start from garbage collection, and set its thresholds."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
@@ -183,14 +183,14 @@ def _settle_down() -> None:
 
 
 def _allow_many_connections() -> None:
-    """Ask for as many files as the system gives a process."""
+    """Raise the limit of open files to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_freed_memory() -> None:
-    """Have freed memory used again instead of given back to the system; glibc alone is asked."""
+    """Keep freed memory for reuse instead of returning it to the system; only with glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, KEPT_BYTES)

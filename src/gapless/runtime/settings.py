@@ -1,4 +1,4 @@
-"""Everything that one broker has to be told before it starts."""
+"""The settings of one broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BrokerSettings"]
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker: who it is, where it listens, where it keeps what it must not forget."""
+    """One broker: its name, its overlay, its addresses and its data directory."""
 
     name: BrokerId = "b1"
     overlay: OverlayConfig = single()
@@ -27,33 +27,33 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The data directory; without one nothing survives a stop."""
     listen: Address = Address()
     advertise: Address | None = None
-    """Where others reach it, if that is not where it listens."""
+    """The address at which others reach the broker, if it is not ``listen``."""
     metrics: Address | None = None
-    """Where /metrics and /healthz are, if anywhere."""
+    """The address of /metrics and /healthz; None: they are not served."""
     parameters: Parameters = DEFAULTS
     audit: AuditOptions | None = None
-    """Where to write down what was published and delivered, if anywhere."""
+    """Where publications and deliveries are recorded; None: nowhere."""
     access: AccessOptions | None = None
-    """Whether others are asked who they are; None: nobody is."""
+    """Which tokens are required; None: none."""
     restarts: int = 0
-    """How often a supervisor has started it again."""
+    """How often a supervisor has restarted the broker."""
 
     def __post_init__(self) -> None:
-        """Refuse a broker that is not in its own overlay."""
+        """Refuse a broker outside its overlay, too large frames, and tokens without a secret."""
         if self.overlay.cell_of(self.name) is None:
             raise UsageError(f"the overlay {self.overlay.name} has no broker {self.name}")
         if self.parameters.frame_bytes_max > EVENT_BYTES_MAX:
             raise UsageError(
                 f"frame_bytes_max ({self.parameters.frame_bytes_max:,}) must not be above "
-                f"{EVENT_BYTES_MAX:,}: what comes in one frame must go out in one"
+                f"{EVENT_BYTES_MAX:,}: an event that comes in one frame must go out in one"
             )
 
         if self.access is None or not self.access.tokens or self.access.broker_token:
             return
         if len(self.overlay.brokers) > 1:
             raise UsageError(
-                "with access.tokens brokers have to show each other that they are brokers: name a file "
-                "with a secret, the same for all of the overlay, as access.broker_token"
+                "with access.tokens brokers authenticate each other: name a file "
+                "with a secret, the same in the whole overlay, as access.broker_token"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Opening what a broker keeps, on disk or in memory, and bringing its answers into the loop."""
+"""Opening the store of a broker, on disk or in memory; its completions come in the event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Write, Written
 from gapless.messages.records import Record
 from gapless.runtime.memory import MemoryStore
 from gapless.storage import Loaded, Storage
@@ -19,47 +20,48 @@ __all__ = ["BrokerStore", "OpenedStore", "open_store"]
 
 
 class BrokerStore(Protocol):
-    """Where a broker keeps what it must not forget."""
+    """The durable state of a broker: records and logs."""
 
     @property
     def pending_bytes(self) -> int:
-        """How much waits to be written."""
+        """How many bytes wait to be written."""
 
     def gather(self, write: Write) -> int:
-        """Take changes that are to be durable, in the order of asking, when they are flushed.
+        """Collect changes that the next flush makes durable, in the order of the calls.
 
-        Returns about how many bytes they are.
+        Returns their approximate size in bytes.
         """
 
     def flush(self, *, here: bool) -> list[Written]:
-        """Have what was gathered made durable, by a thread, or ``here`` and now if that is quick.
+        """Make the collected changes durable by a thread, or ``here`` in the caller if that is
+        quick.
 
-        Returns what was made durable here; else Written comes later. Who allows it waits for no
-        other Written.
+        Returns the completions of writes that were committed here; the others come later. A caller
+        allows ``here`` only while no other Written is pending.
         """
 
     @property
     def may_commit_inline(self) -> bool:
-        """Whether what was gathered can be made durable here and now without a long wait."""
+        """Whether the collected changes can be committed in the caller without a long wait."""
 
     def fetch(self, fetch: Fetch) -> None:
-        """Read rows of a log; answered by Fetched."""
+        """Read rows of a log; the reply is Fetched."""
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write what is pending and close."""
 
 
 class OpenedStore(NamedTuple):
-    """A store, and what was in it."""
+    """A store and its content."""
 
     store: BrokerStore
     records: tuple[Record, ...]
     pubends: dict[PubendId, str]
-    """Pubends that are damaged, and how."""
+    """Corrupt pubends and what is wrong with them."""
     subscriptions: dict[str, str]
-    """Durable subscriptions that are damaged, and how."""
+    """Corrupt durable subscriptions and what is wrong with them."""
     refused: dict[str, str]
-    """All that is damaged, for people."""
+    """Everything corrupt, for operators."""
 
 
 async def open_store(
@@ -68,13 +70,13 @@ async def open_store(
     on_done: Callable[[list[Any]], None],
     on_failure: Callable[[BaseException], None],
 ) -> OpenedStore:
-    """Open the store of a broker; its answers come in the loop's thread."""
+    """Open the store of a broker; its completions come in the loop's thread."""
     if data is None:
         return OpenedStore(MemoryStore(on_done), (), {}, {}, {})
 
     def call_in_loop(action: Callable[[Any], None], what: Any) -> None:
-        """Bring what a thread of the storage has to say into the loop."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+        """Pass a report of a storage thread to the loop."""
+        with suppress(RuntimeError):  # the loop is closed: nothing handles the report
             loop.call_soon_threadsafe(action, what)
 
     def opened() -> tuple[Storage, Loaded]:

@@ -1,9 +1,10 @@
 """An overlay of real processes on this computer: started, watched, restarted, stopped.
 
-A broker that dies is started again with its data. The wait before a start grows while the broker dies
-at once. A broker that refuses its configuration, its data or its address several times is given up,
-because another start mends nothing. A broker whose disk fails is started again, because space may be
-freed. The supervisor reports the reason each time. It stops the brokers one after the other.
+A broker that dies is started again with its data. The wait before a start grows while the broker
+dies at once. A broker that refuses its configuration, its data or its address several times is
+given up, because another start would fail too. A broker whose disk fails is restarted, because
+space may be freed. The supervisor reports the reason each time. It stops the brokers one after the
+other.
 
 :mod:`.broker_process` runs one broker, :mod:`.overlay_directory` writes the files.
 """
@@ -43,15 +44,15 @@ from gapless.runtime.process import EXIT_WRONG_INPUT
 __all__ = ["BrokerStartError", "Supervisor", "supervise"]
 
 STEADY_S: Final = 10.0
-"""A broker that lived so long did not die at once."""
+"""A broker that ran for so long did not die at once."""
 
 REFUSALS: Final = 5
-"""So many times in a row a broker may refuse to start again. Its file and its data are as they were, but
-an address that somebody has taken may be free in a moment."""
+"""So many times in a row a broker may refuse to start. Its configuration and its data have not
+changed, but an address that another process uses may become free."""
 
 
 class BrokerStartError(GaplessError):
-    """A broker of the overlay cannot start; its log says why. ``exit_code`` is what it ended with."""
+    """A broker of the overlay cannot start: its log has the reason. ``exit_code`` is its own."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -63,7 +64,7 @@ def _ignore(event: ProcessEvent) -> None:
 
 
 class Supervisor:
-    """Starts the brokers of an overlay, keeps them running, stops them."""
+    """Starts the brokers of an overlay, restarts them and stops them."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class Supervisor:
         placement: ProcessPlacement = LocalPlacement(),  # noqa: B008  # it has no state
         on_event: Callable[[ProcessEvent], None] = _ignore,
     ) -> None:
-        """``port`` is that of the first broker, the others follow; 0 takes any that are free.
+        """``port`` is the port of the first broker, the others follow; 0 chooses free ports.
 
-        With ``tokens``, a file of principals, brokers let nobody in without a token.
+        With ``tokens``, a file of principals, brokers require tokens.
         """
         refuse_names_of_files(overlay)
         self.data = data.absolute()
@@ -96,7 +97,7 @@ class Supervisor:
         ports = _ports_from(port, count) if port else self._reserved_ports.ports
         self.overlay = _with_addresses(overlay, host, ports)
         self._reserved_metrics_ports = ReservedPorts(count if metrics else 0)
-        """Held as well: who reads metrics finds them where they were, also after a restart."""
+        """Reserved too, so that metrics have the same ports after a restart."""
         self.brokers = [
             BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name, on_event)
             for name, cell in self.overlay.brokers
@@ -117,7 +118,7 @@ class Supervisor:
 
     @property
     def urls(self) -> list[str]:
-        """What clients may connect to."""
+        """The URLs that clients may connect to."""
         return [broker.url for broker in self.brokers]
 
     async def __aenter__(self) -> Self:
@@ -135,7 +136,7 @@ class Supervisor:
     # --- starting and stopping -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers; when this returns, all are ready."""
+        """Start all brokers; on return all are ready."""
         self.take_directory()
         for broker in self.brokers:
             name = f"supervise {broker.name}"
@@ -149,15 +150,15 @@ class Supervisor:
                 raise BrokerStartError(message, broker.exit_code)
 
     def take_directory(self) -> None:
-        """Lock the data directory and write what brokers read, unless it is refused."""
+        """Lock the data directory and write the brokers' files, unless the directory is refused."""
         self._directory.take(self.brokers, self._reserved_metrics_ports.ports)
 
     def release_directory(self) -> None:
-        """Let another supervisor have the data directory."""
+        """Release the data directory for another supervisor."""
         self._directory.release()
 
     async def stop(self) -> None:
-        """Stop all brokers, the last one first; what does not stop in time is killed."""
+        """Stop all brokers, the last one first; a broker that does not stop in time is killed."""
         self._stopping = True
         for broker in reversed(self.brokers):
             task = self._tasks.pop(broker.name, None)
@@ -176,30 +177,30 @@ class Supervisor:
         self.release_directory()
 
     def kill(self, name: BrokerId) -> None:
-        """Kill a broker's process at once, to see what then happens."""
+        """Kill a broker's process at once, as a crash would."""
         process = self[name].process
         if process is not None:
             process.kill()
 
     def prevent_restart(self, name: BrokerId) -> None:
-        """Do not start a broker again that dies, until it is let up."""
+        """Do not restart a broker that dies, until restarts are allowed again."""
         self[name].may_start.clear()
 
     def allow_restart(self, name: BrokerId) -> None:
-        """Start a broker again, if it has died."""
+        """Restart a broker if it has died."""
         self[name].may_start.set()
 
     # --- one broker ------------------------------------------------------------------------------
 
     async def _keep_running(self, broker: BrokerProcess) -> None:
-        """Run a broker again and again, until all is stopped or it cannot start."""
+        """Run a broker and restart it, until the supervisor stops or the broker cannot start."""
         waits = Backoff(first_s=0.1, longest_s=10.0).waits(random.random)
         refusals = 0
         while True:
             started_at = time.monotonic()
             try:
                 code = await broker.run(self._placement.command(broker.name))
-            except OSError as error:  # no log can be written, or no process made
+            except OSError as error:  # the log cannot be written, or the process not started
                 broker.cannot_run(error)
                 return
             if self._stopping:
@@ -210,7 +211,7 @@ class Supervisor:
                 broker.give_up(fate)
                 return
             if refusals >= REFUSALS:
-                broker.give_up(f"{fate}; it is not started again")
+                broker.give_up(f"{fate}; not restarted")
                 return
             if time.monotonic() - started_at > STEADY_S:
                 waits.reset()
@@ -222,7 +223,7 @@ class Supervisor:
 
 
 def _with_addresses(overlay: OverlayConfig, host: str, ports: Sequence[int]) -> OverlayConfig:
-    """Give an address to every broker that has none."""
+    """Give an address to every broker without one."""
     names = [name for name, _ in overlay.brokers]
     given = {name: Address(host, each) for name, each in zip(names, ports, strict=True)}
     return msgspec.structs.replace(overlay, addresses={**given, **overlay.addresses})
@@ -230,7 +231,7 @@ def _with_addresses(overlay: OverlayConfig, host: str, ports: Sequence[int]) -> 
 
 def _ports_from(port: int, count: int) -> list[int]:
     if port + count - 1 > 65_535:
-        raise UsageError(f"{count} brokers do not fit above port {port}; take a lower one")
+        raise UsageError(f"{count} brokers need ports up to 65535, from {port}; choose a lower one")
     return [port + place for place in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Files in TOML: read into structs, with errors that name the file and the key; and written."""
+"""TOML files: read into structs, with errors that name the file and the key; and written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read a file into a struct; unknown keys are refused, because they are mostly misspelt."""
+    """Read a file into a struct; unknown keys are refused, because most are misspelt."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -35,13 +35,13 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _named(problem: str, kind: type) -> str:
-    """Say which key is meant, and which keys there are."""
+    """Name the key and list the valid keys."""
     problem = problem.replace("Object contains unknown field", "there is no key")
     problem = problem.replace("Object missing required field", "there must be a key")
     problem = problem.replace(" - at `$", " - at `").replace("at `.", "at `")
     if "there is no key" in problem and " - at " not in problem:
         keys = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
-        return f"{problem}; there are {keys}"
+        return f"{problem}; valid keys: {keys}"
     return problem
 
 
@@ -71,5 +71,5 @@ def _key(name: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
-    # JSON's texts, numbers and bools are TOML's too, as long as no control character is spelt out
+    # JSON strings, numbers and booleans are valid TOML, except for some control characters
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""What Spark calls to read a batch."""
+"""The interface for Spark to read a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BatchReader", "LogPartition", "read_part"]
 
 
 class LogPartition(InputPartition):
-    """A range of a log, as Spark hands it to a task."""
+    """A range of a log that Spark passes to a task."""
 
     def __init__(self, part: Range) -> None:
         super().__init__(part)
@@ -35,7 +35,7 @@ def read_part(
     wanted: str,
     options: SourceOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a partition; Spark makes one without a range where there is nothing to read."""
+    """Yield the rows of a partition; an empty query has one partition without a range."""
     if not isinstance(partition, LogPartition):
         return
     part = partition.part
@@ -44,18 +44,18 @@ def read_part(
 
 
 def _warn_of_skipped(skipped: Mapping[str, int]) -> None:
-    """Say what a batch leaves out. It has no offset that could count, as those of streams do."""
+    """Log what a batch skips. Unlike a stream it has no offset that could count it."""
     if skipped:
         each = ", ".join(f"{name} {count}" for name, count in sorted(skipped.items()))
-        LOG.warning("this batch skips %d ticks that are gone: %s", sum(skipped.values()), each)
+        LOG.warning("this batch skips %d released ticks: %s", sum(skipped.values()), each)
 
 
 class _Pushing:
     """Takes the predicates of a query for a reader.
 
-    While push-down is switched off, which is Spark's default, Spark refuses every reader whose class
-    has a ``pushFilters`` of its own. It looks at the function behind the method; here that is the one
-    of the base class, so this reader works with and without.
+    While push-down is disabled, which is Spark's default, Spark refuses every reader whose class
+    overrides ``pushFilters``. It checks the function behind the method; here that is the function
+    of the base class, so this reader works with and without push-down.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -68,7 +68,7 @@ class _Pushing:
 
 
 class BatchReader(DataSourceReader):
-    """Reads logs between two places, once."""
+    """Reads logs between two positions, once."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[AttributeColumn]) -> None:
         options.refuse_for("batch")
@@ -79,11 +79,12 @@ class BatchReader(DataSourceReader):
         self.pushFilters: Any = _Pushing(self)
 
     def push(self, predicates: list[Predicate]) -> Iterable[Predicate]:
-        """Let brokers test what they can; return what Spark has to test.
+        """Let brokers evaluate what they can; return the predicates that Spark has to evaluate.
 
-        Only if the user asks for it (option ``pushDown``). Spark (4.1 to 4.3) keeps with a DataFrame what was
-        pushed last, for all its places in a query and for later queries: ``a.where(x).union(a.where(y))``
-        would read the rows for ``y`` twice, and ``a.count()`` after it only those.
+        Only if the user requests it (option ``pushDown``). Spark (4.1 to 4.3) keeps the last pushed
+        predicates with a DataFrame, for all its uses in a query and for later queries:
+        ``a.where(x).union(a.where(y))`` would read the rows for ``y`` twice, and ``a.count()``
+        after it only those.
         """
         if not self._options.push_down:
             return predicates
@@ -93,7 +94,7 @@ class BatchReader(DataSourceReader):
         return found.rest
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what tasks read, fixed when the query is planned."""
+        """Return the ranges for tasks, fixed when the query is planned."""
         options, bounds = self._options, self._bounds
         network = OverlayClient(options.servers, options.deadline_s, options.credentials)
         try:
@@ -121,5 +122,5 @@ class BatchReader(DataSourceReader):
             network.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a partition, in a task."""
+        """Yield the rows of a partition, in a task."""
         return read_part(partition, self._columns, self._wanted, self._options)

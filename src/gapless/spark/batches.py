@@ -1,7 +1,7 @@
-"""Packs to Arrow: a record batch is built column by column, without an object for each event.
+"""Packed events to Arrow: a record batch is built column by column, without an object per event.
 
-A survey (:mod:`gapless.packed.scan`) has found what stands where. Numbers are columns then, and
-texts and payloads one piece with offsets, as Arrow wants them.
+A column scan (:mod:`gapless.packed.scan`) has located the fields. Numbers are then columns, and
+texts and payloads are one buffer with offsets, as Arrow needs them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gapless.core.limits import INT_MAX, INT_MIN
-from gapless.packed.scan import ColumnScan, PackedEvents
-from gapless.packed.scan import ScannedColumn as Pieces
+from gapless.packed.scan import ColumnScan, PackedEvents, ScannedColumn
 from gapless.packed.scan.fields import (
     FALSE,
     FLOAT,
@@ -33,7 +32,7 @@ from gapless.spark.columns import STANDARD, AttributeColumn, ColumnType
 __all__ = ["ARROW", "BATCH_BYTES", "ArrowBatches"]
 
 BATCH_BYTES: Final = 2_097_152
-"""Packs are gathered until they have so many bytes: enough that a batch costs Spark little."""
+"""Packed events are collected up to this size, so that a batch costs Spark little."""
 
 ARROW: Final = {
     ColumnType.STRING: pa.string(),
@@ -45,11 +44,11 @@ ARROW: Final = {
 }
 
 _Maker = Callable[[str, ColumnScan], pa.Array]
-"""Makes a column of a pubend's name and a survey of its events."""
+"""Makes a column from a pubend's name and a column scan of its events."""
 
 
 class ArrowBatches:
-    """Makes record batches with certain columns."""
+    """Makes record batches with the chosen columns."""
 
     def __init__(self, columns: Iterable[AttributeColumn]) -> None:
         chosen = tuple(columns)
@@ -64,7 +63,7 @@ class ArrowBatches:
         ]
 
     def of(self, pubend: str, pieces: Iterable[Sequence[PackedEvents]]) -> Iterator[pa.RecordBatch]:
-        """Give the events of a pubend as batches, some pieces of packs in each."""
+        """Yield the events of a pubend as batches of several replies each."""
         gathered: list[PackedEvents] = []
         size = 0
         for packs in pieces:
@@ -83,7 +82,7 @@ class ArrowBatches:
 
 
 def _pieces(
-    kind: ColumnType, pieces: Pieces, is_there: NDArray[np.bool_] | None = None
+    kind: ColumnType, pieces: ScannedColumn, is_there: NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """Return texts or payloads as a column."""
     offsets, data = pieces
@@ -98,11 +97,11 @@ def _ints(column_scan: ColumnScan, field: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(column_scan.words(field)).view(np.int64)
 
 
-# --- attributes with a type --------------------------------------------------------------------------
+# --- attributes with a type -----------------------------------------------------------------------
 
 
 def _attribute(kind: ColumnType, field: int) -> _Maker:
-    """Return what makes the column of an attribute: NULL where it is of another kind."""
+    """Return the maker of an attribute's column: NULL where the value has another type."""
     make = _TYPED[kind]
     return lambda _, column_scan: make(column_scan, field)
 
@@ -124,10 +123,10 @@ def _floats(column_scan: ColumnScan, field: int) -> pa.Array:
 
 
 def _wholes(column_scan: ColumnScan, field: int) -> pa.Array:
-    """Return whole numbers; a float that is one counts, unless it is above the highest int."""
+    """Return integers; a float with an integral value counts, unless it exceeds the highest int."""
     kinds, ints = column_scan.kinds(field), _ints(column_scan, field)
     floats = np.where(kinds == FLOAT, ints.view(np.float64), np.nan)
-    # not the highest int itself: as a float it is one too high
+    # less than, because the highest int as a float is one too high
     fits = (floats == np.floor(floats)) & (floats >= INT_MIN) & (floats < INT_MAX)
     values = np.where(fits, np.where(fits, floats, 0).astype(np.int64), ints)
     return pa.array(values, mask=~fits & (kinds != INT))
@@ -141,7 +140,7 @@ _TYPED: Final[dict[ColumnType, Callable[[ColumnScan, int], pa.Array]]] = {
 }
 
 
-# --- what every event has -----------------------------------------------------------------------------
+# --- standard columns -----------------------------------------------------------------------------
 
 
 def _pubends(pubend: str, column_scan: ColumnScan) -> pa.Array:

@@ -1,8 +1,9 @@
-"""The columns of a row: what every event has, and attributes that were declared with a type.
+"""The columns of a row: standard columns, and attributes that were declared with a type.
 
-A declared column has the value of the attribute if that is of the column's kind, else NULL. Numbers are
-one kind, as in filters: 5 is 5.0 in a DOUBLE, and 5.0 is 5 in a BIGINT, while 5.5 in a BIGINT is NULL.
-NaN is NULL: in filters it compares with nothing, and so does NULL in Spark.
+A declared column has the value of the attribute if it has the column's type, otherwise NULL.
+Numbers are one type, as in filters: 5 is 5.0 in a DOUBLE, and 5.0 is 5 in a BIGINT, while 5.5 in a
+BIGINT is NULL. NaN is NULL: in filters a comparison with NaN is never true, nor is one with NULL in
+Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["STANDARD", "AttributeColumn", "ColumnType", "check_names", "parse_co
 
 
 class ColumnType(Enum):
-    """The type of a column, as SQL writes it."""
+    """The type of a column in SQL."""
 
     STRING = "STRING"
     BIGINT = "BIGINT"
@@ -31,7 +32,7 @@ class ColumnType(Enum):
 
 
 class AttributeColumn(msgspec.Struct, frozen=True):
-    """A column that is an attribute of the same name."""
+    """A column of an attribute of the same name."""
 
     name: str
     kind: ColumnType
@@ -46,8 +47,8 @@ STANDARD: Final = {
     "attributes": ColumnType.STRING,
     "payload": ColumnType.BINARY,
 }
-"""What every event has, in the order of the columns. ``timestamp`` is the tick as a time; attributes
-are JSON."""
+"""The columns of every row, in their order. ``timestamp`` is the tick as a time; ``attributes`` is
+JSON."""
 
 TYPES: Final = {
     "STRING": ColumnType.STRING,
@@ -56,7 +57,7 @@ TYPES: Final = {
     "DOUBLE": ColumnType.DOUBLE,
     "BOOLEAN": ColumnType.BOOLEAN,
 }
-"""What may be declared of an attribute: the kinds of values that there are."""
+"""The types that may be declared for an attribute."""
 
 _DECLARED: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,:]+))[\s:]+(\w+)\s*(?:,|$)")
 
@@ -87,7 +88,7 @@ def parse_columns(text: str) -> tuple[AttributeColumn, ...]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise if Spark could not tell two columns apart: to it capitals and small letters are the same."""
+    """Raise if two names are the same for Spark, which ignores case."""
     taken: dict[str, str] = {}
     for name in names:
         other = taken.get(name.lower())
@@ -95,7 +96,7 @@ def check_names(names: Iterable[str]) -> None:
             raise UsageError(f"{name!r} is declared twice")
         if other is not None:
             raise UsageError(
-                f"{name!r} and {other!r} are one name to Spark; declare one of them, the other attribute is "
+                f"{name!r} and {other!r} are one name for Spark; declare only one, the other is "
                 "in the column 'attributes'"
             )
         taken[name.lower()] = name

@@ -1,11 +1,13 @@
-"""A named reader: logs are kept for it from what was committed on.
+"""A named reader: logs are held for it from the committed position on.
 
-It is a durable subscription that never takes an event. It lives at the first server, so that a query
-finds it again wherever its driver runs. A commit moves it, as an operator would. While nobody is
-connected it expires in the end, so now and then it is subscribed to, and left at once.
+It is a durable subscription that never receives an event. It is at the first server, so that a
+query finds it wherever its driver runs. A commit moves it by a seek, as an operator would. A
+durable subscription without a client expires, so the driver subscribes from time to time and
+disconnects at once.
 
-A subscription is on all pubends that its filter can match. Those that the query leaves out are moved to
-where they are now, with every commit. One that is only new to the query is not: it will be read.
+A subscription includes all pubends that its filter can match. With every commit it is moved to the
+current end of the pubends that the query does not read. It is not moved for a pubend that is only
+new to the query, because the query will read it.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from gapless.spark.network import LOG, Caller, OverlayClient
 __all__ = ["DurableReader"]
 
 _RENEW_S: Final = 3_600.0
-"""How often it is subscribed to. It expires after a week."""
+"""How often the driver subscribes. The subscription expires after a week."""
 
 
 class DurableReader:
-    """Keeps logs for one query."""
+    """Holds logs for one query."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class DurableReader:
         self._name = name
         self._wanted = wanted
         self._pubends = pubends
-        """What the query reads; empty: everything, also what is new to it."""
+        """The pubends of the query; empty: all, including new ones."""
         self._clock = clock
         self._renewed: float | None = None
 
@@ -57,7 +59,7 @@ class DurableReader:
         return self._network.caller((self._server,))
 
     def _cursors(self) -> dict[str, CursorState] | None:
-        """Return where the reader is on each pubend, None if there is no such reader."""
+        """Return the cursors of the reader by pubend; None if it does not exist."""
         found: dict[str, CursorState] = {}
         after = None
         while True:
@@ -78,14 +80,14 @@ class DurableReader:
             after = entry.cursors[-1].pubend
 
     def position(self) -> dict[str, Tick] | None:
-        """Return what was committed last, None if there is no such reader yet."""
+        """Return the committed position; None if the reader does not exist yet."""
         cursors = self._cursors()
         if cursors is None:
             return None
         return {name: each.acked for name, each in cursors.items() if each.pending_reason is None}
 
     def keep(self, positions: Mapping[str, Tick]) -> None:
-        """Make the reader at a position if there is none; let it not expire if there is one."""
+        """Create the reader at a position, or renew it before it expires."""
         now = self._clock()
         if self._renewed is None:
             self._subscribe(positions)
@@ -93,25 +95,25 @@ class DurableReader:
             try:
                 self._subscribe(positions)
             except GaplessError as error:
-                LOG.warning("reader %s: it expires if nobody can renew it: %s", self._name, error)
+                LOG.warning("reader %s: not renewed, so it may expire: %s", self._name, error)
         else:
             return
         self._renewed = now
 
     def _subscribe(self, positions: Mapping[str, Tick]) -> None:
         cursors = self._cursors()
-        start = StartPoint()  # it stays where it is
+        start = StartPoint()  # keep its position
         if cursors is None:
             start = StartPoint(StartKind.POSITION, Position(positions).as_tuple())
         request = Subscribe(0, self._name, self._wanted, durable=True, start=start, credit=0)
         answer = self._caller().ask(request, changes=True)
         assert isinstance(answer, Subscribed)
-        # a seek to where it is parts it from this connection: nothing is to be sent
+        # a seek to its own position disconnects it from this client: nothing is sent
         cursors = self._cursors() or {}
         self._seek({name: each.acked for name, each in cursors.items()} | self._omitted(cursors))
 
     def commit(self, positions: Mapping[str, Tick]) -> None:
-        """Let logs go up to a position; a hint, so what fails is only noted."""
+        """Release logs up to a position; a failure is only logged."""
         try:
             self.keep(positions)
             self._seek({**self._omitted(self._cursors() or {}), **positions})
@@ -119,7 +121,7 @@ class DurableReader:
             LOG.warning("reader %s: logs are kept longer than needed: %s", self._name, error)
 
     def _omitted(self, cursors: Mapping[str, CursorState]) -> dict[str, Tick]:
-        """Return where the pubends are now that the query does not read: nothing of them is needed."""
+        """Return the horizons of pubends that the query does not read: it needs nothing of them."""
         return {
             name: each.horizon
             for name, each in cursors.items()
@@ -127,7 +129,7 @@ class DurableReader:
         }
 
     def _seek(self, positions: Mapping[str, Tick]) -> None:
-        """Move it where it has to go forward."""
+        """Move the reader forward."""
         cursors = self._cursors() or {}
         ahead = {
             name: tick

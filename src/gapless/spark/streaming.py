@@ -1,4 +1,4 @@
-"""What Spark calls to read a stream, one micro-batch after the other."""
+"""The interface for Spark to read a stream, one micro-batch after the other."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gapless.spark.planning import after, check_released, ranges
 __all__ = ["StreamReader"]
 
 _IDLE_S: Final = 0.1
-"""Spark asks again at once where nothing is new; so long it is kept waiting."""
+"""Spark polls again at once if nothing is new; it is delayed for so long."""
 
 _LIST_S: Final = 1.0
-"""How often the overlay is asked for new pubends."""
+"""How often the driver queries new pubends."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads logs from a place on. It lives in the driver, but for ``read``, which runs in tasks."""
+    """Reads logs from a position on. It runs in the driver; only ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[AttributeColumn]) -> None:
         options.refuse_for("streaming")
@@ -47,10 +47,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names: list[str] = []
         self._listed: float | None = None
         self._target: dict[str, Tick] | None = None
-        """Where a run with ``availableNow`` ends."""
+        """The end of a run with ``availableNow``."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task needs: connections stay in the driver."""
+        """Return the state for tasks: connections remain in the driver."""
         return {"_options": self._options, "_columns": self._columns}
 
     # --- the driver's connections --------------------------------------------------------------
@@ -68,18 +68,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._network, self._scout
 
     def stop(self) -> None:
-        """End the connections of the driver."""
+        """Close the connections of the driver."""
         if self._network is not None:
             self._network.close()
             self._network = None
 
     def _extents(self, *, anew: bool = False) -> dict[str, Extent]:
-        """Return how far the logs go that the query reads; new pubends are among them."""
+        """Return the extents of the logs that the query reads, including new pubends."""
         network, _ = self._overlay()
         now, wanted = time.monotonic(), self._options.pubends
         is_due = self._listed is None or (not wanted and now - self._listed >= _LIST_S)
         if anew or is_due:
-            # what a broker does not list that was started just now is still there
+            # a broker that was just started may not list all pubends: keep the known ones
             self._names = sorted({*self._names, *network.chosen(wanted, settle=anew)})
             self._listed = now
         return {each: network.extent(each, self._options.filter) for each in self._names}
@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets -------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a query begins that has no checkpoint."""
+        """Return the start of a query without a checkpoint."""
         extents = self._extents(anew=True)
         starts = after(self._options.start or "latest", extents)
         if self._durable_reader is not None:
@@ -100,18 +100,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(starts).stored()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how much a micro-batch may have."""
+        """Return the limit of a micro-batch."""
         most = self._options.events_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note where the run ends."""
+        """Record the end of the run."""
         self._target = {name: each.top for name, each in self._extents(anew=True).items()}
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Return up to where the next micro-batch goes; ``start`` itself if nothing is new."""
+        """Return the end of the next micro-batch; ``start`` itself if nothing is new."""
         offset = Offset.of(start)
         _, scout = self._overlay()
         extents = self._extents()
@@ -142,10 +142,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return top if self._target is None else min(top, self._target.get(name, 0))
 
     def _new_pubends(self, offset: Offset, extents: dict[str, Extent]) -> dict[str, Tick]:
-        """Return where pubends begin that the offset does not know.
+        """Return the start positions of pubends that the offset does not contain.
 
-        From the next offset on they are part of the query, with all that their logs have. Their
-        beginning is in the checkpoint before anything of them is read, so it stays the same.
+        From the next offset on they belong to the query, with everything in their logs. Their start
+        is in the checkpoint before anything of them is read, so it does not change.
         """
         unknown = [name for name in extents if name not in offset.positions]
         if self._target is not None:
@@ -153,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: extents[name].released for name in unknown}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return what tasks read of a micro-batch."""
+        """Return the ranges of a micro-batch for tasks."""
         network, scout = self._overlay()
         starts, ends = Offset.of(start).positions, Offset.of(end).positions
         for name in starts.keys() & ends.keys():
@@ -169,11 +169,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Let logs go that are kept for this query; it has what is up to here."""
+        """Release the logs up to this position, which the query has processed."""
         self._overlay()
         if self._durable_reader is not None:
             self._durable_reader.commit(Offset.of(end).positions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a partition, in a task."""
+        """Yield the rows of a partition, in a task."""
         return read_part(partition, self._columns, self._options.filter, self._options)

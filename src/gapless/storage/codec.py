@@ -1,8 +1,8 @@
-"""Rows, marks and records as they stand in the tables, with their checksums.
+"""Rows, marks and records as they are stored in the tables, with their checksums.
 
-A checksum covers every other column of its row, so a row that was changed, or moved under another
-key, is found. Which pubend a row belongs to is written as ``name#incarnation``, always with the
-number, so that no name can be taken for another.
+A checksum covers every other column of its row, which detects a row that was changed or moved to
+another key. The pubend of a row is stored as ``name#incarnation``, always with the number, so that
+the label is unambiguous.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.records import AppendPackedRow, LogRow, PackedRow, Record
 
 try:
-    from isal.isal_zlib import crc32  # some times as fast, where there is a build of it
+    from isal.isal_zlib import crc32  # several times as fast, if it is installed
 except ImportError:
     from zlib import crc32
 
@@ -44,12 +44,12 @@ __all__ = [
 T = TypeVar("T")
 
 NOTHING = -1
-"""Where a log ends that had no row, and up to where one is trimmed that never was."""
+"""The end of a log that never had a row, and the trim mark of one that was never trimmed."""
 
 _SLICE = 5_120
-"""Bytes that are summed at once by who writes. ``crc32`` gives up the interpreter above 5 KiB, and to
-get it back from a busy event loop can take longer than a thousand sums. Who reads sums whole rows: it
-has the time, and the event loop goes on meanwhile."""
+"""Bytes that the writer sums at once. Above 5 KiB ``crc32`` releases the interpreter lock, and a
+busy event loop may delay its return for longer than a thousand sums take. A reader sums whole rows:
+it is not urgent, and the event loop runs meanwhile."""
 
 
 class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
@@ -70,7 +70,7 @@ _row_decoder = msgspec.msgpack.Decoder(LogRow)
 _key_encoder = msgspec.json.Encoder()
 _key_decoder = msgspec.json.Decoder(tuple[str, ...])
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError)
-"""What decoding raises; a text that is not UTF-8 is a ValueError."""
+"""The errors of decoding; a text that is not UTF-8 is a ValueError."""
 
 _Sum: TypeAlias = Callable[[bytes, int], int]
 
@@ -94,13 +94,13 @@ class StoredRow(NamedTuple):
         return self.summed(_sum)
 
     def summed(self, add: _Sum) -> int:
-        """Return the sum over all columns; the frame, which may be long, is added in one way or another."""
+        """Return the sum over all columns; ``add`` sums the frame, which may be long."""
         numbers = _pack_row(self.first, self.last, self.previous, self.events)
         return add(self.frame, crc32(self.label.encode() + numbers))
 
 
 class LogMark(NamedTuple):
-    """A row of the table ``logs``, without its checksum: how far a log goes."""
+    """A row of the table ``logs``, without its checksum: the extent of a log."""
 
     label: str
     trimmed: int
@@ -113,16 +113,16 @@ class LogMark(NamedTuple):
 
 
 def is_valid(stored: StoredRow | LogMark, checksum: object) -> bool:
-    """Whether what was read has the checksum that was written with it."""
+    """Whether a row or mark fits its stored checksum."""
     try:
         found = stored.checksum if isinstance(stored, LogMark) else stored.summed(crc32)
         return found == checksum
     except (AttributeError, TypeError, struct.error):
-        return False  # a damaged page can give a column another type
+        return False  # a corrupt page can give a column another type
 
 
 def label_of(pubend: PubendId) -> str:
-    """Return how a pubend is named in the tables."""
+    """Return the label of a pubend in the tables."""
     return f"{pubend.name}#{pubend.incarnation}"
 
 
@@ -140,7 +140,7 @@ def pubend_of(label: str) -> PubendId:
 
 
 def encode_row(row: LogRow, packed_events: bytes = b"") -> bytes:
-    """Return the frame of a log row; of its publications a copy, if they are packed already."""
+    """Return the frame of a log row; packed publications are copied into it."""
     if not packed_events:
         return _encoder.encode(row)
     return _encoder.encode(
@@ -157,7 +157,7 @@ def encode_row(row: LogRow, packed_events: bytes = b"") -> bytes:
 
 
 def encode_packed(row: AppendPackedRow) -> bytes:
-    """Return the frame of a log row whose publications are packed; it is as if they were not."""
+    """Return the frame of a log row with packed publications, equal to that of the decoded row."""
     publications = msgspec.Raw(row.publications)
     return _encoder.encode(
         _Packed(row.pubend, row.first, row.last, row.stream_epoch, 0, row.clock, publications)
@@ -165,14 +165,14 @@ def encode_packed(row: AppendPackedRow) -> bytes:
 
 
 def decode_row(stored: StoredRow, checksum: object) -> LogRow:
-    """Return the log row that a stored one holds; CorruptionError says what is wrong with it."""
+    """Return the log row of a stored row; CorruptionError if it is invalid."""
     return _decoded(stored, checksum, _row_decoder)
 
 
 def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
-    """As above, with the publications as they stand there: they are the last of a frame.
+    """Return a stored row with its publications packed, the last field of its frame.
 
-    They are a view of it: a copy of a large row takes longer than to sum it.
+    They are a view of the frame: to copy a large row takes longer than to sum it.
     """
     _check_sum(stored, checksum)
     try:
@@ -183,11 +183,11 @@ def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
 
 
 def _after_fields(frame: bytes) -> int:
-    """Return where the publications begin: behind all other fields, which are texts and ints.
+    """Return the offset of the publications, after all other fields, which are texts and ints.
 
-    A decoder would walk through the publications to find their end; that is known here.
+    A decoder would scan the publications to find their end, which is known here.
     """
-    offset = 1  # behind the head of the row
+    offset = 1  # after the head of the row
     for field in ("tag", *LogRow.__struct_fields__[:-1]):
         if field == "pubend":
             offset = _after(frame, offset + 1)  # the head of a pair, and its name
@@ -196,7 +196,7 @@ def _after_fields(frame: bytes) -> int:
 
 
 def _after(frame: bytes, offset: int) -> int:
-    """Return what comes behind a text or an int of msgpack."""
+    """Return the offset after a text or an int of msgpack."""
     head = frame[offset]
     if head < 0x80 or head >= 0xE0:
         return offset + 1
@@ -224,7 +224,7 @@ def _check_sum(stored: StoredRow, checksum: object) -> None:
 
 
 def encode_key(key: tuple[str, ...]) -> str:
-    """Return a record's key as it stands in the table: readable by people.
+    """Return a record's key as it is stored in the table, in a readable form.
 
     >>> encode_key(("pubend", "trades"))
     '["pubend","trades"]'
@@ -233,7 +233,7 @@ def encode_key(key: tuple[str, ...]) -> str:
 
 
 def decode_key(text: object) -> tuple[str, ...] | None:
-    """Return the key that a text names, or None."""
+    """Return the key of a text, or None if it is invalid."""
     try:
         return _key_decoder.decode(text) if isinstance(text, str) else None
     except _UNDECODABLE:
@@ -246,7 +246,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(body: Any) -> Record | None:
-    """Return the record that a body holds, or None."""
+    """Return the record of a body, or None if it is invalid."""
     try:
         return _record_decoder.decode(body)
     except _UNDECODABLE:

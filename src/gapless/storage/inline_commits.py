@@ -1,9 +1,9 @@
-"""Whether a commit may be waited for in the caller's thread: while it is small and the disk is fast.
+"""Decides whether the caller's thread may wait for a commit: if it is small and the disk is fast.
 
-Now and then any disk is late, and nobody can know it before. So what counts is how much of its time
-the caller loses: what late commits take is a *debt*, and is paid off by the time that passes. While the
-debt is small the caller waits; a disk that is always slow takes a fiftieth of the caller's time, and
-all else is written by a thread.
+Any disk is slow at times, which cannot be predicted. So the policy limits the time that the caller
+loses: the time of slow commits is a *debt*, which passing time pays off. While the debt is small,
+the caller waits. A disk that is always slow takes a fiftieth of the caller's time, and the writer
+thread makes all other commits.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Final
 __all__ = ["InlineCommitPolicy"]
 
 SMALL_BYTES: Final = 16_384
-"""Writes up to here take hardly longer than an empty one: a page or two beside those that always
-change. What is larger is written while the caller does something else."""
+"""Writes up to this size take hardly longer than an empty one: a page or two beside those that
+always change. The writer thread commits larger ones."""
 
 QUICK_S: Final = 0.001
-"""A commit that takes no longer is no loss: to be woken by a thread would take as long."""
+"""A commit up to this time is no loss: to be woken by a thread would take as long."""
 
 DEBT_MAX_S: Final = 0.05
-"""While the debt is not above this, the caller waits: a few late commits, or one that is very late."""
+"""The caller waits while the debt is not above this: a few slow commits, or one very slow one."""
 
 DEBT_FACTOR: Final = 50
-"""So many times as long as a debt it takes to pay it off."""
+"""The time that pays off a debt, as a multiple of the debt."""
 
 
 class InlineCommitPolicy:
-    """Knows how long the caller had to wait, and when it may wait again.
+    """Records how long the caller waited, and decides when it may wait again.
 
     >>> pace = InlineCommitPolicy()
     >>> pace.may_commit_inline(300, now=10.0)
@@ -41,14 +41,14 @@ class InlineCommitPolicy:
 
     def __init__(self) -> None:
         self._paid_at = 0.0
-        """When all debts are paid off."""
+        """When the debt is paid off."""
 
     def may_commit_inline(self, size: int, now: float) -> bool:
-        """Say whether writes of so many bytes will be quick, as far as that can be known."""
+        """Whether writes of this size are expected to commit quickly."""
         return size <= SMALL_BYTES and self._paid_at - now <= DEBT_FACTOR * DEBT_MAX_S
 
     def waited(self, started: float, now: float) -> None:
-        """Note how long a commit took."""
+        """Record the time that a commit took."""
         took = now - started
         if took > QUICK_S:
             self._paid_at = max(self._paid_at, now) + DEBT_FACTOR * took

@@ -1,7 +1,7 @@
-"""Looking at a data directory from outside: list, check and export its logs.
+"""Inspection of a data directory from outside: list, verify and export its logs.
 
-All of it only reads, and works while a broker uses the directory. A log is read in pieces, each
-from one moment, because one long look would keep the broker's WAL from ending.
+Everything here only reads, and works while a broker uses the directory. A log is read in parts,
+each from one snapshot, because a long snapshot would prevent a restart of the broker's WAL.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 VerificationProgress: TypeAlias = Callable[[PubendId, int, int], None]
-"""Who is told how far a check has come: in which log, and how many rows of how many."""
+"""Receives the progress of a verification: the pubend, the rows checked, and all rows."""
 
 _PIECE_BYTES = 4 * 1024 * 1024
 
 
 class LogSummary(msgspec.Struct, frozen=True):
-    """What a log holds, as its rows say; nothing is checked."""
+    """The content of a log, according to its rows; nothing is verified."""
 
     pubend: PubendId
     first: int | None
@@ -50,39 +50,39 @@ class LogSummary(msgspec.Struct, frozen=True):
     events: int
     frame_bytes: int
     trimmed: int | None
-    """Up to where rows were taken away, None if none were."""
+    """The tick up to which the log was trimmed, None if it was not."""
 
 
 class LogVerification(msgspec.Struct, frozen=True):
-    """What a check of a log found."""
+    """The result of verifying a log."""
 
     pubend: PubendId
     rows: int
-    """Sound rows."""
+    """Valid rows."""
     events: int
     frame_bytes: int
     corruptions: tuple[str, ...]
 
 
 class VerificationReport(msgspec.Struct, frozen=True):
-    """What a check of a data directory found."""
+    """The result of verifying a data directory."""
 
     logs: tuple[LogVerification, ...]
     records: dict[str, int]
-    """How many sound records there are of each kind."""
+    """The number of valid records of each kind."""
     record_corruptions: tuple[str, ...]
     structure_corruptions: tuple[str, ...]
-    """What SQLite says of its own file; only looked at if asked for."""
+    """Problems that SQLite reports in its own file; checked only on request."""
 
     @property
     def corruptions(self) -> tuple[str, ...]:
-        """Everything that is wrong, a sentence each."""
+        """All problems, one sentence each."""
         in_logs = tuple(corruption for log in self.logs for corruption in log.corruptions)
         return self.structure_corruptions + self.record_corruptions + in_logs
 
 
 def list_logs(directory: Path) -> list[LogSummary]:
-    """Return what each log holds, by the names of their pubends."""
+    """Return a summary of each log, sorted by pubend."""
     with open_read_only(directory) as connection:
         return [_summary(connection, pubend) for pubend in _pubends(connection)]
 
@@ -92,8 +92,8 @@ def verify(
 ) -> VerificationReport:
     """Read and check every record and every row.
 
-    ``structure`` has SQLite check its own file too. That takes a while in one go, during which the
-    WAL of a running broker grows.
+    ``structure`` has SQLite check its own file too. That takes a while in one snapshot, during
+    which the WAL of a running broker grows.
     """
     with open_read_only(directory) as connection:
         records, record_corruptions = _check_records(connection)
@@ -107,7 +107,7 @@ def export(
 ) -> Iterator[LogRow]:
     """Yield the rows of a log that touch a range, lowest first.
 
-    CorruptionError at the first row that is damaged or missing; rows before it have been yielded.
+    CorruptionError at the first corrupt or missing row; the rows before it have been yielded.
     """
     with open_read_only(directory) as connection:
         while True:
@@ -178,20 +178,20 @@ def _check_log(
 
 
 class _LogCheck:
-    """Goes over a log row by row, also past damage."""
+    """Checks a log row by row, and continues after corruption."""
 
     def __init__(self, pubend: PubendId) -> None:
         self._pubend = pubend
         self._label = label_of(pubend)
         self._first = NOTHING
-        """The first tick of the row that was looked at last."""
+        """The first tick of the row that was checked last."""
         self._end = NOTHING
-        """Where it ended."""
+        """The last tick of that row."""
         self.looked = self.rows = self.events = self.frame_bytes = 0
         self.corruptions: list[str] = []
 
     def read_piece(self, connection: sqlite3.Connection) -> bool:
-        """Check some rows, from one moment; return whether there may be more."""
+        """Check some rows of one snapshot; return whether there may be more."""
         size = 0
         with snapshot(connection):
             mark = self._read_mark(connection)
@@ -226,7 +226,7 @@ class _LogCheck:
         try:
             decode_row(stored, checksum)
         except CorruptionError as error:
-            self._found(f"{name} is damaged: {error}")
+            self._found(f"{name} is corrupt: {error}")
         else:
             self.rows += 1
             self.events += stored.events

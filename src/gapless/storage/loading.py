@@ -1,7 +1,7 @@
-"""Reading all records and marks when a broker starts, and refusing only what is damaged.
+"""Loading all records and marks when a broker starts, and refusing only what is corrupt.
 
-A damaged record belongs to whom its key names and to whom its body names, if they can be read; as
-either may be what was damaged, both are refused. If neither can be read, nobody knows what is
+The owner of a corrupt record is named by its key and by its body, if they can be read. Either may
+be the corrupt part, so both owners are refused. If neither can be read, it is unknown what is
 missing, and the broker is refused.
 """
 
@@ -44,7 +44,7 @@ _OF_PUBENDS = frozenset(
         *("publisher", "staged", "commit", "joined pubend", "pubend location"),
     }
 )
-"""Kinds of records whose key names a pubend next."""
+"""Kinds of records whose key continues with a pubend."""
 
 _NEXT_LABEL = (
     "SELECT CAST(pubend AS BLOB) FROM log WHERE pubend > CAST(? AS TEXT) ORDER BY pubend LIMIT 1"
@@ -53,46 +53,54 @@ _LAST_ROW = "SELECT last FROM log WHERE pubend=? ORDER BY first DESC LIMIT 1"
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a broker starts from."""
+    """The state from which a broker starts."""
 
     records: list[Record]
-    """The sound records, in the order of their keys, without those of damaged pubends."""
+    """The valid records, in the order of their keys, without those of corrupt pubends."""
     corrupt: dict[PubendId, str]
-    """Pubends that must not be served, and why. Their records and logs are left as they are."""
+    """Pubends that must not be served, with reasons. Their records and logs stay unchanged."""
     subscriptions: dict[str, str]
-    """Durable subscriptions that must not be served, and why."""
+    """Durable subscriptions that must not be served, with reasons."""
 
 
 class LogMarks(NamedTuple):
-    """How far each log goes, and what is wrong with those that are damaged."""
+    """The extent of each log, and the problems of corrupt ones."""
 
     valid: dict[PubendId, LogMark]
     corrupt: dict[PubendId, str]
 
+    def accept(self, pubend: PubendId, mark: LogMark) -> None:
+        """Add the mark of a log."""
+        self.valid[pubend] = mark
+
+    def refuse(self, pubend: PubendId, fault: str) -> None:
+        """Note that a log is corrupt, and why."""
+        self.corrupt[pubend] = f"{pubend}: {fault}"
+
 
 class RecordOwner(NamedTuple):
-    """Whom a record belongs to: ``pubend`` or ``subscription`` with its name, or ``broker``."""
+    """The owner of a record: ``pubend`` or ``subscription`` with its name, or ``broker``."""
 
     kind: str
     name: str
 
 
 class CorruptRecord(NamedTuple):
-    """A record whose content does not fit its checksum, and whom it may belong to."""
+    """A record that does not fit its checksum or cannot be decoded, and its possible owners."""
 
     problem: str
     owners: frozenset[RecordOwner]
 
 
 class ValidRecord(NamedTuple):
-    """A record whose content fits its checksum."""
+    """A record that fits its checksum."""
 
     key: tuple[str, ...]
     record: Record
 
 
 def load_records(connection: sqlite3.Connection, corrupt_logs: dict[PubendId, str]) -> Loaded:
-    """Return all sound records, and who is refused."""
+    """Return all valid records, and the refused pubends and subscriptions."""
     valid: list[ValidRecord] = []
     broken: list[CorruptRecord] = []
     with snapshot(connection):
@@ -113,7 +121,7 @@ def load_records(connection: sqlite3.Connection, corrupt_logs: dict[PubendId, st
 
 
 def walk_records(connection: sqlite3.Connection) -> Iterator[ValidRecord | CorruptRecord]:
-    """Yield every record, sound or not. The caller holds a snapshot."""
+    """Yield every record, valid or not. The caller holds a snapshot."""
     # the key as bytes, because a text that cannot be decoded would end the whole query
     for key, body, checksum in connection.execute(
         "SELECT CAST(key AS BLOB), body, checksum FROM records"
@@ -122,7 +130,7 @@ def walk_records(connection: sqlite3.Connection) -> Iterator[ValidRecord | Corru
 
 
 def load_marks(connection: sqlite3.Connection) -> LogMarks:
-    """Return how far each log goes, and the logs that do not go as far as they should."""
+    """Return the extent of each log, and the logs whose rows do not reach it exactly."""
     marks = LogMarks({}, {})
     with snapshot(connection):
         check_structure(connection, "logs")
@@ -139,22 +147,22 @@ def load_marks(connection: sqlite3.Connection) -> LogMarks:
 def check_structure(connection: sqlite3.Connection, table: str) -> None:
     """Have SQLite check the pages of a table and of its index, and that the two agree.
 
-    A row that a damaged page hides has no checksum; one that the index does not lead to could be
-    written a second time.
+    No checksum protects a row that a corrupt page hides, and a row that is missing from the index
+    could be written a second time.
     """
     found = connection.execute(f"PRAGMA integrity_check({table})").fetchall()
     if found != [("ok",)]:
-        raise CorruptionError(f"the table {table} is damaged: {found[0][0]}")
+        raise CorruptionError(f"the table {table} is corrupt: {found[0][0]}")
 
 
 def walk_labels(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield the labels of all pubends that have rows, by looking up one after the other."""
+    """Yield the labels of all pubends that have rows, with one index lookup each."""
     label = b""
     while found := connection.execute(_NEXT_LABEL, (label,)).fetchone():
         if found[0] <= label:
             raise CorruptionError(
                 "the index of the logs is not in order"
-            )  # and this would never end
+            )  # otherwise this loop would not end
         label = found[0]
         yield _text(label)
 
@@ -166,15 +174,16 @@ def _take_mark(
     if pubend is None:
         return
     if not is_valid(mark, checksum):
-        marks.corrupt[pubend] = f"{pubend}: the mark of its log is damaged"
+        marks.refuse(pubend, "the mark of its log is corrupt")
         return
-    marks.valid[pubend] = mark
+    marks.accept(pubend, mark)
     found = connection.execute(_LAST_ROW, (mark.label,)).fetchone()
     end = found[0] if found else NOTHING
     if end > mark.last or max(end, mark.trimmed) < mark.last:
-        marks.corrupt[pubend] = (
-            f"{pubend}: rows are missing or too many: its log ends at {end}, "
-            f"but the last row that was written ended at {mark.last}"
+        marks.refuse(
+            pubend,
+            f"rows are missing or too many: its log ends at {end}, "
+            f"but the last row that was written ended at {mark.last}",
         )
 
 
@@ -185,15 +194,15 @@ def _examined(key_text: str, body: object, checksum: object) -> ValidRecord | Co
         return ValidRecord(key, record)
     owners = {_owner_of(record.key)} if record else set()
     if key and (not record or _owner_of(key).kind != "broker"):
-        owners.add(_owner_of(key))  # a kind that nobody knows is not the broker's if the body fits
+        owners.add(_owner_of(key))  # an unknown kind is not the broker's if the body is valid
     why = "it cannot be decoded" if fits else "its content does not fit its checksum"
-    return CorruptRecord(f"the record {key_text} is damaged: {why}", frozenset(owners))
+    return CorruptRecord(f"the record {key_text} is corrupt: {why}", frozenset(owners))
 
 
 def _refused(
     broken: Iterable[CorruptRecord], names: dict[str, PubendId]
 ) -> tuple[dict[PubendId, str], dict[str, str]]:
-    """Return the pubends and the subscriptions that damaged records belong to."""
+    """Return the pubends and the subscriptions that own corrupt records."""
     pubends: dict[PubendId, str] = {}
     subscriptions: dict[str, str] = {}
     for each in broken:
@@ -221,7 +230,7 @@ def _pubend_in(record: Record) -> PubendId | None:
 
 
 def _pubend_labelled(label: str) -> PubendId | None:
-    """Return the pubend that a label names, or None if it is damaged: then whose it was is missed."""
+    """Return the pubend of a label, or None if it is corrupt; that pubend then lacks a mark."""
     try:
         return pubend_of(label)
     except CorruptionError:
@@ -229,7 +238,7 @@ def _pubend_labelled(label: str) -> PubendId | None:
 
 
 def _pubend_named(text: str) -> PubendId:
-    """Return the pubend that is printed so, if nothing tells it better."""
+    """Return the pubend of a printed name, if no valid record has it."""
     name, mark, incarnation = text.rpartition("#")
     if mark and incarnation.isascii() and incarnation.isdecimal() and int(incarnation) > 1:
         return PubendId(name, int(incarnation))

@@ -1,4 +1,4 @@
-"""A lock on a data directory: it ends with the process that holds it, however that ends."""
+"""A lock on a data directory. It ends with the process that holds it, also after a crash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DirectoryLock"]
 
 
 class DirectoryLock:
-    """The right to use the data directory of a broker, or of an overlay, until it is released."""
+    """The exclusive use of the data directory of a broker, or of an overlay, until its release."""
 
     def __init__(self, directory: Path, name: str = "broker.lock") -> None:
         path = directory / name
@@ -27,11 +27,11 @@ class DirectoryLock:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise DirectoryLockedError(str(directory), holder) from None
-        # Who has it is for people; the lock itself is what counts, so a full disk does not matter.
+        # The process id is only for people, so a full disk does not matter.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have the directory. The file stays: to delete it would let two in."""
+        """Release the directory. The file stays: to delete it would allow two holders."""
         os.close(self._descriptor)

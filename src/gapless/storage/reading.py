@@ -1,11 +1,11 @@
-"""Reading a log by range, with every row checked and every hole found.
+"""Reading a range of a log; every row is checked and every missing row is detected.
 
-A row names the end of the row before it, so two rows that stand next to each other prove that
-nothing is missing between them. A range is therefore read with its neighbours: the row before it,
-and the row behind it or, at the end of the log, the mark, which names the last row.
+A row has the end of the row before it, so two adjacent rows prove that nothing is missing between
+them. A range is therefore read with its neighbours: the row before it, and the row after it or, at
+the end of the log, the mark, which has the end of the last row.
 
-How many rows an answer has is decided by their lengths, which SQLite knows without reading them: no
-row is read and summed in vain.
+The number of rows in a reply is decided by their lengths, which SQLite returns without reading the
+rows: no row is read and summed needlessly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ANY = "SELECT 1 FROM log WHERE pubend=? LIMIT 1"
 
 
 class ReadResult(NamedTuple):
-    """What a read of a log found; the fields of :class:`gapless.core.machine.Fetched`."""
+    """The result of reading a log; the fields of :class:`gapless.core.events.Fetched`."""
 
     rows: tuple[Any, ...]
     corruption: str | None = None
@@ -54,14 +54,14 @@ class ReadResult(NamedTuple):
 
 
 class _RangeStart(NamedTuple):
-    """Where the rows of a range begin."""
+    """The start of the rows of a range."""
 
     mark: LogMark
     low: int
     first: int
-    """The first row that touches the range begins here or later."""
+    """The first tick of the first row that touches the range is this one or a later one."""
     end: int
-    """Where the row before it ends, if that has to be known."""
+    """The end of the row before it, or NOTHING if that row does not matter."""
 
 
 def read_log(
@@ -82,7 +82,7 @@ def read_log(
             if start is None:
                 return ReadResult(())
             last = _last_fitting(connection, start, high, bytes_max)
-            # the rows before one that is damaged stay in the list
+            # the rows before a corrupt one stay in the list
             found.extend(_walk(connection, start, high if last is None else last, decode))
     except (CorruptionError, sqlite3.Error) as error:
         return ReadResult(tuple(found), f"{pubend}: {error}", complete=False)
@@ -92,7 +92,7 @@ def read_log(
 def _range_start(
     connection: sqlite3.Connection, label: str, low: int, high: int
 ) -> _RangeStart | None:
-    """Return where to begin to read a range; None if there is nothing."""
+    """Return where to start reading a range, or None if it has no rows."""
     mark = read_mark(connection, label)
     if mark is None or high < low:
         return None
@@ -108,9 +108,9 @@ def _range_start(
 def _last_fitting(
     connection: sqlite3.Connection, start: _RangeStart, high: int, bytes_max: int
 ) -> int | None:
-    """Return where the last row begins that fits into so many bytes; None if all of the range do."""
+    """Return the first tick of the last row that fits into the bytes, or None if all rows fit."""
     last: int | None = None
-    # a damaged page is met again by who reads, and told then; the rows up to it fit
+    # the rows up to a corrupt page fit; the reader meets the page again and reports it
     with contextlib.suppress(sqlite3.Error):
         for first, size in connection.execute(_LENGTHS, (start.mark.label, start.first, high)):
             bytes_max -= size or 0
@@ -134,7 +134,7 @@ def _walk(
             row = decode(stored, checksum)
         except CorruptionError as error:
             raise CorruptionError(
-                f"row {stored.first} to {stored.last} is damaged: {error}"
+                f"row {stored.first} to {stored.last} is corrupt: {error}"
             ) from error
         if stored.first > low:
             _check_joint(stored.previous, end, low, f"row {stored.first} to {stored.last}")
@@ -148,7 +148,7 @@ def _walk(
 
 
 def read_mark(connection: sqlite3.Connection, label: str) -> LogMark | None:
-    """Return how far a log goes, or None if there is none; CorruptionError if that is damaged."""
+    """Return the extent of a log, or None if there is no log; CorruptionError if it is corrupt."""
     found = connection.execute(_MARK, (label,)).fetchone()
     if found is None:
         if connection.execute(_ANY, (label,)).fetchone():
@@ -156,11 +156,11 @@ def read_mark(connection: sqlite3.Connection, label: str) -> LogMark | None:
         return None
     mark = LogMark(label, *found[:2])
     if not is_valid(mark, found[2]):
-        raise CorruptionError("the mark of its log is damaged: its checksum does not fit")
+        raise CorruptionError("the mark of its log is corrupt: its checksum does not fit")
     return mark
 
 
 def _check_joint(previous: int, end: int, low: int, follower: str) -> None:
-    """Check that nothing is missing from ``low`` on between the row that was read and the next."""
+    """Check that no row is missing from ``low`` on between the last row read and the next."""
     if previous != end and max(previous, end) >= low:
         raise CorruptionError(f"rows are missing: the one before {follower} ended at {previous}")

@@ -1,4 +1,4 @@
-"""The database of a data directory: how it is opened, its tables, and what its errors mean."""
+"""The database of a data directory: opening it, its tables, and its errors."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ APPLICATION: Final = 0x6761706C
 """``application_id`` of our databases, "gapl"."""
 
 FORMAT: Final = 2
-"""``user_version``: grows when a program that does not know the change would misread the file."""
+"""``user_version``: raised when a program that does not know the change would misread the file."""
 
 PAGE_BYTES: Final = 8_192
-"""Of a batch each page costs some calls of the system, in the WAL and when it is copied back; and a lone
-event writes four pages whole. With 4,096 the writer takes a quarter longer for batches, with 16,384 a
-lone commit takes a fifth longer. A database keeps the size that it was made with."""
+"""Each page of a batch costs some system calls, in the WAL and at the checkpoint, and a single
+event writes four whole pages. With 4,096 the writer takes a quarter longer for batches, with 16,384
+a single commit takes a fifth longer. A database keeps its page size."""
 
 _BUSY_S = 10.0
-"""For how long others may hold the database: only while it is recovered or cut."""
+"""How long others may lock the database: only while it is recovered or truncated."""
 
 _TRUNCATE_WAIT_MS = 50
-"""For how long writes may wait so that the WAL is cut; else it is tried again later."""
+"""How long writes may wait for the WAL to be truncated; after that, it is tried again later."""
 
 _TABLES = """
 CREATE TABLE records (
@@ -65,15 +65,15 @@ CREATE TABLE log (
 
 
 def connect_writer(directory: Path, *, durable: bool) -> sqlite3.Connection:
-    """Open the database of a data directory to write to it; make it if there is none."""
+    """Open the database of a data directory for writing; create it if it does not exist."""
     path = directory / DATABASE
     with translated(path):
         connection = _connect(path, "rwc")
         try:
             _check_format(connection, path)
             _set_up(connection, path, durable=durable)
-            # What a crash left in the WAL may never have reached the disk, though it can be read.
-            # To copy it to the database and sync that makes it durable before anyone acts on it.
+            # Data that a crash left in the WAL can be read but may not be on disk. The checkpoint
+            # copies it to the database and syncs it before any reader acts on it.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except BaseException:
             connection.close()
@@ -82,7 +82,7 @@ def connect_writer(directory: Path, *, durable: bool) -> sqlite3.Connection:
 
 
 def connect_reader(directory: Path) -> sqlite3.Connection:
-    """Open the database of a data directory to read beside its writer."""
+    """Open the database of a data directory for reading beside its writer."""
     path = directory / DATABASE
     with translated(path):
         connection = _connect(path, "rw")
@@ -92,10 +92,10 @@ def connect_reader(directory: Path) -> sqlite3.Connection:
 
 @contextmanager
 def open_read_only(directory: Path) -> Iterator[sqlite3.Connection]:
-    """Look at the database of a data directory, whether or not a broker uses it."""
+    """Open the database of a data directory for inspection, whether or not a broker uses it."""
     path = directory / DATABASE
     if not path.is_file():
-        raise StorageError(f"{directory} has no {DATABASE}: it is no data directory of a broker")
+        raise StorageError(f"{directory} has no {DATABASE}: it is not a data directory of a broker")
     with translated(path):
         connection = _connect(path, "ro")
         try:
@@ -107,7 +107,7 @@ def open_read_only(directory: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let all that is read inside be from one moment. Keep it short: it keeps the WAL from ending."""
+    """Read one consistent snapshot inside the block. Keep it short: it prevents a WAL restart."""
     connection.execute("BEGIN")
     try:
         yield
@@ -117,24 +117,24 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def checkpoint_wal(connection: sqlite3.Connection) -> None:
-    """Copy the WAL back, as far as readers allow; if they allow all, it starts over."""
+    """Checkpoint the WAL as far as readers allow; it restarts if they allow all."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def truncate_wal(connection: sqlite3.Connection) -> None:
-    """Copy the WAL back and cut it, unless another process reads it just now."""
+    """Checkpoint and truncate the WAL, unless another process is reading it."""
     connection.execute(f"PRAGMA busy_timeout={_TRUNCATE_WAIT_MS}")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1000)}")
 
 
 def wal_path(directory: Path) -> Path:
-    """Return where the WAL of a data directory is."""
+    """Return the path of the WAL of a data directory."""
     return directory / f"{DATABASE}-wal"
 
 
 def storage_error(error: Exception, what: str) -> StorageError:
-    """Return what an error of SQLite means, as one of ours; ``what`` says what was done."""
+    """Translate an error of SQLite; ``what`` describes the failed action."""
     if isinstance(error, StorageError):
         return error
     name = getattr(error, "sqlite_errorname", type(error).__name__)
@@ -142,16 +142,16 @@ def storage_error(error: Exception, what: str) -> StorageError:
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(
             f"{what}: no space is left on the disk ({error}, {name}); "
-            "make room and start the broker again: what was acknowledged is there"
+            "free space and start the broker again: acknowledged events are safe"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return CorruptionError(f"{what}: the database is damaged ({error}, {name})")
+        return CorruptionError(f"{what}: the database is corrupt ({error}, {name})")
     return StorageError(f"{what}: {error} ({name})")
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into ours."""
+    """Translate errors of SQLite to errors of gapless."""
     try:
         yield
     except sqlite3.Error as error:
@@ -170,7 +170,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is not ours, or newer than this program."""
+    """Refuse a database of another application or of another format."""
     application, version = (
         _number(connection, "application_id"),
         _number(connection, "user_version"),
@@ -202,7 +202,7 @@ def _set_up(connection: sqlite3.Connection, path: Path, *, durable: bool) -> Non
     if mode != "wal":
         raise StorageError(f"{path}: the file system does not support a WAL (journal mode {mode})")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-    connection.execute("PRAGMA wal_autocheckpoint=0")  # it is copied back outside of commits
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # checkpoints happen outside of commits
     connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
     if _is_empty(connection):
         connection.executescript(

@@ -1,7 +1,7 @@
-"""Freeing space, some with every transaction: trimmed rows first, then the pages they leave.
+"""Reclaiming space, some with every transaction: trimmed rows first, then the pages they free.
 
-Free pages are used for new rows, so a log of steady size needs no more. Only when much of the file
-is free, as after a long outage of a subscriber, it is given back, from the end of the file.
+New rows reuse free pages, so a log of steady size needs nothing more. Only when much of the file is
+free, such as after a long outage of a subscriber, pages at the end of the file are returned.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _ROWS_AT_ONCE = 256
 """Trimmed rows that one transaction deletes."""
 
 _PAGES_AT_ONCE = 128
-"""Pages that one transaction gives back: 1 MiB, copied at worst."""
+"""Pages that one transaction returns to the file system: 1 MiB, copied at worst."""
 
 
 class SpaceReclaimer:
-    """What is still to be freed."""
+    """The trimmed rows and free pages that are still to be reclaimed."""
 
     def __init__(self, marks: Iterable[LogMark]) -> None:
         self._trimmed = {mark.label: mark.trimmed for mark in marks}
@@ -31,15 +31,15 @@ class SpaceReclaimer:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to do."""
+        """Whether there is space to reclaim."""
         return bool(self._trimmed) or self._looking
 
     def trimmed(self, mark: LogMark) -> None:
-        """Take note that rows of a log no longer count."""
+        """Record that rows of a log no longer count."""
         self._trimmed[mark.label] = mark.trimmed
 
     def step(self, connection: sqlite3.Connection) -> None:
-        """Do a part of it, inside a transaction of the caller."""
+        """Reclaim some space, inside a transaction of the caller."""
         if self._trimmed:
             self._delete_rows(connection)
         elif self._looking:
@@ -58,7 +58,7 @@ class SpaceReclaimer:
 
 
 def _give_back(connection: sqlite3.Connection) -> bool:
-    """Give some free pages back if many are free; return whether it did."""
+    """Return some free pages to the file system if many are free; return whether it did."""
     free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if free <= max(FREE_PAGES_KEPT, pages // 4):

@@ -1,7 +1,7 @@
-"""The storage of a running broker: two threads, one that writes and one that reads.
+"""The storage of a running broker, with a writer thread and a reader thread.
 
-A small write is made durable by who asks for it, without a thread, while the disk is fast: to wake
-a thread and to be woken by it takes as long as the sync itself.
+While the disk is fast, the caller's thread commits a small write itself: to wake a thread and be
+woken by it takes as long as the sync.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+from gapless.core.effects import Fetch, Write
 from gapless.core.errors import StorageError
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
 from gapless.core.limits import GROUP_BYTES_MAX
-from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -55,25 +56,25 @@ from gapless.storage.write_group import QueuedChange, QueuedRow, QueuedWrite, Wr
 __all__ = ["Failed", "Statistics", "Storage", "WriteCallback"]
 
 WriteCallback: TypeAlias = Callable[[list[Written | Fetched]], None]
-"""Who is told what is done. Called by the threads of the storage; must neither block nor raise."""
+"""Receives the completions. The storage's threads call it; it must neither block nor raise."""
 
 Failed: TypeAlias = Callable[[StorageError], None]
-"""Who is told, once, that a write failed. Called by a thread of the storage."""
+"""Receives the failure of a write, once. A thread of the storage calls it."""
 
 _RECORD_BYTES = 256
-"""How large a change of a record is taken to be while it waits."""
+"""The assumed size of a queued change of a record."""
 
 _NUDGE: Final = QueuedWrite(-1, (), 0)
-"""No write: lets the writer look whether there is upkeep."""
+"""An empty write that wakes the writer to check for reclaim and checkpoint work."""
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """What a storage has done since it was opened."""
+    """The work of a storage since it was opened."""
 
     writes: int
-    """Writes that were reported."""
+    """Writes that are durable."""
     commits: int
-    """Transactions that made them durable, and those that only freed space."""
+    """Transactions that made them durable, without those that only freed space."""
     fetches: int
     pending_bytes: int
 
@@ -99,26 +100,26 @@ class Storage:
             opened.pop_all()
         self._corrupt_logs = marks.corrupt
         self._reported = dict(marks.valid)
-        """How far logs go, as far as was reported. Changed by the writer only."""
+        """The extent of each log, as far as writes were reported. Only a commit changes it."""
         self._asked = dict(marks.valid)
-        """How far they will go when all that was asked is done. Changed by the caller only."""
+        """The extent of each log after all requested writes. Only the caller changes it."""
         self._reclaimer = SpaceReclaimer(
             mark for pubend, mark in marks.valid.items() if pubend not in marks.corrupt
         )
         self._gathered: list[QueuedWrite] = []
-        """What waits to be flushed. Changed by the caller only."""
+        """Writes that wait for a flush. Only the caller changes it."""
         self._gathered_bytes = 0
         self._writes: SimpleQueue[QueuedWrite | None] = SimpleQueue()
         self._writing = threading.Lock()
-        """Held by whoever uses the writer's connection, with all that belongs to a commit."""
+        """Held by the thread that uses the writer's connection and the state of a commit."""
         self._inline_commits = InlineCommitPolicy()
         self._fetches: SimpleQueue[Fetch | None] = SimpleQueue()
         self._reading = threading.Lock()
-        """Held while a fetch is read, so that the writer can keep fetches away from the WAL."""
+        """Held while a fetch reads, so that the writer can truncate the WAL between fetches."""
         self._reporting = threading.Lock()
-        """Held while writes are reported and their rows are let be seen, so that both happen at once:
-        who heard of a write and fetches finds its rows, and no row is found before its write is
-        reported."""
+        """Held while writes are reported and their rows become visible, so that both happen at
+        once. A fetch after the report of a write finds its rows, and no fetch finds a row before
+        its write is reported."""
         self._failing = threading.Lock()
         self._failure: StorageError | None = None
         self._closed = False
@@ -140,15 +141,15 @@ class Storage:
     def open(
         cls, directory: Path, *, on_done: WriteCallback, on_failure: Failed, durable: bool = True
     ) -> Self:
-        """Open a data directory; make it if there is none.
+        """Open a data directory, or create it.
 
-        ``durable=False`` is for tests and benchmarks: a crash of the machine may then lose what was
-        reported. No setting of a broker leads here.
+        ``durable=False`` is for tests and benchmarks: a crash of the machine may then lose reported
+        writes. No setting of a broker leads here.
         """
         try:
             _make_directory(directory)
         except OSError as error:
-            raise StorageError(f"{directory} cannot be made: {error.strerror}") from error
+            raise StorageError(f"{directory} cannot be created: {error.strerror}") from error
         return cls(directory, on_done=on_done, on_failure=on_failure, durable=durable)
 
     def __enter__(self) -> Self:
@@ -162,12 +163,12 @@ class Storage:
     ) -> None:
         self.close()
 
-    # --- the caller's side: nothing here waits, but for load, close and a flush here ---------
+    # --- the caller's side: only load, close and a flush here block ---------------------------
 
     def load(self) -> Loaded:
         """Return the records that were durable when the directory was opened; call it first.
 
-        CorruptionError if the broker must not start.
+        Raises CorruptionError if the broker must not start.
         """
         connection = connect_reader(self._directory)
         try:
@@ -177,12 +178,12 @@ class Storage:
             connection.close()
 
     def write(self, write: Write) -> None:
-        """Take a write; it is reported when it is durable. After a failure it is dropped."""
+        """Queue a write; it is reported when it is durable. After a failure it is dropped."""
         self.gather(write)
         self.flush()
 
     def gather(self, write: Write) -> int:
-        """Take a write that waits for :meth:`flush`; return about how many bytes it is."""
+        """Add a write that waits for :meth:`flush`; return its approximate size in bytes."""
         assert not self._closed, "the storage is closed"
         if self._failure is not None:
             return 0
@@ -207,10 +208,10 @@ class Storage:
         return size
 
     def flush(self, *, here: bool = False) -> list[Written]:
-        """Have what was gathered made durable, by the writer, or ``here`` and now if that is quick.
+        """Make the gathered writes durable: by the writer, or ``here`` and now if that is fast.
 
-        Returns what was made durable here, for the caller to report. Who allows it has heard of all
-        writes before: else these would be reported before those.
+        Returns the writes made durable here, for the caller to report. A caller may pass ``here``
+        only if all earlier writes were reported to it; otherwise the order would be wrong.
         """
         batch, self._gathered = self._gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
@@ -222,17 +223,17 @@ class Storage:
 
     @property
     def may_commit_inline(self) -> bool:
-        """Whether what was gathered will be durable quickly if it is flushed here."""
+        """Whether the gathered writes will be durable quickly if they are flushed here."""
         return self._inline_commits.may_commit_inline(self._gathered_bytes, time.monotonic())
 
     def fetch(self, fetch: Fetch) -> None:
-        """Take a request for rows; it is answered from what was reported when it is read."""
+        """Queue a request for rows; the result has the rows reported before the read."""
         assert not self._closed, "the storage is closed"
         self._fetches.put(fetch)
 
     @property
     def pending_bytes(self) -> int:
-        """About how many bytes were asked to be written and are not yet durable."""
+        """The approximate bytes of requested writes that are not yet durable."""
         return self._bytes_asked - self._bytes_done
 
     @property
@@ -241,11 +242,11 @@ class Storage:
         return self._failure
 
     def statistics(self) -> Statistics:
-        """Return what was done since the directory was opened."""
+        """Return the work done since the directory was opened."""
         return Statistics(self._written, self._commits, self._fetched, self.pending_bytes)
 
     def close(self) -> None:
-        """Write and answer what was asked, then let the directory go. Not from a callback."""
+        """Finish all writes and fetches, then release the directory. Not from a callback."""
         if self._closed:
             return
         self.flush()
@@ -286,7 +287,7 @@ class Storage:
         try:
             while work():
                 pass
-        except Exception as error:  # noqa: BLE001  whatever it is, nothing may be written after it
+        except Exception as error:  # noqa: BLE001  nothing may be written after any failure
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -298,7 +299,7 @@ class Storage:
         self._on_failure(self._failure)
 
     def _commit_here(self, batch: list[QueuedWrite], size: int) -> bool:
-        """Make writes durable in the caller's thread, if that is quick; say whether it was done."""
+        """Make writes durable in the caller's thread if that is fast; return whether it did."""
         started = time.monotonic()
         if not self._inline_commits.may_commit_inline(size, started) or not self._writing.acquire(
             blocking=False
@@ -321,7 +322,7 @@ class Storage:
         return True
 
     def _write_group(self) -> bool:
-        """Make what is queued durable and report it; return whether to go on."""
+        """Make the queued writes durable and report them; return whether to continue."""
         batch = self._take_batch()
         with self._writing:
             if self._failure is not None:
@@ -337,7 +338,7 @@ class Storage:
         return not self._last_group
 
     def _take_batch(self) -> list[QueuedWrite]:
-        """Wait for a write, unless there is upkeep to do, and return all that are queued."""
+        """Wait for a write, unless space is to be reclaimed, and return all queued ones."""
         batch: list[QueuedWrite] = []
         size = 0
         while size < GROUP_BYTES_MAX:
@@ -354,7 +355,7 @@ class Storage:
         return batch
 
     def _commit(self, batch: list[QueuedWrite], size: int) -> WriteGroup:
-        """Make writes durable in one transaction, with some upkeep; return what they change."""
+        """Make writes durable in one transaction and reclaim some space; return the group."""
         group = WriteGroup(self._reported)
         for write in batch:
             group.add(write)
@@ -372,7 +373,7 @@ class Storage:
         return group
 
     def _answer_fetch(self) -> bool:
-        """Answer a fetch; return whether to go on."""
+        """Answer a fetch; return whether to continue."""
         fetch = self._fetches.get()
         if fetch is None:
             return False
@@ -401,9 +402,9 @@ class Storage:
 
 
 def _make_directory(directory: Path) -> None:
-    """Have a directory, on disk too: SQLite syncs what is in it, but not that it is there.
+    """Create a directory durably: SQLite syncs its content, but not its entry in the parent.
 
-    One that is made is for its owner alone: what is in it are other people's events.
+    Only the owner may read a new directory, because it will contain other people's events.
     """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

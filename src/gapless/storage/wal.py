@@ -1,7 +1,7 @@
-"""The WAL: copied back to the database now and then, and cut if readers have let it grow.
+"""WAL checkpoints, and truncation if readers have let the WAL grow.
 
-SQLite would copy it back inside the commit that makes it long enough, and whoever waits for that
-commit would wait for the copying too. So it is done here, after the commit was reported.
+SQLite would checkpoint inside the commit that makes the WAL long enough, which would delay that
+commit. So the writer checkpoints here, after the commit was reported.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["WalCheckpointer"]
 
 _CHECKPOINT_COMMITS = 256
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-"""After how many commits or bytes it is copied back. The smallest commit writes four pages, most of them
-the same as the one before it."""
+"""Commits or bytes after which a checkpoint is due. The smallest commit writes four pages, most of
+them the same as the one before."""
 
 
 class WalCheckpointer:
-    """Knows about how much went into the WAL since it was last copied back."""
+    """Counts the commits and bytes written to the WAL since the last checkpoint."""
 
     def __init__(self, directory: Path) -> None:
         self._path = wal_path(directory)
@@ -31,18 +31,18 @@ class WalCheckpointer:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to look after it."""
+        """Whether a checkpoint is due."""
         return self._commits >= _CHECKPOINT_COMMITS or self._bytes >= _CHECKPOINT_BYTES
 
     def grew(self, size: int) -> None:
-        """Note a commit of so many bytes."""
+        """Count a commit of this size."""
         self._commits += 1
         self._bytes += size
 
     def checkpoint(self, writer: sqlite3.Connection, reading: threading.Lock) -> None:
-        """Copy it back; if it is large all the same, cut it, while nobody is ``reading``."""
+        """Checkpoint the WAL; if it is still large, truncate it while no fetch is ``reading``."""
         self._commits = self._bytes = 0
-        with suppress(sqlite3.Error):  # nothing is lost: it is tried again, and a write says more
+        with suppress(sqlite3.Error):  # nothing is lost: it is retried, and writes report errors
             checkpoint_wal(writer)
         if self._path.stat().st_size > WAL_BYTES_MAX:
             with reading:

@@ -1,8 +1,8 @@
-"""What is left of many writes when they become durable together.
+"""The outcome of many writes that become durable together.
 
-Nobody can see a moment inside a transaction, so only its outcome counts: of records with one key
-the last, of trims of one log the highest, and no row that a later trim of the same group takes
-away. That is exact as long as trims come before rows, because a trim concerns only what was
+No reader sees a state inside a transaction, so only the outcome counts: the last of the records
+with one key, the highest of the trims of one log, and no row that a later trim of the same group
+removes. That is exact as long as trims come before rows, because a trim affects only rows
 appended before it.
 """
 
@@ -30,7 +30,7 @@ from gapless.storage.codec import (
 __all__ = ["QueuedRow", "QueuedWrite", "WriteGroup"]
 
 _ROWS_AT_ONCE = 32
-"""Rows of one statement. A statement gives up the interpreter some times, however many rows."""
+"""Rows of one statement. A statement releases the interpreter lock a few times for any number."""
 
 
 class QueuedRow(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ QueuedChange: TypeAlias = PutRecord | DeleteRecord | TrimLog | QueuedRow
 
 
 class QueuedWrite(msgspec.Struct, frozen=True):
-    """A write as it waits for the writer."""
+    """A write in the queue of the writer."""
 
     write_id: int
     changes: tuple[QueuedChange, ...]
@@ -59,12 +59,12 @@ class WriteGroup:
         self._records: dict[tuple[str, ...], Record | None] = {}
         self._rows: list[QueuedRow] = []
         self.marks: dict[PubendId, LogMark] = {}
-        """How far logs go with this group, those that it changes."""
+        """The extent of the logs that this group changes, after the group."""
         self.trimmed: set[PubendId] = set()
-        """The logs that it trims."""
+        """The logs that this group trims."""
 
     def add(self, write: QueuedWrite) -> None:
-        """Take a write, after those that were taken before."""
+        """Add a write, after those added before."""
         for change in write.changes:
             if type(change) is QueuedRow:
                 self._append(change)
@@ -143,7 +143,7 @@ def _text(statement: _Statement, rows: int) -> str:
 def _put(
     connection: sqlite3.Connection, statement: _Statement, rows: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Insert rows by few statements, of sizes that are powers of two so that they are known again."""
+    """Insert rows with few statements whose sizes are powers of two, so that they are cached."""
     if len(rows) == 1:
         connection.execute(_text(statement, 1), rows[0])
         return

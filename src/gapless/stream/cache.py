@@ -1,7 +1,7 @@
-"""The bound on what all streams of a broker hold together (R38).
+"""The limit on the memory of all streams of a broker (R38).
 
-Only soft state is held here, so anything may be forgotten: it becomes Q and is asked for
-again by whoever needs it (GD 2.1).
+Streams are soft state, so any range may be forgotten. Its ticks become Q, and receivers that need
+them request them again (GD 2.1).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from gapless.stream.istream import IStream, MemoryAccount
 __all__ = ["SLACK", "shrink"]
 
 SLACK: Final = 16
-"""A full cache is emptied by this part of its size at once, so that few frames pay for it."""
+"""A full cache is reduced by 1/16 of its limit at once, so that few frames have the cost."""
 
 
 def shrink(account: MemoryAccount, streams: Iterable[IStream], bytes_max: int) -> int:
-    """Forget the lowest pieces of the greatest streams if the account is over its limit.
+    """Forget the lowest ranges of the largest streams if the account is over its limit.
 
-    Returns how many pieces were forgotten. Streams that are equally great are taken in the order
-    in which they were given.
+    Returns the number of forgotten ranges. Streams of equal size are processed in the given order.
     """
     if account.bytes <= bytes_max:
         return 0

@@ -1,15 +1,16 @@
-"""Who wants to know which ticks: the curiosity streams of GD 2.1.1, 3.1 and 3.2.
+"""Requested ticks: the curiosity streams of GD 2.1.1, 3.1 and 3.2.
 
-Three holders, from the router to the subend:
+Three classes, from the router to the subend:
 
-- :class:`OutstandingNacks`: what a router asked its feeder for, and when. The same ticks asked for by many
-  receivers travel up once; after the least repetition threshold they count as fresh again, so
-  that repeated nacks are not swallowed (GD 3.1; R37).
-- :class:`RequestedTicks`: what one receiver asked a router for and was not told yet (R36, R37).
-- :class:`Curiosity`: the gaps of a subend, each asked for once it is old enough and again when
-  the answer is overdue (GD 3.2; R45). Only it repeats by itself.
+- :class:`OutstandingNacks`: the ticks that a router has requested from its feeder, and when. Ticks
+  that many receivers request are requested once. After the least repetition threshold they may be
+  requested again, so that repeated nacks are passed on (GD 3.1; R37).
+- :class:`RequestedTicks`: the ticks that one receiver has requested from a router and not received
+  (R36, R37).
+- :class:`Curiosity`: the gaps of a subend. Each is requested when it is old enough, and again when
+  the reply is overdue (GD 3.2; R45). Only this class repeats requests by itself.
 
-All three are bounded. What is dropped at a limit is asked for again.
+All three are bounded. Ticks that are dropped at a limit are requested again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Curiosity", "OutstandingNacks", "RequestedTicks", "split_ranges"]
 
 
 def split_ranges(ranges: Iterable[TickRange], span: int, ranges_max: int) -> list[TickRange]:
-    """Cut ranges to a greatest length; the first so many, since a gap may be years long.
+    """Cut ranges to a maximal length; return at most ``ranges_max``, since a gap may be years long.
 
     >>> [*map(str, split_ranges([TickRange(1, 7), TickRange(9, 9)], 3, 10))]
     ['[1, 3]', '[4, 6]', '[7, 7]', '[9, 9]']
@@ -44,7 +45,7 @@ def split_ranges(ranges: Iterable[TickRange], span: int, ranges_max: int) -> lis
 
 
 class OutstandingNacks:
-    """The ticks of one pubend that a router has asked its feeder for, and when."""
+    """The ticks of one pubend that a router has requested from its feeder, and when."""
 
     __slots__ = ("_memory_us", "_ranges", "_ranges_max", "_remembered_max", "_span")
 
@@ -56,13 +57,13 @@ class OutstandingNacks:
         self._ranges = StampedRanges()
 
     def __len__(self) -> int:
-        """Return how many ranges are remembered."""
+        """Return the number of outstanding ranges."""
         return len(self._ranges)
 
     def ask(self, ranges: Iterable[TickRange], now: int) -> list[TickRange]:
-        """Return what of these ranges to ask for now, cut to size, and remember it.
+        """Return the parts of these ranges to request now, cut to size, and note them.
 
-        What was asked for within the least repetition threshold is left out; so is what does
+        Ticks requested within the least repetition threshold are omitted, and so are those that do
         not fit into one nack.
         """
         fresh = [part for low, high in ranges for part in self._fresh(low, high, now)]
@@ -76,15 +77,15 @@ class OutstandingNacks:
         return parts
 
     def answered(self, low: Tick, high: Tick) -> None:
-        """Forget what is known now; if it is forgotten, it may be asked for again at once."""
+        """Remove ticks that are known now; if the cache drops them, they can be requested."""
         self._ranges.remove(low, high)
 
     def clear(self) -> None:
-        """Forget everything: the feeder that was asked is no longer the feeder."""
+        """Remove everything: the feeder has changed."""
         self._ranges.clear()
 
     def _fresh(self, low: Tick, high: Tick, now: int) -> Iterator[TickRange]:
-        """Return the parts of a range that were not asked for lately."""
+        """Return the parts of a range that were not requested recently."""
         for part in self._ranges.within(low, high):
             if now - part.stamp >= self._memory_us:
                 continue
@@ -96,7 +97,7 @@ class OutstandingNacks:
 
 
 class RequestedTicks:
-    """The ticks that one receiver has asked for and not been told."""
+    """The ticks that one receiver has requested and not received."""
 
     __slots__ = ("_ranges", "_ranges_max")
 
@@ -105,11 +106,11 @@ class RequestedTicks:
         self._ranges_max = parameters.curious_ranges_max
 
     def __len__(self) -> int:
-        """Return how many ranges are wanted."""
+        """Return the number of requested ranges."""
         return len(self._ranges)
 
     def add(self, low: Tick, high: Tick, now: int) -> int:
-        """Note that a range is wanted; return how many old ones were dropped for it."""
+        """Add a requested range; return how many old ones were dropped for it."""
         self._ranges.put(low, high, now)
         dropped = 0
         while len(self._ranges) > self._ranges_max:
@@ -118,11 +119,11 @@ class RequestedTicks:
         return dropped
 
     def wants(self, low: Tick, high: Tick) -> bool:
-        """Whether any tick between two is wanted."""
+        """Return whether any tick between two is requested."""
         return bool(len(self._ranges)) and bool(self._ranges.within(low, high))
 
     def take(self, low: Tick, high: Tick) -> list[TickRange]:
-        """Return what is wanted between two ticks; it is wanted no longer, since it is told now."""
+        """Remove and return the requested ranges between two ticks, which are sent now."""
         if not len(self._ranges):
             return []
         wanted = [TickRange(part.low, part.high) for part in self._ranges.within(low, high)]
@@ -134,7 +135,7 @@ class RequestedTicks:
 
 
 class _Gap:
-    """A range that is missing: when to ask for it, when it was asked for last, how often."""
+    """A missing range: when to request it, when it was last requested, and how often."""
 
     __slots__ = ("asked", "attempts", "due", "high", "low")
 
@@ -146,30 +147,30 @@ class _Gap:
         self.attempts = attempts
 
     def part(self, low: Tick, high: Tick) -> _Gap:
-        """Return what lies between two ticks, due when this is due."""
+        """Return the part between two ticks, due at the same time."""
         return _Gap(max(low, self.low), min(high, self.high), self.due, self.asked, self.attempts)
 
     def split(self, tick: Tick) -> _Gap:
-        """End below a tick; return the rest."""
+        """Shorten the gap to end below a tick; return the rest."""
         rest = self.part(tick, self.high)
         self.high = tick - 1
         return rest
 
     def grow(self, high: Tick) -> None:
-        """Reach up to a tick."""
+        """Extend the gap up to a tick."""
         self.high = high
 
     def hurry(self, due: int) -> None:
-        """Be due at a time, unless it is due before."""
+        """Make the gap due at a time, unless it is due before."""
         self.due = min(self.due, due)
 
     def restart(self, now: int) -> None:
-        """Be due at once, as if it had not been asked for."""
+        """Make the gap due at once, as if it had not been requested."""
         self.due = now
         self.attempts = 0
 
     def ask(self, now: int, repeat_us: int) -> None:
-        """Count as asked for; be due again after a while."""
+        """Note a request; the gap is due again after ``repeat_us``."""
         self.asked = now
         self.attempts += 1
         self.due = now + repeat_us
@@ -180,11 +181,12 @@ _high = attrgetter("high")
 
 
 class Curiosity:
-    """The gaps of a subend's stream, and when to ask for which.
+    """The gaps of a subend's stream, and when to request which.
 
-    Only the lowest gaps are asked for, since the doubt horizon waits for them: so many spans of
-    ticks, and so many ranges, at a time. The owner says what is missing (:meth:`observe`) and what
-    came (:meth:`answered`), and sends what is :meth:`due` whenever :meth:`next_due` is reached.
+    Only the lowest gaps are requested, since the doubt horizon waits for them: at most
+    ``nack_window`` spans of ticks and ``nack_ranges_max`` ranges at a time. The owner passes in
+    what is missing (:meth:`observe`) and what has arrived (:meth:`answered`), and sends what is
+    :meth:`due` whenever :meth:`next_due` is reached.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -199,14 +201,14 @@ class Curiosity:
         self._doubled = 0
 
     def __len__(self) -> int:
-        """Return how many ranges are missing, as they are asked for."""
+        """Return the number of gaps, as they are requested."""
         return len(self._gaps)
 
     def observe(self, missing: Iterable[TickRange], now: int) -> None:
-        """Learn what is missing, lowest first; what is not named is no longer wanted.
+        """Set the missing ranges, lowest first; gaps that are not among them are dropped.
 
-        A gap seen for the first time is given the gap curiosity threshold to close by itself; what
-        it grows by at its upper end is as old as the gap.
+        A new gap has the gap curiosity threshold to close by itself. Ticks added at the upper end
+        of a gap are as old as the gap.
         """
         gaps: list[_Gap] = []
         index = 0
@@ -221,14 +223,14 @@ class Curiosity:
                     gaps.append(gap if inside else gap.part(low, high))
                     here = gap.high + 1
                 if gap.high > high:
-                    break  # it may reach into the next missing range
+                    break  # the gap may overlap the next missing range
                 index += 1
             if here <= high:
                 self._note(gaps, here, high, now)
         self._gaps = gaps
 
     def _note(self, gaps: list[_Gap], low: Tick, high: Tick, now: int) -> None:
-        """Add a gap, or let the one below it grow if that was not asked for yet."""
+        """Add a gap, or extend the one below it if that was not requested yet."""
         last = gaps[-1] if gaps else None
         if last is not None and last.high + 1 == low and not last.attempts:
             last.grow(high)
@@ -236,14 +238,14 @@ class Curiosity:
             gaps.append(_Gap(low, high, now + self._patience_us))
 
     def answered(self, low: Tick, high: Tick, now: int) -> None:
-        """Learn that the ticks between two are known now."""
+        """Remove the ticks between two: they are known now."""
         first = bisect_left(self._gaps, low, key=_high)
         last = bisect_left(self._gaps, high + 1, key=_low)
         if first >= last:
             return
         touched = self._gaps[first:last]
         for gap in touched:
-            if gap.attempts == 1:  # asked for once: it is clear which nack was answered
+            if gap.attempts == 1:  # requested once: it is clear which nack was answered
                 self._learn(now - gap.asked)
                 break
         kept = []
@@ -254,27 +256,27 @@ class Curiosity:
         self._gaps[first:last] = kept
 
     def _learn(self, round_trip_us: int) -> None:
-        """Take a round trip in; what was asked for under a longer threshold is due sooner now."""
+        """Add a round-trip sample; gaps requested under a longer threshold are due sooner now."""
         self.threshold.sample(round_trip_us)
         for gap in self._gaps:
             if gap.attempts:
                 gap.hurry(gap.asked + self.threshold.us)
 
     def expedite(self, high: Tick, now: int) -> None:
-        """Let everything up to a tick be due at once: its acknowledgement is expected (R45, R57)."""
+        """Make all gaps up to a tick due at once: an acknowledgement is expected (R45, R57)."""
         for gap in self._gaps:
             if gap.low > high:
                 break
             gap.hurry(now)
 
     def restart(self, now: int) -> None:
-        """Let everything be due at once: a new feeder answers, and nobody else will (R45)."""
+        """Make all gaps due at once: a new feeder has no earlier requests (R45)."""
         self.threshold.relax()
         for gap in self._gaps:
             gap.restart(now)
 
     def due(self, now: int) -> list[TickRange]:
-        """Return what to ask for now, lowest first, cut to size; it counts as asked for."""
+        """Return the ranges to request now, lowest first, cut to size; note the requests."""
         asked: list[_Gap] = []
         room = self._window
         index = 0
@@ -293,7 +295,7 @@ class Curiosity:
         return [TickRange(gap.low, gap.high) for gap in asked]
 
     def next_due(self) -> int | None:
-        """Return when something is due next, or None if nothing is missing."""
+        """Return when the next gap is due, or None if nothing is missing."""
         soonest: int | None = None
         room = self._window
         for gap in self._gaps[: self._ranges_max]:
@@ -304,9 +306,9 @@ class Curiosity:
         return soonest
 
     def _count_repetitions(self, asked: list[_Gap], now: int) -> None:
-        """Double the threshold if a range is asked for again that was asked under the present one.
+        """Double the threshold if a range is repeated that was requested since the last doubling.
 
-        Ranges asked for before the last doubling are overdue by the old threshold, which is known.
+        Ranges requested before the last doubling are overdue by the old threshold, which is known.
         """
         if any(gap.attempts and gap.asked >= self._doubled for gap in asked):
             self.threshold.back_off()

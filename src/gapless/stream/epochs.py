@@ -1,8 +1,8 @@
-"""Regimes as routers and subscriber hosts know them: what a regime number means (R31, R39).
+"""Stream epochs at routers and SHBs: the vector of each epoch number (R31, R39).
 
-A piece carries the number of its regime; the vector behind the number travels once per session,
-as the change to one told before where that is shorter (VT 6.1.3). A number means one vector for ever,
-so learning it twice, late or from another broker changes nothing.
+A knowledge range carries the number of its stream epoch. The vector of the number is sent once per
+session, as a change to one sent before where that is shorter (VT 6.1.3). A number has one vector
+for ever, so receiving it twice, late or from another broker changes nothing.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ __all__ = ["StreamEpochs", "StreamVector"]
 
 
 class StreamVector(NamedTuple):
-    """V^m of a regime of a pubend: which hosts it serves, up to which virtual time."""
+    """V^m of a stream epoch: the SHBs that it serves, each up to a virtual time."""
 
     stream_epoch: int
     announcement_version: int
     entries: Mapping[ShbId, VectorEntry]
     start: Tick = 0
-    """From which tick on."""
+    """The first tick of the epoch."""
 
 
 NOBODY = StreamVector(0, 0, {})
-"""Regime 0: ticks before the first regime serve nobody, and nobody can start there."""
+"""Stream epoch 0: ticks before the first epoch serve no SHB; no subscription can start there."""
 
 
 class StreamEpochs:
-    """The regimes of one pubend that a broker knows, newest last."""
+    """The stream epochs of one pubend that a broker knows, newest last."""
 
     def __init__(self) -> None:
         self._vectors: dict[int, StreamVector] = {0: NOBODY}
 
     def __len__(self) -> int:
-        """Return how many are known, the empty one included."""
+        """Return the number of known epochs, epoch 0 included."""
         return len(self._vectors)
 
     def knows(self, number: int) -> bool:
-        """Say whether a number's meaning is known."""
+        """Return whether the vector of a number is known."""
         return number in self._vectors
 
     def get(self, number: int) -> StreamVector | None:
-        """Return a number's meaning."""
+        """Return the vector of a number, or None if it is not known."""
         return self._vectors.get(number)
 
     def opens_at(self, knowledge: KnowledgeRange) -> bool:
-        """Say whether a piece begins with the first tick of its regime."""
+        """Return whether a range starts with the first tick of its stream epoch."""
         vector = self._vectors.get(knowledge.stream_epoch)
         return vector is not None and knowledge.stream_epoch > 0 and vector.start == knowledge.low
 
     def learn_record(self, record: StreamEpochRecord) -> None:
-        """Learn a regime from disk."""
+        """Add a stream epoch from disk."""
         entries = dict(record.entries)
         self._vectors[record.number] = StreamVector(
             record.number, record.announcement_version, entries, record.start
         )
 
     def learn(self, message: StreamEpoch) -> bool:
-        """Learn a regime; False if it was known, or says what changes in one that is not."""
+        """Add a received stream epoch; return False if it was known or its base is unknown."""
         if message.number in self._vectors:
             return False
         entries: dict[ShbId, VectorEntry] = {}
@@ -84,7 +84,7 @@ class StreamEpochs:
         return True
 
     def forget(self, used: list[int], kept: int) -> None:
-        """Forget those that no piece uses, but for the newest few (R38)."""
+        """Forget the stream epochs that no range uses, except the newest ``kept`` (R38)."""
         newest = sorted(self._vectors)[-kept:]
         needed = {0, *used, *newest}
         self._vectors = {
@@ -92,7 +92,7 @@ class StreamEpochs:
         }
 
     def message(self, pubend: PubendId, number: int, base: int | None) -> StreamEpoch:
-        """Return a regime as it is told, as a change to ``base`` where that is shorter."""
+        """Return the message of a stream epoch, as a change to ``base`` where that is shorter."""
         vector = self._vectors[number]
         whole = StreamEpoch(
             pubend,

@@ -1,9 +1,9 @@
-"""The doubt horizon: up to where a stream was handed over, in order and once (GD 2.3).
+"""The doubt horizon: the tick up to which a stream was handed over, in order and once (GD 2.3).
 
-All ticks up to the horizon are known and were passed, or lie before the stream's base. A
-publication above a Q waits, because what the Q hides may come before it. The pieces that may go
-next are those from the horizon to the first Q; whoever delivers them may stop at any of them, as
-when the regime of one is not known yet, and goes on from there later.
+All ticks up to the horizon were known and handed over, or are before the stream's base. A
+publication above a Q waits, because the Q tick may be a publication that comes before it. The
+ranges from the horizon to the first Q may be handed over next. The caller may stop at any of them,
+for example if its stream epoch is not known yet, and continue from there later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DoubtHorizon:
         self.tick = base
 
     def next_ranges(self, stream: IStream) -> list[KnowledgeRange]:
-        """Return what may be handed over now, in order; the first begins just above the horizon."""
+        """Return the ranges to hand over, in order; the first starts just above the horizon."""
         return stream.run(self.tick + 1)
 
     def unknown_ranges(self, stream: IStream, high: Tick) -> list[TickRange]:
@@ -32,15 +32,15 @@ class DoubtHorizon:
         return stream.gaps(self.tick + 1, high)
 
     def pass_over(self, knowledge: KnowledgeRange) -> None:
-        """Note that a piece was handed over; it must be the next one."""
+        """Note that a range was handed over; it must be the next one."""
         assert knowledge.low == self.tick + 1, (
             f"{knowledge.low} does not follow the horizon {self.tick}"
         )
         self.tick = knowledge.high
 
     def skip_to(self, tick: Tick) -> None:
-        """Give up what lies up to a tick: it is before the base, or its log is gone (R42, R45).
+        """Skip the ticks up to a tick: they are before the base, or are released (R42, R45).
 
-        What is skipped is a gap that subscribers must be told of; that is the caller's duty.
+        The caller must report skipped ticks to subscribers as a gap.
         """
         self.tick = max(self.tick, tick)

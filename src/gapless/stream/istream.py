@@ -1,16 +1,15 @@
-"""A stream as far as one broker knows it: an interval map from ticks to pieces.
+"""What one broker knows of a stream: an interval map from ticks to knowledge ranges.
 
-Theory of operation. Pieces that neither overlap nor need to be in any way complete stand in tick
-order in parallel lists, found by bisection; what lies between them is Q. A frame at the top, the
-ordinary case, is appended without a look at its publications.
+Theory of operation. Ranges that do not overlap are kept in tick order in parallel lists, and found
+by bisection. Ticks between them are Q. A range at the top, the ordinary case, is appended without
+examining its publications.
 
-A piece is joined with its neighbour where this costs next to nothing: where one of the two is
-silence, so that an idle stream stays one piece, or where both are small, so that lone publications
-do not pile up. Larger pieces stay as they came; joining them again and again would copy
-publications once for every frame.
+A range is joined with its neighbour if that is cheap: if one of the two is silence, so that an idle
+stream remains one range, or if both are small, so that ranges of single publications do not
+accumulate. Larger ranges are not joined: repeated joins would copy their publications each time.
 
-Forgetting lowers ticks to Q (GD 2.1) and never lowers ``top``: a broker that forgot how far a
-stream has come would offer its past as its future.
+Forgetting lowers ticks to Q (GD 2.1) and never lowers ``top``: a broker that forgot the top of a
+stream would offer its past as its future.
 """
 
 from __future__ import annotations
@@ -36,20 +35,24 @@ from gapless.stream.ranges import (
 __all__ = ["RANGE_BYTES", "IStream", "MemoryAccount"]
 
 RANGE_BYTES: Final = 128
-"""What a piece takes beside its publications."""
+"""The size of a range without its publications."""
 
 
 class MemoryAccount:
-    """How many bytes the streams that share it hold together."""
+    """The bytes of all streams that share the account."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
         self.bytes = 0
 
+    def add(self, size: int) -> None:
+        """Add the bytes that a stream has taken, or subtract those that it has given back."""
+        self.bytes += size
+
 
 class IStream:
-    """What is known of one pubend's stream.
+    """The known ranges of one pubend's stream.
 
     >>> stream = IStream(PubendId("stocks"))
     >>> for ticks in [(1, 4), (8, 9), (3, 8)]:
@@ -67,31 +70,31 @@ class IStream:
         self.pubend = pubend
         self.account = MemoryAccount() if account is None else account
         self.bytes = 0
-        """What the pieces take, about; also booked on the account."""
+        """The approximate size of the ranges; also counted on the account."""
         self.top: Tick = 0
-        """The highest tick that is, or was once, known to have passed."""
+        """The highest tick that is or was known to exist."""
         self._lows: list[Tick] = []
         self._highs: list[Tick] = []
         self._ranges: list[KnowledgeRange] = []
         self._sizes: list[int] = []
 
     def __len__(self) -> int:
-        """Return the number of pieces."""
+        """Return the number of ranges."""
         return len(self._ranges)
 
     def __iter__(self) -> Iterator[KnowledgeRange]:
-        """Return the pieces, lowest first."""
+        """Return the ranges, lowest first."""
         return iter(self._ranges)
 
     # --- what is known -----------------------------------------------------------------------
 
     def state(self, tick: Tick) -> TickState:
-        """Return what is known of one tick."""
+        """Return the state of one tick."""
         index = bisect_left(self._highs, tick)
         return state_of(self._ranges[index], tick) if index < len(self) else TickState.Q
 
     def known(self, low: Tick, high: Tick) -> list[KnowledgeRange]:
-        """Return what is known between two ticks, lowest first."""
+        """Return the known ranges between two ticks, lowest first."""
         first, last = self._indexes(low, high)
         found = self._ranges[first:last]
         if found:
@@ -100,7 +103,7 @@ class IStream:
         return found
 
     def around(self, low: Tick, high: Tick) -> list[KnowledgeRange]:
-        """Return what is known between two ticks, with silence at both ends as far as it goes."""
+        """Return the known ranges between two ticks, extended by the silence at both ends."""
         first, last = self._indexes(low, high)
         return [
             cut(knowledge, *_within_silence(knowledge, low, high))
@@ -119,7 +122,7 @@ class IStream:
         return missing
 
     def run(self, low: Tick) -> list[KnowledgeRange]:
-        """Return the pieces from ``low`` up to the first Q; none if that is Q itself."""
+        """Return the ranges from ``low`` up to the first Q; none if ``low`` is Q."""
         first, last = self._run_indexes(low)
         found = self._ranges[first:last]
         if found:
@@ -127,12 +130,12 @@ class IStream:
         return found
 
     def known_through(self, low: Tick) -> Tick:
-        """Return the highest tick up to which all is known from ``low`` on, or ``low - 1``."""
+        """Return the tick before the first Q at or above ``low``."""
         first, last = self._run_indexes(low)
         return self._highs[last - 1] if first < last else low - 1
 
     def stream_epochs(self) -> list[int]:
-        """Return the regimes of the pieces, each once, in the order of their ticks."""
+        """Return the stream epochs of the ranges, each once, in the order of their ticks."""
         return list(dict.fromkeys(knowledge.stream_epoch for knowledge in self._ranges))
 
     # --- accumulation ------------------------------------------------------------------------
@@ -140,10 +143,10 @@ class IStream:
     def accumulate(
         self, knowledge: KnowledgeRange, content: int | None = None
     ) -> list[KnowledgeRange]:
-        """Take a piece in and return what was new: parts that were Q, and D over F, lowest first.
+        """Add a range and return what was new: parts that were Q, and D over F, lowest first.
 
-        A D over an F comes back as a piece of its one tick. ``content`` is how many bytes the
-        publications hold, if the caller knows it; else they are measured one by one.
+        A D over an F is returned as a range of one tick. ``content`` is the size of the
+        publications in bytes, if the caller knows it; otherwise they are measured one by one.
         """
         low, high = knowledge.low, knowledge.high
         assert low <= high, f"pubend {self.pubend}: [{low}, {high}] is no range"
@@ -156,11 +159,11 @@ class IStream:
         return new
 
     def raise_top(self, tick: Tick) -> None:
-        """Note that the stream has come as far as a tick, of which nothing else is known (R8)."""
+        """Note that a tick exists, of which nothing else is known (R8)."""
         self.top = max(self.top, tick)
 
     def _append(self, knowledge: KnowledgeRange, content: int | None) -> None:
-        """Put a piece above all others."""
+        """Add a range above all others."""
         size = _size(knowledge, content)
         if self._ranges and _is_cheap_to_join(self._ranges[-1], knowledge):
             self._ranges[-1] = join(self._ranges[-1], knowledge)
@@ -175,7 +178,7 @@ class IStream:
         self._book(size)
 
     def _merge(self, knowledge: KnowledgeRange, content: int | None) -> list[KnowledgeRange]:
-        """Put a piece between or over others."""
+        """Add a range between or over others."""
         first, last = self._indexes(knowledge.low, knowledge.high)
         if first == last:
             self._replace(first, last, [knowledge], [_size(knowledge, content)])
@@ -213,7 +216,7 @@ class IStream:
     def _replace(
         self, first: int, last: int, ranges: list[KnowledgeRange], sizes: list[int]
     ) -> None:
-        """Put pieces in the place of those from ``first`` to ``last``, joined where it is cheap."""
+        """Replace the ranges from ``first`` to ``last``, and join where that is cheap."""
         if first:  # the neighbours may be joined too
             first -= 1
             ranges.insert(0, self._ranges[first])
@@ -254,11 +257,11 @@ class IStream:
             self.forget(self._lows[0], high)
 
     def forget_lowest(self) -> KnowledgeRange:
-        """Lower the lowest piece to Q and return it."""
+        """Lower the lowest range to Q and return it."""
         return self._forget_index(0)
 
     def forget_highest(self) -> KnowledgeRange:
-        """Lower the highest piece to Q and return it."""
+        """Lower the highest range to Q and return it."""
         return self._forget_index(len(self) - 1)
 
     def forget_all(self) -> None:
@@ -270,15 +273,15 @@ class IStream:
         self._set(index, index + 1, [], [])
         return knowledge
 
-    # --- places ------------------------------------------------------------------------------
+    # --- indexes -----------------------------------------------------------------------------
 
     def _indexes(self, low: Tick, high: Tick) -> tuple[int, int]:
-        """Return where the pieces stand that overlap a range: the first, and behind the last."""
+        """Return the index of the first range that overlaps, and the one after the last."""
         first = bisect_left(self._highs, low)
         return first, bisect_right(self._lows, high, first) if low <= high else first
 
     def _run_indexes(self, low: Tick) -> tuple[int, int]:
-        """Return where the pieces stand that reach from a tick up to the first Q."""
+        """Return the indexes of the ranges from a tick up to the first Q."""
         first = last = bisect_left(self._highs, low)
         lows, highs = self._lows, self._highs
         if first < len(lows) and lows[first] <= low:
@@ -288,7 +291,7 @@ class IStream:
         return first, last
 
     def _set(self, first: int, last: int, ranges: list[KnowledgeRange], sizes: list[int]) -> None:
-        """Put pieces in the place of those from ``first`` to ``last``."""
+        """Replace the ranges from ``first`` to ``last``."""
         self._book(sum(sizes) - sum(self._sizes[first:last]))
         self._lows[first:last] = [knowledge.low for knowledge in ranges]
         self._highs[first:last] = [knowledge.high for knowledge in ranges]
@@ -297,11 +300,11 @@ class IStream:
 
     def _book(self, size: int) -> None:
         self.bytes += size
-        self.account.bytes += size
+        self.account.add(size)
 
 
 def _is_cheap_to_join(left: KnowledgeRange, right: KnowledgeRange) -> bool:
-    """Whether two neighbours can be one piece without much copying."""
+    """Return whether two neighbours can be one range without much copying."""
     if (
         left.high + 1 != right.low
         or left.stream_epoch != right.stream_epoch
@@ -313,7 +316,7 @@ def _is_cheap_to_join(left: KnowledgeRange, right: KnowledgeRange) -> bool:
 
 
 def _within_silence(knowledge: KnowledgeRange, low: Tick, high: Tick) -> tuple[Tick, Tick]:
-    """Return a range of a piece, widened to the publications next to it."""
+    """Return two ticks, widened by the silence of a range around them."""
     publications = knowledge.publications
     before = bisect_left(publications, low, key=tick_of)
     behind = bisect_right(publications, high, key=tick_of)
@@ -324,6 +327,6 @@ def _within_silence(knowledge: KnowledgeRange, low: Tick, high: Tick) -> tuple[T
 
 
 def _size(knowledge: KnowledgeRange, content: int | None = None) -> int:
-    """Return about how many bytes a piece takes."""
+    """Return the approximate size of a range in bytes."""
     content = content_bytes(knowledge) if content is None else content
     return RANGE_BYTES + PUBLICATION_BYTES * len(knowledge.publications) + content

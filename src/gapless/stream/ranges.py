@@ -1,24 +1,24 @@
-"""What may be known of a tick, and the operations on pieces of knowledge.
+"""The states of a tick, and the operations on knowledge ranges.
 
 Theory of operation. GD 2.1 (figure 2) has six states of a tick; three are enough here::
 
     Q   nothing is known
-    F   nothing is needed: there was no publication, or it does not concern those behind this cell
+    F   nothing is needed: there was no publication, or no SHB behind this cell needs it
     D   a publication
 
-They form a chain, Q < F < D, and what is known of a tick is the greatest of what was heard
-(accumulation), until it is forgotten, which gives Q. How this maps to GD:
+They are ordered, Q < F < D. The state of a tick is the greatest that was received (accumulation),
+until it is forgotten, which gives Q. The mapping to GD:
 
-- S (silence) is F: GD lowers S to F as well, so nobody can tell them apart.
-- D* (delivered everywhere) does not exist: that a publication is no longer needed is said of
-  the pubend's log by a release, never of a tick. In GD a D that meets an F becomes D* and then F,
-  because F may mean "acknowledged". Here F can only mean silence or a filter's verdict for some
-  cell and regime, so D is the richer statement and wins.
-- E (error) is :class:`KnowledgeConflictError`: two different publications at one tick, or one tick in
-  two regimes or control versions. It stops the broker rather than choose one.
+- S (silence) is F: GD lowers S to F as well, so they cannot be distinguished.
+- D* (delivered everywhere) does not exist: whether a publication is still needed is a property of
+  the log (its release), never of a tick. In GD a D that meets an F becomes D* and then F, because F
+  may mean "acknowledged". Here F only means silence, or filtered for a cell and stream epoch, so D
+  wins.
+- E (error) is :class:`KnowledgeConflictError`: two different publications at one tick, or one tick
+  in two stream epochs or control versions. It stops the broker.
 
-A piece says for all its ticks at once: these are D, all others F. All operations return pieces that
-say the same or less; none changes its argument.
+A knowledge range states for all its ticks: these are D, all others F. All operations return ranges
+that state the same or less. None changes its argument.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ tick_of: Final = attrgetter("tick")
 
 
 class TickState(IntEnum):
-    """What is known of a tick; the greater statement wins."""
+    """The state of a tick; the greater one wins."""
 
     Q = 0
     F = 1
@@ -74,14 +74,14 @@ class KnowledgeConflictError(AssertionError):
 
 
 def state_of(knowledge: KnowledgeRange, tick: Tick) -> TickState:
-    """Return what the piece says of a tick."""
+    """Return the state of a tick in a range, Q outside of it."""
     if not knowledge.low <= tick <= knowledge.high:
         return TickState.Q
     return TickState.D if publications_between(knowledge, tick, tick) else TickState.F
 
 
 def invalid_reason(knowledge: KnowledgeRange) -> str | None:
-    """Return why this is no piece, or None; for what a peer has sent.
+    """Return why a range of a peer is invalid, or None if it is valid.
 
     >>> invalid_reason(KnowledgeRange(5, 4, 1, 0))
     'its ticks [5, 4] are no range'
@@ -103,7 +103,7 @@ def invalid_reason(knowledge: KnowledgeRange) -> str | None:
 def publications_between(
     knowledge: KnowledgeRange, low: Tick, high: Tick
 ) -> tuple[Publication, ...]:
-    """Return the publications of a piece from ``low`` to ``high``."""
+    """Return the publications of a range from ``low`` to ``high``."""
     publications = knowledge.publications
     if not publications or (low <= knowledge.low and knowledge.high <= high):
         return publications
@@ -112,11 +112,11 @@ def publications_between(
 
 
 def cut(knowledge: KnowledgeRange, low: Tick, high: Tick) -> KnowledgeRange:
-    """Return the part of a piece between two ticks, which must overlap it."""
+    """Return the part of a range between two ticks, which must overlap it."""
     if low <= knowledge.low and knowledge.high <= high:
         return knowledge
     low, high = max(low, knowledge.low), min(high, knowledge.high)
-    assert low <= high, f"[{low}, {high}] is no part of a piece"
+    assert low <= high, f"[{low}, {high}] is no part of the range"
     publications = publications_between(knowledge, low, high)
     return KnowledgeRange(
         low, high, knowledge.stream_epoch, knowledge.control_version, publications
@@ -124,35 +124,35 @@ def cut(knowledge: KnowledgeRange, low: Tick, high: Tick) -> KnowledgeRange:
 
 
 def split(knowledge: KnowledgeRange, tick: Tick) -> tuple[KnowledgeRange, KnowledgeRange]:
-    """Return the part below a tick, and the part from it on; neither may be empty."""
+    """Return the part below a tick and the part from the tick on; neither may be empty."""
     return cut(knowledge, knowledge.low, tick - 1), cut(knowledge, tick, knowledge.high)
 
 
 def divided(knowledge: KnowledgeRange, publications_max: int) -> list[KnowledgeRange]:
-    """Return a piece as several, lowest first, with at most so many publications each."""
+    """Split a range into ranges of at most ``publications_max`` publications, lowest first."""
     starts = [each.tick for each in knowledge.publications[publications_max::publications_max]]
     edges = [knowledge.low, *starts, knowledge.high + 1]
     return [cut(knowledge, low, beyond - 1) for low, beyond in pairwise(edges)]
 
 
 def within(knowledge: KnowledgeRange, ranges: RangeSet) -> list[KnowledgeRange]:
-    """Return the parts of a piece that lie in the ranges, lowest first."""
+    """Return the parts of a range that are in the range set, lowest first."""
     return [cut(knowledge, low, high) for low, high in ranges.within(knowledge.low, knowledge.high)]
 
 
 def without(knowledge: KnowledgeRange, ranges: RangeSet) -> list[KnowledgeRange]:
-    """Return the parts of a piece that lie outside the ranges, lowest first."""
+    """Return the parts of a range that are not in the range set, lowest first."""
     return [cut(knowledge, low, high) for low, high in ranges.gaps(knowledge.low, knowledge.high)]
 
 
-# --- wholes -------------------------------------------------------------------------------------
+# --- joining ------------------------------------------------------------------------------------
 
 
 def joinable(left: KnowledgeRange, right: KnowledgeRange) -> bool:
-    """Whether two pieces can be said as one: contiguous, of one regime and control version.
+    """Return whether two ranges are contiguous and of one stream epoch and control version.
 
-    The ticks of a piece share their regime. Joined silences of two regimes would let a
-    subscription start on ticks that were filtered before anybody knew of it.
+    The ticks of a range share their stream epoch. If silence of two epochs were joined, a
+    subscription could start on ticks that were filtered without it.
     """
     return (
         left.high + 1 == right.low
@@ -162,7 +162,7 @@ def joinable(left: KnowledgeRange, right: KnowledgeRange) -> bool:
 
 
 def join(left: KnowledgeRange, right: KnowledgeRange) -> KnowledgeRange:
-    """Return two joinable pieces as one."""
+    """Join two joinable ranges."""
     assert joinable(left, right), f"[…, {left.high}] and [{right.low}, …] cannot be joined"
     publications = left.publications + right.publications  # one of them alone is not copied
     return KnowledgeRange(
@@ -171,10 +171,9 @@ def join(left: KnowledgeRange, right: KnowledgeRange) -> KnowledgeRange:
 
 
 def joined(ranges: Iterable[KnowledgeRange], publications_max: int) -> list[KnowledgeRange]:
-    """Return pieces, lowest first, as few as can be with at most so many publications each.
+    """Join ranges into as few as possible with at most ``publications_max`` publications each.
 
-    A piece that has more from the start is left as it is. Each publication is copied once, however
-    many pieces become one.
+    A range that has more is left as it is. Each publication is copied at most once.
     """
     result: list[KnowledgeRange] = []
     run: list[KnowledgeRange] = []
@@ -194,7 +193,7 @@ def joined(ranges: Iterable[KnowledgeRange], publications_max: int) -> list[Know
 
 
 def _joined_run(run: list[KnowledgeRange]) -> KnowledgeRange:
-    """Return pieces that are known to be joinable as one."""
+    """Join ranges that are known to be joinable."""
     first = run[0]
     if len(run) == 1:
         return first
@@ -204,11 +203,11 @@ def _joined_run(run: list[KnowledgeRange]) -> KnowledgeRange:
     )
 
 
-# --- other contents -----------------------------------------------------------------------------
+# --- filtering and merging ----------------------------------------------------------------------
 
 
 def filtered(knowledge: KnowledgeRange, passes: Callable[[Publication], bool]) -> KnowledgeRange:
-    """Return the piece behind a filter edge: a D that does not pass becomes F (GD 2.4)."""
+    """Return the filtered range: a D that does not pass becomes F (GD 2.4)."""
     publications = tuple(filter(passes, knowledge.publications))
     if len(publications) == len(knowledge.publications):
         return knowledge
@@ -224,14 +223,16 @@ def filtered(knowledge: KnowledgeRange, passes: Callable[[Publication], bool]) -
 def overlaid(
     pubend: PubendId, known: KnowledgeRange, other: KnowledgeRange
 ) -> tuple[KnowledgeRange, list[Publication]]:
-    """Return a known piece with the D of an overlapping one, and those that were F before.
+    """Return a known range with the D of an overlapping one, and the publications that were F.
 
-    The known piece keeps its range. Raises :class:`KnowledgeConflictError` where both cannot be true.
+    The known range keeps its ticks. Raises :class:`KnowledgeConflictError` if both cannot be true.
     """
     low, high = max(known.low, other.low), min(known.high, other.high)
     if known.stream_epoch != other.stream_epoch or known.control_version != other.control_version:
         versions = f"{known.stream_epoch}/{known.control_version} and {other.stream_epoch}/{other.control_version}"
-        raise KnowledgeConflictError(pubend, low, f"in two regimes or control versions, {versions}")
+        raise KnowledgeConflictError(
+            pubend, low, f"in two stream epochs or control versions, {versions}"
+        )
     offered = publications_between(other, low, high)
     if not offered:
         return known, []
@@ -256,7 +257,7 @@ def overlaid(
 
 
 def _is_same(one: Publication, other: Publication) -> bool:
-    """Whether two copies are of one publication; attributes may hold a NaN, equal to nothing."""
+    """Return whether two copies are of one publication; attributes may contain a NaN."""
     return one is other or (
         one.sequence == other.sequence
         and one.publisher == other.publisher

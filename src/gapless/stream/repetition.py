@@ -1,9 +1,9 @@
-"""How long to wait for an answer before a nack is repeated: GD's nack repetition threshold.
+"""GD's nack repetition threshold: how long to wait for a reply before a nack is repeated.
 
-Estimated like TCP's retransmission timeout (GD 3.2): smoothed round trip plus four times its
-smoothed deviation, doubled while nothing answers. A range that was asked for twice tells nothing
-about the round trip, since nobody knows which nack was answered; so a doubling stays until a range
-asked for once is answered. Otherwise a threshold below the true round trip would never learn.
+It is estimated like TCP's retransmission timeout (GD 3.2): smoothed round trip plus four times its
+smoothed deviation, doubled while no reply arrives. A range that was requested twice gives no
+sample, since it is not known which nack was answered. So a doubling remains until a range requested
+once is answered. Otherwise a threshold below the true round trip would never be corrected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["NackRepetitionThreshold"]
 
 INITIAL: Final = 4
-"""The threshold before the first answer, in its least values: early nacks cross several brokers."""
+"""The threshold before the first sample, as a multiple of the least value."""
 
 
 class NackRepetitionThreshold:
@@ -40,11 +40,11 @@ class NackRepetitionThreshold:
 
     @property
     def us(self) -> int:
-        """The threshold now."""
+        """The current threshold."""
         return min(self._most, self._estimate() << self._shift)
 
     def sample(self, round_trip_us: int) -> None:
-        """Learn from a range that was asked for once and answered; ends the doubling."""
+        """Add the round trip of a range that was requested once, and end the doubling."""
         self._shift = 0
         if self._smoothed is None:
             self._smoothed = round_trip_us
@@ -55,12 +55,12 @@ class NackRepetitionThreshold:
             self._smoothed += error // 8
 
     def back_off(self) -> None:
-        """Wait twice as long: nothing came within the threshold."""
+        """Double the threshold: no reply arrived within it."""
         if self.us < self._most:
             self._shift += 1
 
     def relax(self) -> None:
-        """End the doubling: another feeder is asked now."""
+        """End the doubling: requests go to another feeder now."""
         self._shift = 0
 
     def _estimate(self) -> int:

@@ -1,4 +1,4 @@
-"""Ranges of ticks that each carry a time."""
+"""Ranges of ticks, each with a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StampedRange(NamedTuple):
 
 
 class StampedRanges:
-    """Ranges that do not overlap, lowest first, each with a time; equal neighbours are one."""
+    """Ranges without overlap, lowest first, each with a time; neighbours of one time are joined."""
 
     __slots__ = ("_highs", "_lows", "_stamps")
 
@@ -37,7 +37,7 @@ class StampedRanges:
         return map(StampedRange, self._lows, self._highs, self._stamps)
 
     def put(self, low: Tick, high: Tick, stamp: int) -> None:
-        """Give all ticks of a range a time, whatever they had before."""
+        """Set the time of all ticks of a range."""
         assert low <= high, f"[{low}, {high}] is no range"
         index = self._clear(low, high)
         if index and self._highs[index - 1] == low - 1 and self._stamps[index - 1] == stamp:
@@ -50,12 +50,12 @@ class StampedRanges:
         self._set(index, index, [StampedRange(low, high, stamp)])
 
     def remove(self, low: Tick, high: Tick) -> None:
-        """Take the ticks of a range out."""
+        """Remove the ticks of a range."""
         if self._lows and low <= high:
             self._clear(low, high)
 
     def within(self, low: Tick, high: Tick) -> list[StampedRange]:
-        """Return the parts that lie between two ticks."""
+        """Return the parts between two ticks."""
         return [
             StampedRange(
                 max(low, self._lows[index]), min(high, self._highs[index]), self._stamps[index]
@@ -64,15 +64,15 @@ class StampedRanges:
         ]
 
     def expire(self, before: int) -> None:
-        """Take out what is older than a time."""
+        """Remove the ranges that are older than a time."""
         kept = [part for part in self if part.stamp >= before]
         if len(kept) < len(self):
             self._set(0, len(self), kept)
 
     def drop_oldest(self) -> TickRange:
-        """Take the oldest range out, the highest of several, and return it.
+        """Remove and return the oldest range, the highest of several.
 
-        The lowest are needed first: of what was asked for at once, they must be the last to go.
+        The lowest ticks are needed first, so of ranges of the same time the lowest is dropped last.
         """
         oldest = min(self._stamps)
         index = max(index for index, stamp in enumerate(self._stamps) if stamp == oldest)
@@ -81,11 +81,11 @@ class StampedRanges:
         return dropped
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove everything."""
         self._set(0, len(self), [])
 
     def _clear(self, low: Tick, high: Tick) -> int:
-        """Take a range out and return the place where it would stand."""
+        """Remove a range and return the index at which it would be inserted."""
         first = bisect_left(self._highs, low)
         last = bisect_right(self._lows, high)
         if first >= last:

@@ -1,15 +1,15 @@
-"""The end of a best-effort stream: what comes is handed over, what does not come is not asked for (R33).
+"""The subend of a best-effort stream: it delivers what arrives and sends no nacks (R33).
 
-The stream epoch of a range is the incarnation of the PHB. Within one incarnation ticks grow, so what is
-not above the last tick was here before or comes too late. A new incarnation starts anew.
+The stream epoch of a range is the incarnation of the PHB. Within one incarnation ticks grow, so an
+event that is not above the last tick is a duplicate or late. A new incarnation restarts the ticks.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
 from gapless.feeds.paths import FeedPaths
@@ -25,10 +25,10 @@ __all__ = ["BestEffortListener", "BestEffortSubend"]
 
 
 class BestEffortListener(Protocol):
-    """Takes what comes."""
+    """Callback of a best-effort subend."""
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
-        """Give best-effort publications to the subscriptions that have room for them."""
+        """Pass best-effort publications to the matching connected subscriptions."""
 
 
 class BestEffortSubend:
@@ -49,7 +49,7 @@ class BestEffortSubend:
         self._feed = Feed(context, pubend, AttachKind.LEAF, name, self, paths)
 
     def close(self) -> None:
-        """End for good."""
+        """Close the subend for good."""
         self._feed.close()
 
     def retry_feed(self) -> None:
@@ -69,9 +69,9 @@ class BestEffortSubend:
         self._feed.feed_unavailable(peer, message)
 
     def receive(self, knowledge: KnowledgeRange) -> None:
-        """Hand over what is new."""
+        """Deliver the publications above the last tick."""
         if knowledge.stream_epoch < self._incarnation:
-            return  # of an earlier incarnation of the PHB
+            return  # from an earlier incarnation of the PHB
         if knowledge.stream_epoch > self._incarnation:
             self._incarnation, self._last = knowledge.stream_epoch, 0
         self._feed.note_progress()
@@ -81,10 +81,10 @@ class BestEffortSubend:
             self._listener.deliver_best_effort(self.pubend, new)
 
     def feed_found(self, at: Tick) -> None:
-        """A feeder was found; what it has sent before is not asked for."""
+        """A feeder was found; nothing is requested of it."""
 
     def feed_sent_up_to(self, at: Tick) -> None:
-        """Everything up to a tick was sent; what is not here is lost."""
+        """The feeder has sent everything up to a tick; events that are not here are lost."""
         del at
         self._feed.note_progress()
 

@@ -1,9 +1,10 @@
-"""What waits in memory for the client of a cursor: events and gaps, in tick order (R48).
+"""The buffer of a cursor: events and gaps that wait for the client, in tick order (R48).
 
-``prefetch_max`` events may always wait. What comes live may wait beyond that while all cursors of this
-SHB together have less than ``backlog_bytes`` waiting so. A client that falls behind for a moment continues
-from memory. Otherwise its stream would travel a second time, out of the log, and make it later still. What
-waits beyond is booked by the run in which it came, until the run is taken.
+A buffer always accepts ``prefetch_max`` events. It accepts more live events while the *backlog*,
+the events beyond ``prefetch_max`` in all buffers of this SHB, has less than ``backlog_bytes``. So a
+client that falls behind for a short time continues from memory. Otherwise its events would be read
+from the log and sent over the network again, which delays it further. A run of live events is
+booked on the backlog until it is taken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["Backlog", "Buffer"]
 
 
 class Backlog:
-    """What waits beyond ``prefetch_max`` events each, of all cursors of this SHB."""
+    """The size of the events beyond ``prefetch_max`` in all buffers of this SHB."""
 
     __slots__ = ("bytes",)
 
@@ -30,16 +31,16 @@ class Backlog:
         self.bytes = 0
 
     def book(self, size: int) -> None:
-        """Something waits beyond."""
+        """Events were added beyond ``prefetch_max``."""
         self.bytes += size
 
     def release(self, size: int) -> None:
-        """Something does not wait any more."""
+        """Events beyond ``prefetch_max`` were taken or discarded."""
         self.bytes -= size
 
 
 class Buffer:
-    """What waits for one cursor."""
+    """The buffer of one cursor."""
 
     __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_gaps", "_waiting")
 
@@ -49,39 +50,39 @@ class Buffer:
         self._backlog = backlog
         self._waiting: deque[Publication | GapRange] = deque()
         self._gaps = 0
-        """How many of those that wait are gaps."""
+        """The number of gaps in the buffer."""
         self._beyond: deque[tuple[Tick, int]] = deque()
         """The last ticks and the sizes of runs that are booked on the backlog."""
 
     def __len__(self) -> int:
-        """Return how much waits."""
+        """Return the number of events and gaps."""
         return len(self._waiting)
 
     @property
     def next_tick(self) -> Tick:
-        """The tick of what is sent next; something must wait."""
+        """The tick of the first event or gap; the buffer must not be empty."""
         return self._waiting[0].tick
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer events wait than always may."""
+        """Whether the buffer has fewer than ``prefetch_max`` entries."""
         return len(self._waiting) < self._always
 
     @property
     def booked_bytes(self) -> int:
-        """How much of the backlog is booked by this buffer."""
+        """The part of the backlog that this buffer has booked."""
         return sum(size for _, size in self._beyond)
 
     # --- in --------------------------------------------------------------------------------------
 
     def put(self, publications: list[Publication]) -> int:
-        """Let as many wait as always may; return how many that are."""
+        """Add publications up to ``prefetch_max`` entries. Return how many were added."""
         room = max(0, self._always - len(self._waiting))
         self._waiting.extend(publications if room >= len(publications) else publications[:room])
         return min(room, len(publications))
 
     def put_beyond(self, publications: list[Publication]) -> bool:
-        """Let a run wait though it is more than always may, if the backlog allows; say whether."""
+        """Add a run beyond ``prefetch_max`` if the backlog allows it. Return whether it does."""
         if self._backlog.bytes >= self._backlog_max:
             return False
         size = encoded_bytes(tuple(publications)) + PUBLICATION_BYTES * len(publications)
@@ -91,21 +92,21 @@ class Buffer:
         return True
 
     def extend(self, publications: Iterable[Publication]) -> None:
-        """Let what was read or held back wait; a read is made only if there is room."""
+        """Add publications from a read or a join. A read is sent only if the buffer is not full."""
         self._waiting.extend(publications)
 
     def append_gap(self, gap: GapRange) -> None:
-        """Let a gap wait in its place."""
+        """Add a gap after everything in the buffer."""
         self._waiting.append(gap)
         self._gaps += 1
 
     # --- out -------------------------------------------------------------------------------------
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
-        """Take at most so many events, up to a tick, before any gap."""
+        """Take at most ``most`` events up to a tick, and before any gap."""
         waiting = self._waiting
         if 0 < len(waiting) <= most and waiting[-1].tick <= up_to and not self._gaps:
-            everything: list[Any] = [*waiting]  # the usual case, at once
+            everything: list[Any] = [*waiting]  # the usual case: take everything
             self.clear()
             return everything
         taken: list[Publication] = []
@@ -119,7 +120,7 @@ class Buffer:
         return taken
 
     def take_gap(self, up_to: Tick) -> GapRange | None:
-        """Take a gap, if it is next."""
+        """Take a gap if it is first in the buffer and starts at or below a tick."""
         head = self._waiting[0] if self._waiting else None
         if not isinstance(head, GapRange) or head.tick > up_to:
             return None
@@ -128,12 +129,12 @@ class Buffer:
         return head
 
     def clear(self) -> None:
-        """Let nothing wait any more."""
+        """Remove everything."""
         self._waiting.clear()
         self._gaps = 0
         self._release()
 
     def _release(self) -> None:
-        """Take runs off the backlog of which nothing waits any more."""
+        """Release the runs that have left the buffer from the backlog."""
         while self._beyond and not (self._waiting and self._waiting[0].tick <= self._beyond[0][0]):
             self._backlog.release(self._beyond.popleft()[1])

@@ -1,9 +1,9 @@
 """How a cursor catches up: it reads the log and joins the live stream (R48).
 
-The cursor reads while its buffer has room and something is unread. Near the horizon, if the live stream
-serves its filter there, it chooses a tick J: it reads the log up to J, and holds back what the subend
-hands over above J. When J is read, both are put together. If too much is held back, it is dropped, and
-reading continues.
+The cursor reads while its buffer is not full and the log has more. Near the horizon, if the live
+stream serves its filter there, it chooses a tick J. It reads the log up to J and holds the events
+that the subend hands over above J. When the read has reached J, it appends the held events to the
+buffer. If it holds too many, it discards them and continues to read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gapless.subscribers.filter_segments import FilterSegment
 
 if TYPE_CHECKING:
     from gapless.subscribers.cursor import Cursor
-    from gapless.subscribers.protocols import PendingRequest
+    from gapless.subscribers.protocols import CancellableRequest
 
 __all__ = ["CatchUp"]
 
 
 class CatchUp:
-    """What one cursor has read, and what it holds back meanwhile."""
+    """The reads of one cursor, and the events that it holds meanwhile."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -34,31 +34,31 @@ class CatchUp:
         self._requests = resources.requests
         self._filters = resources.filters
         self.held: list[Publication] = []
-        """What was handed over above J."""
+        """Events that the subend handed over above J."""
         self.join_at: Tick = 0
-        """J: up to here the log is read."""
+        """J: the tick up to which the log is read."""
         self._top: Tick | None = None
         """The top of the stream when the log was last read."""
-        self._pending_request: PendingRequest | None = None
+        self._pending_request: CancellableRequest | None = None
         self._reading = 0
-        """Counts reads: an answer to an older one does not count."""
+        """Counts reads, so that the answer to an older one is ignored."""
         self.fault = ""
         """Why the log cannot be read at the cursor's position; the read is repeated (P8)."""
 
     @property
     def is_reading(self) -> bool:
-        """Whether a read is under way."""
+        """Whether a read is pending."""
         return self._pending_request is not None
 
     def continue_reading(self) -> None:
-        """Read on, or join the live stream."""
+        """Send the next read, or join the live stream."""
         cursor = self._cursor
         if self._pending_request is not None or self._subscription.client is None:
             return
         if cursor.merge_exclusion.is_excluded or cursor.verification.is_outstanding:
             return
         if not cursor.buffer.has_room:
-            return  # nor join: the next event would be one too many, and all be read again
+            return  # do not join either: the next live event would overflow the buffer
         cursor.merge_exclusion.skip_range()
         if (
             cursor.phase is CursorPhase.CATCHING_UP
@@ -69,18 +69,18 @@ class CatchUp:
             return
         horizon = cursor.subend.horizon
         if self._top is not None and cursor.position >= max(horizon, self._top):
-            return  # nothing more is there yet
+            return  # the log has no more yet
         segment, end = cursor.segments.at(cursor.position + 1)
         is_started = isinstance(cursor.start, Started)
         if is_started and not self._filters.may_match(cursor.pubend, segment):
-            # not beyond the horizon: more may be advertised there than is known here
+            # not beyond the horizon: the advertisement may be wider there than is known here
             self._pass_over(min(end, horizon))
         else:
             high = min(end, self.join_at) if cursor.phase is CursorPhase.JOINING else end
             self._read(segment, cursor.merge_exclusion.up_to_skipped_range(high))
 
     def _pass_over(self, high: Tick) -> None:
-        """Continue without reading: a filter applies here that can match nothing of the stream."""
+        """Continue without a read: the filter that applies here can match nothing of the stream."""
         cursor = self._cursor
         if high > cursor.position:
             cursor.pass_up_to(high)
@@ -90,7 +90,7 @@ class CatchUp:
     # --- joining ---------------------------------------------------------------------------------
 
     def try_to_join(self) -> None:
-        """Join if the horizon is near, and the live stream serves the filter there."""
+        """Join if the horizon is near and the live stream serves the filter there."""
         cursor, subend = self._cursor, self._cursor.subend
         if (
             not subend.has_base
@@ -109,7 +109,7 @@ class CatchUp:
             cursor.enter(CursorPhase.JOINING, CursorInput.NEARED)
 
     def buffer_live(self, publications: list[Publication]) -> None:
-        """Hold back what is handed over until J is read, unless it becomes too much."""
+        """Hold live events until the log is read up to J, unless they become too many."""
         self.held += [each for each in publications if each.tick > self.join_at]
         if len(self.held) > self._context.parameters.join_buffer_events_max:
             self._context.mark("joining held too much")
@@ -117,11 +117,11 @@ class CatchUp:
             self._cursor.enter(CursorPhase.CATCHING_UP, CursorInput.OVERFLOWED)
 
     def drop_held(self) -> None:
-        """Forget what is held back: it is read from the log later."""
+        """Discard the held events: they are read from the log later."""
         self.held.clear()
 
     def join_if_read(self) -> None:
-        """Become live if the log is read up to J."""
+        """Become live if the log was read up to J."""
         cursor = self._cursor
         if cursor.phase is CursorPhase.JOINING and cursor.position >= self.join_at:
             cursor.buffer.extend(self.held)
@@ -161,11 +161,11 @@ class CatchUp:
             self._pending_request = pending_request
 
     def take_read(self, reply: ReadReply, segment: FilterSegment, high: Tick) -> None:
-        """Buffer what was read; what the log has released is a gap, never silence (A14)."""
+        """Buffer the result of a read. A released range is a gap, never silence (A14)."""
         cursor = self._cursor
         self._top = reply.top
         cursor.set_earliest(reply.released)
-        # not beyond what was asked for: what lies above may have come live, and is held back
+        # not beyond the requested range: events above it may be held already
         released, last_released_match = (
             min(reply.released, high),
             min(reply.last_released_match, high),
@@ -183,11 +183,11 @@ class CatchUp:
             )
         cursor.pass_up_to(min(reply.done, high))
         self.join_if_read()
-        # what is to be told of the cursor itself is told before its events, when the step ends
+        # at the end of the step the client is sent the start before the events
         self._subscription.mark_dirty()
 
     def stop(self) -> None:
-        """Do not take the answer of a read that is under way."""
+        """Cancel a pending read and ignore its answer."""
         self._reading += 1
         self.fault = ""
         if self._pending_request is not None:
@@ -195,5 +195,5 @@ class CatchUp:
             self._pending_request = None
 
     def forget_top(self) -> None:
-        """Read again, whatever was known of the end of the log."""
+        """Forget the known top of the stream, so that the log is read again."""
         self._top = None

@@ -1,7 +1,8 @@
 """Requests of subscribers: subscribe, resume, seek, acknowledge, end (R46, R50).
 
-A durable subscription belongs to its name. A client that subscribes under that name takes it over: the
-connection before it gets nothing more, and what comes late from it is refused or ignored.
+A durable subscription has one client at a time. A client that subscribes under its name fences the
+connection before it: that connection receives nothing more, and its late requests are refused or
+ignored.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
 from gapless.core.limits import NAME_MAX
-from gapless.core.machine import Context
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -32,7 +33,7 @@ from gapless.messages.clients import (
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.merge import merged_by_client
-from gapless.subscribers.protocols import ForcedMoves, Hosting
+from gapless.subscribers.protocols import Hosting, ResumeRules
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.seeks import NEGATIVE, seek_target
 from gapless.subscribers.start_guarantee import ConfirmedFilter, StartGuarantee, invalid_reason
@@ -50,7 +51,7 @@ class SubscriberCalls:
         filters: Filters,
         registry: Registry,
         hosting: Hosting,
-        moves: ForcedMoves,
+        moves: ResumeRules,
     ) -> None:
         self._context = context
         self._filters = filters
@@ -73,7 +74,7 @@ class SubscriberCalls:
         self._context.notify(client, Refused(request, reason, cause))
 
     def _filter(self, client: str, request: int, text: str) -> Filter | None:
-        """Return the filter of a text, or refuse the request and say why."""
+        """Return the filter of a text, or refuse the request and return None."""
         try:
             return Filter(text)
         except FilterError as error:
@@ -81,7 +82,7 @@ class SubscriberCalls:
             return None
 
     def _owned(self, client: str, name: str) -> HostedSubscription | None:
-        """Return a subscription if the client is the one that has it now."""
+        """Return a subscription if it belongs to the client now."""
         return self._registry.of_client(client).get(name)
 
     # --- subscribing ---------------------------------------------------------------------------
@@ -122,9 +123,9 @@ class SubscriberCalls:
     def _replace(
         self, found: HostedSubscription, client: str, call: Subscribe, wanted: Filter
     ) -> None:
-        """Make a subscription in the place of one of its name.
+        """Create a subscription in the place of an older one of the same name.
 
-        On disk its record replaces the other: a crash between two writes would leave nothing.
+        One write replaces the record: a crash between two writes would lose the subscription.
         """
         let_go = self._registry.retain_logs(found)
         confirmed, guarantees = found.guarantees.confirmed, found.guarantees.inheritance()
@@ -141,7 +142,7 @@ class SubscriberCalls:
             return NEGATIVE
         most = self._context.parameters.segments_max
         if len(call.past_filters) > most:
-            return f"{len(call.past_filters)} earlier filters are too many; {most} may be (segments_max)"
+            return f"{len(call.past_filters)} past filters are more than {most} (segments_max)"
         if call.start.unnamed is StartKind.POSITION:
             return "a start needs a rule for pubends of which it names no position"
         if (
@@ -161,7 +162,7 @@ class SubscriberCalls:
         ):
             return (
                 f"this broker has another subscription {call.subscription!r}; "
-                "end it, or take another name"
+                "end it or use another name"
             )
         return None
 
@@ -173,10 +174,10 @@ class SubscriberCalls:
         confirmed: ConfirmedFilter | None = None,
         guarantees: Mapping[PubendId, StartGuarantee] | None = None,
     ) -> None:
-        """Make a subscription; a durable one counts from when it is on disk (R46).
+        """Create a subscription; a durable one takes effect when it is on disk (R46).
 
-        It inherits what the client knows of the filter of a subscription that it replaces, and the
-        start guarantees of that.
+        It inherits the confirmed filter and the start guarantees of a subscription that it
+        replaces.
         """
         incarnation_key, epoch = self._identity(call)
         made = self._registry.add(
@@ -194,7 +195,7 @@ class SubscriberCalls:
         if made.durable and guarantees is not None:
             made.guarantees.inherit(confirmed, guarantees)
         if made.order is Order.TOTAL and call.start.kind is StartKind.POSITION:
-            # before it has cursors: none starts below what its client has merged (R51)
+            # before the cursors exist: none may start below what the client has merged (R51)
             made.merge.reset(merged_by_client(call.start, dict(call.start.position)))
         self._connect(made, client, call)
         if made.durable:
@@ -239,7 +240,7 @@ class SubscriberCalls:
             and reference is not None
             and found.incarnation_key != reference.incarnation_key
         ):
-            found = None  # another one of that name
+            found = None  # another subscription of that name
         if found is not None and self._registry.is_older(client, found):
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
@@ -249,19 +250,19 @@ class SubscriberCalls:
                 self._hosting.forget_moved(found)
         if reference is not None and self._is_hosted_elsewhere(found, reference):
             self._hosting.end_remote(reference)
-        # also if there is none: it may have been ended by a request whose reply was lost
+        # also if it does not exist: a request whose reply was lost may have ended it
         self._context.write((), lambda: self._context.notify(client, Unsubscribed(call.request)))
 
     def _is_hosted_elsewhere(
         self, found: HostedSubscription | None, reference: HostingReference
     ) -> bool:
-        """Say whether a subscription is, by what its client knows, not only here."""
+        """Return whether, as far as the client knows, another broker hosts the subscription."""
         if found is not None:
             return self._moves.is_behind(found, reference)
         here = self._context.identity.broker
         return reference.broker != here or self._hosting.newer_hosting(reference) is not None
 
-    # --- while it lasts ------------------------------------------------------------------------
+    # --- credit, acknowledgements, seeks, filters ----------------------------------------------
 
     def _credit(self, client: str, call: Credit) -> None:
         found = self._owned(client, call.subscription)
@@ -280,7 +281,7 @@ class SubscriberCalls:
             if cursor.seek_number and tick > max(cursor.last_sent, found.progress.noted(pubend)):
                 self._context.mark("acknowledgement from before a seek")
                 continue
-            cursor.acknowledge(tick)  # of what it was sent since the last seek
+            cursor.acknowledge(tick)  # the client was sent this tick after the last seek
         found.note_change()
 
     def _seek(self, client: str, call: Seek) -> None:
@@ -292,7 +293,7 @@ class SubscriberCalls:
             self._refuse(client, call.request, NEGATIVE)
             return
         if found.reply.do_later(lambda: self._seek(client, call)):
-            return  # it has no cursors yet that could be moved
+            return  # the cursors may not exist yet
         found.merge.reset(0)
         position = []
         for pubend, cursor in found.cursors.items():

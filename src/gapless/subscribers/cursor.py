@@ -1,12 +1,11 @@
 """A cursor: one subscription on one pubend (R46 to R48). Its phases are in :mod:`.cursor_state`.
 
-What a cursor has for its client waits in its buffer, in tick order, until the subscription has credit
-for it. ``position`` is the tick up to which everything is in the buffer or was. The position of a live
-cursor is the tick above which it takes what the subend hands over, and it has everything up to the
-horizon.
+The buffer of a cursor keeps events and gaps in tick order until the subscription has credit for
+them. ``position`` is the tick up to which everything was put into the buffer. A live cursor takes
+from the subend everything above its position, and its buffer is complete up to the horizon.
 
-A start and the end of a filter segment are stored, for a durable subscription, before the client gets
-anything beyond them: a *delivery limit* holds that back until the write is durable.
+A durable subscription stores a start and the end of a filter segment before the client is sent
+anything beyond them. A *delivery limit* delays such events until the write is durable.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cursor"]
 
-EXCLUDED: Final = "its broker was retired; in total order the other pubends go on without it"
+EXCLUDED: Final = "its broker was retired; in total order the other pubends continue without it"
 
 
 class Cursor:
@@ -61,18 +60,19 @@ class Cursor:
         self.segments = FilterSegments(segment)
         """Which filter applies at which tick."""
         self.start_confirmed = False
-        """Whether the client got to know the start in this connection."""
+        """Whether the client was sent the start in this connection."""
         self.start_unconfirmed = False
-        """Whether it started while the client was disconnected, and the client does not know yet."""
+        """Whether the cursor started while the client was disconnected, and the client does not
+        know the start yet."""
         self.position: Tick = 0
         self.last_sent: Tick = 0
         """The tick of the last event that the client was sent."""
         self.seek_number = 0
-        """The number of the operator's seek that moved it; 0 when the client is known to have seen it."""
+        """The number of the operator's seek that moved it; 0 once the client has seen it."""
         self.from_earliest = False
-        """Whether it was moved to the earliest event of the log, and the log has not said where that is."""
+        """Whether a seek moved it to the earliest event, whose tick is not known yet."""
         self.seek_count = 0
-        """Counts such seeks: what was saved before one says nothing of now."""
+        """Counts moves. A write that was started before the last move does not update the start."""
         self.buffer = Buffer(resources.context.parameters, resources.backlog)
         self.limits = DeliveryLimits(subscription)
         self._mark_dirty = resources.step_end.mark
@@ -83,31 +83,31 @@ class Cursor:
         self.catch_up = CatchUp(self)
         self.filter_switch = FilterSwitch(self)
 
-    # --- what others ask -----------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits to be started by its stream or its pubend."""
+        """Whether the cursor has no start and waits for its stream or for the PHB."""
         return self.phase is CursorPhase.PENDING or self.phase is CursorPhase.GUARANTEED
 
     @property
     def is_live(self) -> bool:
-        """Whether it takes what the subend hands over."""
+        """Whether the cursor takes the events that the subend hands over."""
         return self.phase is CursorPhase.LIVE or self.phase is CursorPhase.JOINING
 
     @property
     def reads_log(self) -> bool:
-        """Whether it reads the log for its client."""
+        """Whether the cursor reads the log for its client."""
         return self.phase is CursorPhase.CATCHING_UP or self.phase is CursorPhase.JOINING
 
     @property
     def awaits_earliest(self) -> bool:
-        """Whether it starts with the earliest event of the log, and the log has not said where that is."""
+        """Whether the cursor starts with the earliest event, whose tick is not known yet."""
         return not self.is_pending and not isinstance(self.start, Started)
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it is started, nothing was acknowledged or moved, and one filter applied all the time."""
+        """Whether it has started, and no acknowledgement, seek or filter change followed."""
         if not isinstance(self.start, Started) or self.start.acked != self.start.after:
             return False
         is_moved = self.seek_number or self.from_earliest
@@ -115,7 +115,7 @@ class Cursor:
 
     @property
     def required_from(self) -> VirtualTime | None:
-        """The virtual time from which the subscription must get events."""
+        """The virtual time from which the subscription must receive events."""
         segment = self.segments.current
         return segment.required_from if self.subscription.durable else segment.start
 
@@ -128,7 +128,7 @@ class Cursor:
 
     @property
     def buffered_up_to(self) -> Tick:
-        """The tick up to which everything is in the buffer, or was."""
+        """The tick up to which everything was put into the buffer."""
         if self.phase is CursorPhase.LIVE:
             return max(self.position, self.subend.horizon)
         return self.position
@@ -142,13 +142,13 @@ class Cursor:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether its client was surely sent all up to the horizon, and it needs nothing below."""
+        """Whether the client was sent everything up to the horizon and needs nothing below."""
         live = self.phase is CursorPhase.LIVE and not self.buffer and not self.limits
         return live and not self.subscription.durable
 
     @property
     def is_resumable(self) -> bool:
-        """Whether a client can be told where it continues: that is stored, and the log is kept for it."""
+        """Whether the position may be sent to a client: it is stored, and the log kept."""
         if self.from_earliest or self.verification.is_outstanding:
             return False
         kept = self.log_holds.current is None or self.log_holds.is_safe
@@ -156,7 +156,7 @@ class Cursor:
 
     @property
     def acked_at(self) -> Tick | None:
-        """The acknowledged tick, or None if the subscription is not durable or the start not stored."""
+        """The acknowledged tick; None if it is not durable or its start is not stored."""
         is_started = (
             isinstance(self.start, Started)
             and self.limits.start_stored
@@ -166,13 +166,13 @@ class Cursor:
 
     @property
     def fault(self) -> str:
-        """Why its stream stands still although the pubend can be reached; empty if it does not."""
+        """Why the stream is stalled although the pubend can be reached; empty if it is not."""
         if self.merge_exclusion.is_excluded:
             return EXCLUDED
         return self.catch_up.fault if self.reads_log else self.subend.fault
 
     def enter(self, phase: CursorPhase, given: CursorInput) -> None:
-        """Change the phase by an input; the table of phases allows it."""
+        """Change the phase by an input, as the table of phases allows."""
         assert phase in NEXT_PHASES.get((self.phase, given), ()), (
             f"{self.phase.name} does not become {phase.name}: {given.value}"
         )
@@ -182,28 +182,28 @@ class Cursor:
     # --- starting ------------------------------------------------------------------------------
 
     def wait_for_start(self) -> None:
-        """Wait for the stream, or ask the pubend if there is a start guarantee (R46)."""
+        """Wait for the stream, or query the PHB if there is a start guarantee (R46)."""
         self.verification.begin()
         self.keep_waiting()
         self.subend.verify_starts()
 
     def keep_waiting(self) -> None:
-        """Wait on for the start."""
+        """Continue to wait for the start."""
         guaranteed = self.verification.has_guarantee
         phase = CursorPhase.GUARANTEED if guaranteed else CursorPhase.PENDING
         self.enter(phase, CursorInput.WAITED)
 
     def wait_at(self, position: Tick) -> None:
-        """Keep the log above a tick while the pubend is asked where the cursor starts."""
+        """Keep the log above a tick while the PHB is queried for the start."""
         self.position = position
 
     def start_if_served(self, low: Tick, time: VirtualTime) -> None:
-        """Start at a tick whose stream epoch serves this SHB up to a time, if that is enough (R44)."""
+        """Start at tick ``low`` if ``time``, which its epoch serves, is enough (R44)."""
         subscription, required_from = self.subscription, self.required_from
         if required_from is None or required_from > time:
             return
         subscription.guarantees.clear(self.pubend)
-        # in total order a stream that comes later starts above what was merged before (R51)
+        # in total order a stream that is added later starts above what was merged (R51)
         self.start_after(max(low - 1, subscription.merged))
         phase = CursorPhase.CATCHING_UP
         if subscription.client is None:
@@ -214,16 +214,17 @@ class Cursor:
         self.enter(phase, CursorInput.SERVED)
 
     def start_after(self, after: Tick, *, acked: Tick = 0) -> None:
-        """Start after a tick; the start is stored before the client gets to know it.
+        """Start after a tick; the start is stored before the client is sent it.
 
-        A client that sought back elsewhere has ``acked`` what lies above, and gets it again (R50).
+        After a seek back at another broker the client has ``acked`` a higher tick, and receives the
+        events up to there again (R50).
         """
         self.position = after
         self.start = Started(after, after, max(after, acked), self.start.acked_stored)
         self.store_start()
 
     def store_start(self) -> None:
-        """Store the start before the client gets anything beyond it."""
+        """Store the start before the client is sent anything beyond it."""
         self.limits.until_stored(self.position, started=True)
 
     def start_in_past(self, after: Tick | None, *, acked: Tick = 0) -> None:
@@ -239,20 +240,20 @@ class Cursor:
         self.enter(phase, CursorInput.PLACED)
 
     def note_earliest(self) -> None:
-        """Start before all events if the earliest was asked for and the log has not said where it is."""
+        """Start before all events if the earliest was requested and its tick is not known yet."""
         if self.awaits_earliest and self.subscription.durable:
             self.from_earliest = True
-            self.start_after(self.subscription.merged)  # nothing can come below it (R51)
+            self.start_after(self.subscription.merged)  # no event comes below it (R51)
 
     def set_earliest(self, released: Tick) -> None:
-        """The log is held, and has nothing up to a tick: start there, if the earliest was asked for."""
+        """The log is held above a released tick: start there if the earliest was requested."""
         if self.from_earliest:
             self.from_earliest = False
             if released > self.position:
                 self.start_after(released)
 
     def move_start_back(self, after: Tick) -> None:
-        """Start after an earlier tick. The log is held anew: it was kept from the start on."""
+        """Start after an earlier tick, with a new log hold: the log was kept above the start."""
         assert isinstance(self.start, Started)
         self.seek_count += 1
         stored = max(self.start.acked_stored, self.start.after)
@@ -268,23 +269,23 @@ class Cursor:
             self.log_holds.refresh(due=True)
 
     def note_unconfirmed(self, *, unconfirmed: bool) -> None:
-        """Note whether the client is disconnected and gets to know the start later."""
+        """Note whether the client is disconnected and is sent the start later."""
         self.start_unconfirmed = unconfirmed
 
     def confirm_start(self) -> bool:
-        """The client gets to know the start now; say whether it missed it before."""
+        """The client is sent the start now. Return whether the start was unconfirmed until now."""
         self.start_confirmed = True
         missed, self.start_unconfirmed = self.start_unconfirmed, False
         return missed
 
     def forget_confirmation(self) -> None:
-        """A new connection knows nothing of the start yet."""
+        """Note that the client was not sent the start in this connection."""
         self.start_confirmed = False
 
     def restore(
         self, stored: StoredCursor, newest: FilterSegment, segments: StoredSegments
     ) -> None:
-        """Take over what is stored of a cursor that has started."""
+        """Restore a started cursor from the record."""
         self.start = stored.start
         self.segments.restore(newest, self.pubend, segments)
         self.position = stored.start.acked
@@ -302,11 +303,11 @@ class Cursor:
     # --- writes --------------------------------------------------------------------------------
 
     def saving(self) -> SavedCursor:
-        """Return what a record that is written now says of the cursor."""
+        """Return the state of the cursor that a record written now contains."""
         return SavedCursor(self.seek_count, self.start.acked, self.log_holds.current)
 
     def saved(self, saved: SavedCursor) -> None:
-        """A record is on disk."""
+        """A record with this state is on disk."""
         start = self.start
         if self.seek_count == saved.seek_count and isinstance(start, Started):
             self.start = start._replace(acked_stored=max(start.acked_stored, saved.acked))
@@ -315,7 +316,7 @@ class Cursor:
     # --- live ------------------------------------------------------------------------------------
 
     def take(self, segment: FilterSegment, publications: list[Publication]) -> None:
-        """Take publications, in tick order, that a segment matches, where the segment applies."""
+        """Take the publications that a segment matched, at ticks where the segment applies."""
         segments = self.segments
         if (
             publications[0].tick <= self.position
@@ -333,11 +334,11 @@ class Cursor:
             self.catch_up.buffer_live(publications)
 
     def _put(self, publications: list[Publication]) -> None:
-        """Buffer what there is room for, and the rest when that is sent, while the cursor is live."""
+        """Buffer as many as fit, send them, and buffer the rest, while the cursor is live."""
         taken = self.buffer.put(publications)
         while taken < len(publications) and self.phase is CursorPhase.LIVE:
             publications = publications[taken:]
-            self.subscription.reply.send_if_ready()  # the start is told before its events
+            self.subscription.reply.send_if_ready()  # the start is sent before its events
             self.subscription.delivery.send_available()
             taken = self.buffer.put(publications)
             if not taken and self.phase is CursorPhase.LIVE:
@@ -348,17 +349,17 @@ class Cursor:
         self._mark_dirty(self.subscription)
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
-        """Take at most so many events that may be sent, up to a tick, before any gap."""
+        """Take at most ``most`` events up to a tick that may be sent, and that precede any gap."""
         events = self.buffer.take_events(most, min(up_to, self.limits.tick))
         if events:
             self.last_sent = events[-1].tick
         return events
 
     def take_gap(self, up_to: Tick) -> GapRange | None:
-        """Take a gap, if it is the next that may be sent."""
+        """Take a gap if it is next in the buffer and may be sent."""
         gap = self.buffer.take_gap(min(up_to, self.limits.tick))
         if gap is not None:
-            # a gap is to be acknowledged like an event: it may be lost on its way
+            # the client acknowledges a gap like an event, because the notice may be lost
             self.last_sent = max(self.last_sent, gap.high)
         return gap
 
@@ -367,17 +368,17 @@ class Cursor:
         low = max(low, self.position + 1)
         if self.phase is CursorPhase.JOINING:
             self.catch_up.drop_held()
-            self.enter(CursorPhase.CATCHING_UP, CursorInput.RELEASED)  # a read finds the gap
+            self.enter(CursorPhase.CATCHING_UP, CursorInput.RELEASED)  # the read reports the gap
         elif low <= high and self.retention.wants_more:
             self.buffer.append_gap(GapRange(low, high))
             self._mark_dirty(self.subscription)
 
     def pass_up_to(self, tick: Tick) -> None:
-        """Note that everything up to a tick is in the buffer, or was skipped."""
+        """Note that everything up to a tick was buffered or skipped."""
         self.position = max(self.position, tick)
 
     def rewind(self) -> None:
-        """Drop what the client has no room for, and read it again later."""
+        """Discard the buffer, which is full, and read the events from the log later."""
         position = self.sent_up_to
         self.fall_behind(CursorInput.OVERFLOWED)
         self.buffer.clear()
@@ -393,7 +394,7 @@ class Cursor:
     # --- clients -------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """The client is gone; what it has not acknowledged is read from the log again."""
+        """The client has disconnected. Unacknowledged events are read from the log again."""
         self.catch_up.stop()
         self.filter_switch.switch_now()
         self.buffer.clear()
@@ -403,8 +404,8 @@ class Cursor:
             self.enter(CursorPhase.DISCONNECTED, CursorInput.CLIENT_LEFT)
 
     def resume(self, position: Tick | None, *, exactly: bool = False) -> None:
-        """The client is back and has received everything up to its own position (R50)."""
-        if not isinstance(self.start, Started):  # it left before the log had said where it starts
+        """The client has returned and has received everything up to its own position (R50)."""
+        if not isinstance(self.start, Started):  # it left before the earliest event was known
             self.enter(CursorPhase.CATCHING_UP, CursorInput.RESUMED)
         elif exactly and position is not None:
             self.seek(position)
@@ -416,7 +417,7 @@ class Cursor:
         self.catch_up.stop()
         self.buffer.clear()
         self.catch_up.drop_held()
-        self.last_sent = position  # what is below is not acknowledged by silence
+        self.last_sent = position  # a progress notice does not acknowledge ticks below
         self.catch_up.forget_top()
         self._move_position(position)
         self.retention.hold_log_if_needed()
@@ -429,10 +430,10 @@ class Cursor:
         self.start = self.start._replace(origin=position)
 
     def move_to(self, tick: Tick, *, earliest: bool = False) -> None:
-        """Continue after a tick when the client comes, whatever it has acknowledged or received.
+        """Continue after a tick when the client returns, whatever it has acknowledged or received.
 
-        Below what is kept for this cursor the log has to be held anew. If that is where the
-        ``earliest`` event of the log is, what was released before is no gap.
+        The cursor takes a new log hold if the log is not kept above that tick. If the cursor moves
+        to the ``earliest`` event of the log, the released range before it is no gap.
         """
         assert self.subscription.client is None, "a stream does not jump inside a connection"
         start = self.start
@@ -454,18 +455,18 @@ class Cursor:
             self.log_holds.refresh(due=True)
 
     def note_seek(self, number: int) -> None:
-        """Note the number of the operator's seek that moved it."""
+        """Note the number of the operator's seek that moved the cursor."""
         self.seek_number = number
 
     def acknowledge(self, tick: Tick) -> None:
-        """The client does not need what is up to a tick, and has seen the last seek."""
+        """The client acknowledges everything up to a tick, and has seen the last seek."""
         if isinstance(self.start, Started):
             acked = max(self.start.acked, min(tick, self.sent_up_to))
             self.start = self.start._replace(acked=acked)
         self.seek_number = 0
 
     def raise_acked(self, tick: Tick) -> None:
-        """Take over what the client acknowledged at a former hosting broker."""
+        """Take over the tick that the client acknowledged at a former hosting broker."""
         assert isinstance(self.start, Started)
         self.start = self.start._replace(acked=max(self.start.acked, tick))
 

@@ -1,4 +1,4 @@
-"""The cursors of a subscription: which pubends it has one on, and where each starts or resumes (R46, R50)."""
+"""The cursors of a subscription: on which pubends it has one, and where each starts (R46, R50)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class CursorSet:
     # --- which pubends -------------------------------------------------------------------------
 
     def update_all(self) -> None:
-        """Have a cursor on every pubend that the subscription may match, or has a position on."""
+        """Create missing cursors: on pubends that the filters may match or that have a position."""
         subscription = self._subscription
         start = subscription.start
         positioned = [pubend for pubend, _ in start.position if start.kind is StartKind.POSITION]
         for pubend in sorted({*self._filters.announced_pubends, *positioned}):
             self.update(pubend)
-        subscription.forget_imported()  # every cursor with a position has taken them over
+        subscription.forget_imported()  # the cursors with a position have taken the segments over
 
     def update(self, pubend: PubendId, *, newly_announced: bool = False) -> None:
-        """Have a cursor on a pubend if the subscription may match something of it.
+        """Create or drop the cursor on a pubend, as the filters and the advertisement require.
 
-        If the pubend is ``newly_announced``, a client that was told that its subscription has started
-        could not know of it, and expects all of it (R46).
+        If the pubend is ``newly_announced`` and the client's subscription was confirmed before, the
+        subscription gets a start guarantee for the pubend (R46).
         """
         subscription, filters = self._subscription, self._filters
         is_met = any(filters.may_match(pubend, segment) for segment in subscription.segments)
@@ -66,14 +66,16 @@ class CursorSet:
             self.drop(cursor)
 
     def pubend_announced(self, pubend: PubendId) -> None:
-        """A pubend is announced, or its advertisement became wider."""
+        """A pubend was announced, or its advertisement became wider."""
         subscription = self._subscription
         if subscription.stored:
             self.update(pubend, newly_announced=True)
         elif pubend not in subscription.guarantees.by_pubend and self._filters.may_start(
             pubend, subscription.newest
         ):
-            self._note_guarantee(pubend)  # of a subscription that moves here
+            self._note_guarantee(
+                pubend
+            )  # the subscription moves here, its record is not stored yet
 
     def _note_guarantee(self, pubend: PubendId) -> None:
         advertisement = self._filters.announced_pubends[pubend].advertisement
@@ -118,7 +120,7 @@ class CursorSet:
         cursor.log_holds.release()
 
     def restore(self, record: SubscriptionRecord, segments: StoredSegments) -> None:
-        """Bring back the cursors that have started."""
+        """Restore the cursors that have started."""
         for pubend, stored in stored_cursors(record, self._context.identity.shb):
             cursor = self._add(pubend, restored=True)
             cursor.restore(stored, self._subscription.newest, segments)
@@ -126,16 +128,16 @@ class CursorSet:
     # --- clients -------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         for cursor in self.by_pubend.values():
             cursor.disconnect()
             cursor.subend.review_eager()
 
     def resume(self, start: StartPoint, seek_count: int, *, exactly: bool) -> None:
-        """Continue where the client is; ``exactly`` there, also below what it has acknowledged.
+        """Continue at the client's position; ``exactly`` there, also below the acknowledged tick.
 
-        A client that comes from elsewhere may have sought back. What lies between is matched by the
-        filters that it brings, which are forgotten where the cursor has passed them.
+        A client that used another broker may have sought back. The past filters that it brings
+        apply to the range between, and are forgotten where the cursor has passed them.
         """
         subscription = self._subscription
         position = self._position_after_seeks(start, seek_count)
@@ -148,7 +150,7 @@ class CursorSet:
             cursor.forget_confirmation()
             own = position.get(pubend)
             if not cursor.is_pending:
-                # a client that does not know of a cursor gets it above what it has merged
+                # the client does not know this stream: it starts above what the client has merged
                 is_unknown = own is None and cursor.start_unconfirmed
                 if is_total and is_positioned and is_unknown:
                     own = subscription.merged
@@ -163,20 +165,20 @@ class CursorSet:
             )
 
     def _position_after_seeks(self, start: StartPoint, seek_count: int) -> dict[PubendId, Tick]:
-        """Return the position of a client, without what an operator's seek has made obsolete."""
+        """Return the position of a client, without the streams that an operator has moved since."""
         position = dict(start.position) if start.kind is StartKind.POSITION else {}
         for pubend in [*position]:
             cursor = self.by_pubend.get(pubend)
             if cursor is not None and cursor.seek_number > seek_count:
-                # from before an operator's seek, which it would undo
+                # the position is older than the operator's seek and would undo it
                 self._context.mark("position from before a seek")
                 del position[pubend]
         return position
 
     def reposition(self, pubend: PubendId, after: Tick, *, seek_count: int) -> None:
-        """Continue after a tick for a client that returns, if the cursor has started only above.
+        """Continue after a tick for a client that returns, if the cursor has started only above it.
 
-        A cursor that operators moved more often than ``seek_count`` says stays where it is.
+        A cursor that an operator has moved since ``seek_count`` seeks is not moved.
         """
         subscription = self._subscription
         cursor = self.by_pubend.get(pubend)
@@ -197,13 +199,13 @@ class CursorSet:
     def retains_logs(self) -> bool:
         """Whether this SHB keeps all logs that the subscription needs.
 
-        Also of pubends that it knows and that have start guarantees by former SHBs, which may keep the
-        logs for it. Nobody waits for an abandoned pubend (R26): if it is ever back, its rows of the
-        former SHBs are still there.
+        This includes known pubends with start guarantees by former SHBs, because so far only those
+        SHBs may keep the logs. An abandoned pubend is not waited for (R26): if it returns, it still
+        has the member rows of the former SHBs.
         """
         subscription, cursors = self._subscription, self.by_pubend
         positioned = {pubend for pubend, _ in subscription.start.position}
-        # a pubend that this broker does not know may never come, and may not concern the subscription
+        # a pubend that this broker does not know may never be announced, or never match
         guaranteed = {
             each
             for each, guarantee in subscription.guarantees.by_pubend.items()

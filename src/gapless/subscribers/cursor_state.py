@@ -4,25 +4,25 @@ Theory of operation
 -------------------
 ======================  ============================================================================
 PENDING                 The cursor has no start. It starts where a stream epoch serves its filter.
-GUARANTEED              The cursor has no start. The pubend is asked since when it knew the
-                        subscription, and only its answer starts the cursor (R46).
+GUARANTEED              The cursor has no start. The SHB queries the PHB since when it knew the
+                        subscription, and only the reply starts the cursor (R46).
 CATCHING_UP             The cursor reads the log from its position on.
-JOINING                 The cursor reads the last range up to a tick J. It holds back what the subend
-                        hands over above J.
-LIVE                    The cursor takes what the subend hands over.
-DISCONNECTED            There is no client. What the client has not acknowledged stays in the log.
+JOINING                 The cursor reads the last range up to a tick J. It holds the events that the
+                        subend hands over above J.
+LIVE                    The cursor takes the events that the subend hands over.
+DISCONNECTED            There is no client. The log keeps what the client has not acknowledged.
 ======================  ============================================================================
 
 A cursor that starts with the earliest event of a log is CATCHING_UP or DISCONNECTED before it has a
-start, because only the log can say where that is.
+start, because only a read of the log shows where the log starts.
 
-:data:`NEXT_PHASES` names for every phase and every input the phases that may follow. Which of them
-follows is decided by the guards of :class:`~gapless.subscribers.cursor.Cursor` and its parts: whether
-there is a client, whether the live stream serves the filter, how near the horizon is. An input that
-is not in the table for a phase cannot happen in it. :meth:`Cursor.enter` asserts the table.
+:data:`NEXT_PHASES` lists, for every phase and every input, the phases that may follow. The guards
+of :class:`~gapless.subscribers.cursor.Cursor` and its parts choose one of them: whether there is a
+client, whether the live stream serves the filter, how near the horizon is. An input that the table
+does not have for a phase cannot occur in it. :meth:`Cursor.enter` asserts the table.
 
-Apart from its phase a cursor is :class:`NotStarted` or :class:`Started`. Only one that is started has a
-position that its client may acknowledge, seek from, or change a filter at.
+Independent of its phase a cursor is :class:`NotStarted` or :class:`Started`. Only a started cursor
+has a position that its client may acknowledge, seek from, or change a filter at.
 """
 
 from __future__ import annotations
@@ -59,32 +59,32 @@ class CursorPhase(Enum):
 
     @property
     def has_no_start(self) -> bool:
-        """Whether the cursor waits to be started by its stream or its pubend."""
+        """Whether the cursor has no start and waits for its stream or for the PHB."""
         return self is CursorPhase.PENDING or self is CursorPhase.GUARANTEED
 
     @property
     def shown(self) -> str:
-        """The word that operators see; how a pending start comes about does not concern them."""
+        """The word that operators see; they need not distinguish the two kinds of pending start."""
         return CursorPhase.PENDING.value if self is CursorPhase.GUARANTEED else self.value
 
 
 class CursorInput(Enum):
-    """What may change the phase of a cursor."""
+    """Inputs that may change the phase of a cursor."""
 
     WAITED = "it waits for its start, with or without a start guarantee"
     SERVED = "a range is handed over whose stream epoch serves its filter"
-    VERIFIED = "the pubend answered since when it knew the subscription"
+    VERIFIED = "the PHB answered since when it knew the subscription"
     PLACED = "it starts at a position, or with the earliest event of the log"
-    RESTORED = "it was read from its subscription's record"
+    RESTORED = "it was restored from the record of its subscription"
     NEARED = "its position is near the horizon, and the live stream serves its filter there"
-    READ = "the log is read up to J"
-    OVERFLOWED = "the client is too slow, or too much is held back above J"
+    READ = "the log was read up to J"
+    OVERFLOWED = "the client is too slow, or too many events are held above J"
     RELEASED = "the log has released a range that the live stream passes over"
     SWITCHED = "the next filter applies from its position on"
     EXCLUDED = "the merge continues without it"
-    CLIENT_LEFT = "its client is gone"
-    RESUMED = "its client is back, and the log has not said where it starts"
-    SOUGHT = "it continues after a tick"
+    CLIENT_LEFT = "its client has disconnected"
+    RESUMED = "its client has returned, and the earliest event is not known yet"
+    SOUGHT = "it continues after another tick"
 
 
 _PENDING, _GUARANTEED = CursorPhase.PENDING, CursorPhase.GUARANTEED
@@ -122,7 +122,7 @@ NEXT_PHASES: Final[dict[tuple[CursorPhase, CursorInput], frozenset[CursorPhase]]
         (_DISCONNECTED, CursorInput.SOUGHT, (_CATCHING_UP,)),
     )
 }
-"""The phases that may follow a phase by an input. What is missing here cannot happen."""
+"""The phases that may follow a phase by an input. Any other transition is a bug."""
 
 
 class GapRange(NamedTuple):
@@ -133,12 +133,12 @@ class GapRange(NamedTuple):
 
     @property
     def tick(self) -> Tick:
-        """Its place among publications."""
+        """The tick by which the gap is ordered among publications."""
         return self.low
 
 
 class NotStarted:
-    """The cursor has no start: its subscription gets nothing of the pubend yet."""
+    """The cursor has no start: its subscription receives nothing from the pubend yet."""
 
     __slots__ = ()
     origin: Final[Tick] = 0
@@ -150,12 +150,12 @@ NOT_STARTED: Final = NotStarted()
 
 
 class Started(NamedTuple):
-    """Where a cursor started, and what its client has acknowledged since."""
+    """The start of a cursor, and what its client has acknowledged since."""
 
     after: Tick
-    """The subscription gets what lies above this tick."""
+    """The subscription receives the events above this tick."""
     origin: Tick
     """The connection of the client continues above this tick."""
     acked: Tick
     acked_stored: Tick
-    """What is acknowledged in the record on disk."""
+    """The acknowledged tick in the record on disk."""

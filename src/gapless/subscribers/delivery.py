@@ -1,7 +1,7 @@
-"""What a subscription sends to its client: events for which the client gave credit, and gaps (R48, R50).
+"""Delivery: a subscription sends its client events within the client's credit, and gaps (R48, R50).
 
-What there is no credit for waits in the buffers of the cursors, which are bounded. In publisher order each
-cursor is sent as it comes, by turns. Total order is in :mod:`.merge`.
+Events without credit wait in the buffers of the cursors, which are bounded. In publisher order the
+cursors take turns. Total order is in :mod:`.merge`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DeliveryRun: TypeAlias = tuple[PubendId, tuple[Publication, ...]]
 
 
 class DeliveryRuns:
-    """Collects events in the order in which they are to be sent: a run costs, an event hardly does."""
+    """Events to send, in order, as runs of one pubend: the cost is per run, not per event."""
 
     __slots__ = ("_runs",)
 
@@ -34,14 +34,14 @@ class DeliveryRuns:
         self._runs: list[tuple[PubendId, list[Publication]]] = []
 
     def add(self, pubend: PubendId, publications: list[Publication]) -> None:
-        """Append events of a pubend; the list must not be used elsewhere from now on."""
+        """Append events of a pubend. The caller must not use the list afterwards."""
         if self._runs and self._runs[-1][0] == pubend:
             self._runs[-1][1].extend(publications)
         else:
             self._runs.append((pubend, publications))
 
     def take(self, most: int) -> Iterator[tuple[DeliveryRun, ...]]:
-        """Take all that was collected, in parts of at most so many events."""
+        """Take all collected events, in parts of at most ``most`` events."""
         runs, self._runs = self._runs, []
         part: list[DeliveryRun] = []
         room = most
@@ -60,7 +60,7 @@ class DeliveryRuns:
 
 
 class ClientDelivery:
-    """The events of one subscription on their way to its client."""
+    """Sends the events of one subscription to its client."""
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
@@ -73,7 +73,7 @@ class ClientDelivery:
         self._best_effort: deque[tuple[PubendId, Publication]] = deque()
         """Best-effort events that wait for credit."""
         self._turn = 0
-        """Counts turns: whose is first to be sent changes."""
+        """Counts turns, so that another cursor is first each time."""
 
     @property
     def best_effort_waiting(self) -> int:
@@ -85,16 +85,16 @@ class ClientDelivery:
         self.credit += events
 
     def connect(self, credit: int) -> None:
-        """There is a client, which accepts some events."""
+        """A client has connected, with a first credit."""
         self.credit = credit
 
     def forget_client(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         self.credit = 0
         self._best_effort.clear()
 
     def take_best_effort(self, pubend: PubendId, publications: list[Publication]) -> None:
-        """Let best-effort events wait for credit, as many as there is room for (R33)."""
+        """Queue best-effort events for credit, up to ``prefetch_max``; drop the rest (R33)."""
         room = self._context.parameters.prefetch_max - len(self._best_effort)
         if room < len(publications):
             self._context.mark("best effort dropped")
@@ -104,18 +104,17 @@ class ClientDelivery:
     # --- sending -------------------------------------------------------------------------------
 
     def send_available(self) -> None:
-        """Send what there is credit for, in order, and let the cursors read on.
+        """Send the events for which there is credit, in order, and let the cursors continue to
+        read.
 
-        Nothing is sent before the client's request is answered. In total order this matters for more
-        than tidiness: what was merged before all cursors have started would lock the late ones out.
+        Nothing is sent before the client's request is answered. In total order this is necessary: a
+        cursor that starts after events were merged could not deliver anything below them.
         """
         subscription = self._subscription
         client = subscription.client
         if client is None:
             return
-        if (
-            subscription.stalls.noted
-        ):  # that the merge excludes a stream is told before what follows
+        if subscription.stalls.noted:  # a merge exclusion is sent before the events that follow it
             subscription.stalls.review()
         is_merged = subscription.order is Order.TOTAL
         if subscription.reply.pending is None and self._step_end.takes_more(client):
@@ -140,8 +139,8 @@ class ClientDelivery:
             self._subscription.notify(Delivery(self._subscription.name, part))
 
     def _drain_in_turn(self, runs: DeliveryRuns) -> None:
-        """Send of each cursor its share, so that a busy stream does not take all credit."""
-        # of a stream nothing comes before its start is confirmed: the client has no position there
+        """Send a share of each cursor's events, so that a busy stream does not use all credit."""
+        # no events are sent before the start is confirmed: the client has no position yet
         cursors = self._subscription.cursors.values()
         waiting = [cursor for cursor in cursors if cursor.buffer and cursor.start_confirmed]
         first = self._turn % len(waiting) if waiting else 0
@@ -155,7 +154,7 @@ class ClientDelivery:
                     ring.append(cursor)
 
     def drain_cursor(self, cursor: Cursor, most: int, runs: DeliveryRuns, up_to: Tick) -> bool:
-        """Send at most so many events of a cursor, or a gap; return whether there was anything."""
+        """Send at most ``most`` events of a cursor, or a gap. Return whether anything was sent."""
         events = cursor.take_events(most, up_to)
         if events:
             self._subscription.merge.note_sent(events[-1].tick)
@@ -170,7 +169,7 @@ class ClientDelivery:
         return gap is not None
 
     def too_slow(self, cursor: Cursor) -> None:
-        """A buffer is full: what is in it is read from the log later (R48)."""
+        """The buffer of a cursor is full: discard it and read the log later (R48)."""
         subscription = self._subscription
         waits_for_broker = subscription.reply.is_pending or (
             subscription.order is Order.TOTAL and self.credit > 0

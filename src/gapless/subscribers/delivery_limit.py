@@ -1,7 +1,7 @@
 """Delivery limits: ticks beyond which a cursor sends nothing until a write is durable (I13).
 
-A durable subscription stores where a cursor starts and where a filter ends on it, before its client gets
-anything beyond. So after a crash the same filters apply at the same ticks.
+A durable subscription stores the start of a cursor, and the end of a filter on it, before its
+client is sent anything beyond. So the same filters apply at the same ticks after a crash.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["DeliveryLimits"]
 
 
 class DeliveryLimits:
-    """The writes that one cursor waits for."""
+    """The delivery limits of one cursor."""
 
     __slots__ = ("_subscription", "_ticks", "start_stored")
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
         self._ticks: deque[Tick] = deque()
-        """One a write, in the order of the writes."""
+        """One tick for each pending write, in the order of the writes."""
         self.start_stored = False
         """Whether the start is in the record of a durable subscription."""
 
     def __bool__(self) -> bool:
-        """Return whether a write is waited for."""
+        """Return whether a write is pending."""
         return bool(self._ticks)
 
     @property
@@ -58,9 +58,9 @@ class DeliveryLimits:
         self._ticks.append(tick)
 
     def lift(self) -> None:
-        """The oldest write that was waited for is durable."""
+        """Remove the limit of the oldest pending write, which is durable now."""
         self._ticks.popleft()
 
     def restore(self) -> None:
-        """The start was read from the record."""
+        """The start was restored from the record."""
         self.start_stored = True

@@ -1,13 +1,14 @@
-"""Merge exclusion: in total order the merge continues without a pubend whose PHB was retired (R26, R51).
+"""Merge exclusion: in total order the merge continues without a pubend whose PHB was retired (R26,
+R51).
 
-While its pubend is abandoned a cursor is *excluded*. It takes nothing, because what is still under way
-may lie below what the merge has reached, and the others are merged as if it were not there. When the
-pubend is back, what it has between where the cursor stood and what was merged comes too late. This
-*skipped range* is told to the client as a gap.
+A cursor is *excluded* while its pubend is abandoned. It takes no events, because late ones may lie
+below what was merged, and the other cursors are merged without it. When the pubend returns, the
+events between the position of the cursor and what was merged come too late. The client is sent this
+*skipped range* as a gap.
 
-For a durable subscription all this is stored: that its cursor is excluded before the client gets
-anything beyond, and the skipped range until the client has acknowledged what lies above it. If a client
-that forgot events comes back, what lies below the skipped range is delivered again as always.
+A durable subscription stores the exclusion before the client is sent anything beyond it, and the
+skipped range until the client has acknowledged a tick above it. If a client that lost events
+returns, the events below the skipped range are delivered again as usual.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ __all__ = ["MergeExclusion"]
 
 
 class MergeExclusion:
-    """Whether one cursor is excluded from the merge, and what came too late for it."""
+    """The merge exclusion of one cursor, and its skipped range."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
         self.is_excluded = False
-        """Whether its pubend is abandoned, or was until it has a client again."""
+        """Whether the pubend is abandoned, or was and no client has connected since."""
         self.is_in_effect = False
-        """Whether the merge continues without it: that it is excluded is stored, if it is durable."""
+        """Whether the merge continues without the cursor. A durable exclusion is stored first."""
         self._excluded_after: Tick = 0
-        """Up to this tick it had taken everything when the merge continued without it."""
+        """The tick up to which the cursor had taken everything when it was excluded."""
         self._merged: Tick = 0
-        """What was merged then; 0 if its client may have got something since."""
+        """The tick merged at that time; 0 if the client may have received events since."""
         self._skipped_up_to: Tick = 0
-        """The end of the skipped range; 0 if nothing was skipped, or it is still excluded."""
+        """The end of the skipped range; 0 if there is none, or the cursor is still excluded."""
         self._count = 0
-        """Counts exclusions: the write of an older one says nothing of now."""
+        """Counts exclusions, so that the write of an older one has no effect."""
 
     def record(self) -> MergeExclusionRecord | None:
-        """Return what is to be stored, if anything is."""
+        """Return the record of the exclusion or of the skipped range, if there is one."""
         if not self.is_excluded and self._skipped_up_to <= self._cursor.start.acked:
             return None
         return MergeExclusionRecord(
@@ -52,7 +53,7 @@ class MergeExclusion:
         )
 
     def restore(self, record: MergeExclusionRecord) -> None:
-        """Take over what was stored."""
+        """Restore the exclusion from its record."""
         self._excluded_after, self._merged, self._skipped_up_to = (
             record.excluded_after,
             record.merged,
@@ -63,7 +64,7 @@ class MergeExclusion:
     # --- excluded ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the merge continue without the cursor; a durable one when that is stored."""
+        """Let the merge continue without the cursor; if it is durable, once that is stored."""
         cursor, subscription = self._cursor, self._cursor.subscription
         if subscription.order is not Order.TOTAL or cursor.is_pending:
             return
@@ -82,11 +83,11 @@ class MergeExclusion:
         cursor.catch_up.stop()
         self.is_excluded, self.is_in_effect, self._skipped_up_to = True, False, 0
         if not continued:
-            # a client that gets nothing has merged nothing; one that comes back may get it again
+            # a disconnected client merges nothing; when it returns it may receive events again
             self._excluded_after = cursor.start.acked if is_disconnected else cursor.position
             self._merged = subscription.merged if is_disconnected else 0
         else:
-            # what came too late before still does, for a client that forgot the gap
+            # an earlier skipped range is still skipped, also for a client that lost the gap
             self._merged = 0
             if not is_disconnected:
                 self._excluded_after = min(self._excluded_after, cursor.position)
@@ -104,12 +105,12 @@ class MergeExclusion:
         if subscription.durable and isinstance(self._cursor.start, Started):
             subscription.save(stored)
         else:
-            stored()  # where it has not started, it starts above what was merged
+            stored()  # a cursor without a start starts above what was merged
 
     def end(self) -> None:
-        """The pubend is back, and there is a client: continue above what was merged (R51)."""
+        """The pubend has returned, and there is a client: continue above what was merged (R51)."""
         cursor, subscription = self._cursor, self._cursor.subscription
-        assert cursor.phase is CursorPhase.CATCHING_UP, "it has left the live stream"
+        assert cursor.phase is CursorPhase.CATCHING_UP, "an excluded cursor is not live"
         self.is_excluded = self.is_in_effect = False
         is_started = isinstance(cursor.start, Started)
         if is_started and subscription.merged > max(self._excluded_after, self._merged):
@@ -125,14 +126,17 @@ class MergeExclusion:
     def is_skipped_range_ahead(self) -> bool:
         """Whether the cursor has not passed the skipped range.
 
-        A client that got an event of another pubend at the last tick of the range may stand one below:
-        in total order what this pubend has at that tick comes after it, or has come.
+        The position may be one below the end of the range if the client received an event of
+        another pubend at that tick: the event of this pubend at the tick follows it or was sent
+        before.
         """
         return self._cursor.position < self._skipped_up_to - 1
 
     def suspect(self, returned_at: Tick) -> None:
-        """The client has named a position: if it is from before the PHB returned, and below what the
-        client has merged, a merge elsewhere may have continued without the pubend.
+        """Skip a range if the client's position is older than the PHB's return and below what it
+        merged.
+
+        Then the merge may have continued without the pubend at another broker.
         """
         cursor, merged = self._cursor, self._cursor.subscription.merged
         if cursor.position < min(returned_at, merged - 1):
@@ -142,11 +146,11 @@ class MergeExclusion:
             cursor.subscription.note_change()
 
     def up_to_skipped_range(self, high: Tick) -> Tick:
-        """Return up to which tick to read."""
+        """Return the tick up to which to read: not into the skipped range."""
         return min(high, self._excluded_after) if self.is_skipped_range_ahead else high
 
     def skip_range(self) -> None:
-        """Continue above the skipped range if the cursor has come to it."""
+        """Continue above the skipped range, with a gap, if the cursor has reached it."""
         cursor = self._cursor
         if self.is_skipped_range_ahead and cursor.position >= self._excluded_after:
             cursor.add_gap(cursor.position + 1, self._skipped_up_to)
@@ -154,7 +158,7 @@ class MergeExclusion:
             cursor.subscription.mark_dirty()
 
     def repositioned(self, tick: Tick) -> None:
-        """The cursor continues elsewhere on purpose: what comes again from there is not too late."""
+        """A seek has moved the cursor: forget the skipped range, which may be delivered again."""
         self._skipped_up_to = 0
         if self.is_excluded:
             self._excluded_after, self._merged = tick, 0

@@ -1,8 +1,9 @@
 """Changes of a subscription's filter, one at a time (R47).
 
-The client or an operator asks for a change. The new filter is stored, and every cursor switches to it
-where its stream reaches it. A stream that has not after ``filter_change_timeout_s`` switches where it is.
-Then the change is answered, with the tick of the switch on every pubend, and the next one begins.
+The client or an operator requests a change. The new filter is stored, and every cursor switches to
+it where its stream serves it. A cursor that has not switched after ``filter_change_timeout_s``
+switches at the horizon. Then the reply names the tick of the switch on every pubend, and the next
+change begins.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from gapless.content.filter import Filter
-from gapless.core.machine import Timer
+from gapless.core.context import Timer
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import (
     FilterChanged,
@@ -66,19 +67,19 @@ class FilterChanges:
         self._filters = subscription.resources.filters
         self.current: FilterChange | None = None
         self.queue: deque[tuple[str, int, Filter]] = deque()
-        """Changes that wait for the one before: the requester, its request number, the filter."""
+        """Changes that wait for the current one: the requester, its request number, the filter."""
 
     def request(self, requester: str, request: int, wanted: Filter) -> None:
-        """Change the filter, now or after the change before it, and tell the requester."""
+        """Change the filter, now or after the changes before it, and answer the requester."""
         subscription = self._subscription
         most = self._context.parameters.segments_max
         again = wanted == subscription.newest.filter and not self.queue
         if not again and len(subscription.segments) + len(self.queue) > most:
             reason = (
-                f"{most} filters before it still govern what is not acknowledged (segments_max); "
+                f"{most} earlier filters still apply to unacknowledged events (segments_max); "
                 "acknowledge and try again later"
                 if subscription.durable
-                else f"{most} filter changes are not through yet (segments_max); try again later"
+                else f"{most} filter changes are not complete yet (segments_max); try again later"
             )
             refused = Refused(request, reason, RefusalCause.UNAVAILABLE)
             self._context.notify(requester, refused)
@@ -99,7 +100,7 @@ class FilterChanges:
             self._context.notify(requester, Refused(request, reason))
 
     def forget_client(self, client: str | None) -> None:
-        """A client is gone, and with it the changes that it asked for; those of operators go on."""
+        """A client has disconnected: drop its changes; those of operators continue."""
         if self.current is not None and self.current.requester == client:
             self.current.timer.cancel()
             self.current = None
@@ -114,7 +115,7 @@ class FilterChanges:
             self._change(requester, request, wanted)
 
     def _repeat(self, requester: str, request: int) -> None:
-        """Say again where a filter took effect: the reply before may have been lost."""
+        """Answer again with the ticks of the switch: the first reply may have been lost."""
         subscription = self._subscription
         newest = subscription.newest
         self.current = FilterChange(
@@ -126,13 +127,13 @@ class FilterChanges:
             repeated=True,
         )
         if subscription.durable:
-            # behind its first write, which may be under way for a client that is gone (I13)
+            # after the first write, which may be pending for a client that has disconnected (I13)
             self._context.write((), lambda: self._stored(newest))
         subscription.mark_dirty()
 
     def _change(self, requester: str, request: int, wanted: Filter) -> None:
         subscription = self._subscription
-        # a crash may have come between the record and its cursors: only the start has their positions
+        # after a crash before the cursors existed, only the start in the record has their positions
         subscription.cursor_set.update_all()
         for cursor in subscription.cursors.values():
             cursor.note_earliest()
@@ -166,14 +167,14 @@ class FilterChanges:
             self._subscription.mark_dirty()
 
     def _switch_by_position(self) -> None:
-        """Some streams have not reached the new filter: it applies where they are."""
+        """Switch the streams that do not serve the new filter yet at their horizons."""
         self._context.mark("filter switched by position")
         for cursor in self._subscription.cursors.values():
             cursor.filter_switch.switch_now(surely=True)
         self._subscription.mark_dirty()
 
     def finish(self) -> None:
-        """Answer a change that has taken effect on all cursors, and begin the next."""
+        """Answer a change that has taken effect on all cursors, and start the next."""
         change, subscription = self.current, self._subscription
         if change is None:
             self._start_next()
@@ -211,9 +212,9 @@ class FilterChanges:
             self._start(*self.queue.popleft())
 
     def _switch_position(self, *, repeated: bool) -> PositionTuple:
-        """Return the last tick of the filter before the present one, by pubend.
+        """Return the last tick of the previous filter, by pubend.
 
-        Where that is no longer known, it is not above what is acknowledged: otherwise it would be kept.
+        If it is no longer known, it is at most the acknowledged tick; a higher one would be kept.
         """
         found = []
         for pubend, cursor in self._subscription.cursors.items():

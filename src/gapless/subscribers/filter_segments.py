@@ -1,8 +1,8 @@
 """Filter segments: which filter of a subscription applies at which tick of a pubend (R47).
 
-A subscription has a segment for every filter that applies somewhere; the last one is the newest. On each
-pubend a change of filter takes effect at a tick of its own. So every cursor knows which segments have
-ended on its stream, and the last tick of each, which one applies above them, and which one is to follow.
+A subscription has a segment for every filter that applies somewhere; the last one is the newest. A
+filter change takes effect at a different tick of each pubend. So every cursor keeps the segments
+that have ended on its stream with their last ticks, the current segment, and the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FilterSegment", "FilterSegments", "ImportedSegments", "StoredSegment
 
 
 class FilterSegment:
-    """One filter of a subscription. The cursors know where it applies."""
+    """One filter of a subscription. The cursors keep at which ticks it applies."""
 
     __slots__ = (
         "_matches",
@@ -47,39 +47,40 @@ class FilterSegment:
     ) -> None:
         self.subscription = subscription
         self.number = number
-        """Names it as an owner in the subscription table and as a key in the matching index."""
+        """Identifies the segment in the subscription table and in the matching index."""
         self.filter = wanted
         self.text = str(wanted)
         self.start: VirtualTime | None = None
-        """The virtual time from which the live stream serves it; None while it is in no table."""
+        """The virtual time from which the stream serves the filter; None if in no table."""
         self.required_from = required_from
-        """The virtual time from which a durable subscription must get its events, also while the client
-        is disconnected; it is stored."""
+        """The virtual time from which a durable subscription must receive the events of the filter,
+        also while the client is disconnected; it is stored."""
         self.former_host_times = former_host_times
-        """When former hosting brokers had it: the subscription must get events from then on too (R46)."""
+        """The host times at which former hosting brokers had the filter: the subscription must
+        receive events from the earliest of them on (R46)."""
         self._matches: dict[PubendId, tuple[object, bool]] = {}
-        """Whether it may match something of a pubend, with the announcement that this was asked of."""
+        """Whether the filter may match a pubend, with the announcement that was tested."""
 
     def is_served_at(self, time: VirtualTime | None) -> bool:
-        """Say whether a stream that serves this SHB up to a virtual time serves the segment."""
+        """Return whether a stream that serves this SHB up to a virtual time serves the segment."""
         return time is not None and self.start is not None and self.start <= time
 
     def enter_table(self, start: VirtualTime) -> None:
-        """Note that it is in the subscription table, from a virtual time on."""
+        """Note that the filter is in the subscription table from a virtual time on."""
         self.start = start
         if self.required_from is None:
             self.required_from = start
 
     def leave_table(self) -> None:
-        """Note that it is in no table any more."""
+        """Note that the filter is in no table any more."""
         self.start = None
 
     def set_former_host_times(self, times: tuple[HostTime, ...]) -> None:
-        """Note when former hosting brokers had it."""
+        """Set the host times at which former hosting brokers had the filter."""
         self.former_host_times = times
 
     def may_match(self, pubend: PubendId, advertisement: Filter, announcement: object) -> bool:
-        """Say whether it may match something that is advertised; found out once for an announcement."""
+        """Return whether the filter may match advertised events; computed once per announcement."""
         known = self._matches.get(pubend)
         if known is not None and known[0] is announcement:
             return known[1]
@@ -102,9 +103,9 @@ class FilterSegments:
 
     def __init__(self, segment: FilterSegment) -> None:
         self.current = segment
-        """Applies above all that have ended."""
+        """The segment that applies above all segments that have ended."""
         self.next: FilterSegment | None = None
-        """Waits to follow the current one."""
+        """The segment that follows the current one."""
         self.ended: list[tuple[FilterSegment, Tick]] = []
         """Segments that have ended, each with the last tick at which it applies, oldest first."""
         self.switched_at: Tick | None = None
@@ -123,27 +124,27 @@ class FilterSegments:
         return found + ([self.current] if self.next is None else [self.current, self.next])
 
     def end_of(self, segment: FilterSegment) -> Tick | None:
-        """Return the last tick of a segment; None if it applies without end, 0 if it is not needed."""
+        """Return the last tick of a segment; None if it has no end, 0 if it is not needed."""
         if segment is self.current or segment is self.next:
             return None
         return next((end for each, end in self.ended if each is segment), 0)
 
     def uses(self) -> Iterable[FilterSegment | None]:
-        """Return all segments that it refers to."""
+        """Return all segments that are in use here."""
         return (self.current, self.next, *(segment for segment, _ in self.ended))
 
     # --- changes -------------------------------------------------------------------------------
 
     def replace_current(self, segment: FilterSegment) -> None:
-        """Let a segment apply from the start on: the one before it never did."""
+        """Let a segment apply from the start on, instead of one that never applied."""
         self.current = segment
 
     def set_next(self, segment: FilterSegment) -> None:
-        """Let a segment wait to follow the current one."""
+        """Set the segment that follows the current one."""
         self.next = segment
 
     def switch(self, end: Tick) -> None:
-        """Let the current segment end after a tick, and the next one apply above it."""
+        """End the current segment at a tick; the next one applies above it."""
         assert self.next is not None
         self.ended.append((self.current, end))
         self.current, self.next = self.next, None
@@ -154,7 +155,7 @@ class FilterSegments:
         self.ended = [(segment, end) for segment, end in self.ended if end > passed]
 
     def add_imported(self, pubend: PubendId, imported: ImportedSegments) -> None:
-        """Take over which segments ended at a former hosting broker."""
+        """Add the segments that ended at a former hosting broker."""
         for segment, ends in imported:
             end = ends.get(pubend, 0)
             if end > 0:
@@ -164,17 +165,17 @@ class FilterSegments:
     def replace_all(
         self, newest: FilterSegment, pubend: PubendId, imported: ImportedSegments
     ) -> None:
-        """Let the segments of a former hosting broker apply in the place of those here."""
+        """Replace the segments of this cursor by those of a former hosting broker."""
         self.ended = []
         self.current, self.next, self.switched_at = newest, None, None
         self.add_imported(pubend, imported)
 
     def restore(self, newest: FilterSegment, pubend: PubendId, stored: StoredSegments) -> None:
-        """Take over which segments have ended, and which one applies, from the record."""
+        """Restore the ended, current and next segments from the record."""
         for segment, record in stored[:-1]:
             end = dict(record.ends).get(pubend)
             if end is None:
-                # the crash came before the next segment applied; it does when the client is back
+                # the crash came before the switch, which takes place when the client returns
                 self.current, self.next = segment, newest
             elif end > 0:
                 self.ended.append((segment, end))

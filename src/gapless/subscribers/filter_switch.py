@@ -1,8 +1,8 @@
-"""How a filter follows another on one cursor (R47).
+"""The switch from one filter to the next on one cursor (R47).
 
-A live cursor switches where its stream serves the next filter. Any other switches where it is, and reads
-from the log what the next filter matches above that. Either way the end of the filter is stored before
-the client gets anything beyond it.
+A live cursor switches where its stream serves the next filter. Any other cursor switches at once,
+and reads from the log what the next filter matches above the switch. In both cases the end of the
+filter is stored before the client is sent anything beyond it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class FilterSwitch:
         self._filters = cursor.subscription.resources.filters
 
     def import_segments(self, imported: ImportedSegments) -> None:
-        """Take over which filters ended at a former hosting broker."""
+        """Add the filters that ended at a former hosting broker."""
         self._segments.add_imported(self._cursor.pubend, imported)
 
     def replace_segments(self, imported: ImportedSegments) -> None:
-        """Let the filters of a former hosting broker apply: its client knows them, not those here."""
+        """Replace the filters by those of a former hosting broker, which the client knows."""
         cursor = self._cursor
         self._segments.replace_all(cursor.subscription.newest, cursor.pubend, imported)
         cursor.subend.register(cursor)
         cursor.limits.until_stored(cursor.position)
 
     def set_next(self, segment: FilterSegment) -> None:
-        """Let a new filter apply where the stream reaches it, or at once if the cursor is not live."""
+        """Switch to a new filter where the stream serves it, or at once if not live."""
         cursor = self._cursor
         if not isinstance(cursor.start, Started):
             self._segments.replace_current(segment)
-            cursor.catch_up.stop()  # what is under way is for the filter before
+            cursor.catch_up.stop()  # a pending read uses the previous filter
         else:
             self._segments.set_next(segment)
             cursor.subend.register(cursor)
@@ -52,25 +52,25 @@ class FilterSwitch:
                 self.switch_now()
 
     def switch_if_served(self, low: Tick, time: VirtualTime) -> None:
-        """Let the next filter apply at a tick, if the stream serves it there."""
+        """Switch to the next filter at tick ``low`` if the stream serves it there."""
         cursor, following = self._cursor, self._segments.next
         is_live = cursor.phase is CursorPhase.LIVE
         if following is not None and is_live and following.is_served_at(time):
-            # what was read from the log may lie beyond the horizon, and was read by the filter before
+            # reads with the previous filter may have passed the horizon
             self.switch(max(low - 1, cursor.position))
 
     def switch(self, end: Tick) -> None:
-        """Let the present filter end after a tick."""
+        """End the current filter at a tick."""
         cursor = self._cursor
         self._segments.switch(end)
         cursor.subend.register(cursor)
         cursor.limits.until_stored(end)
 
     def switch_now(self, *, surely: bool = False) -> None:
-        """Let the next filter apply where the cursor is, and read what it needs.
+        """Switch to the next filter at the current position, and read from the log above it.
 
-        A filter that can match nothing keeps nothing of the log, so the next one cannot apply before
-        the horizon. If that is not known yet, the switch waits, unless it ``surely`` has to be.
+        A filter that can match nothing keeps nothing of the log, so the switch cannot lie below the
+        horizon. If the horizon is not known yet, the switch waits, unless ``surely`` is set.
         """
         if self._segments.next is None:
             return
@@ -83,16 +83,16 @@ class FilterSwitch:
             cursor.position,
             cursor.start.acked,
             cursor.last_sent,
-            cursor.subscription.merged,  # in total order nothing can come below it
+            cursor.subscription.merged,  # in total order no event comes below it
         )
         if cursor.is_live:
             cursor.fall_behind(CursorInput.SWITCHED)
-        cursor.catch_up.stop()  # what is under way may go beyond the end
+        cursor.catch_up.stop()  # a pending read may go beyond the switch
         self.switch(end)
 
     def prune(self) -> None:
         """Forget segments that are not needed again.
 
-        After a seek that may be below what is acknowledged.
+        After a seek back, segments below the acknowledged tick may be needed.
         """
         self._segments.prune(self._cursor.retention.retained_from)

@@ -1,16 +1,16 @@
-"""The filters of all subscriptions: the matching index, the subscription table, the advertisements (R16, R17).
+"""The filters of all subscriptions: matching index, subscription table, advertisements (R16, R17).
 
-One index over all segments finds the subscriptions that a publication matches. Which segment of a
-subscription applies at a tick is known to its cursor.
+One index over all segments finds the subscriptions that a publication matches. The cursor decides
+which segment of its subscription applies at a tick.
 """
 
 from __future__ import annotations
 
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.matching import MatchIndex
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.limits import ROOTS_READ_MAX
-from gapless.core.machine import Context
 from gapless.messages.streams import Publication
 from gapless.subscribers.filter_segments import FilterSegment
 from gapless.subscribers.protocols import Interest
@@ -19,7 +19,7 @@ __all__ = ["AnnouncedPubend", "Filters"]
 
 
 class AnnouncedPubend:
-    """A pubend that is announced. Every announcement makes a new one."""
+    """The announcement of a pubend. Every new announcement creates a new object."""
 
     __slots__ = ("advertisement", "best_effort", "version")
 
@@ -30,7 +30,7 @@ class AnnouncedPubend:
 
 
 class Filters:
-    """The filters of the subscriptions of this SHB, and what pubends advertise."""
+    """The filters of the subscriptions of this SHB, and the advertisements of pubends."""
 
     def __init__(self, context: Context, interest: Interest) -> None:
         self._context = context
@@ -49,14 +49,14 @@ class Filters:
     # --- the table and the index ---------------------------------------------------------------
 
     def own(self, segment: FilterSegment) -> None:
-        """Put a segment into the table and the index (R16)."""
+        """Add a segment to the table and the index (R16)."""
         if segment.start is None:
             segment.enter_table(self.interest.own(segment.number, segment.filter.conjunctions))
             self._index.add(segment.number, segment.filter)
             self.segments[segment.number] = segment
 
     def disown(self, segment: FilterSegment) -> None:
-        """Take a segment out of the table and the index (R17)."""
+        """Remove a segment from the table and the index (R17)."""
         if segment.start is not None:
             segment.leave_table()
             self.interest.disown(segment.number)
@@ -66,7 +66,7 @@ class Filters:
     def matching(
         self, publications: tuple[Publication, ...]
     ) -> list[tuple[int, list[Publication]]]:
-        """Return by number of a segment, oldest first, the publications that it matches."""
+        """Return the publications that each segment matches, by segment number, oldest first."""
         attributes = [each.attributes for each in publications]
         return sorted(self._index.distribute(attributes, publications).items())
 
@@ -80,16 +80,16 @@ class Filters:
     def announced(
         self, pubend: PubendId, advertisement: Filter, version: int, *, best_effort: bool
     ) -> None:
-        """Note what a pubend advertises."""
+        """Note the announcement of a pubend."""
         self.announced_pubends[pubend] = AnnouncedPubend(
             advertisement, version, best_effort=best_effort
         )
 
     def served_at(self, pubend: PubendId, version: int) -> None:
-        """A stream epoch of a pubend names an announcement version, perhaps one that is not known here.
+        """A stream epoch of a pubend has an announcement version that may not be known here yet.
 
-        Then the advertisement may be anything. Otherwise a report could release events that a
-        subscription needs by the wider advertisement (A22).
+        If it is not known, the pubend is treated as if it advertised everything. Otherwise a report
+        could release events that a subscription needs by the wider advertisement (A22).
         """
         announced = self.announced_pubends.get(pubend)
         if announced is not None and announced.version < version:
@@ -97,18 +97,18 @@ class Filters:
             self.announced(pubend, EVERYTHING, version, best_effort=announced.best_effort)
 
     def is_best_effort(self, pubend: PubendId) -> bool:
-        """Say whether a pubend is announced as best effort."""
+        """Return whether a pubend is announced as best effort."""
         announced = self.announced_pubends.get(pubend)
         return announced is not None and announced.best_effort
 
     def may_match(self, pubend: PubendId, segment: FilterSegment) -> bool:
-        """Say whether a segment may match something of a pubend."""
+        """Return whether a segment may match events of a pubend."""
         announced = self.announced_pubends.get(pubend)
         if announced is None:
-            return True  # nothing is known of a pubend that is not announced
+            return True  # without an announcement the advertisement is unknown
         return segment.may_match(pubend, announced.advertisement, announced)
 
     def may_start(self, pubend: PubendId, segment: FilterSegment) -> bool:
-        """Say whether a segment may match something of an announced pubend that has a log."""
+        """Return whether a segment may match events of an announced pubend with a log."""
         best_effort = self.announced_pubends[pubend].best_effort
         return not best_effort and self.may_match(pubend, segment)

@@ -1,7 +1,8 @@
-"""The cursors of a subend, in groups by what they wait for.
+"""The cursors of a subend, grouped by phase.
 
-There may be thousands of cursors, and every range of the stream concerns some of them: those that wait
-to start, those that are live, those that wait for the horizon. So each group is kept and not searched.
+A subend may have thousands of cursors, and every range of the stream concerns some of them: pending
+ones, live ones, those that wait for the horizon. The groups are maintained, so that no search is
+needed.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ class CursorGroups:
 
     def __init__(self) -> None:
         self.all: dict[str, Cursor] = {}
-        """In any phase."""
+        """Cursors in any phase."""
         self.pending: dict[str, Cursor] = {}
-        """Those that start where a stream epoch serves their filter."""
+        """Cursors that start where a stream epoch serves their filter."""
         self.guaranteed: dict[str, Cursor] = {}
-        """Those whose pubend is asked since when it knew their subscription."""
+        """Cursors that wait for the PHB to answer since when it knew their subscription."""
         self.live: dict[str, Cursor] = {}
         self.behind: dict[str, Cursor] = {}
-        """Those that wait for the horizon to move."""
+        """Cursors that wait for the horizon to move."""
         self.changing: dict[str, Cursor] = {}
-        """Those whose next filter waits to apply."""
+        """Cursors that wait to switch to their next filter."""
         self.turn = 0
         """Counts cursors that became live: an answer to an older read may lack events for them."""
         self._merging: dict[str, Cursor] = {}
-        """Those in total order."""
+        """Cursors in total order."""
         self._changes = 0
-        """Counts registrations, so that thousands of cursors are not asked about every range."""
+        """Counts registrations, to detect that the result in ``_coverage`` is out of date."""
         self._coverage: tuple[VirtualTime, int] | None = None
-        """A virtual time that was enough for all live cursors, and after how many changes."""
+        """A virtual time that served all live cursors, and the value of ``_changes`` then."""
 
     def register(self, cursor: Cursor) -> bool:
-        """Note the phase and the filters of a cursor; say whether it is a new one in total order."""
+        """Note the phase and filters of a cursor. Return whether it is new and in total order."""
         self._changes += 1
         name = cursor.subscription.name
         is_new = name not in self.all
@@ -58,7 +59,7 @@ class CursorGroups:
         return merges
 
     def forget(self, cursor: Cursor) -> bool:
-        """Forget a cursor; say whether it was in total order."""
+        """Forget a cursor. Return whether it was in total order."""
         name = cursor.subscription.name
         if self.all.get(name) is not cursor:
             return False
@@ -73,7 +74,7 @@ class CursorGroups:
         return any(cursor.in_merge for cursor in self._merging.values())
 
     def is_covered(self, time: VirtualTime | None) -> bool:
-        """Say whether a stream that serves this SHB up to a virtual time serves all live cursors."""
+        """Return whether a stream that serves this SHB up to a time serves all live cursors."""
         if not self.live or (time is not None and self._coverage == (time, self._changes)):
             return True
         covered = all(cursor.segments.current.is_served_at(time) for cursor in self.live.values())

@@ -1,12 +1,13 @@
 """Log holds: parts of a pubend's log that are kept for one cursor beyond reports (R49).
 
-A cursor that reads from below what this SHB reports takes a log hold: a name, sent with every read, and
-the tick above which the log is kept. The hold is *kept* when the pubend has answered. It is *safe* when
-its name is also in the record of a durable subscription: from then on reports need not mind the cursor.
-A name is never used twice, so a late release cannot end a newer hold. An older hold is released only
-when the one that follows it is safe.
+A cursor that reads below the reported ack floor takes a log hold: a name, sent with every read, and
+the tick above which the log is kept. The hold is *kept* when the PHB has answered. It is *safe*
+when its name is also in the record of a durable subscription. Then reports ignore the cursor. A
+name is never used twice, so a late release cannot end a newer hold. An older hold is released only
+when the next one is safe.
 
-The SHB refreshes its log holds. A pubend ends a hold whose SHB is heard of and does not refresh it.
+The SHB refreshes its log holds. A PHB ends a hold that is not refreshed although it hears from the
+SHB.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from gapless.subscribers.cursor_state import Started
 
 if TYPE_CHECKING:
     from gapless.subscribers.cursor import Cursor
-    from gapless.subscribers.protocols import PendingRequest
+    from gapless.subscribers.protocols import CancellableRequest
 
 __all__ = ["LogHolds"]
 
 
 class LogHolds:
-    """The log hold of one cursor, and those before it."""
+    """The current log hold of one cursor, and its former ones."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -36,33 +37,33 @@ class LogHolds:
         self._filters = resources.filters
         self.current: LogHoldId | None = None
         self.former: list[LogHoldId] = []
-        """Those that are released when the current one is safe."""
+        """Log holds that are released when the current one is safe."""
         self.kept = False
-        """Whether the current one is known to be on the pubend's disk."""
+        """Whether the current log hold is known to be on the PHB's disk."""
         self._asked = False
-        """Whether the pubend may have heard of it."""
+        """Whether a read with the current log hold was sent."""
         self._stored = False
-        """Whether its name is in the record of a durable subscription."""
-        self._pending_refresh: PendingRequest | None = None
+        """Whether the current log hold is in the record of a durable subscription."""
+        self._pending_refresh: CancellableRequest | None = None
 
     @property
     def is_safe(self) -> bool:
-        """Whether the log is kept, and this SHB knows why after a crash."""
+        """Whether the log is kept, and this SHB still has the name of the hold after a crash."""
         return self.kept and (self._stored or not self._subscription.durable)
 
     @property
     def all(self) -> list[LogHoldId]:
-        """Every log hold, the newest last."""
+        """All log holds, the newest last."""
         return self.former + ([] if self.current is None else [self.current])
 
     def restore(self, holds: list[LogHoldId]) -> None:
-        """Take over log holds from the record; the pubend may have them or not."""
+        """Restore log holds from the record; the PHB may have them or not."""
         if holds:
             self.current, self.former = holds[-1], holds[:-1]
             self._stored = self._asked = True
 
     def take(self) -> None:
-        """Take a new log hold; the one before it stays until this one is safe."""
+        """Take a new log hold; the previous one is kept until the new one is safe."""
         subscription = self._subscription
         self._forget_current()
         self.current = self._new_hold()
@@ -70,24 +71,24 @@ class LogHolds:
             subscription.save(subscription.mark_dirty)
 
     def _new_hold(self) -> LogHoldId:
-        """Return a log hold whose name no other has, in any incarnation."""
+        """Return a log hold with a name that is unique in all incarnations."""
         identity, number = self._context.identity, self._filters.new_number()
         return LogHoldId(identity.shb, f"{self._subscription.name}/{identity.incarnation}.{number}")
 
     def release(self) -> None:
-        """Release all; reports keep what the cursor still needs from here on."""
+        """Release all log holds; reports keep what the cursor still needs."""
         self._forget_current()
-        self._cursor.catch_up.stop()  # its repetitions would name a hold that is released
+        self._cursor.catch_up.stop()  # a repeated read would name a released hold
         self._release_former()
         self._subscription.mark_dirty()
 
     def named(self) -> LogHoldId | None:
-        """Return the log hold for a read that goes out now."""
+        """Return the log hold for a read that is sent now."""
         self._asked |= self.current is not None
         return self.current
 
     def answered(self, hold: LogHoldId | None) -> None:
-        """A read that named a log hold is answered: the pubend keeps it."""
+        """A read that named a log hold was answered: the PHB keeps the hold."""
         if hold is not None and hold == self.current:
             self.kept = True
             self._subscription.mark_dirty()
@@ -97,7 +98,7 @@ class LogHolds:
         self._stored |= hold is not None and hold == self.current
 
     def refresh(self, *, due: bool) -> None:
-        """Release what is not needed, and refresh what is."""
+        """Release log holds that are not needed, and refresh the others."""
         cursor, above = self._cursor, self._cursor.subend.retained_above
         if self.is_safe and self.former:
             self._release_former()
@@ -106,10 +107,10 @@ class LogHolds:
             self.release()
             self._subscription.note_change()
         elif due or (not self.kept and not cursor.catch_up.is_reading):
-            self._refresh_now()  # no read of the cursor itself has it kept
+            self._refresh_now()  # no pending read of the cursor refreshes it
 
     def _refresh_now(self) -> None:
-        """Raise the log hold to what is still needed, by a read of an empty range."""
+        """Raise the log hold to the tick that is still needed, by a read of an empty range."""
         hold = self.named()
         if hold is None or self._pending_refresh is not None:
             return
@@ -140,11 +141,11 @@ class LogHolds:
             self._pending_refresh = None
 
     def _release_former(self) -> None:
-        """Release what the record no longer names: a pubend does not answer for a released hold."""
+        """Release the former holds after the record no longer has them: no restart uses them."""
         former, self.former = self.former, []
         subscription = self._subscription
         if former and subscription.durable and subscription.ended:
-            self._context.write((), lambda: self._let_go(former))  # behind the erasure
+            self._context.write((), lambda: self._let_go(former))  # after the record is deleted
         elif former and subscription.durable and subscription.stored:
             subscription.save(lambda: self._let_go(former))
         else:
@@ -153,7 +154,7 @@ class LogHolds:
     def _let_go(self, holds: list[LogHoldId]) -> None:
         for hold in holds:
             pending_request = self._requests.release_log_hold(self._cursor.pubend, hold, _nothing)
-            # a pubend ends by itself what is not refreshed
+            # the PHB ends by itself a hold that is not refreshed
             self._context.call_later(
                 microseconds(s=self._context.parameters.log_hold_ttl_s), pending_request.cancel
             )

@@ -1,14 +1,14 @@
-"""What the subscriber side does from time to time, without being asked.
+"""The periodic work of the subscriber side.
 
-Every ``ack_ms`` it ends what has expired, stores acknowledgements, reports to pubends (R52) and looks
-after log holds: it raises them as clients acknowledge, refreshes them so that the pubend knows that they
-are needed, and releases them when reports keep the log for their cursors (R49). Every quarter of
+Every ``ack_ms`` it ends expired and slow subscriptions, stores acknowledgements, sends reports
+(R52) and maintains log holds. It raises a log hold as the client acknowledges, refreshes it before
+``log_hold_ttl_s``, and releases it when reports keep the log for its cursor (R49). Every quarter of
 ``interest_grace_s`` it leaves pubends that no subscription needs (R43).
 """
 
 from __future__ import annotations
 
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.core.parameters import microseconds
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.subends import Subends

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from gapless.core.context import Context
 from gapless.core.ids import MembershipId, PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.records import DeleteRecord, JoinedPubendRecord, PutRecord
 from gapless.subscribers.membership_state import (
@@ -18,7 +18,7 @@ from gapless.subscribers.membership_state import (
     MembershipInput,
     MembershipState,
 )
-from gapless.subscribers.protocols import PendingRequest, PubendRequests
+from gapless.subscribers.protocols import CancellableRequest, PubendRequester
 
 __all__ = ["Membership", "Memberships"]
 
@@ -30,7 +30,7 @@ class Membership:
         self.id = membership
         self.state = state
         self._unneeded_since: int | None = None
-        self._leave_request: PendingRequest | None = None
+        self._leave_request: CancellableRequest | None = None
 
     def stored(self) -> None:
         """Its record is on disk."""
@@ -48,7 +48,7 @@ class Membership:
         self._enter(following, MembershipInput.NEEDED)
 
     def unneeded_for(self, now: int) -> int:
-        """No subscription needs the pubend; return for how long that is so."""
+        """No subscription needs the pubend. Return for how long."""
         if self._unneeded_since is None:
             self._unneeded_since = now
         is_joining = self.state is MembershipState.JOINING
@@ -57,25 +57,25 @@ class Membership:
         return now - self._unneeded_since
 
     def expire(self) -> None:
-        """Begin to leave."""
+        """Start to leave."""
         self._enter(MembershipState.LEAVING, MembershipInput.EXPIRED)
 
     def replace(self) -> None:
-        """This incarnation has an id of its own."""
+        """End the membership: a newer one with another id replaces it."""
         if self.state is not MembershipState.LEAVING:
             self._enter(MembershipState.ENDED, MembershipInput.REPLACED)
 
-    def ask_to_leave(self, request: PendingRequest) -> None:
-        """Note the request to the PHB."""
+    def ask_to_leave(self, request: CancellableRequest) -> None:
+        """Note the pending request to the PHB."""
         self._leave_request = request
 
     def left(self) -> None:
-        """It is over."""
+        """The membership has ended."""
         self._leave_request = None
         self._enter(MembershipState.ENDED, MembershipInput.LEFT)
 
     def give_up_leaving(self) -> bool:
-        """Do not ask a PHB that will not answer; say whether it was asked."""
+        """Cancel the request to a PHB that will not answer. Return whether one was pending."""
         request, self._leave_request = self._leave_request, None
         if request is not None:
             request.cancel()
@@ -94,7 +94,7 @@ class Memberships:
     def __init__(
         self,
         context: Context,
-        requests: PubendRequests,
+        requests: PubendRequester,
         joined_pubends: Iterable[JoinedPubendRecord],
     ) -> None:
         self._context = context
@@ -104,16 +104,16 @@ class Memberships:
             each.pubend: Membership(each.membership, MembershipState.JOINED)
             for each in joined_pubends
         }
-        """The newest membership of each pubend, one that is about to end included."""
+        """The newest membership of each pubend, including memberships that are LEAVING."""
         self._leaving: dict[PubendId, Membership] = {}
-        """Those that are about to end; the pubend may have a newer one."""
+        """Memberships that are LEAVING; the pubend may have a newer one."""
         self._abandoned = {each.pubend for each in joined_pubends if each.abandoned}
         self._count = 0
         self.unannounced = {*self._current}
         """Pubends that an earlier incarnation joined and that are not announced to this one yet."""
 
     def __contains__(self, pubend: PubendId) -> bool:
-        """Say whether this SHB is a member of a pubend, or about to leave it."""
+        """Return whether this SHB is a member of a pubend, or is leaving it."""
         return pubend in self._current
 
     def __iter__(self) -> Iterator[PubendId]:
@@ -121,11 +121,11 @@ class Memberships:
         return iter([*self._current])
 
     def is_abandoned(self, pubend: PubendId) -> bool:
-        """Say whether a pubend is abandoned."""
+        """Return whether a pubend is abandoned."""
         return pubend in self._abandoned
 
     def announced(self, pubend: PubendId) -> None:
-        """A pubend is announced to this incarnation."""
+        """A pubend was announced to this incarnation."""
         self.unannounced.discard(pubend)
 
     # --- joining -------------------------------------------------------------------------------
@@ -133,8 +133,8 @@ class Memberships:
     def join(self, pubend: PubendId, *, restored: bool) -> tuple[Membership, bool]:
         """Return the membership for a new subend, and whether its record has to be written.
 
-        Of an earlier incarnation only durable subscriptions, which are ``restored``, need a membership.
-        Any other may be about to end.
+        A membership of an earlier incarnation is used only for durable subscriptions, which are
+        ``restored``. Otherwise a LeavePubend of it may still arrive at the PHB.
         """
         found = self._current.get(pubend)
         is_older = found is not None and found.id.incarnation < self._context.identity.incarnation
@@ -149,7 +149,7 @@ class Memberships:
         return made, True
 
     def store(self, pubend: PubendId, then: Callable[[], None]) -> None:
-        """Write the record of a new membership and go on."""
+        """Write the record of a new membership; call ``then`` when it is durable."""
         made = self._current[pubend]
 
         def stored() -> None:
@@ -166,9 +166,10 @@ class Memberships:
     # --- leaving -------------------------------------------------------------------------------
 
     def review(self, pubend: PubendId, *, needed: bool) -> bool:
-        """Say whether to leave a pubend that no subscription has needed for a while.
+        """Return whether to leave a pubend that no subscription has needed for
+        ``interest_grace_s``.
 
-        While an older membership is about to end, a newer one is not left.
+        While an older membership of the pubend is LEAVING, a newer one is kept.
         """
         membership = self._current[pubend]
         if membership.state is MembershipState.LEAVING:
@@ -207,24 +208,24 @@ class Memberships:
     # --- abandoned -----------------------------------------------------------------------------
 
     def abandon(self, pubend: PubendId) -> bool:
-        """The PHB is gone, and nobody feeds the pubend; say whether it was not abandoned before."""
+        """The PHB is retired and the pubend not fed. Return whether it is newly abandoned."""
         return self._decide(pubend, AbandonedInput.GONE)
 
     def give_up_leaving(self, pubend: PubendId) -> None:
-        """Do not ask the PHB of an abandoned pubend to end a membership any more."""
+        """Stop asking the PHB of an abandoned pubend to end a membership."""
         leaving = self._leaving.get(pubend)
         if leaving is not None and leaving.give_up_leaving():
             self._left(pubend, leaving)
 
     def pubend_returned(self, pubend: PubendId) -> bool:
-        """A pubend is fed again, or its PHB has returned; say whether it was abandoned."""
+        """A pubend is fed again, or its PHB has returned. Return whether it was abandoned."""
         is_back = self._decide(pubend, AbandonedInput.RETURNED)
         if is_back:
             self._context.mark("abandoned pubend returned")
         return is_back
 
     def _decide(self, pubend: PubendId, given: AbandonedInput) -> bool:
-        """Note whether a pubend is abandoned, and store a change; say whether there was one."""
+        """Update whether a pubend is abandoned and store a change. Return whether it changed."""
         before = pubend in self._abandoned
         abandoned = NEXT_ABANDONED[before, given]
         if abandoned == before:

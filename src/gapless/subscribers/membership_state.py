@@ -2,26 +2,27 @@
 
 Theory of operation
 -------------------
-An SHB becomes a member of a pubend when a subscription first needs it. The membership has an id, which is
-on disk before the subend is fed.
+An SHB becomes a member of a pubend when a subscription first needs it. The membership has an id,
+which is on disk before the subend is fed.
 
-==========  ==============================================================================================
+==========  ====================================================================================
 JOINING     The record of the membership is being written.
-JOINED      The record is on disk, and a subscription needs the pubend, or nobody has looked since.
-UNNEEDED    No subscription needs the pubend. If that lasts for ``interest_grace_s``, the SHB leaves.
-LEAVING     The PHB is asked to end the membership. The subend is closed.
+JOINED      The record is on disk. No review has found the pubend unneeded since it was needed.
+UNNEEDED    No subscription needs the pubend. After ``interest_grace_s`` the SHB leaves.
+LEAVING     The SHB asks the PHB to end the membership. The subend is closed.
 ENDED       The membership is over. The SHB may have a newer one.
-==========  ==============================================================================================
+==========  ====================================================================================
 
-A pubend that is needed again while the SHB is LEAVING gets a membership with a new id, and the old one
-goes on to end. A membership of an earlier incarnation that no durable subscription needs is replaced in
-the same way when it is needed: its end may be under way.
+If the pubend is needed again while the SHB is LEAVING, the SHB starts a membership with a new id,
+and the old one still ends. A membership of an earlier incarnation that no durable subscription
+needs is replaced in the same manner, because a LeavePubend of it may still arrive at the PHB.
 
-Apart from that a membership is *abandoned* or not: abandoned as soon as the PHB is retired and nobody
-feeds the pubend, and not any more when it is fed again or its PHB has returned. Nothing is forgotten of an
-abandoned pubend. Only nobody waits for it: an SHB that leaves does not ask its PHB, and a merge continues
-without it. That a pubend is abandoned is in the record of the membership, because a retirement may be
-forgotten when there are too many.
+Independent of the state a membership is *abandoned* or not. It becomes abandoned when the PHB is
+retired and no broker feeds the pubend. It is no longer abandoned when the pubend is fed again or
+its PHB has returned. The state of an abandoned pubend is kept, but nothing waits for it: an SHB
+leaves without asking the PHB, and a merge continues without the pubend. The record of the
+membership contains whether it is abandoned, because brokers forget old retirements if there are too
+many.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class MembershipState(Enum):
 
 
 class MembershipInput(Enum):
-    """What happens to a membership."""
+    """Inputs that may change the state of a membership."""
 
     STORED = "its record is on disk"
     NEEDED = "a subscription needs the pubend"
     UNUSED = "a review finds no subscription that needs the pubend"
     EXPIRED = "no subscription needed the pubend for interest_grace_s"
-    REPLACED = "this incarnation joins with an id of its own"
+    REPLACED = "a newer membership with another id replaces it"
     LEFT = "the PHB has ended it, or there is no PHB to ask"
 
 
@@ -77,13 +78,13 @@ NEXT_STATES: Final[dict[tuple[MembershipState, MembershipInput], frozenset[Membe
     (_S.LEAVING, _I.LEFT): frozenset({_S.ENDED}),
     (_S.ENDED, _I.STORED): frozenset({_S.ENDED}),
 }
-"""The states that may follow a state by an input. What is missing here cannot happen."""
+"""The states that may follow a state by an input. Any other transition is a bug."""
 
 
 class AbandonedInput(Enum):
-    """What decides whether a pubend is abandoned."""
+    """Inputs that decide whether a pubend is abandoned."""
 
-    GONE = "its PHB is retired, and nobody feeds it"
+    GONE = "its PHB is retired, and no broker feeds it"
     RETURNED = "it is fed, or its PHB has returned with it"
 
 

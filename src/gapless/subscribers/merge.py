@@ -1,15 +1,15 @@
 """Total order: the cursors of a subscription merged by (tick, pubend) (R51).
 
-Events are sent up to the least position of all cursors that have started: nothing can come below that any
-more. If the merge waits for a stream in which nothing comes, its pubend is asked to advance.
+Events are sent up to the least position of all started cursors, because no event can come below it
+any more. If the merge waits for a silent stream, an AdvanceRequest is sent for its pubend.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.context import Timer
 from gapless.core.ids import PubendId
-from gapless.core.machine import Timer
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, StartPoint
@@ -23,13 +23,13 @@ __all__ = ["Merge", "merged_by_client"]
 
 
 def merged_by_client(start: StartPoint, position: dict[PubendId, Tick]) -> Tick:
-    """Return up to which tick a client with a position was sent everything, in total order."""
+    """Return the tick up to which a client in total order was sent everything."""
     farthest = max(position.values(), default=0)
     return farthest if start.merged is None else min(max(start.merged, 0), farthest)
 
 
 class Merge:
-    """The merge of one subscription. In publisher order it stays at 0 and does nothing."""
+    """The merge of one subscription. In publisher order ``merged`` is always 0."""
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
@@ -41,16 +41,16 @@ class Merge:
         self._pause_us = 0
 
     def reset(self, merged: Tick) -> None:
-        """Continue above a tick: of a record, of a client's position, or 0 after a seek."""
+        """Continue above a tick, from a record or a client's position; 0 after a seek."""
         self.merged = merged
 
     def note_sent(self, tick: Tick) -> None:
-        """An event was sent."""
+        """Note the tick of an event that was sent."""
         if self._is_total:
             self.merged = max(self.merged, tick)
 
     def drain(self, runs: DeliveryRuns) -> None:
-        """Send what may be sent, in order."""
+        """Send the events that may be sent, in order."""
         subscription = self._subscription
         started = [each for each in subscription.cursors.values() if not each.is_pending]
         awaited = [each for each in started if not each.merge_exclusion.is_in_effect]
@@ -61,17 +61,17 @@ class Merge:
             cursor = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
             if cursor.buffer.next_tick > limit or not cursor.start_confirmed:
                 return
-            # the first, and with it what lies below the first of every other stream
+            # all events of this cursor that lie below the first events of the other streams
             others = [each.buffer.next_tick - 1 for each in ready if each is not cursor]
             up_to = max(cursor.buffer.next_tick, min([limit, *others]))
             delivery = subscription.delivery
             if not delivery.drain_cursor(cursor, delivery.credit, runs, up_to):
                 return
 
-    # --- streams in which nothing comes --------------------------------------------------------
+    # --- silent streams ------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """If the merge waits for a silent stream, ask its pubend to advance after a while."""
+        """Set a timer for an AdvanceRequest if the merge waits for a silent stream."""
         if self._awaited() is None:
             self.stop()
         elif self._advance_timer is None:
@@ -79,13 +79,13 @@ class Merge:
             self._advance_timer = self._context.call_later(self._pause_us, self._request_advance)
 
     def stop(self) -> None:
-        """Nothing is awaited."""
+        """Cancel the timer."""
         if self._advance_timer is not None:
             self._advance_timer.cancel()
             self._advance_timer = None
 
     def _awaited(self) -> Tick | None:
-        """Return the tick that the merge waits to send; None if it waits for credit only."""
+        """Return the tick that the merge waits to send; None if it does not wait for a stream."""
         subscription = self._subscription
         heads = [each.buffer.next_tick for each in subscription.cursors.values() if each.buffer]
         if (

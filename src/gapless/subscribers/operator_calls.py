@@ -1,28 +1,28 @@
-"""What operators ask of durable subscriptions, by name, without having their connection.
+"""Requests of operators on durable subscriptions, by name, without the connection of their client.
 
-**A filter** is changed as if the subscription's own client had asked (R47): it takes over in the live
-stream where that reaches it, and the operator is told the position. The client need not know. It sees
-the events of the old filter up to the position and those of the new one after it. A client that
-subscribes again gets what the operator set, unless it then sets a filter itself. A change goes on if
-the client leaves meanwhile, and is answered.
+**Filter change.** It works like a change by the client (R47): the new filter applies where the live
+stream serves it, and the operator is sent the position of the change. The client needs to do
+nothing. It receives the events of the old filter up to the position and those of the new filter
+after it. A client that subscribes again keeps the operator's filter unless it sets one itself. If
+the client disconnects meanwhile, the change continues and is answered.
 
-**A seek** moves what the subscription has acknowledged, on disk, so it outlives connections and
-crashes. It is refused while a client is connected, unless it is forced; then the client is told that
-its subscription ended and has to subscribe again. Its stream never jumps inside a connection: a client
-that drops what it saw before, as an exactly-once client does, would take the events of a seek back for
-repetitions, and those that a seek forward leaves out for a gap.
+**Seek.** A seek sets the acknowledged position on disk, so it survives connections and crashes. It
+is refused while a client is connected, unless it is forced. A forced seek ends the subscription of
+the client, which must subscribe again. A stream never jumps inside a connection: an exactly-once
+client drops events that it has received, so it would drop those of a seek back as duplicates, and
+take the range that a seek forward skips for a gap.
 
-A client that comes back with a position of its own would undo a seek back, since it goes on at
-whichever is farther (R50). So every seek has a number. ``Subscribed`` tells it, a client that comes back
-says which one its position is from, and on the streams that were moved a position from before the
-last seek does not count. Of a client that says nothing the position counts again as soon as it has
-acknowledged something that it was sent since the seek; until then it goes on from what it has
-acknowledged, which is after the seek too. An acknowledgement of what it was not sent since the
-seek is from before it, and is ignored.
+A client that returns with its own position would undo a seek back, because it continues at the
+greater of both positions (R50). So every seek has a number. ``Subscribed`` contains it, and a
+returning client states the seek number of its position. On streams that were moved, a position from
+before the last seek is ignored. If a client states no number, its position counts again once it has
+acknowledged an event that it was sent after the seek. Until then it continues from the acknowledged
+position, which the seek has set. An acknowledgement of events that were not sent after the seek is
+from before the seek, and is ignored.
 
-**What a seek goes back to must still be there.** The log is held for it at the pubend (R49). The answer
-waits a while for that and names the pubends that have not confirmed it. What was released before the
-hold came is told to the client as a gap, never as silence.
+**Log holds.** The PHB holds its log for a seek back (R49). The reply waits for that, at most
+``attach_timeout_ms``, and names the pubends that have not confirmed it. A range that was released
+before the log hold was on disk becomes a gap for the client, never silence.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from typing import Any
 import msgspec
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
@@ -61,11 +61,11 @@ from gapless.subscribers.subscription import HostedSubscription
 __all__ = ["OperatorCalls"]
 
 _NOT_CONFIRMED = "this pubend has not confirmed yet that it keeps its log from there on"
-_NOT_MOVED = "where this stream is now is not known here yet, so it was not moved"
+_NOT_MOVED = "this stream was not moved: this broker does not know its latest tick yet"
 
 
 class _PendingSeek(msgspec.Struct):
-    """A seek that is on disk, and whose pubends have not all confirmed that they keep their logs."""
+    """A seek that is on disk, and whose logs are not all held yet."""
 
     operator: str
     request: int
@@ -76,7 +76,7 @@ class _PendingSeek(msgspec.Struct):
 
 
 class OperatorCalls:
-    """The calls of operators on the durable subscriptions of a host."""
+    """The calls of operators on the durable subscriptions of this SHB."""
 
     def __init__(self, context: Context, registry: Registry, hosting: Hosting) -> None:
         self._context = context
@@ -92,15 +92,15 @@ class OperatorCalls:
         self._context.notify(operator, Refused(request, reason))
 
     def _durable(self, operator: str, request: int, name: str) -> HostedSubscription | None:
-        """Return a durable subscription that is on disk, or refuse the request and say why."""
+        """Return a durable subscription that is on disk, or refuse the request and return None."""
         found = self._registry.subscriptions.get(name)
         if found is None:
             self._refuse(operator, request, f"there is no subscription {name!r} at this broker")
         elif not found.durable:
-            reason = f"the subscription {name!r} is not durable: it is its connection's own"
+            reason = f"the subscription {name!r} is not durable: it belongs to its connection"
             self._refuse(operator, request, reason)
         elif not found.stored:
-            self._refuse(operator, request, f"{name!r} is being made; try again in a moment")
+            self._refuse(operator, request, f"{name!r} is not on disk yet; try again later")
         else:
             return found
         return None
@@ -112,7 +112,7 @@ class OperatorCalls:
             return True
         reason = (
             f"the subscription {found.name!r} is connected ({found.client}): stop that client "
-            "first, or force it, which tells the client that its subscription ended"
+            "first, or use force, which ends the subscription of that client"
         )
         self._refuse(operator, call.request, reason)
         return False
@@ -156,7 +156,7 @@ class OperatorCalls:
             return
         found.reply.send_ended(
             f"an operator moved the subscription {found.name!r} to another position; "
-            "subscribe again to go on from there"
+            "subscribe again to continue from there"
         )
         self._registry.disconnect(found)
         position, unmoved = self._move(found, call.start)
@@ -167,14 +167,14 @@ class OperatorCalls:
         found.save(lambda: self._look_at(seek))
 
     def _invalid_reason(self, start: StartPoint, subscription: HostedSubscription) -> str | None:
-        """Say why nobody should go there: what is skipped in the future would be lost unseen."""
+        """Return why a seek is invalid. A seek into the future would skip events without a gap."""
         ticks = dict(start.position) if start.kind is StartKind.POSITION else {}
         if any(tick < 0 for tick in ticks.values()):
             return NEGATIVE
         unknown = [str(pubend) for pubend in ticks if pubend not in subscription.cursors]
         if unknown:
             return (
-                f"the subscription {subscription.name!r} has nothing on {', '.join(unknown)}; "
+                f"the subscription {subscription.name!r} has no stream on {', '.join(unknown)}; "
                 "it has streams on the pubends that its filter can match"
             )
         for cursor in subscription.cursors.values():
@@ -185,7 +185,7 @@ class OperatorCalls:
         return None
 
     def _target(self, start: StartPoint, cursor: Cursor) -> Tick | None:
-        """Return after which tick a strand is to go on; None if it stays, or if nobody can say."""
+        """Return the tick after which a cursor continues; None if it is not moved, or not known."""
         if start.kind is StartKind.LATEST and not cursor.subend.has_base:
             return None
         return seek_target(start, cursor)
@@ -193,7 +193,7 @@ class OperatorCalls:
     def _move(
         self, subscription: HostedSubscription, start: StartPoint
     ) -> tuple[PositionTuple, tuple[PendingStart, ...]]:
-        """Move the strands; return where they are then, and those that could not be moved."""
+        """Move the cursors. Return their new position, and the pubends that could not be moved."""
         self._context.mark("operator moved a subscription")
         number = subscription.note_seek()
         position: list[tuple[PubendId, Tick]] = []
@@ -209,10 +209,10 @@ class OperatorCalls:
         return tuple(position), tuple(unmoved)
 
     def _look_at(self, seek: _PendingSeek) -> None:
-        """Answer when all logs are kept, or when that takes too long."""
+        """Answer when all logs are held, or at the deadline."""
         subscription = seek.subscription
         if subscription.ended:
-            reason = f"the subscription {subscription.name!r} ended meanwhile"
+            reason = f"the subscription {subscription.name!r} has ended"
             self._refuse(seek.operator, seek.request, reason)
             return
         found = [subscription.cursors.get(pubend) for pubend, _ in seek.position]
@@ -223,7 +223,7 @@ class OperatorCalls:
             self._context.call_later(pause, lambda: self._look_at(seek))
             return
         pending = tuple(PendingStart(pubend, _NOT_CONFIRMED) for pubend in open_ones)
-        # where the oldest is, the pubend may have said meanwhile
+        # the reply of a PHB may have moved a start at the earliest event since
         position = tuple((each.pubend, each.start.origin) for each in cursors)
         answer = DurableSeekDone(seek.request, position, (*pending, *seek.unmoved))
         self._context.notify(seek.operator, answer)

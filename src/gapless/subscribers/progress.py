@@ -1,20 +1,22 @@
-"""How far the streams of a subscription are in which nothing comes for its client.
+"""Progress notices: up to which tick a client was sent everything of a stream without matching
+events.
 
-A client resumes from what it has received. Where nothing matches for long, that would stay behind until
-the log has released it, and a client that comes back would be told of a gap in which nothing was. So the
-client is told now and then up to which tick it was sent everything: it continues from there.
+A client resumes from the position that it has received. If no event matches for long, the log
+releases that position, and a returning client would be sent a gap that contained no event. So the
+client is sent, every ``progress_ms``, the tick up to which it was sent everything, and resumes from
+there.
 
-The client of a durable subscription acknowledges that like an event. Until it has, the log is kept for
-it: its broker may die with the notice, and then nobody else knows that nothing was there.
+The client of a durable subscription acknowledges the notice like an event. Until then the log is
+kept for it: if its SHB dies, no other broker knows that the range had no matching event.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.context import Timer
 from gapless.core.ids import PubendId
 from gapless.core.limits import PROGRESS_STREAMS_MAX
-from gapless.core.machine import Timer
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Progress
@@ -26,7 +28,7 @@ __all__ = ["ProgressNotifier"]
 
 
 class ProgressNotifier:
-    """Tells the client of one subscription how far its quiet streams are."""
+    """Sends the progress notices of one subscription."""
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
@@ -34,17 +36,17 @@ class ProgressNotifier:
         self._step_end = subscription.resources.step_end
         self._timer: Timer | None = None
         self._seen: dict[PubendId, Tick] = {}
-        """The tick of the last event that the client was sent, at the last look."""
+        """The tick of the last event that the client was sent, at the last check."""
         self._noted: dict[PubendId, Tick] = {}
-        """The tick up to which the client was told that it was sent everything."""
+        """The tick of the last progress notice."""
 
     def start(self) -> None:
-        """There is a client, and its request was answered."""
+        """Start the timer: the request of a client was answered."""
         if self._timer is None:
             self._wait()
 
     def forget_client(self) -> None:
-        """The client is gone; the next one says where it is."""
+        """The client has disconnected; the next one brings its own position."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -52,7 +54,7 @@ class ProgressNotifier:
         self._noted.clear()
 
     def noted(self, pubend: PubendId) -> Tick:
-        """Return up to which tick the client was told that it was sent everything; 0 if it was not."""
+        """Return the tick of the last progress notice; 0 if there was none."""
         return self._noted.get(pubend, 0)
 
     def _wait(self) -> None:
@@ -74,7 +76,7 @@ class ProgressNotifier:
             self._context.notify(client, Progress(subscription.name, part))
 
     def _updates(self) -> list[tuple[PubendId, Tick]]:
-        """Return the streams of which no event came since the last look, and that advanced."""
+        """Return the streams that advanced without an event since the last check."""
         found = []
         for pubend, cursor in self._subscription.cursors.items():
             if not cursor.start_confirmed:

@@ -1,4 +1,4 @@
-"""What the subscriber side asks of other components. The broker gives the implementations to constructors."""
+"""Interfaces that other components implement for the subscriber side. The broker passes them in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = [
-    "ForcedMoves",
+    "CancellableRequest",
     "Hosting",
     "Interest",
-    "PendingRequest",
-    "PubendRequests",
+    "PubendRequester",
     "PubendStatus",
+    "ResumeRules",
 ]
 
 
@@ -44,14 +44,14 @@ class Interest(Protocol):
         """Remove the conjunctions of an owner."""
 
 
-class PendingRequest(Protocol):
+class CancellableRequest(Protocol):
     """A pubend request that is repeated until it is answered or cancelled."""
 
     def cancel(self) -> None:
-        """Stop repeating it, and do not call back."""
+        """Stop repeating the request. The callback is not called."""
 
 
-class PubendRequests(Protocol):
+class PubendRequester(Protocol):
     """Requests to the PHB of a pubend."""
 
     def read(
@@ -67,25 +67,25 @@ class PubendRequests(Protocol):
         joining_member: Member | None = None,
         former_hosts: tuple[ShbId, ...] = (),
         fault: Callable[[str], None] = ...,
-    ) -> PendingRequest:
+    ) -> CancellableRequest:
         """Read a range of a log (R48)."""
 
     def release_log_hold(
         self, pubend: PubendId, log_hold: LogHoldId, then: Callable[[], None]
-    ) -> PendingRequest:
+    ) -> CancellableRequest:
         """Release a log hold (R49)."""
 
     def leave(
         self, pubend: PubendId, shb: ShbId, membership: MembershipId, then: Callable[[], None]
-    ) -> PendingRequest:
+    ) -> CancellableRequest:
         """End the membership of an SHB (R43, R55)."""
 
 
 class PubendStatus(Protocol):
-    """What is known of pubends whose broker was retired or cannot be reached (R26)."""
+    """The status of pubends whose PHB was retired or cannot be reached (R26)."""
 
     def is_gone(self, pubend: PubendId) -> bool:
-        """Say whether the PHB was retired and has not returned, or has returned without the pubend."""
+        """Return whether the PHB is retired, or has returned without the pubend."""
 
     def returned_at(self, pubend: PubendId) -> Tick:
         """Return the tick above which no merge continued without a pubend whose PHB has returned.
@@ -97,48 +97,49 @@ class PubendStatus(Protocol):
         """Note that a pubend is fed again, or was fed all the time."""
 
     def obstacle(self, pubend: PubendId) -> str:
-        """Say what prevents a feed of a pubend; for people only (R11, R12)."""
+        """Return what prevents a feed of a pubend, as a text for operators (R11, R12)."""
 
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return the broker that has a pubend, if one is known."""
 
 
 class Hosting(Protocol):
-    """What is known of subscriptions that moved to another hosting broker."""
+    """Subscriptions that moved to another hosting broker."""
 
     def newer_hosting(self, reference: HostingReference) -> HostingReference | None:
-        """Return where a subscription is hosted, if it moved after its client got its reference."""
+        """Return the newer reference if the subscription has moved since the client's."""
 
     def forget_moved(self, subscription: HostedSubscription) -> None:
-        """The client of a subscription that had moved here has ended it."""
+        """The client has ended a subscription that had moved to this broker."""
 
     def end_remote(self, reference: HostingReference) -> None:
-        """A client has ended here a subscription that is hosted elsewhere."""
+        """A client has ended, at this broker, a subscription that another broker hosts."""
 
 
-class ForcedMoves(Protocol):
-    """How this broker takes over a durable subscription that its client brings along (MV-13)."""
+class ResumeRules(Protocol):
+    """How this broker takes over a durable subscription from its client's resume state (MV-13)."""
 
     def identity(self, reference: HostingReference) -> tuple[str, int]:
         """Return the incarnation key and the epoch of a subscription that moves here."""
 
     def retained_start(self, call: Subscribe) -> StartPoint:
-        """Return the start of a new subscription; the logs are kept from there on."""
+        """Return the start of a new subscription. The logs are kept from this start on."""
 
     def is_behind(self, found: HostedSubscription, reference: HostingReference) -> bool:
-        """Say whether the client may have continued elsewhere since it left this subscription."""
+        """Return whether the client may have used another broker since it left this one."""
 
     def is_outdated(self, found: HostedSubscription, call: Subscribe, wanted: Filter) -> bool:
-        """Say whether the client continued elsewhere with filters that this subscription lacks."""
+        """Return whether the client used another broker, with filters that are missing here."""
 
     def adopt_resume_state(self, made: HostedSubscription, call: Subscribe) -> None:
-        """Take over the seeks, the past filters and the acknowledgements of a new subscription."""
+        """Take seeks, past filters and acknowledgements from the client's resume state."""
 
     def adopt_guarantees(self, made: HostedSubscription, call: Subscribe) -> None:
-        """Take over the start guarantees of a new subscription; its filter is in the table."""
+        """Take the start guarantees of a new subscription, whose filter is already in the table."""
 
     def resume_returned(self, found: HostedSubscription, call: Subscribe) -> bool:
-        """Continue with a subscription whose client may have been elsewhere.
+        """Continue with a subscription whose client may have used another broker.
 
-        Says whether the client's own position counts exactly, also below what it acknowledged.
+        Returns whether the subscription continues exactly at the client's position, also if that is
+        below the acknowledged tick.
         """

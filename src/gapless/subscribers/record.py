@@ -1,4 +1,4 @@
-"""Durable subscriptions to and from their records (R50)."""
+"""Conversion of durable subscriptions to and from their records (R50)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class SavedCursor(NamedTuple):
-    """What a record says of a cursor, while it is being written."""
+    """The state of a cursor in a record that is being written."""
 
     seek_count: int
     acked: Tick
@@ -38,7 +38,7 @@ class SavedCursor(NamedTuple):
 
 
 class StoredCursor(NamedTuple):
-    """A cursor that has started, as it is in its subscription's record."""
+    """A started cursor in the record of its subscription."""
 
     start: Started
     log_holds: list[LogHoldId]
@@ -52,7 +52,7 @@ class StoredCursor(NamedTuple):
 
 
 def record_of(subscription: HostedSubscription) -> SubscriptionRecord:
-    """Return what is to be stored of a durable subscription."""
+    """Return the record of a durable subscription."""
     started = [
         (pubend, each, each.start)
         for pubend, each in subscription.cursors.items()
@@ -141,13 +141,13 @@ def stored_cursors(record: SubscriptionRecord, shb: ShbId) -> list[tuple[PubendI
 
 
 def acked_elsewhere(record: SubscriptionRecord) -> dict[PubendId, Tick]:
-    """Return what is acknowledged of pubends on which the subscription has not started here."""
+    """Return the acknowledged ticks of pubends on which the subscription has not started here."""
     started = dict(record.started_after)
     return {each: tick for each, tick in record.acked if each not in started}
 
 
 def imported_segments(record: SubscriptionRecord, stored: StoredSegments) -> ImportedSegments:
-    """Return which filters ended elsewhere on pubends on which the subscription has not started here."""
+    """Return the filters that ended at a former hosting broker, of pubends not started here."""
     started = {pubend for pubend, _ in record.started_after}
     positioned = {pubend for pubend, _ in record.start.position} - started
     return [

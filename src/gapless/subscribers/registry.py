@@ -1,7 +1,7 @@
 """The subscriptions of this SHB, by name and by client session (R46, R50).
 
-A durable subscription belongs to its name. A client that subscribes under that name takes it over: the
-connection before it, which may be dead without anybody knowing, gets nothing more.
+A durable subscription has one client at a time. A client that subscribes under its name fences the
+connection before it, which may be dead without the broker having noticed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import Order, StartPoint
 from gapless.messages.records import DeleteRecord, SubscriptionRecord
 from gapless.subscribers.buffer import Backlog
 from gapless.subscribers.filters import Filters
-from gapless.subscribers.protocols import PubendRequests, PubendStatus
+from gapless.subscribers.protocols import PubendRequester, PubendStatus
 from gapless.subscribers.resources import Resources
 from gapless.subscribers.slow_consumers import SlowConsumers
 from gapless.subscribers.step_end import StepEnd
@@ -27,14 +27,14 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """The subscriptions of this SHB and the clients that have them."""
+    """The subscriptions of this SHB, and their clients."""
 
     def __init__(
         self,
         context: Context,
         filters: Filters,
         subends: Subends,
-        requests: PubendRequests,
+        requests: PubendRequester,
         status: PubendStatus,
     ) -> None:
         self._context = context
@@ -66,21 +66,21 @@ class Registry:
         return [each for each in self.subscriptions.values() if each.durable]
 
     def of_client(self, client: str) -> dict[str, HostedSubscription]:
-        """Return the subscriptions that a client has now, by name."""
+        """Return the subscriptions of a connected client, by name."""
         return self._by_client.get(client, {})
 
     def is_older(self, client: str, subscription: HostedSubscription) -> bool:
-        """Say whether a newer connection than that of a client has a subscription."""
+        """Return whether a subscription belongs to a newer connection than that of a client."""
         owner = self._arrivals.get(subscription.client or "", 0)
         return owner > self._arrivals.get(client, 0)
 
     def client_up(self, client: str) -> None:
-        """A client has connected; one that connected before it is older."""
+        """A client has connected; it is newer than all other clients."""
         self._arrived += 1
         self._arrivals[client] = self._arrived
 
     def client_down(self, client: str) -> None:
-        """A client is gone."""
+        """A client has disconnected."""
         self._arrivals.pop(client, None)
         self.resume_client(client)
         for subscription in [*self.of_client(client).values()]:
@@ -88,17 +88,17 @@ class Registry:
         self._by_client.pop(client, None)
 
     def pause_client(self, client: str) -> None:
-        """Send a client no events until it has read what waits for it, whatever credit it gave."""
+        """Send a client no events until it has read its pending data, whatever credit it gave."""
         self.step_end.pause_client(client)
 
     def resume_client(self, client: str) -> None:
-        """Send to a client again; also when it is gone."""
+        """End the pause of a client that reads again or has disconnected."""
         if self.step_end.resume_client(client):
             for subscription in self.subscriptions.values():
                 if subscription.client == client:
                     subscription.mark_dirty()
 
-    # --- the life of a subscription ------------------------------------------------------------
+    # --- creating and ending subscriptions -----------------------------------------------------
 
     def add(
         self,
@@ -111,7 +111,7 @@ class Registry:
         incarnation_key: str = "",
         epoch: int = 0,
     ) -> HostedSubscription:
-        """Return a new subscription; it has no filter and no client yet."""
+        """Add a subscription; it has no filter and no client yet."""
         made = self.subscriptions[name] = HostedSubscription(
             self._resources,
             name,
@@ -125,7 +125,7 @@ class Registry:
         return made
 
     def restore(self, record: SubscriptionRecord) -> HostedSubscription:
-        """Bring a durable subscription back, without a client."""
+        """Restore a durable subscription from its record, without a client."""
         made = self.add(
             record.subscription,
             durable=True,
@@ -140,7 +140,7 @@ class Registry:
         return made
 
     def give(self, subscription: HostedSubscription, client: str) -> None:
-        """Note that a client has a subscription."""
+        """Note that a subscription belongs to a client."""
         self._by_client.setdefault(client, {})[subscription.name] = subscription
 
     def _take_from_client(self, subscription: HostedSubscription) -> None:
@@ -148,7 +148,7 @@ class Registry:
             self.of_client(subscription.client).pop(subscription.name, None)
 
     def disconnect(self, subscription: HostedSubscription) -> None:
-        """Take a subscription from its client; one that is not durable ends (R50)."""
+        """Disconnect a subscription from its client, or end it if it is not durable (R50)."""
         if subscription.client is None:
             return
         self._take_from_client(subscription)
@@ -158,9 +158,9 @@ class Registry:
             self.end(subscription)
 
     def end(self, subscription: HostedSubscription) -> None:
-        """End a subscription, on disk too; until its record is erased, the logs are kept for it (I10).
+        """End a subscription, also on disk. The logs are kept until its record is deleted (I10).
 
-        A crash before that brings it back as it was.
+        A crash before the deletion restores the subscription as it was.
         """
         if subscription.durable:
             let_go = self.retain_logs(subscription)
@@ -169,17 +169,17 @@ class Registry:
         self.take_down(subscription)
 
     def retain_logs(self, subscription: HostedSubscription) -> Callable[[], None]:
-        """Keep the logs for a subscription that ends; return what stops that."""
+        """Keep the logs for a subscription that ends. Return a function that stops keeping them."""
         return self._subends.reporter.retain(subscription.needed_logs())
 
     def take_down(self, subscription: HostedSubscription) -> None:
-        """End a subscription in memory only: its record is erased or replaced."""
+        """End a subscription in memory only. The caller deletes or replaces its record."""
         self._take_from_client(subscription)
         subscription.end()
         del self.subscriptions[subscription.name]
 
     def expire(self) -> None:
-        """End durable subscriptions whose clients have not come back in time."""
+        """End durable subscriptions whose clients have not returned before the expiry."""
         for subscription in [*self.subscriptions.values()]:
             disconnected_us = self._context.now - subscription.disconnected_since
             expiry_us = microseconds(s=subscription.expiry_s)
@@ -188,7 +188,7 @@ class Registry:
                 self.end(subscription)
 
     def save_acknowledgements(self) -> None:
-        """Store how far clients have acknowledged, where that has changed."""
+        """Store acknowledgements and other changes of durable subscriptions."""
         for subscription in self.subscriptions.values():
             subscription.save_changes()
 
@@ -197,21 +197,21 @@ class Registry:
     def announced(
         self, pubend: PubendId, advertisement: Filter, version: int, *, best_effort: bool
     ) -> None:
-        """A pubend is announced, or its advertisement became wider."""
+        """A pubend was announced, or its advertisement became wider."""
         self._filters.announced(pubend, advertisement, version, best_effort=best_effort)
         for subscription in self.subscriptions.values():
             subscription.cursor_set.pubend_announced(pubend)
         self._subends.announced(pubend)
 
     def wants_best_effort(self, pubend: PubendId) -> bool:
-        """Say whether a subscription may match something of a best-effort pubend."""
+        """Return whether a subscription may match events of a best-effort pubend."""
         may_match = self._filters.may_match
         return pubend in self._filters.announced_pubends and any(
             may_match(pubend, subscription.newest) for subscription in self.subscriptions.values()
         )
 
     def flush(self) -> None:
-        """A step ends: send what it brought, and end subscriptions that are too slow."""
+        """Send the results of a step, and end the slow consumers."""
         for subscription in self.slow_consumers.take():
             if subscription.client is not None:
                 self.slow_consumers.notify(subscription, subscription.client)

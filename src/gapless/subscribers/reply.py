@@ -1,7 +1,8 @@
-"""The reply to a client that subscribes, resumes or seeks: where the subscription continues (R46, R50).
+"""The reply to a client that subscribes or resumes: where the subscription continues (R46, R50).
 
-A request is answered when all cursors that can have started, or after ``attach_timeout_ms``, and not
-before the record of a durable subscription is on disk. Cursors that start later are told one by one.
+A request is answered when all cursors have started, or after ``attach_timeout_ms``, but not before
+the record of a durable subscription is on disk. The client is notified of each cursor that starts
+later.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gapless.core.machine import Timer
+from gapless.core.context import Timer
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import (
     HostingReference,
@@ -37,11 +38,11 @@ class PendingReply(NamedTuple):
 
     request: int
     start: StartPoint
-    """Where the client continues."""
+    """The start that the client requested."""
     seek_count: int
     timer: Timer
     later: list[Callable[[], None]]
-    """What the client asked since; it is done when this is answered."""
+    """Later requests of the client, which are executed after the reply."""
 
 
 class SubscribeReply:
@@ -53,7 +54,7 @@ class SubscribeReply:
         self._status = subscription.resources.status
         self.pending: PendingReply | None = None
         self._is_due = False
-        """Whether the reply goes out as soon as the record is on disk, whatever has started."""
+        """Whether the reply is sent as soon as the record is on disk, also with pending cursors."""
 
     @property
     def is_pending(self) -> bool:
@@ -61,20 +62,20 @@ class SubscribeReply:
         return self.pending is not None
 
     def expect(self, request: int, start: StartPoint, seek_count: int) -> None:
-        """A client has asked; answer after a while at the latest."""
+        """Note a request; it is answered after ``attach_timeout_ms`` at the latest."""
         wait = microseconds(ms=self._context.parameters.attach_timeout_ms)
         timer = self._context.call_later(wait, self.send)
         self.pending, self._is_due = PendingReply(request, start, seek_count, timer, []), False
 
     def do_later(self, action: Callable[[], None]) -> bool:
-        """Do something when the reply is sent; say whether one is awaited."""
+        """Execute an action after the pending reply. Return False if no reply is pending."""
         if self.pending is None:
             return False
         self.pending.later.append(action)
         return True
 
     def forget_client(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         if self.pending is not None:
             self.pending.timer.cancel()
         self.pending = None
@@ -82,7 +83,7 @@ class SubscribeReply:
     # --- replies -------------------------------------------------------------------------------
 
     def send_if_ready(self) -> None:
-        """Answer if every cursor that can has started; tell of those that start later."""
+        """Answer if every cursor has started. Notify the client of cursors that start later."""
         subscription = self._subscription
         if subscription.client is None or not subscription.is_on_disk:
             return
@@ -99,7 +100,7 @@ class SubscribeReply:
                 subscription.notify(started)
 
     def send(self) -> None:
-        """Say where the subscription continues, and what it still waits for."""
+        """Send where the subscription continues, and which pubends are pending."""
         subscription = self._subscription
         if self.pending is not None and not subscription.is_on_disk:
             self._is_due = True  # when the write is durable
@@ -148,7 +149,7 @@ class SubscribeReply:
         )
 
     def _position(self) -> PositionTuple:
-        """Return the ticks after which this connection continues, of all cursors that have started."""
+        """Return the ticks after which this connection continues, of all started cursors."""
         return tuple(
             (pubend, cursor.start.origin)
             for pubend, cursor in self._subscription.cursors.items()
@@ -156,16 +157,16 @@ class SubscribeReply:
         )
 
     def reason(self, cursor: Cursor) -> str:
-        """Say why a cursor has not started."""
+        """Return why a cursor has not started."""
         if cursor.fault:
             return cursor.fault
         if cursor.subend.feeder is None:
             return self._status.obstacle(cursor.pubend)
         if self._subscription.client is None:
-            return "its client is disconnected; it starts there when the client returns"
+            return "the client is disconnected; the subscription starts when the client returns"
         if cursor.phase is CursorPhase.CATCHING_UP:
             return "the broker of this pubend has not answered yet"
-        return "this subscription has not reached this pubend yet"
+        return "the broker of this pubend does not know this subscription yet"
 
     def send_ended(
         self,
@@ -173,7 +174,7 @@ class SubscribeReply:
         cause: RefusalCause = RefusalCause.FENCED,
         reference: HostingReference | None = None,
     ) -> None:
-        """Tell the client that the subscription is not its any more; a pending request is refused."""
+        """Notify the client that it has lost the subscription; a pending request is refused."""
         subscription = self._subscription
         if subscription.client is None:
             return

@@ -1,16 +1,17 @@
-"""What this SHB reports to pubends: that it is a member, and up to which tick it needs nothing (R52).
+"""The reports of this SHB to pubends: its membership and its ack floor (R52).
 
-The tick of a report is the least of the horizon and of what the cursors still need. What a durable
-subscription does not need any more is stored before a report says so. Its client also acknowledges
-that nothing came (:mod:`.progress`); otherwise a quiet subscription would keep a log for ever.
+The ack floor is the least of the horizon and the ticks that the cursors still need. An
+acknowledgement of a durable subscription is stored before a report uses it. Its client also
+acknowledges silence (:mod:`.progress`); otherwise a subscription without events would keep a log
+for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.streams import AckReport, DefineMemberSet, Member
 from gapless.subscribers.protocols import Interest
@@ -26,10 +27,10 @@ class AckReporter:
         self._context = context
         self._interest = interest
         self._ending: list[dict[PubendId, Tick]] = []
-        """What durable subscriptions need that have ended and whose records are on disk."""
+        """The ticks that ended durable subscriptions need while their records are still on disk."""
 
     def report(self, subend: Subend) -> None:
-        """Say that this SHB is a member of a pubend, and up to which tick it needs nothing."""
+        """Send the membership of this SHB and its ack floor for a pubend."""
         feeder = subend.feeder
         if feeder is None:
             return
@@ -37,7 +38,7 @@ class AckReporter:
         subend.note_reported(tick)
         durable = any(cursor.subscription.durable for cursor in subend.cursors.values())
         member = Member(self._context.identity.shb, subend.membership, durable, self._interest.time)
-        # negative, so that it is no number of the router of the same broker
+        # negative, so that it differs from the numbers of the router at the same broker
         number = -subend.number
         self._context.send(feeder, DefineMemberSet(number, (member,)))
         self._context.send(feeder, AckReport(number, ((subend.pubend, tick),)))
@@ -48,14 +49,14 @@ class AckReporter:
             floor = min(floor, needed_by.get(subend.pubend, floor))
         for cursor in subend.cursors.values():
             if cursor.is_up_to_date:
-                continue  # as are nearly all, and there may be thousands
+                continue  # the usual case, among thousands of cursors
             limit = cursor.retention.report_limit
             if limit is not None and limit < floor:
                 floor = limit
         return floor
 
     def retain(self, needed: dict[PubendId, Tick]) -> Callable[[], None]:
-        """Keep logs for a subscription that ends; return what stops that."""
+        """Keep logs for a subscription that ends. Return a function that stops keeping them."""
         self._ending.append(needed)
 
         def let_go() -> None:

@@ -1,13 +1,13 @@
-"""What all subscriptions and cursors of this SHB share."""
+"""Objects that all subscriptions and cursors of this SHB share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.subscribers.buffer import Backlog
 from gapless.subscribers.filters import Filters
-from gapless.subscribers.protocols import PubendRequests, PubendStatus
+from gapless.subscribers.protocols import PubendRequester, PubendStatus
 from gapless.subscribers.slow_consumers import SlowConsumers
 from gapless.subscribers.step_end import StepEnd
 
@@ -18,10 +18,10 @@ __all__ = ["Resources"]
 
 
 class Resources(NamedTuple):
-    """Given to every subscription by the registry."""
+    """The registry passes these to every subscription."""
 
     context: Context
-    requests: PubendRequests
+    requests: PubendRequester
     status: PubendStatus
     filters: Filters
     subends: Subends

@@ -1,7 +1,8 @@
 """How much of a log is kept for a cursor: by reports, or by a log hold (R49, R52, R58).
 
-Reports keep the log above what the cursors of this SHB need. A cursor that reads from below that takes
-a log hold (:mod:`.log_hold`). If the PHB is short of space, a cursor gives up what others wait for.
+Reports keep the log above their ack floor. A cursor that reads below the floor takes a log hold
+(:mod:`.log_hold`). If the PHB is short of space, a cursor gives up the ticks that block the log's
+release.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ __all__ = ["LogRetention"]
 
 
 class LogRetention:
-    """What one cursor needs of its pubend's log."""
+    """The part of its pubend's log that one cursor needs."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
         self._subscription = cursor.subscription
         self._resources = cursor.subscription.resources
         self.given_up: Tick = 0
-        """Up to this tick the log is not kept for the cursor any more (R58)."""
+        """The log is not kept for the cursor up to this tick any more (R58)."""
 
     @property
     def retained_from(self) -> Tick:
-        """Above this tick the log is kept: from what is acknowledged, or from where the cursor reads."""
+        """The log is kept above this tick: the acknowledged tick, or the read position if lower."""
         cursor = self._cursor
         if not self._subscription.durable:
             return cursor.sent_up_to
         start = cursor.start
-        # nothing below its start is ever needed
+        # nothing below the start is needed
         acked = max(start.acked_stored, start.after) if isinstance(start, Started) else 0
         if cursor.phase is CursorPhase.DISCONNECTED:
             return acked
@@ -49,7 +50,7 @@ class LogRetention:
 
     @property
     def needed(self) -> Tick | None:
-        """Up to this tick the cursor does not need the stream; None if it keeps nothing by reports."""
+        """The tick up to which the cursor needs nothing; None if it keeps nothing by reports."""
         cursor = self._cursor
         if cursor.verification.has_guarantee and not isinstance(cursor.start, Started):
             return cursor.position
@@ -61,10 +62,11 @@ class LogRetention:
 
     @property
     def report_limit(self) -> Tick | None:
-        """Up to this tick reports may go for this cursor; None if it sets no limit.
+        """The greatest tick that may be reported, as far as this cursor is concerned; None if any.
 
-        A live cursor has read what its log hold was for. Reports wait for its client. Otherwise the
-        acknowledgements would stay below them for ever, and the log hold could not be released.
+        A live cursor has read the range of its log hold. Reports wait for its client then.
+        Otherwise the acknowledged tick would remain below them, and the log hold could not be
+        released.
         """
         cursor = self._cursor
         if cursor.phase is CursorPhase.LIVE and cursor.log_holds.is_safe:
@@ -72,14 +74,14 @@ class LogRetention:
         return self.needed
 
     def is_kept_above(self, tick: Tick) -> bool:
-        """Say whether the log is kept for this cursor above a tick."""
+        """Return whether the log is kept for this cursor above a tick."""
         return tick >= max(self.retained_from, self.given_up)
 
     def hold_log_if_needed(self) -> None:
-        """Take a log hold if the cursor reads from below what reports keep (R49)."""
+        """Take a log hold if the cursor reads below what reports keep (R49)."""
         cursor = self._cursor
         if self._subscription.durable and isinstance(cursor.start, Started):
-            # reports keep it, or the log hold that the cursor has
+            # kept by reports, or by the current log hold
             kept = cursor.position >= cursor.start.acked_stored
         else:
             floor = cursor.subend.retained_above
@@ -87,15 +89,15 @@ class LogRetention:
         if not kept and self.wants_more:
             cursor.log_holds.take()
         elif not self._subscription.durable and cursor.log_holds.current is not None:
-            # the log hold may be above; reports keep the log from here on
+            # the log hold may lie higher; reports keep the log from the position on
             cursor.log_holds.release()
 
     def lower(self, tick: Tick) -> None:
-        """The cursor continues after a tick: what lies above it is not given up."""
+        """The cursor continues after a tick: nothing above it is given up."""
         self.given_up = min(self.given_up, tick)
 
     def give_up(self, tick: Tick) -> None:
-        """Do not keep the log up to a tick any more: the PHB is short of space (R58)."""
+        """Stop keeping the log up to a tick: the PHB is short of space (R58)."""
         cursor = self._cursor
         if cursor.is_pending or max(self.retained_from, self.given_up) >= tick:
             return

@@ -1,4 +1,4 @@
-"""Where a seek leads."""
+"""The target of a seek."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEGATIVE: Final = "a position cannot be negative; 0 is before the first event"
 
 
 def seek_target(start: StartPoint, cursor: Cursor) -> Tick | None:
-    """Return the tick after which a cursor continues; None if it stays where it is."""
+    """Return the tick after which a cursor continues; None if it is not moved."""
     match start.kind:
         case StartKind.LATEST:
             return max(cursor.subend.horizon, cursor.buffered_up_to)

@@ -1,14 +1,14 @@
 """Slow consumers: subscriptions that are not durable and do not keep up (R48, P7).
 
-No log is kept for long for a subscription that is not durable. One that has to read the log and does not
-catch up within ``slow_consumer_timeout_s`` is ended.
+No log is kept for long for a subscription that is not durable. A subscription that has to read the
+log and does not catch up within ``slow_consumer_timeout_s`` is ended.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.machine import Context
+from gapless.core.context import Context
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import RefusalCause, SubscriptionEnded
 
@@ -26,7 +26,7 @@ class SlowConsumers:
         self._behind: dict[str, tuple[HostedSubscription, int]] = {}
         """Subscriptions that have to read the log, and since when."""
         self.due: list[HostedSubscription] = []
-        """The subscriptions that end with this step. The end of a step reads it."""
+        """Subscriptions to end when the step ends."""
 
     def fell_behind(self, subscription: HostedSubscription) -> None:
         """Note that a subscription that is not durable has to read the log."""
@@ -47,17 +47,17 @@ class SlowConsumers:
                 self.due.append(subscription)
 
     def take(self) -> list[HostedSubscription]:
-        """Return the subscriptions that are to be ended."""
+        """Take the subscriptions to end."""
         due, self.due = self.due, []
         return due
 
     def notify(self, subscription: HostedSubscription, client: str) -> None:
-        """Tell a client why its subscription ends."""
+        """Notify a client why its subscription ends."""
         self._context.mark("slow subscription ended")
         parameters = self._context.parameters
         reason = (
             f"it fell more than {parameters.prefetch_max:,} events behind and did not catch "
-            f"up within {parameters.slow_consumer_timeout_s} s; read faster, or be durable"
+            f"up within {parameters.slow_consumer_timeout_s} s; read faster, or make it durable"
         )
         notice = SubscriptionEnded(subscription.name, reason, RefusalCause.SLOW_CONSUMER)
         self._context.notify(client, notice)

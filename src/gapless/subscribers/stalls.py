@@ -1,8 +1,9 @@
-"""The streams of a subscription that stand still because a log is corrupt, and what its client knows.
+"""Stall notices: streams of a subscription that are stalled because a log is corrupt.
 
-Such a stream waits: what cannot be read is not passed over (P8). The others continue, except in total
-order. There a client is also told of a stream that the merge continues without, because its PHB was
-retired (R26). The client is told once in a connection why a stream stands still, and when it continues.
+A stalled stream waits, because an unreadable range is never skipped (P8). The other streams
+continue, except in total order. In total order a client is also notified of a stream that is
+excluded from the merge because its PHB was retired (R26). A client is notified once in a connection
+why a stream is stalled, and again when the stream continues.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ __all__ = ["StallNotifier"]
 
 
 class StallNotifier:
-    """Tells the client of one subscription which streams stand still."""
+    """Sends the stall notices of one subscription."""
 
     def __init__(self, subscription: HostedSubscription) -> None:
         self._subscription = subscription
         self._context = subscription.resources.context
         self.noted: dict[PubendId, None] = {}
-        """Streams to look at: they stand still, or did."""
+        """Streams to review: they are stalled, or were."""
         self._notified: dict[PubendId, tuple[str, Tick]] = {}
-        """What the client was told, and where the cursor stood then."""
+        """The reason that the client was sent, and the position of the cursor then."""
 
     def note(self, pubend: PubendId) -> None:
-        """Something changed at a stream; look at it when the step ends."""
+        """A stream has changed; review it when the step ends."""
         self.noted[pubend] = None
         self._subscription.mark_dirty()
 
     def forget_client(self) -> None:
-        """The client is gone; the next one knows nothing."""
+        """The client has disconnected; the next one is notified again."""
         self._notified.clear()
 
     def review(self) -> None:
-        """Tell the client what it does not know, after its request was answered."""
+        """Send the notices that the client has not been sent, after its request was answered."""
         subscription = self._subscription
         if not self.noted or subscription.client is None or subscription.reply.is_pending:
             return
@@ -49,7 +50,7 @@ class StallNotifier:
             fault = "" if cursor is None else cursor.fault
             position = 0 if cursor is None else cursor.buffered_up_to
             reason, notified_at = self._notified.get(pubend, ("", 0))
-            # a new read has no fault until it is answered: only a cursor that has moved continues
+            # a new read has no fault before its answer: a stall has ended only if the cursor moved
             if fault != reason and (fault or position != notified_at):
                 self._notified[pubend] = (fault, position)
                 excluded = cursor is not None and cursor.merge_exclusion.is_excluded

@@ -1,20 +1,23 @@
-"""Start guarantees: since when a subscription must get pubends that are newer than it (R46, MV-13).
+"""Start guarantees: from when a subscription must receive pubends created later (R46, MV-13).
 
-A subscription must get of a newer pubend what was published after the PHB knew it, by the virtual time of
-its SHB. After a failover the PHB knows the new SHB later than it knew the old one. So a client brings
-along when its hosting brokers had its filter, as *host times*: an SHB and a virtual time. The pubend is
-asked at which tick it knew each of them, and the subscription starts at the first. It makes no difference
-that the former SHB is dead, because a start needs only a log and no tables.
+A subscription must receive of such a pubend every event published after the PHB knew the
+subscription, by the virtual time of its SHB. After a failover the PHB knows the new SHB later than
+it knew the old one. So a client brings the *host times* at which its hosting brokers had its
+filter: an SHB and a virtual time each. The SHB queries the PHB at which tick it knew each host
+time, and the subscription starts at the lowest. The former SHB may be dead, because a start needs
+only a log and no tables.
 
 Host times belong to a filter. A changed filter has its own host times, as at a single SHB (R47).
 
-A virtual time alone does not say that a pubend is newer: a filter that is covered starts with the filter
-that covers it, which may be much older than the subscription. So an SHB names the pubends that it knew
-when it replied to the client and on which the subscription has no start. A pubend that is named without
-host times was there before the subscription, which starts there with what comes.
+A virtual time alone does not prove that a pubend was created later: a covered filter starts with
+the filter that covers it, which may be much older than the subscription. So an SHB names the
+pubends that it knew when it replied to the client and on which the subscription has no start. A
+pubend that is named without host times is older than the subscription, which starts there with the
+latest events.
 
-An SHB may start on a newer pubend while the client is at another one. When the client returns, the
-pubend is asked about the other SHBs before the client gets to know the start: the first one counts.
+A subscription may start on such a pubend while its client is at another SHB. When the client
+returns, the SHB queries the PHB about the other SHBs before the client is sent the start: the
+earliest counts.
 """
 
 from __future__ import annotations
@@ -46,27 +49,27 @@ __all__ = [
 
 
 class StartGuarantee(NamedTuple):
-    """Since when a subscription must get a pubend on which it has not started."""
+    """The host times from which a subscription must receive a pubend without a start."""
 
     time: VirtualTime | None
-    """By the virtual time of its present SHB; None if that knew the pubend before the subscription."""
+    """The virtual time at this SHB; None if this SHB knew the pubend before the subscription."""
     former_host_times: tuple[HostTime, ...] = ()
-    """By former SHBs."""
+    """The host times at former SHBs."""
 
     @property
     def former_hosts(self) -> set[ShbId]:
-        """The former SHBs that the pubend is asked about."""
+        """The former SHBs about which the PHB is queried."""
         return {each.host for each in self.former_host_times}
 
     def all_times(self, host: ShbId) -> tuple[HostTime, ...]:
-        """Return its host times, with that of the present SHB."""
+        """Return all host times, with that of this SHB, ``host``."""
         own = () if self.time is None else (HostTime(host, self.time),)
         return earliest_times(*self.former_host_times, *own)
 
     def start_after(self, host: ShbId, known: Mapping[ShbId, KnownTimes]) -> Tick | None:
-        """Return the tick after which the pubend knew the subscription; None if it did not.
+        """Return the tick after which the PHB knew the subscription; None if it did not.
 
-        ``known`` says which virtual times of SHBs the pubend knew, and from which tick on.
+        ``known`` contains the virtual times of each SHB that the PHB knew, with their first ticks.
         """
         found = [
             next((tick for time, tick in known.get(each.host, ()) if time >= each.time), None)
@@ -76,11 +79,11 @@ class StartGuarantee(NamedTuple):
 
 
 NO_GUARANTEE: Final = StartGuarantee(None)
-"""The pubend was there before the subscription."""
+"""The pubend is older than the subscription."""
 
 
 def earliest_times(*times: HostTime) -> tuple[HostTime, ...]:
-    """Return the earliest time of each SHB, in this order; of too many the first and the last ones."""
+    """Return the earliest time of each SHB, in order; of too many the first and the last."""
     first: dict[ShbId, VirtualTime] = {}
     for each in times:
         first[each.host] = min(each.time, first.get(each.host, each.time))
@@ -95,9 +98,9 @@ def guarantees_message(
 ) -> StartGuarantees:
     """Return the start guarantees for a client.
 
-    Of too many pubends only those with host times are named, and then all others have none: the
-    subscription starts there with what comes. To leave out a pubend that was there before would be
-    wrong: the subscription would start there in the past, by the default host times.
+    If there are too many pubends, only those with host times are named, and the default is empty:
+    the subscription starts on all others with the latest events. With the default host times an
+    older pubend could not be omitted: the subscription would start in its past.
     """
     if len(by_pubend) <= START_GUARANTEE_PUBENDS_MAX:
         return StartGuarantees(default, tuple(by_pubend.items()))
@@ -106,7 +109,7 @@ def guarantees_message(
 
 
 def invalid_reason(guarantees: StartGuarantees) -> str | None:
-    """Say what is wrong with the start guarantees that a client brings along; None if nothing is."""
+    """Return why the start guarantees that a client brings are invalid; None if they are valid."""
     if len(guarantees.by_pubend) > START_GUARANTEE_PUBENDS_MAX:
         return (
             f"{len(guarantees.by_pubend)} start guarantees for pubends are too many; "
@@ -124,16 +127,16 @@ def invalid_reason(guarantees: StartGuarantees) -> str | None:
 
 
 class ConfirmedFilter(NamedTuple):
-    """A filter that the client knows to be in effect, and the virtual time from which it is."""
+    """A filter that was confirmed to the client, and its virtual start time."""
 
     filter: Filter
     time: VirtualTime
     former_host_times: tuple[HostTime, ...] = ()
-    """When former hosting brokers had it."""
+    """The host times at which former hosting brokers had the filter."""
 
 
 class SubscriptionGuarantees:
-    """The start guarantees of one subscription, and what its client knows of its filter."""
+    """The start guarantees of one subscription, and the filter that was confirmed to its client."""
 
     def __init__(
         self, subscription: HostedSubscription, shb: ShbId, unannounced: AbstractSet[PubendId]
@@ -143,24 +146,24 @@ class SubscriptionGuarantees:
         self._unannounced = unannounced
         """Pubends that an earlier incarnation joined and that are not announced to this one yet."""
         self.by_pubend: dict[PubendId, StartGuarantee] = {}
-        """Pubends that are newer than the subscription and on which it has not started, each with the
+        """Pubends created later than the subscription, on which it has not started. Each has the
         virtual time of the filter that the client knew when this SHB, or a former one, heard of the
-        pubend; and those of which the client brought along that they are not newer (R46)."""
+        pubend. Pubends that are older according to the client are included (R46)."""
         self.confirmed: ConfirmedFilter | None = None
-        """The filter that the client knows; None before it was told that the subscription has started.
-        The newest one may differ: an operator set it, or its reply was lost in a crash."""
+        """The filter that the client knows; None until the subscription is confirmed. The newest
+        filter may differ: an operator set it, or its reply was lost in a crash."""
         self._previous: ConfirmedFilter | None = None
-        """The filter that the client knew when the incarnation before this one ended."""
+        """The filter that the client knew when the previous incarnation ended."""
 
     def has(self, pubend: PubendId) -> bool:
-        """Say whether a pubend has to be asked since when it knew the subscription."""
+        """Return whether the PHB must be queried since when it knew the subscription."""
         return self.by_pubend.get(pubend, NO_GUARANTEE) != NO_GUARANTEE
 
     @property
     def newest(self) -> ConfirmedFilter:
-        """The newest filter, in the form in which the client is told of it."""
+        """The newest filter as it is confirmed to the client."""
         newest = self._subscription.newest
-        assert newest.required_from is not None, "it was in a table before a client heard of it"
+        assert newest.required_from is not None, "a filter is in a table before it is confirmed"
         return ConfirmedFilter(newest.filter, newest.required_from, newest.former_host_times)
 
     def confirm_newest(self) -> None:
@@ -169,10 +172,10 @@ class SubscriptionGuarantees:
             self._subscription.note_change()
         self.confirmed = self.newest
 
-    # --- what is guaranteed --------------------------------------------------------------------
+    # --- guarantees ----------------------------------------------------------------------------
 
     def note(self, pubend: PubendId, advertisement: Filter) -> None:
-        """Guarantee a pubend of which the client could not know, from the filter on that it knows."""
+        """Add a guarantee for a new pubend, from the virtual time of the confirmed filter on."""
         confirmed, held = self._confirmed_at(pubend), self.by_pubend.get(pubend)
         if confirmed is None or (held is not None and held.time is not None):
             return
@@ -186,23 +189,23 @@ class SubscriptionGuarantees:
     def _confirmed_at(self, pubend: PubendId) -> ConfirmedFilter | None:
         """Return the filter that the client knew when this SHB heard of a pubend, now or earlier.
 
-        What an earlier incarnation noted when it heard of the pubend may have been lost in a crash.
+        A crash may have lost the guarantee that an earlier incarnation noted for the pubend.
         """
         if pubend in self._unannounced:
             return self._previous or self.confirmed
         return self.confirmed
 
     def clear(self, pubend: PubendId) -> None:
-        """The subscription has started on a pubend, or will not."""
+        """The subscription has started on a pubend, or will not start on it."""
         if self.by_pubend.pop(pubend, None) is not None:
             self._subscription.note_change()
 
     def set_former(self, pubend: PubendId, times: tuple[HostTime, ...]) -> None:
-        """Ask a pubend about former SHBs alone."""
+        """Set the guarantee of a pubend to host times of former SHBs only."""
         self.by_pubend[pubend] = NO_GUARANTEE._replace(former_host_times=times)
 
     def add_former(self, pubend: PubendId, times: tuple[HostTime, ...]) -> None:
-        """Ask a pubend about former SHBs too."""
+        """Add host times of former SHBs to the guarantee of a pubend."""
         before = self.by_pubend.get(pubend, NO_GUARANTEE)
         joint = earliest_times(*before.former_host_times, *times)
         self.by_pubend[pubend] = before._replace(former_host_times=joint)
@@ -210,7 +213,7 @@ class SubscriptionGuarantees:
     # --- a subscription that moves or is replaced ----------------------------------------------
 
     def adopt_default(self, times: tuple[HostTime, ...]) -> None:
-        """Take over when former hosting brokers had the newest filter, which the client knows."""
+        """Take over the host times of the newest filter, which the client knows, at former SHBs."""
         self._subscription.newest.set_former_host_times(times)
         self.confirmed = self.newest
 
@@ -219,7 +222,7 @@ class SubscriptionGuarantees:
     ) -> None:
         """Take over the guarantees of a subscription that this one replaces.
 
-        Also what the client knows of its filter, unless the client said so itself.
+        The confirmed filter is taken over too, unless the client has brought its own.
         """
         if self.confirmed is None:
             self.confirmed = confirmed
@@ -229,7 +232,7 @@ class SubscriptionGuarantees:
             self.by_pubend[pubend] = each._replace(former_host_times=times)
 
     def inheritance(self) -> dict[PubendId, StartGuarantee]:
-        """Return all guarantees, also where the subscription has started: the client may not know that."""
+        """Return all guarantees, also of starts that the client may not know."""
         started = {
             pubend: StartGuarantee(None, cursor.verification.started_by)
             for pubend, cursor in self._subscription.cursors.items()
@@ -238,7 +241,7 @@ class SubscriptionGuarantees:
         return {**self._of_unannounced(), **started, **self.by_pubend}
 
     def _of_unannounced(self) -> dict[PubendId, StartGuarantee]:
-        """Return the guarantees of pubends that only an earlier incarnation has heard of."""
+        """Return the guarantees of pubends that are not announced to this incarnation yet."""
         before = self._previous
         if before is None:
             return {}
@@ -247,7 +250,7 @@ class SubscriptionGuarantees:
         return {each: guarantee for each in sorted(self._unannounced) if each not in cursors}
 
     def message(self) -> StartGuarantees | None:
-        """Return what the client takes along, by the newest filter; None if it is not durable."""
+        """Return the guarantees for the client, by the newest filter; None if it is not durable."""
         if not self._subscription.durable:
             return None
         guarantees = {**self._of_unannounced(), **self.by_pubend}
@@ -262,7 +265,7 @@ class SubscriptionGuarantees:
     # --- the record ----------------------------------------------------------------------------
 
     def restore(self, record: SubscriptionRecord) -> None:
-        """Take over what is stored; the newest filter is in the table."""
+        """Restore the guarantees from the record. The newest filter is in the table already."""
         self.confirmed = self.newest
         if record.confirmed_filter is not None:
             text, time = record.confirmed_filter
@@ -277,14 +280,14 @@ class SubscriptionGuarantees:
             self.by_pubend[pubend] = before._replace(former_host_times=host_times)
 
     def confirmed_record(self) -> tuple[tuple[str, VirtualTime] | None, tuple[HostTime, ...]]:
-        """Return what the client knows, if that is not the newest, and when former SHBs had it."""
+        """Return the confirmed filter, if not the newest, and its host times at former SHBs."""
         confirmed = self.confirmed
         if confirmed is None or confirmed == self.newest:
             return None, ()
         return (str(confirmed.filter), confirmed.time), confirmed.former_host_times
 
     def previous_record(self) -> tuple[str, VirtualTime, tuple[HostTime, ...]] | None:
-        """Return what the client knew before this incarnation, while a pubend needs that."""
+        """Return the filter confirmed before this incarnation, if a pubend still needs it."""
         before = self._previous
         if before is None or before == self.confirmed or not self._unannounced:
             return None

@@ -1,21 +1,21 @@
-"""The question to a pubend since when it knew this SHB, for all cursors with start guarantees (R46).
+"""The query to a PHB since when it knew this SHB, for all cursors with start guarantees (R46).
 
-One read of nothing asks for all cursors of a subend at once, and about the former SHBs of their
-subscriptions. It goes out when the join is on disk: the pubend keeps its log for this SHB from the
-answer on.
+One read of an empty range serves all cursors of a subend, and names the former SHBs of their
+subscriptions. It is sent when the membership is on disk. The PHB keeps its log for this SHB from
+its reply on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.context import Context
 from gapless.core.ids import VIRTUAL_TIME_ZERO, ShbId
 from gapless.core.limits import FORMER_HOSTS_PER_READ_MAX
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.streams import Member
-from gapless.subscribers.protocols import PendingRequest, PubendRequests
+from gapless.subscribers.protocols import CancellableRequest, PubendRequester
 
 if TYPE_CHECKING:
     from gapless.subscribers.subend import Subend
@@ -24,30 +24,30 @@ __all__ = ["StartQuery"]
 
 
 class StartQuery:
-    """Asks the pubend of one subend."""
+    """The start query of one subend."""
 
-    def __init__(self, context: Context, subend: Subend, requests: PubendRequests) -> None:
+    def __init__(self, context: Context, subend: Subend, requests: PubendRequester) -> None:
         self._context = context
         self._shb = context.identity.shb
         self._subend = subend
         self._requests = requests
-        self._pending: PendingRequest | None = None
+        self._pending: CancellableRequest | None = None
         self._hosts: set[ShbId] = set()
-        """The former SHBs that the present question is about."""
+        """The former SHBs that the pending query names."""
         self._fed_at: Tick | None = None
-        """Where the stream would start if the pubend did not know this SHB earlier."""
+        """The base of the stream if the PHB did not know this SHB earlier."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether an answer is awaited."""
+        """Whether a query is pending."""
         return self._pending is not None
 
     def note_feed(self, at: Tick) -> None:
-        """A feeder was found meanwhile, which feeds from a tick on."""
+        """A feeder was found during the query; it feeds from a tick on."""
         self._fed_at = at
 
     def ask(self) -> None:
-        """Ask if a cursor needs it and no answer is awaited."""
+        """Send a query if a cursor needs one and none is pending."""
         if self._pending is not None or not self._subend.is_open:
             return
         guaranteed = self._subend.groups.guaranteed.values()
@@ -72,13 +72,13 @@ class StartQuery:
         )
 
     def cancel(self) -> None:
-        """Do not wait for an answer any more."""
+        """Cancel the pending query."""
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None
 
     def _answered(self, reply: ReadReply) -> None:
-        """Start every cursor that asked where the pubend knew its subscription."""
+        """Start the cursors that the query was for."""
         self._context.mark("start verified by the pubend")
         self._pending = None
         subend = self._subend
@@ -101,5 +101,5 @@ class StartQuery:
                 cursor.verification.answered_earlier(tick, reply)
             else:
                 cursor.verification.answered(tick, reply)
-        self.ask()  # for cursors that came since, and those of too many SHBs
+        self.ask()  # for cursors added since, and those whose former SHBs did not fit
         subend.starts_verified()

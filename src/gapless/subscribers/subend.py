@@ -2,27 +2,27 @@
 
 Theory of operation
 -------------------
-Knowledge ranges come from a feed, in any order, and wait in an istream. Those that follow the doubt
-horizon are handed over one by one. The stream epoch of a range says up to which virtual time this SHB is
-served in its ticks:
+Knowledge ranges come from a feed, in any order, and wait in an istream. The subend hands over, one
+by one, the ranges that follow the doubt horizon. The stream epoch of a range contains the virtual
+time up to which this SHB is served in its ticks:
 
-- a pending cursor starts at the first tick of the range if its virtual start time is reached (VT 4.1.8),
-  and a filter that waits to follow another applies from there on;
-- if a live cursor is *not* served (this SHB is inactive, or listed at less), the silence of the range may
-  hide events for it. The range is not covered: it is read from the log instead, exact for every filter
-  of this SHB;
-- then the publications go to the live cursors, and the horizon moves to the end of the range.
+- A pending cursor starts at the first tick of the range if its virtual start time is reached
+  (VT 4.1.8). A pending next filter applies from that tick on.
+- If a live cursor is *not* served (this SHB is inactive, or listed with a lower time), the range
+  may be silent where the cursor has events. The range is not covered: the subend reads it from the
+  log, exactly for every filter of this SHB.
+- Then the publications go to the live cursors, and the horizon moves to the end of the range.
 
-What is missing above the horizon is asked for (:mod:`.subend_nacks`). What the log has released is told
-as a gap. The horizon never falls and passes over each tick once.
+The subend sends nacks for ticks missing above the horizon (:mod:`.subend_nacks`). Ticks that the
+log has released become a gap. The horizon never falls and passes over each tick once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gapless.core.context import Context
 from gapless.core.ids import MembershipId, PubendId, VirtualTime
-from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
 from gapless.feeds.paths import FeedPaths
@@ -44,10 +44,11 @@ from gapless.stream.istream import IStream, MemoryAccount
 from gapless.stream.ranges import cut
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.groups import CursorGroups
-from gapless.subscribers.protocols import PendingRequest, PubendRequests
+from gapless.subscribers.protocols import PubendRequester
 from gapless.subscribers.start_query import StartQuery
 from gapless.subscribers.subend_nacks import SubendNacks
 from gapless.subscribers.subend_state import Closed, Joining, NoBase, Open, SubendListener
+from gapless.subscribers.uncovered_read import UncoveredRead
 
 __all__ = ["Subend"]
 
@@ -62,42 +63,40 @@ class Subend:
         membership: MembershipId,
         number: int,
         listener: SubendListener,
-        requests: PubendRequests,
+        requests: PubendRequester,
         account: MemoryAccount,
         paths: FeedPaths,
     ) -> None:
         self.pubend = pubend
         self.membership = membership
         self.number = number
-        """Names it among the subends of this SHB."""
+        """Identifies the subend among those of this SHB."""
         self.groups = CursorGroups()
         self.reported: Tick | None = None
         """The greatest tick that this SHB has reported in this incarnation."""
         self.served: VirtualTime | None = None
         """The virtual time up to which this SHB is served at the horizon."""
         self.fault = ""
-        """Why the stream stands still although it is fed: its log is corrupt there (P8)."""
+        """Why the stream is stalled although it is fed: its log is corrupt there (P8)."""
         self._fault_at: Tick = 0
         """The lowest tick that could not be read."""
         self._context = context
         self._shb = context.identity.shb
         self._listener = listener
-        self._requests = requests
         self._paths = paths
         self._state: Joining | Open | Closed = Joining()
         self._stream = IStream(pubend, account)
         self._stream_epochs = StreamEpochs()
         self._horizon: NoBase | DoubtHorizon = NoBase()
         self._listed_after: Tick | None = None
-        """Above this tick the pubend's row of this SHB keeps the log; None if that is not known."""
+        """The member row of this SHB keeps the log above this tick; None if not known."""
         self._version = 0
-        """The greatest announcement version of what was handed over."""
-        self._reading: PendingRequest | None = None
-        """A read of a range that is not covered."""
+        """The greatest announcement version of the ranges that were handed over."""
+        self._uncovered_read = UncoveredRead(context, self, requests, listener.covering_filter)
         self._query = StartQuery(context, self, requests)
         self._nacks = SubendNacks(context, self, self._stream_epochs)
 
-    # --- what others ask -----------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------
 
     @property
     def cursors(self) -> dict[str, Cursor]:
@@ -106,7 +105,7 @@ class Subend:
 
     @property
     def has_base(self) -> bool:
-        """Whether it is known where the stream starts."""
+        """Whether the first tick of the stream is known."""
         return not isinstance(self._horizon, NoBase)
 
     @property
@@ -116,7 +115,7 @@ class Subend:
 
     @property
     def retained_above(self) -> Tick | None:
-        """Above this tick reports keep the log; a new member's row starts with its stream epoch (R53)."""
+        """Reports keep the log above this tick. A new member's row starts with its epoch (R53)."""
         if self.reported is None or self._listed_after is None:
             return None
         return max(self.reported, self._listed_after)
@@ -153,11 +152,11 @@ class Subend:
             self.verify_starts()
 
     def close(self) -> None:
-        """End for good."""
+        """Close the subend for good."""
         state, self._state = self._state, Closed()
         if isinstance(state, Open):
             state.feed.close()
-        self._stop_reading()
+        self._uncovered_read.stop()
         self._query.cancel()
         self._stream.forget_all()
         self._nacks.close()
@@ -167,7 +166,7 @@ class Subend:
         self.reported = max(tick, self.reported or 0)
 
     def register(self, cursor: Cursor) -> None:
-        """Note the phase and the filters of a cursor, old or new."""
+        """Note the phase and the filters of a cursor, which may be new."""
         if self.groups.register(cursor):
             self.review_eager()
 
@@ -181,7 +180,7 @@ class Subend:
         return self.groups.behind.values()
 
     def review_eager(self) -> None:
-        """Have silence come at once if a merge waits for it."""
+        """Request silence without delay if a merge waits for it."""
         if isinstance(self._state, Open):
             self._state.feed.set_eager(self.groups.is_merged)
 
@@ -208,9 +207,10 @@ class Subend:
             self._state.feed.feed_unavailable(peer, message)
 
     def feed_found(self, at: Tick) -> None:
-        """A feeder was found; the stream starts where the first one feeds from (R42).
+        """A feeder was found. The stream starts at the tick from which the first feeder feeds
+        (R42).
 
-        If the pubend is being asked, it may know an earlier start.
+        The reply to a pending start query may contain an earlier start.
         """
         if self._query.is_pending:
             self._query.note_feed(at)
@@ -231,31 +231,31 @@ class Subend:
                 cursor.filter_switch.switch_now()
 
     def verify_starts(self) -> None:
-        """Ask since when the pubend knew this SHB, if a cursor has a start guarantee (R46)."""
+        """Query the PHB since when it knew this SHB, if a cursor has a start guarantee (R46)."""
         self._query.ask()
 
     def starts_verified(self) -> None:
-        """The pubend has answered, and the cursors that asked have started."""
+        """The PHB has answered, and the cursors that waited for the answer have started."""
         self._look_for_gaps()
         self._nacks.ask()
         self.advance()
         self._listener.advanced(self)
 
     def feed_sent_up_to(self, at: Tick) -> None:
-        """Everything up to a tick was sent; what is not here was lost."""
+        """The feeder has sent everything up to a tick; ticks that are not here were lost."""
         if at > self._stream.top:
             self._stream.raise_top(at)
             self._look_for_gaps()
             self._nacks.plan()
 
     def feed_lost(self) -> None:
-        """There is no feeder; what is missing waits for the next one."""
+        """There is no feeder; nacks wait for the next one."""
         self._listener.feed_lost(self)
 
     # --- knowledge -----------------------------------------------------------------------------
 
     def receive(self, knowledge: KnowledgeRange) -> None:
-        """Take a range in and hand over what can be."""
+        """Store a range and hand over the ranges that follow the horizon."""
         state, horizon = self._state, self._horizon
         if not isinstance(state, Open):
             return
@@ -276,11 +276,11 @@ class Subend:
             self._nacks.plan()
 
     def _take_next(self, knowledge: KnowledgeRange, horizon: DoubtHorizon) -> bool:
-        """Hand a range over if it is the next one and nothing waits, which is the usual case.
+        """Hand over a range directly if it is next and no range waits, which is the usual case.
 
-        Then it is not put among those that wait. Says whether it was handed over.
+        Returns whether the range was handed over. Then it is not put into the istream.
         """
-        if self._reading is not None or len(self._stream):
+        if self._uncovered_read.is_pending or len(self._stream):
             return False
         if knowledge.low != horizon.tick + 1:
             return False
@@ -291,7 +291,7 @@ class Subend:
         return True
 
     def _bound(self) -> None:
-        """Forget what is farthest from the horizon if too much waits (R38)."""
+        """Forget the ranges farthest from the horizon if too many bytes wait (R38)."""
         while len(self._stream) and (
             self._stream.account.bytes > self._context.parameters.cache_bytes
         ):
@@ -300,7 +300,7 @@ class Subend:
 
     def stream_epoch(self, message: StreamEpoch) -> None:
         """Learn a stream epoch that a range may wait for."""
-        self._forget_stream_epochs()  # a stream that stands still hears of them, too
+        self._forget_stream_epochs()  # epochs also arrive while the stream is stalled
         if self._stream_epochs.learn(message):
             self.advance()
 
@@ -312,7 +312,7 @@ class Subend:
     def advance(self) -> None:
         """Hand over all ranges that follow the horizon (R44)."""
         horizon = self._horizon
-        if isinstance(horizon, NoBase) or self._reading is not None:
+        if isinstance(horizon, NoBase) or self._uncovered_read.is_pending:
             return
         before = horizon.tick
         for knowledge in horizon.next_ranges(self._stream):
@@ -323,7 +323,7 @@ class Subend:
             self._passed()
 
     def _hand_over(self, knowledge: KnowledgeRange) -> bool:
-        """Hand over the next range, if its stream epoch is known and it is covered; say whether."""
+        """Hand over the next range if its epoch is known and it is covered; return whether."""
         vector = self._stream_epochs.get(knowledge.stream_epoch)
         if vector is None:
             self._nacks.request_stream_epoch(knowledge.stream_epoch)
@@ -334,14 +334,14 @@ class Subend:
         entry = vector.entries.get(self._shb)
         time = None if entry is None else entry.time
         if not self.groups.is_covered(time):
-            self._read_uncovered(knowledge)
+            self._uncovered_read.start(knowledge)
             return False
         self._start_cursors(knowledge.low, time)
         self._pass_over(knowledge, time)
         return True
 
     def _passed(self) -> None:
-        """Ranges were handed over: forget stream epochs, and tell those that wait."""
+        """Ranges were handed over: forget stream epochs and notify the listener."""
         self._forget_stream_epochs()
         self._moved()
 
@@ -367,31 +367,8 @@ class Subend:
             self._listener.deliver(self.pubend, knowledge.publications)
         horizon.pass_over(knowledge)
 
-    # --- what is not covered ---------------------------------------------------------------------
-
-    def _read_uncovered(self, knowledge: KnowledgeRange) -> None:
-        """Read a range whose silence does not hold for all live cursors (R44)."""
-        self._context.mark("knowledge range not covered")
-        turn = self.groups.turn
-
-        def read(reply: ReadReply) -> None:
-            self._reading = None
-            if turn == self.groups.turn:
-                self._take_read(reply, knowledge.high)
-            self.advance()
-
-        self._reading = self._requests.read(
-            self.pubend,
-            self._listener.covering_filter(),
-            knowledge.low,
-            knowledge.high,
-            log_hold=None,
-            then=read,
-            fault=lambda reason: self._stall(knowledge.low, reason),
-        )
-
-    def _take_read(self, reply: ReadReply, high: Tick) -> None:
-        """Hand over what was read in the place of the ranges there."""
+    def take_read(self, reply: ReadReply, high: Tick) -> None:
+        """Hand over the result of a read in the place of the ranges up to ``high``."""
         horizon = self._horizon
         assert isinstance(horizon, DoubtHorizon)
         before = horizon.tick
@@ -407,22 +384,17 @@ class Subend:
             self._stream.forget_up_to(horizon.tick)
             self._moved()
 
-    def _stop_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-
-    # --- what is released or corrupt -------------------------------------------------------------
+    # --- released and corrupt ranges -------------------------------------------------------------
 
     def released(self, message: Released) -> None:
-        """The log no longer has what was asked for: a gap, never silence (R45)."""
+        """The log has released ticks that a nack requested: a gap, never silence (R45)."""
         if self.has_base and message.up_to > self.horizon:
             self._add_gap(message.up_to, message.up_to)
             self.advance()
             self._moved()
 
     def _add_gap(self, up_to: Tick, last_match: Tick) -> None:
-        """Continue above what is released; up to ``last_match`` there may have been events."""
+        """Continue above a released range. It may have contained events up to ``last_match``."""
         horizon = self._horizon
         assert isinstance(horizon, DoubtHorizon)
         low = horizon.tick + 1
@@ -434,30 +406,30 @@ class Subend:
         horizon.skip_to(up_to)
         self._stream.raise_top(up_to)
         self._stream.forget_up_to(up_to)
-        self._stop_reading()
+        self._uncovered_read.stop()
 
     def unreadable(self, message: Unreadable) -> None:
-        """The log is corrupt where it was asked for: wait, and tell the cursors (P8)."""
+        """The log is corrupt at ticks that a nack requested: stall, and notify the cursors (P8)."""
         if self.has_base and message.low > self.horizon:
-            self._stall(message.low, message.reason)
+            self.stall(message.low, message.reason)
 
-    def _stall(self, low: Tick, reason: str) -> None:
-        """Note where the stream stands still; also again, for cursors that came since."""
+    def stall(self, low: Tick, reason: str) -> None:
+        """Note that the stream is stalled. A repeated call informs cursors added since."""
         self._context.mark("stream stalled by corruption")
         self.fault, self._fault_at = reason, low
         self._listener.stalled(self)
 
     def _moved(self) -> None:
-        """Tell those that wait that the horizon has moved."""
+        """Notify the listener that the horizon has moved."""
         if self.fault and self.horizon >= self._fault_at:
             self.fault = ""
             self._listener.stalled(self)
         self._listener.advanced(self)
 
-    # --- what is asked for -----------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     def ack_expected(self, message: AckExpected) -> None:
-        """An acknowledgement is overdue: look for gaps at once; under pressure give up (R57, R58)."""
+        """An acknowledgement is overdue: send nacks; under pressure give up ticks (R57, R58)."""
         if not self.has_base:
             return
         if message.pressure:
@@ -470,7 +442,7 @@ class Subend:
         self._nacks.ask()
 
     def ask_to_advance(self, tick: Tick) -> None:
-        """A merge waits for silence up to a tick (R51)."""
+        """Request silence up to a tick, for which a merge waits (R51)."""
         feeder = self.feeder
         if feeder is not None:
             self._context.send(feeder, AdvanceRequest(self.pubend, tick))

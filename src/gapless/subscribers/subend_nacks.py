@@ -1,14 +1,14 @@
-"""What a subend asks its feeder for: missing ticks and unknown stream epochs (GD 3.2).
+"""Requests of a subend to its feeder: nacks for missing ticks, and unknown stream epochs (GD 3.2).
 
-What is missing above the horizon is asked for after a while, and again, lowest first. A stream epoch
-that a range names and that is not known here is asked for at once, and again.
+The subend sends nacks for ticks that are missing above the horizon, lowest first, after a delay and
+repeatedly. It requests the unknown stream epoch of a range at once and repeatedly.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.machine import Context, Timer
+from gapless.core.context import Context, Timer
 from gapless.core.parameters import microseconds
 from gapless.messages.streams import Nack, StreamEpochRequest
 from gapless.stream.curiosity import Curiosity
@@ -30,16 +30,16 @@ class SubendNacks:
         self.curiosity = Curiosity(context.parameters)
         self._due: Timer | None = None
         self._requested_epoch: tuple[int, int] | None = None
-        """A stream epoch that was asked for, and when to ask again."""
+        """A stream epoch that was requested, and when to repeat the request."""
 
     def feed_found(self) -> None:
-        """Ask a new feeder at once."""
+        """Send the pending nacks to a new feeder at once."""
         self.curiosity.restart(self._context.now)
         self._requested_epoch = None
         self.ask()
 
     def ask(self) -> None:
-        """Ask the feeder for what is due, and set the timer for the rest."""
+        """Send the requests that are due, and set the timer for the others."""
         feeder = self._subend.feeder
         if feeder is None:
             return
@@ -51,7 +51,7 @@ class SubendNacks:
         self.plan()
 
     def request_stream_epoch(self, number: int) -> None:
-        """Ask the feeder for a stream epoch, unless that was done a moment ago."""
+        """Request a stream epoch, unless the last request for it is too recent to repeat."""
         requested = self._requested_epoch
         if requested is not None and requested[0] == number and requested[1] > self._context.now:
             return
@@ -63,7 +63,7 @@ class SubendNacks:
         self.plan()
 
     def plan(self) -> None:
-        """Set the timer to when something is to be asked; a new feeder is asked at once."""
+        """Set the timer for the next request. Without a feeder there is no timer."""
         if self._subend.feeder is None:
             return
         due = self.curiosity.next_due()
@@ -81,6 +81,6 @@ class SubendNacks:
             self._due = self._context.call_later(max(1, due - self._context.now), self.ask)
 
     def close(self) -> None:
-        """Ask for nothing any more."""
+        """Cancel the timer."""
         if self._due is not None:
             self._due.cancel()

@@ -1,8 +1,8 @@
-"""What a subend can be, and whom it tells what happens (R42, R43).
+"""The states of a subend, and its listener (R42, R43).
 
-A subend is :class:`Joining` until its membership is on disk, then :class:`Open` with a feed, and at last
-:class:`Closed`. Its stream has :class:`NoBase` until a feeder or the pubend says where it starts; then it
-has a :class:`~gapless.stream.horizon.DoubtHorizon`.
+A subend is :class:`Joining` until its membership is on disk, then :class:`Open` with a feed, and at
+last :class:`Closed`. Its stream has :class:`NoBase` until a feeder or the PHB has sent its first
+tick; then it has a :class:`~gapless.stream.horizon.DoubtHorizon`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["Closed", "Joining", "NoBase", "Open", "SubendListener"]
 
 
 class SubendListener(Protocol):
-    """Hears what happens at a subend."""
+    """Callbacks of a subend."""
 
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
-        """Give publications, in tick order, to the live cursors."""
+        """Pass publications, in tick order, to the live cursors."""
 
     def feed_found(self, subend: Subend) -> None:
         """A feeder was found."""
@@ -36,7 +36,7 @@ class SubendListener(Protocol):
         """The horizon has moved."""
 
     def stalled(self, subend: Subend) -> None:
-        """The stream stands still because its log is corrupt there, or continues."""
+        """The stream is stalled because its log is corrupt there, or continues."""
 
     def served_at(self, pubend: PubendId, version: int) -> None:
         """The stream is in a stream epoch with an announcement version."""
@@ -64,7 +64,7 @@ class Closed:
 
 
 class NoBase:
-    """Where the stream starts is not known yet."""
+    """The first tick of the stream is not known yet."""
 
     __slots__ = ()
     tick: Final[Tick] = 0

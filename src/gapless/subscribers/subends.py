@@ -1,15 +1,17 @@
-"""All subends of this SHB: pubends are joined when they are needed, fed, reported and left (R42, R43).
+"""All subends of this SHB: pubends are joined when they are needed, fed, reported and left (R42,
+R43).
 
-A pubend that a subscription needs is *joined*: the membership is on disk, then its subend is fed and
-reported. A pubend that no subscription has needed for a while is left, and its PHB may forget this SHB.
+When a subscription needs a pubend, the SHB *joins* it: it stores the membership, then attaches the
+subend to a feeder and sends reports. The SHB leaves a pubend that no subscription has needed for a
+while, and the PHB may forget the SHB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Context
 from gapless.feeds.paths import FeedPaths
 from gapless.messages.clients import Order
 from gapless.messages.records import JoinedPubendRecord
@@ -19,7 +21,7 @@ from gapless.subscribers.best_effort_end import BestEffortSubend
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.membership import Memberships
-from gapless.subscribers.protocols import PubendRequests, PubendStatus
+from gapless.subscribers.protocols import PubendRequester, PubendStatus
 from gapless.subscribers.reporter import AckReporter
 from gapless.subscribers.subend import Subend
 
@@ -33,7 +35,7 @@ class Subends:
         self,
         context: Context,
         filters: Filters,
-        requests: PubendRequests,
+        requests: PubendRequester,
         status: PubendStatus,
         paths: FeedPaths,
         joined_pubends: Iterable[JoinedPubendRecord] = (),
@@ -44,20 +46,20 @@ class Subends:
         self._status = status
         self._paths = paths
         self.account = MemoryAccount()
-        """What waits above the horizons."""
+        """The size of the ranges that wait above the horizons."""
         self.guaranteed: dict[PubendId, Subend] = {}
         self.best_effort: dict[PubendId, BestEffortSubend] = {}
         self.memberships = Memberships(context, requests, joined_pubends)
         self.reporter = AckReporter(context, filters.interest)
 
     def get(self, pubend: PubendId) -> Subend | BestEffortSubend | None:
-        """Return the end of a pubend of either kind."""
+        """Return the subend of a pubend of either kind."""
         return self.guaranteed.get(pubend) or self.best_effort.get(pubend)
 
     # --- joining and leaving -------------------------------------------------------------------
 
     def join(self, pubend: PubendId, *, restored: bool = False) -> Subend:
-        """Return the subend of a pubend; the first subscription that needs it joins it (R43)."""
+        """Return the subend of a pubend. Join the pubend if it has no subend yet (R43)."""
         found = self.guaranteed.get(pubend)
         if found is None:
             membership, is_new = self.memberships.join(pubend, restored=restored)
@@ -79,7 +81,7 @@ class Subends:
         return found
 
     def join_best_effort(self, pubend: PubendId) -> None:
-        """Have a best-effort pubend fed."""
+        """Attach to a best-effort pubend."""
         if pubend not in self.best_effort:
             self.best_effort[pubend] = BestEffortSubend(self._context, pubend, self, self._paths)
 
@@ -106,7 +108,7 @@ class Subends:
     # --- pubends whose PHB was retired (R26) ---------------------------------------------------
 
     def review_abandoned(self, pubend: PubendId) -> None:
-        """Abandon a pubend if its PHB was retired and nobody feeds it."""
+        """Abandon a pubend if its PHB was retired and no broker feeds it."""
         if pubend not in self.memberships or not self._status.is_gone(pubend):
             return
         subend = self.guaranteed.get(pubend)
@@ -131,9 +133,9 @@ class Subends:
     ) -> None:
         """Let a merge wait for a cursor, or continue without it.
 
-        The client may have ``positioned`` it. A client may come to another SHB than the one that
-        continued without a pubend, or start anew from a position that it has kept, when the pubend is
-        back. Then its position is from before, and below what it has merged: the same rule holds.
+        ``positioned`` means that the client named the cursor's position. The merge may have
+        continued without the pubend at another SHB, and the pubend may have returned since. Then
+        the position is below what the client has merged, and the range between is skipped here too.
         """
         subscription = cursor.subscription
         if self.memberships.is_abandoned(cursor.pubend):
@@ -148,10 +150,10 @@ class Subends:
                 merged if excluded else self._status.returned_at(cursor.pubend)
             )
 
-    # --- what the streams bring ------------------------------------------------------------------
+    # --- events of the streams -------------------------------------------------------------------
 
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
-        """Give publications, in tick order, to the live cursors."""
+        """Pass publications, in tick order, to the live cursors."""
         segments = self._filters.segments
         for number, wanted in self._filters.matching(publications):
             segment = segments[number]
@@ -160,14 +162,14 @@ class Subends:
                 cursor.take(segment, wanted)
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
-        """Give best-effort publications to the subscriptions that have room for them (R33)."""
+        """Pass best-effort publications to the matching connected subscriptions (R33)."""
         for number, wanted in self._filters.matching(publications):
             subscription = self._filters.segments[number].subscription
             if subscription.client is not None and subscription.newest.number == number:
                 subscription.delivery.take_best_effort(pubend, wanted)
 
     def feed_found(self, subend: Subend) -> None:
-        """A feeder was found: it hears at once that this SHB is a member (R43)."""
+        """A feeder was found: report the membership of this SHB to it at once (R43)."""
         self.pubend_returned(subend.pubend)
         self.reporter.report(subend)
         for cursor in subend.cursors.values():
@@ -178,12 +180,12 @@ class Subends:
         self.review_abandoned(subend.pubend)
 
     def advanced(self, subend: Subend) -> None:
-        """The horizon of a stream has moved: the cursors that wait for that go on."""
+        """The horizon of a stream has moved: the cursors that wait for it continue."""
         for cursor in subend.cursors_behind():
             cursor.subscription.mark_dirty()
 
     def stalled(self, subend: Subend) -> None:
-        """A stream stands still because its log is corrupt there, or continues (P8)."""
+        """A stream is stalled because its log is corrupt there, or continues (P8)."""
         for cursor in subend.cursors.values():
             cursor.subscription.stalls.note(subend.pubend)
 
@@ -198,7 +200,7 @@ class Subends:
     # --- sessions --------------------------------------------------------------------------------
 
     def announced(self, pubend: PubendId) -> None:
-        """A pubend is announced, and the subscriptions have their cursors on it."""
+        """A pubend was announced, and the subscriptions have created their cursors on it."""
         self.memberships.announced(pubend)
         subend = self.guaranteed.get(pubend)
         if subend is not None:

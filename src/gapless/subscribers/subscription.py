@@ -1,10 +1,11 @@
 """A subscription of this SHB: its filters, its cursors, its client, and its record.
 
-A subscription that is not durable ends with its client. A durable one goes on without, and counts from
-when its record is on disk (R46). What it does is divided: :mod:`.cursor_set` has its cursors,
+A subscription that is not durable ends with its client. A durable subscription remains without one,
+and takes effect when its record is on disk (R46). Its parts: :mod:`.cursor_set` has its cursors,
 :mod:`.delivery` and :mod:`.merge` send its events, :mod:`.reply` answers its client,
-:mod:`.filter_change` changes its filter, :mod:`.start_guarantee` knows since when it must get newer
-pubends, :mod:`.stalls` and :mod:`.progress` tell its client of streams in which nothing comes.
+:mod:`.filter_change` changes its filter, :mod:`.start_guarantee` keeps from which host times it
+must receive pubends created later, :mod:`.stalls` and :mod:`.progress` notify its client of streams
+without events.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gapless.content.filter import Filter
+from gapless.core.context import Timer
 from gapless.core.ids import PubendId, VirtualTime
-from gapless.core.machine import Timer
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.clients import HostingReference, HostTime, Order, StartPoint
@@ -55,33 +56,32 @@ class HostedSubscription:
         self.durable = durable
         self.order = order
         self.start = start
-        """Where it starts on pubends on which it has no cursor yet."""
+        """The start on pubends on which the subscription has no cursor yet."""
         self.expiry_s = expiry_s
         self.incarnation_key = incarnation_key
-        """Of a durable one: names it wherever it moves."""
+        """Identifies a durable subscription at all its hosting brokers."""
         self.epoch = epoch
-        """How often it has moved."""
+        """Grows with every attempt to change the hosting broker."""
         self.client: str | None = None
         self.segments: list[FilterSegment] = []
-        """Those that apply at some tick of some pubend, oldest first; the last is the newest."""
+        """Segments that apply at some tick of some pubend, oldest first; the last is the newest."""
         self.imported_segments: ImportedSegments = []
         """Filters that ended at a former hosting broker, until the cursors have taken them over."""
         self.acked_elsewhere: dict[PubendId, Tick] = {}
-        """What was acknowledged at a former hosting broker, of pubends without a start here."""
+        """Ticks acknowledged at a former hosting broker, of pubends without a start here."""
         self.seek_count = 0
-        """How often an operator has moved it."""
+        """How often an operator has moved the subscription."""
         self.stored = not durable
-        """Whether its record is on disk, if it is durable."""
+        """Whether the record is on disk; always true if the subscription is not durable."""
         self.ended = False
         self.disconnected_since = resources.context.now
         self._context = resources.context
         self._filters = resources.filters
         self._mark_dirty = resources.step_end.mark
         self._is_changed = False
-        """Whether its record lags behind."""
+        """Whether the state differs from the record."""
         self._returning = 0
-        """Counts writes under way that it is here again: until one is durable, its client brings along
-        what it knows."""
+        """Counts pending writes of a return to this broker. The client is answered after them."""
         self._interest_grace: Timer | None = None
         self.guarantees = SubscriptionGuarantees(
             self, self._context.identity.shb, resources.subends.memberships.unannounced
@@ -97,13 +97,13 @@ class HostedSubscription:
 
     @property
     def hosting_reference(self) -> HostingReference | None:
-        """What the client of a durable subscription presents when it resumes."""
+        """The reference that the client of a durable subscription presents when it resumes."""
         broker = self._context.identity.broker
         return HostingReference(self.incarnation_key, self.epoch, broker) if self.durable else None
 
     @property
     def newest(self) -> FilterSegment:
-        """The filter that applies in the end."""
+        """The segment with the newest filter."""
         return self.segments[-1]
 
     @property
@@ -113,15 +113,15 @@ class HostedSubscription:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether its record is on disk, if it is durable, and that it is here again."""
+        """Whether the record of a durable subscription, and its return here if any, are on disk."""
         return self.stored and not self._returning
 
     def mark_dirty(self) -> None:
-        """Look at it when the step ends."""
+        """Review the subscription when the step ends."""
         self._mark_dirty(self)
 
     def step_ended(self) -> None:
-        """Send what a step brought."""
+        """Send the results of a step."""
         self.reply.send_if_ready()
         self.delivery.send_available()
         if self.stalls.noted:
@@ -129,7 +129,7 @@ class HostedSubscription:
         self.changes.finish()
 
     def notify(self, notice: Any) -> None:
-        """Tell the client something."""
+        """Send a notice to the client."""
         assert self.client is not None
         self._context.notify(self.client, notice)
 
@@ -145,20 +145,20 @@ class HostedSubscription:
         seek_count: int,
         exactly: bool,
     ) -> None:
-        """Give it to a client and continue from where that is (R50)."""
+        """Connect a client, and continue from its position (R50)."""
         self.client = client
         self.delivery.connect(credit)
         self._stop_interest_grace()
         self._filters.own(self.newest)
         self.reply.expect(request, start, seek_count)
         if self.stored:
-            # a crash may have come between the record and the cursors that it gives positions to
+            # a crash may have happened after the record was stored and before its cursors existed
             self.cursor_set.update_all()
         self.cursor_set.resume(start, seek_count, exactly=exactly)
         self.mark_dirty()
 
     def disconnect(self) -> None:
-        """Go on without a client (R50)."""
+        """Disconnect the client; the durable subscription remains (R50)."""
         self.forget_client()
         self.disconnected_since = self._context.now
         self.cursor_set.disconnect()
@@ -167,7 +167,7 @@ class HostedSubscription:
         self.start_interest_grace()
 
     def forget_client(self) -> None:
-        """The client is gone, and with it all that was for it alone."""
+        """Forget the client and the state of its connection."""
         client = self.client
         self.reply.forget_client()
         self.changes.forget_client(client)
@@ -193,7 +193,7 @@ class HostedSubscription:
             self._interest_grace = None
 
     def end(self) -> None:
-        """End for good; its record is erased or replaced by others."""
+        """End the subscription for good. The caller deletes or replaces the record."""
         self.forget_client()
         self.changes.refuse_all(f"the subscription {self.name!r} has ended")
         self.ended = True
@@ -213,7 +213,7 @@ class HostedSubscription:
         required_from: VirtualTime | None = None,
         former_host_times: tuple[HostTime, ...] = (),
     ) -> FilterSegment:
-        """Return a new segment with a filter, the newest from now on; it is in no table yet."""
+        """Add a segment with a filter, the newest from now on; it is in no table yet."""
         number = self._filters.new_number()
         segment = FilterSegment(self, number, wanted, required_from, former_host_times)
         self.segments.append(segment)
@@ -235,7 +235,7 @@ class HostedSubscription:
         return ends
 
     def review_segments(self) -> None:
-        """Forget filters that no cursor needs any more (R17)."""
+        """Forget segments that no cursor needs any more (R17)."""
         cursors = self.cursors.values()
         for cursor in cursors:
             cursor.filter_switch.prune()
@@ -248,7 +248,7 @@ class HostedSubscription:
         self.segments = [each for each in self.segments if each is newest or id(each) in used]
 
     def forget_start(self) -> None:
-        """Start with what comes on pubends without a cursor: the filter was changed."""
+        """Start with the latest on pubends without a cursor: the filter was changed."""
         self.start = StartPoint()
 
     # --- moves ---------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class HostedSubscription:
     def import_state(
         self, seek_count: int, segments: ImportedSegments, acked: dict[PubendId, Tick]
     ) -> None:
-        """Take over what a client brings from a former hosting broker; there are no cursors yet."""
+        """Take over the resume state of a client, before the first cursor is created."""
         self.seek_count = seek_count
         self.imported_segments = segments
         self.acked_elsewhere = acked
@@ -270,9 +270,10 @@ class HostedSubscription:
         self.imported_segments = []
 
     def return_here(self, epoch: int, seek_count: int) -> None:
-        """It was here before, moved, and is here again: that is stored before its client is answered.
+        """The subscription moved away and has returned. This is stored before its client is
+        answered.
 
-        After a crash before that its client brings it all again.
+        After a crash before the write the client presents its resume state again.
         """
 
         def returned() -> None:
@@ -285,12 +286,12 @@ class HostedSubscription:
         self.save(returned)
 
     def raise_epoch(self, epoch: int) -> None:
-        """Other brokers know that it is here with an epoch; a crash may have taken that back here."""
+        """Raise the epoch to the one that other brokers know; a crash may have lost it here."""
         self.epoch = max(self.epoch, epoch)
         self.note_change()
 
     def note_seek(self) -> int:
-        """An operator moves it; return the number of the seek."""
+        """An operator moves the subscription. Return the number of the seek."""
         self.merge.reset(0)
         self.seek_count += 1
         return self.seek_count
@@ -298,11 +299,11 @@ class HostedSubscription:
     # --- the record ----------------------------------------------------------------------------
 
     def note_change(self) -> None:
-        """Its record lags behind, and is written some time."""
+        """Note that the state differs from the record, which is written at the next maintenance."""
         self._is_changed = True
 
     def save(self, then: Callable[[], None]) -> None:
-        """Write its record and go on."""
+        """Write the record; call ``then`` when it is durable."""
         saving = {pubend: cursor.saving() for pubend, cursor in self.cursors.items()}
 
         def saved() -> None:
@@ -316,18 +317,18 @@ class HostedSubscription:
         self._context.write((PutRecord(record_of(self)),), saved)
 
     def created(self) -> None:
-        """Its first record is on disk: now it counts (R46)."""
+        """The first record is on disk: the subscription takes effect (R46)."""
         if self.ended:
             return
         self.cursor_set.update_all()
         pending = self.reply.pending
         if pending is not None:
-            # its client may be beyond what it has acknowledged, or below
+            # the client's position may be above or below what it has acknowledged
             self.cursor_set.resume(pending.start, pending.seek_count, exactly=True)
         self.mark_dirty()
 
     def save_changes(self) -> None:
-        """Write the record of a durable subscription if it lags behind."""
+        """Write the record of a durable subscription if the state differs from it."""
         if not self.durable or not self.stored:
             return
         lag = self._context.parameters.aet_ms * TICKS_PER_MS
@@ -338,7 +339,7 @@ class HostedSubscription:
             self.save(self.review_segments)
 
     def restore(self, record: SubscriptionRecord) -> None:
-        """Take over what is stored; there is no client."""
+        """Restore the subscription from its record, without a client."""
         self.stored = True
         self.merge.reset(record.merged)
         self.seek_count = record.seek_count
@@ -353,9 +354,9 @@ class HostedSubscription:
         self.imported_segments = imported_segments(record, stored)
         self.acked_elsewhere = acked_elsewhere(record)
         self.cursor_set.restore(record, stored)
-        self.review_segments()  # the crash may have come before those were forgotten that never apply
+        self.review_segments()  # the record may have segments that no longer apply
 
     def needed_logs(self) -> dict[PubendId, Tick]:
-        """Return above which tick it needs the log of each pubend, where reports keep it."""
+        """Return, for each pubend kept by reports, the tick above which its log is needed."""
         needed = {pubend: each.retention.needed for pubend, each in self.cursors.items()}
         return {pubend: tick for pubend, tick in needed.items() if tick is not None}

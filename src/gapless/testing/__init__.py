@@ -1,7 +1,7 @@
-"""Brokers for tests: real ones, on this computer, gone when the test is over.
+"""Brokers for tests: real ones, on this computer, stopped and removed after the test.
 
-Nothing here is simulated: brokers listen on free ports of the loopback and keep what they must not
-forget in a temporary directory, so that they can be killed and started again.
+Nothing here is simulated: brokers listen on free ports of the loopback and store their data in a
+temporary directory, so that they can be killed and restarted.
 
 In an asynchronous test::
 
@@ -11,7 +11,7 @@ In an asynchronous test::
         await overlay.kill("b2")  # as a crash would
         await overlay.restart("b2")
 
-In any other test :class:`SyncOverlay` does the same from a thread of its own:
+In any other test :class:`SyncOverlay` runs the same in a thread of its own:
 
 >>> import gapless
 >>> with SyncOverlay() as overlay, gapless.connect_sync(overlay.url()) as session:
@@ -21,9 +21,9 @@ In any other test :class:`SyncOverlay` does the same from a thread of its own:
 ...         events.get().attributes
 {'symbol': 'IBM', 'price': 91.5}
 
-With pytest, ``pytest_plugins = ["gapless.testing"]`` in the topmost ``conftest.py`` brings fixtures:
-``gapless_overlay`` (a :class:`SyncOverlay` of one broker) and ``gapless_session`` (a session with it,
-whose calls wait). A test that is marked ``gapless_topology("line:3")`` gets that one.
+With pytest, ``pytest_plugins = ["gapless.testing"]`` in the topmost ``conftest.py`` adds fixtures:
+``gapless_overlay`` (a :class:`SyncOverlay` of one broker) and ``gapless_session`` (a blocking
+session with it). The marker ``gapless_topology("line:3")`` of a test chooses another overlay.
 """
 
 import contextlib

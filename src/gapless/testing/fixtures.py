@@ -13,15 +13,15 @@ __all__ = ["gapless_overlay", "gapless_session", "pytest_configure"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
-        "markers", "gapless_topology(words): which overlay gapless_overlay is, such as line:3"
+        "markers", "gapless_topology(overlay): the overlay of gapless_overlay, such as line:3"
     )
 
 
 @pytest.fixture
 def gapless_overlay(request: pytest.FixtureRequest) -> Iterator[SyncOverlay]:
-    """An overlay of one broker, or of those that the marker ``gapless_topology`` says."""
+    """An overlay of one broker, or the overlay of the marker ``gapless_topology``."""
     marker = request.node.get_closest_marker("gapless_topology")
     with SyncOverlay(marker.args[0] if marker else "line:1") as overlay:
         yield overlay

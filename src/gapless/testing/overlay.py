@@ -27,11 +27,12 @@ __all__ = ["Overlay", "SyncOverlay"]
 class Overlay:
     """A tree of brokers in the event loop of the test; use it with ``async with``.
 
-    ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1, b2, …
-    In cells of several, as in ``line:3x2``, they are b1a, b1b, b2a, …
-    With ``on_disk=False`` nothing is written, which is quicker, and a broker that is started again
-    remembers nothing. With ``audit`` brokers write down there what they publish and deliver. With
-    ``tokens``, a file that ``gapless token new`` has made, they let nobody in without a token.
+    ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1,
+    b2, … In cells of several brokers, as in ``line:3x2``, they are b1a, b1b, b2a, …
+
+    With ``on_disk=False`` nothing is written; this is faster, and a restarted broker has no data.
+    With ``audit`` brokers write audit logs there. With ``tokens``, a file that ``gapless token
+    new`` has made, they require tokens.
     """
 
     def __init__(
@@ -58,9 +59,9 @@ class Overlay:
         return tuple(name for name, _ in self._overlay.brokers)
 
     def url(self, *brokers: BrokerId) -> str:
-        """Return what a client connects to: these brokers, the first of all if none is named.
+        """Return the URL of these brokers, or of the first broker if none is named.
 
-        It stays the same when a broker is killed and started again.
+        It does not change when a broker is restarted.
         """
         names = brokers or self.brokers[:1]
         return "gapless://" + ",".join(str(self._address(name)) for name in names)
@@ -71,7 +72,7 @@ class Overlay:
         return self._addresses[name]
 
     def node(self, name: BrokerId) -> Node:
-        """Return a running broker, to look inside."""
+        """Return a running broker, to inspect it."""
         if name not in self._nodes:
             raise ClosedError(f"the broker {name} is not running")
         return self._nodes[name]
@@ -120,7 +121,7 @@ class Overlay:
         return AccessOptions(tokens=str(self._tokens), broker_token=str(secret))
 
     async def stop(self) -> None:
-        """Stop all brokers and forget everything."""
+        """Stop all brokers and remove their data."""
         nodes, self._nodes = [*self._nodes.values()], {}
         await asyncio.gather(*(node.stop() for node in nodes))
         if self._directory is not None:
@@ -128,13 +129,13 @@ class Overlay:
             self._directory = None
 
     async def kill(self, name: BrokerId) -> None:
-        """End a broker as a crash would: nothing is flushed, nobody is told."""
+        """End a broker as a crash would: nothing is flushed and no disconnect reason is sent."""
         node = self.node(name)
         del self._nodes[name]
         await node.kill()
 
     async def restart(self, name: BrokerId) -> None:
-        """Start a broker at its old address, with what is on its disk; kill it first if it runs."""
+        """Start a broker at its old address, with its stored data; kill it first if it runs."""
         address = self._address(name)
         if name in self._nodes:
             await self.kill(name)
@@ -142,7 +143,7 @@ class Overlay:
 
 
 class SyncOverlay:
-    """The same, run in a thread, for tests without an event loop; use it with ``with``.
+    """An :class:`Overlay` in a thread, for tests without an event loop; use it with ``with``.
 
     Its brokers do not stand still while the test works, and a test may use it from an event loop of
     its own as well.
@@ -168,7 +169,7 @@ class SyncOverlay:
         return self._overlay.brokers
 
     def url(self, *brokers: BrokerId) -> str:
-        """Return what a client connects to: these brokers, the first of all if none is named."""
+        """Return the URL of these brokers, or of the first broker if none is named."""
         return self._overlay.url(*brokers)
 
     def __enter__(self) -> Self:
@@ -204,5 +205,5 @@ class SyncOverlay:
         self._running.run(self._overlay.kill(name))
 
     def restart(self, name: BrokerId) -> None:
-        """Start a broker at its old address, with what is on its disk."""
+        """Start a broker at its old address, with the data on its disk."""
         self._running.run(self._overlay.restart(name))

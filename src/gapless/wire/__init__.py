@@ -1,26 +1,26 @@
-"""Bytes on a connection: frames, the greeting, and the codec of every message.
+"""Bytes on a connection: frames, the handshake, and the codec of every message.
 
 Theory of operation
 -------------------
 A connection carries frames: a length of four bytes, then a body in msgpack. The side that dials
-sends :class:`Connect`, the other answers :class:`Connected` or sends :class:`Disconnect` with a reason;
-after that each frame is one message of the connection's kind. Between brokers that is a packet of
+sends :class:`Connect`. The other side answers :class:`Connected`, or sends :class:`Disconnect` with
+a reason. After that each frame is one message of the connection's kind: between brokers a packet of
 a session (:mod:`gapless.messages.overlay`), between a broker and a client a request or a notice
-(:mod:`gapless.messages.clients`). Either side may send :class:`KeepAlive` when it has nothing else to
-say, and Disconnect before it closes.
+(:mod:`gapless.messages.clients`). Either side sends :class:`KeepAlive` when it has nothing else to
+send, and Disconnect before it closes.
 
-Structs are arrays with a tag, so a field can be added at the end and older readers skip it. What
-cannot be read closes the connection it came on and nothing else (:class:`ProtocolError`). What can be
-read may still make no sense; that is for the machine to see.
+Structs are arrays with a tag, so a field can be added at the end and older readers skip it. A
+malformed frame closes its connection and has no other effect (:class:`ProtocolError`). The machine
+checks whether a well-formed message is valid.
 
-- :mod:`.frames`: lengths, and cutting a stream of bytes into bodies
-- :mod:`.handshake`: who is there, which version both speak, and why a connection ends
+- :mod:`.frames`: lengths, and splitting a stream of bytes into bodies
+- :mod:`.handshake`: the identities and the protocol version, and why a connection ends
 - :mod:`.codec`: messages to frames, bodies to messages
-- :mod:`.tokens`: secrets by which the side that dials is known
+- :mod:`.tokens`: secrets that authenticate the side that dials
 - :mod:`.parts`: packets between brokers that are larger than a frame
 
-The version of the protocol between brokers is checked again inside their session (R1): a greeting
-is per connection, a session may outlive one.
+Brokers check the protocol version again inside their session (R1): a handshake belongs to one
+connection, and a session may outlive it.
 """
 
 from gapless.core.limits import FRAME_BYTES_MAX

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
-    """A relayed packet as it is read: a relay has no business with what is inside."""
+    """A relayed packet as it is decoded: a relay does not decode the inner packet."""
 
     route: tuple[BrokerId, ...]
     index: int
@@ -85,7 +85,7 @@ Message: TypeAlias = (
     | pubend_requests.LeavePubend
     | pubend_requests.RequestDone
 )
-"""What a packet may carry."""
+"""The messages of a packet."""
 
 Request: TypeAlias = (
     clients.OpenPubend
@@ -98,8 +98,8 @@ Request: TypeAlias = (
     | clients.Seek
     | clients.Unsubscribe
     | clients.ReadLog
-    | clients.RetireBroker
-    | clients.ListPartitions
+    | operating.RetireBroker
+    | operating.ListPartitions
     | operating.GetBroker
     | operating.GetTopology
     | operating.ListPubends
@@ -114,7 +114,7 @@ Request: TypeAlias = (
     | KeepAlive
     | Disconnect
 )
-"""What a client may send."""
+"""The messages that a client sends."""
 
 Notice: TypeAlias = (
     clients.PubendOpened
@@ -131,8 +131,8 @@ Notice: TypeAlias = (
     | clients.FilterChanged
     | clients.Unsubscribed
     | clients.ReadPart
-    | clients.BrokerRetired
-    | clients.PartitionTable
+    | operating.BrokerRetired
+    | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply
     | operating.TopologyReply
@@ -146,11 +146,11 @@ Notice: TypeAlias = (
     | KeepAlive
     | Disconnect
 )
-"""What a client may hear."""
+"""The messages that a client receives."""
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
-    """A packet as it is read: its messages have types here, where all of them are known."""
+    """A packet as it is decoded, with the types of its messages, all of which are known here."""
 
     sender: PeerSessionId
     receiver: PeerSessionId
@@ -181,24 +181,24 @@ class Codec(Generic[T]):
         if size > FRAME_BYTES_MAX:
             kind = type(message).__name__
             raise ProtocolError(
-                f"this {kind} has {size:,} bytes and a frame {FRAME_BYTES_MAX:,}; send it in parts"
+                f"a {kind} of {size:,} bytes exceeds {FRAME_BYTES_MAX:,}: send it in parts"
             )
         frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
         return frame
 
     def decode(self, body: Body) -> T:
-        """Return the message of a frame's body, or say why there is none."""
+        """Return the message of a frame's body; ProtocolError if it is malformed."""
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"a frame of {len(body):,} bytes is no message: {error}") from None
+            raise ProtocolError(f"a frame of {len(body):,} bytes is malformed: {error}") from None
 
 
 class LinkCodec(Codec[Any]):
-    """As above; packets come out as the sessions know them, and may be larger than a frame."""
+    """The codec of links. It decodes to :class:`Packet`. A packet may be larger than a frame."""
 
     def frames(self, packet: Any) -> list[bytearray]:
-        """Return a packet as frames: one, or as many as it needs."""
+        """Return a packet as one frame, or as several if it is too large for one."""
         try:
             return [self.encode(packet)]
         except ProtocolError:
@@ -209,7 +209,7 @@ class LinkCodec(Codec[Any]):
         return self._opened(super().decode(body))
 
     def _opened(self, found: Any) -> Any:
-        """Return a packet as the sessions know it."""
+        """Return a decoded packet as :class:`Packet`."""
         if type(found) is not _Envelope:
             return found
         messages: tuple[Any, ...] = found.messages
@@ -221,13 +221,13 @@ class LinkCodec(Codec[Any]):
         return Packet(found.sender, found.receiver, found.sequence, messages)
 
     def _uncovered(self, carried: _Carried) -> Relayed:
-        """Return a relayed packet, with what is inside if it has arrived, else with its bytes."""
+        """Return a relayed packet: decoded at the end of its route, otherwise as bytes."""
         if carried.index + 1 < len(carried.route):
             return Relayed(carried.route, carried.index, carried.inner.copy())
         try:
             inner = _INSIDE.decode(carried.inner)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"a relayed packet is none: {error}") from None
+            raise ProtocolError(f"a relayed packet is malformed: {error}") from None
         return Relayed(carried.route, carried.index, self._opened(inner))
 
 
@@ -242,10 +242,10 @@ _HANDSHAKES: Final[Codec[Handshake]] = Codec(Handshake)
 
 
 def encode_handshake(handshake: Handshake) -> bytearray:
-    """Return a greeting as a frame."""
+    """Return a handshake as a frame."""
     return _HANDSHAKES.encode(handshake)
 
 
 def decode_handshake(body: Body) -> Handshake:
-    """Return the greeting of a frame's body."""
+    """Return the handshake of a frame's body."""
     return _HANDSHAKES.decode(body)

@@ -1,9 +1,10 @@
-"""Frames: a length of four bytes, most significant first, then so many bytes.
+"""Frames: a length of four bytes, most significant first, then a body of that length.
 
-What a connection reads is put where it is needed and looked at there, without a copy. All connections
-of a thread read into one buffer, which stays warm and costs the idle ones nothing. A frame of which only
-a part has come moves to a buffer of its own, and the rest is read into that; it is as large as the frame,
-or grows with what comes if the frame is large, so that who only announces much takes little.
+A connection reads into a buffer, and bodies are decoded there, without a copy. All connections of a
+thread share one buffer, which stays in the processor's cache and costs idle connections nothing. An
+incomplete frame moves to a buffer of its own, into which the rest is read. That buffer has the size
+of the frame. For a large frame it grows with the received bytes, so that a peer that only announces
+a large frame occupies little memory.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from gapless.core.limits import FRAME_BYTES_MAX, READ_BYTES_MAX
 __all__ = ["HEADER_BYTES", "Body", "FrameReader"]
 
 Body: TypeAlias = bytes | bytearray | memoryview
-"""The body of a frame, wherever it is."""
+"""The body of a frame, in any buffer."""
 
 _HEADER: Final = Struct(">I")
 HEADER_BYTES: Final = _HEADER.size
 
 _READY_BYTES: Final = READ_BYTES_MAX
-"""A frame up to this size gets its buffer at once; that of a larger one is at most twice what has come."""
+"""A frame up to this size gets its buffer at once; a larger one, at most twice the bytes read."""
 
 
 class _Shared(threading.local):
@@ -38,10 +39,10 @@ _shared: Final = _Shared()
 
 
 class FrameReader:
-    r"""Takes what a connection reads, in whatever pieces, and gives the bodies of frames.
+    r"""Splits the bytes that a connection reads into the bodies of frames.
 
-    A connection reads into :attr:`buffer` and then says how much that was. The bodies that it gets are
-    views: they are good until the next read of any connection of this thread.
+    A connection reads into :attr:`buffer` and then calls :meth:`filled`. The returned bodies are
+    views, valid until the next read of any connection of this thread.
 
     >>> reader = FrameReader()
     >>> reader.buffer[:8] = b"\0\0\0\2hi\0\0"
@@ -56,28 +57,28 @@ class FrameReader:
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self._limit = limit
-        """Bytes that a body may have."""
+        """The greatest size of a body."""
         self._shared = _shared.view
         self.buffer = self._shared
-        """Where the next bytes are to be put."""
+        """The buffer for the next bytes."""
         self._frame: memoryview | None = None
-        """A frame that is not whole."""
+        """An incomplete frame."""
         self._come = 0
-        """How many of its bytes have come."""
+        """The number of its bytes that were received."""
         self._whole = 0
-        """How many it has, as far as that is known."""
+        """Its size, or that of its header while the size is unknown."""
 
     def allow(self, limit: int) -> None:
-        """Take bodies of so many bytes from now on, because the other side is known better."""
+        """Accept bodies of this size from now on, because the peer is authenticated."""
         self._limit = limit
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether nothing of a next frame has come."""
+        """Whether no byte of a next frame was received."""
         return self._frame is None
 
     def filled(self, count: int) -> list[memoryview]:
-        """Take so many bytes that are in the room; return the bodies that are now whole."""
+        """Process bytes that were read into the buffer; return the bodies that are complete."""
         if self._frame is not None:
             return self._go_on(self._frame, count)
         data = self._shared
@@ -95,17 +96,17 @@ class FrameReader:
         return bodies
 
     def _size(self, data: memoryview, start: int) -> int:
-        """Return the size of the body whose header is there."""
+        """Return the size of the body whose header starts there."""
         size: int = _HEADER.unpack_from(data, start)[0]
         if size > self._limit:
             raise ProtocolError(
                 f"a frame of {size:,} bytes is larger than the limit of {self._limit:,}; "
-                "is the other side speaking gapless?"
+                "does the peer speak the gapless protocol?"
             )
         return size
 
     def _keep(self, part: memoryview) -> None:
-        """Let the rest of a frame follow what has come of it."""
+        """Copy an incomplete frame to its own buffer, into which the rest is read."""
         self._come = len(part)
         self._whole = HEADER_BYTES
         if self._come >= HEADER_BYTES:
@@ -113,7 +114,7 @@ class FrameReader:
         self._make_buffer(part)
 
     def _go_on(self, frame: memoryview, count: int) -> list[memoryview]:
-        """Take more of a frame."""
+        """Process more bytes of an incomplete frame."""
         self._come += count
         if self._come == self._whole == HEADER_BYTES:
             self._whole += self._size(frame, 0)
@@ -125,7 +126,7 @@ class FrameReader:
         return [frame[HEADER_BYTES : self._whole]]
 
     def _make_buffer(self, part: memoryview) -> None:
-        """Have a buffer for a frame, with what has come and with room for more."""
+        """Provide a buffer with the received part of a frame and free space for more."""
         size = min(self._whole, max(_READY_BYTES, 2 * self._come))
         if self._frame is None or self._come == len(self._frame):
             frame = memoryview(bytearray(size))

@@ -1,4 +1,4 @@
-"""How a connection begins and how it ends."""
+"""The handshake, keepalives and disconnect reasons of a connection."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ __all__ = [
 ]
 
 VERSIONS: Final = (2,)
-"""The versions of the wire protocol that this release speaks."""
+"""The versions of the wire protocol that this release supports."""
 
 
 class Role(IntEnum):
-    """What the side that dials is."""
+    """The kind of the side that dials."""
 
     CLIENT = 0
     BROKER = 1
 
 
 class DisconnectReason(IntEnum):
-    """Why a connection ends; what the other side should do about it."""
+    """Why a connection ends, and what the other side should do."""
 
     STOPPING = 0
-    """The broker stops: come back later, or go to another."""
+    """The broker is shutting down. Retry later or use another broker."""
     CLOSED_BY_BROKER = 1
-    """The broker ends this client, for the reason it gives."""
+    """The broker ends this client, for the given reason."""
     PROTOCOL_ERROR = 2
-    """A frame was malformed, too large or out of place: coming back as you are will not help."""
+    """A frame was malformed, too large or unexpected. A retry will not help."""
     NO_COMMON_VERSION = 3
     UNKNOWN_BROKER = 4
-    """No broker of this name belongs here."""
+    """The overlay has no broker of this name."""
     CONNECTION_LIMIT = 5
-    """The broker has as many connections as it takes: come back later, or go to another."""
+    """The broker has its maximum number of connections. Retry later or use another broker."""
     KEEPALIVE_TIMEOUT = 6
-    """Nothing was heard for too long."""
+    """No frame was received for too long."""
     CLIENT_DONE = 7
-    """The side that says it has all it wanted."""
+    """The sender has no more use for the connection."""
     NOT_AUTHENTICATED = 8
-    """No token came, or none that is taken here: coming back with the same will not help."""
+    """The token is missing or not accepted. A retry with the same token will not help."""
     AUTHENTICATION_UNAVAILABLE = 9
-    """The broker cannot tell at the moment who may come in: come back later, or go to another."""
+    """The broker cannot read its token file. Retry later or use another broker."""
 
 
 class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -61,15 +61,15 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     role: Role
     name: str
-    """A broker's id; of a client, what people may call it."""
+    """The id of a broker; for a client, a name for people."""
     versions: tuple[int, ...] = VERSIONS
     overlay: str = ""
-    """Of a broker, the overlay that it belongs to."""
+    """The overlay of a broker; empty for a client."""
     token: str = ""
-    """The secret by which it is known; empty if it has none."""
+    """The secret that authenticates the side that dials; empty if it has none."""
 
     def __repr__(self) -> str:
-        """Show all but the token: what is shown ends in logs and in errors."""
+        """Show all but the token, because the text appears in logs and errors."""
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"Connect({shown})"
 
@@ -79,24 +79,24 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Connected(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The answer: who is here, and what holds on this connection."""
+    """The answer: the broker, and the settings of this connection."""
 
     version: int
     broker: BrokerId
     cell: CellId
     frame_bytes_max: int
     keepalive_ms: int
-    """Each side says something at least so often, and gives the other up after four such times."""
+    """Each side sends a frame at least this often, and closes after four periods without one."""
     client: str = ""
-    """The name that the broker gave this connection."""
+    """The name that the broker assigned to this connection."""
 
 
 class KeepAlive(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Still here."""
+    """Shows that the connection is alive."""
 
 
 class Disconnect(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """This connection ends now, and why."""
+    """The connection ends now; a code and a reason text."""
 
     code: DisconnectReason
     reason: str
@@ -106,9 +106,9 @@ Handshake: TypeAlias = Connect | Connected | Disconnect
 
 
 def common_version(theirs: tuple[int, ...]) -> int | None:
-    """Return the newest version that both sides speak, or None.
+    """Return the newest version that both sides support, or None.
 
     >>> common_version((1, 2, 3)), common_version((7,))
-    (1, None)
+    (2, None)
     """
     return max(set(VERSIONS) & set(theirs), default=None)

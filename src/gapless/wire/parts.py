@@ -1,8 +1,8 @@
-"""Packets that do not fit into a frame: sent in parts, put together again.
+"""Packets that do not fit into a frame: sent in parts and reassembled.
 
-What one step of a broker has to say to a peer is one packet, however much it is. Few are larger
-than a frame may be, and those go as several frames: parts of their bytes, in order, with nothing of
-the connection in between.
+All messages of one step to a peer are one packet of any size. A packet that is larger than a frame
+is sent as several frames: consecutive parts of its bytes, with no other frame of the connection in
+between.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def parts_of(body: bytes | bytearray | memoryview) -> Iterator[PacketPart]:
 
 
 class PacketAssembler:
-    """Puts the parts of one connection together."""
+    """Reassembles the packets of one connection from their parts."""
 
     def __init__(self, limit: int = PACKET_BYTES_MAX) -> None:
         self._limit = limit
         self._body = bytearray()
 
     def take(self, part: PacketPart) -> bytes | None:
-        """Take a part; return the packet's bytes if it was the last."""
+        """Add a part; return the packet's bytes if it was the last."""
         if len(self._body) + len(part.data) > self._limit:
             raise ProtocolError(f"a packet in parts is above the limit {self._limit:,}")
         self._body += part.data
@@ -58,5 +58,5 @@ class PacketAssembler:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no packet has begun."""
+        """Whether no packet is incomplete."""
         return not self._body

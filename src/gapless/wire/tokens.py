@@ -1,8 +1,7 @@
-"""Tokens: secrets by which the side that dials is known, and the files that hold them.
+"""Tokens, which authenticate the side that dials, and the files that contain them.
 
-A token is a secret text that its holder shows and nobody else has. Who lets others in keeps digests:
-from these no token can be had, as long as tokens are long and drawn by chance, as those are that are
-made here.
+A token is a secret text that its holder presents. The accepting side stores only digests. A digest
+does not reveal its token if the token is long and random, as those of :func:`new_token` are.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from gapless.core.limits import TOKEN_CHARACTERS_MAX, TOKENS_BYTES_MAX
 __all__ = ["digest_of", "new_token", "read_tokens", "token_fault"]
 
 _PREFIX: Final = "gapless-"
-"""What tokens that are made here begin with, so that programs that look for secrets in texts find them."""
+"""Tokens that are made here start with it, so that secret scanners find them in texts."""
 
 _RANDOM_BYTES: Final = 32
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess.
+    """Return a token that cannot be guessed.
 
     >>> token_fault(new_token()), len(new_token())
     (None, 51)
@@ -33,12 +32,12 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the digest under which a token is stored."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def token_fault(text: str) -> str | None:
-    """Say why a text cannot be a token, without saying what it is.
+    """Return why a text cannot be a token, without showing the text; None if it can.
 
     >>> token_fault("two words")
     'a token has no blanks and only printable ASCII'
@@ -55,7 +54,7 @@ def token_fault(text: str) -> str | None:
 
 
 def read_tokens(path: Path, *, most: int = 1) -> tuple[str, ...]:
-    """Return the tokens of a file, one a line; empty lines do not count."""
+    """Return the tokens of a file, one a line; empty lines are ignored."""
     try:
         with path.open("rb") as file:
             data = file.read(TOKENS_BYTES_MAX + 1)
@@ -63,10 +62,10 @@ def read_tokens(path: Path, *, most: int = 1) -> tuple[str, ...]:
     except OSError as error:
         raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} holds no token: it is no text") from None
+        raise UsageError(f"{path} contains no token: it is not a text file") from None
     if not 0 < len(lines) <= most:
         wanted = "one token" if most == 1 else f"1 to {most} tokens, one a line"
-        raise UsageError(f"{path} must hold {wanted}, and holds {len(lines):,}")
+        raise UsageError(f"{path} must contain {wanted}, and contains {len(lines):,}")
     for line in lines:
         fault = token_fault(line)
         if fault is not None:

@@ -1,22 +1,23 @@
-"""Chaos: real brokers with a real network between them, both of which fail while events flow.
+"""Chaos: real brokers and a real network, both of which fail while events flow.
 
 Theory of operation
 -------------------
-Brokers of redundant cells run as processes of their own. Between any two of them there is something
-that can be cut, in each direction by itself (:mod:`.networks`): a router between network namespaces
-(:mod:`.namespaces`), or, where these are not allowed, a proxy (:mod:`.proxies`). Publishers and
-subscribers are those of the demo, at places chosen for it (:mod:`.roles`).
+Brokers of redundant cells run as processes of their own. The network between any two of them can be
+cut, in each direction by itself (:mod:`.networks`): by a router between network namespaces
+(:mod:`.namespaces`), or, where these are not allowed, by a proxy (:mod:`.proxies`). Publishers and
+subscribers are those of the demo, at brokers chosen for chaos (:mod:`.roles`).
 
-A seed draws one fault after the other (:mod:`.faults`): a broker is killed or frozen, all but one of each
-cell are killed, a link is cut in one direction or both, all links over an edge of the tree are in one, a cell
-becomes an island or is behind a barrier, up to δ + 1 cells in a row are lost. While a fault lasts guests
-subscribe anew, and one of those who are there changes its filter (:mod:`.subscriber_pool`, :mod:`.subscribers`). A fault
-stays until every stream that still has a way flows again (:mod:`.flow`, :mod:`.connectivity`): who bypasses δ lost
-cells has to do so while they are lost, and a durable subscription whose broker is gone has to flee. Where there
-is no way, streams wait. Then it heals, and all streams must flow again. How long both took is reported, to be
-read against what brokers and clients are told about patience (:mod:`.timing`).
+A seed draws one fault after the other (:mod:`.faults`): a broker is killed or frozen; all brokers
+but one of each cell are killed; a link is cut in one direction or both; all links over an edge of
+the tree are cut in one direction; a cell becomes an island or is behind a barrier; up to δ + 1
+cells in a row are lost. During a fault temporary subscribers start, and one permanent subscriber
+changes its filter (:mod:`.subscriber_pool`, :mod:`.subscribers`). A fault lasts until every stream
+that still has a route flows again (:mod:`.flow`, :mod:`.connectivity`). So brokers bypass δ lost
+cells while they are lost, and a durable subscription fails over if its broker is down. Streams
+without a route wait. Then the fault heals, and all streams must flow again. Both times are
+reported, together with the time-outs of brokers and clients (:mod:`.timing`).
 
-In the end the demo's audit reads what publishers and subscribers wrote down. The verdict is clean only
-if nothing was lost, doubled, out of order or uncalled for, no stream that had a way stood still, and no
-broker still lists a partition (:mod:`.verdict`).
+At the end the demo's audit reads the records of publishers and subscribers. The verdict is clean
+only if no event was lost, duplicated, out of order or spurious, no stream with a route stopped, and
+no broker still lists a partition (:mod:`.verdict`).
 """

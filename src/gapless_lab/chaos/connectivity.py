@@ -1,8 +1,8 @@
-"""Which streams must flow while faults last: those between brokers that are still connected.
+"""Which streams must flow during faults: those between brokers that are still connected.
 
-Two brokers can talk if they are in each other's neighbourhood, both run, and nothing is cut between them
-in either direction: a session needs both. A stream has a way if such pairs lead from the broker of its
-pubend to the one of its watcher, whatever is lost between (P6).
+Two brokers can communicate if they are in each other's neighbourhood, both run, and neither
+direction between them is cut, because a session needs both. A stream has a route if such pairs lead
+from the broker of its pubend to the broker of its subscriber, whatever is lost between (P6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["connected_parts", "connected_streams", "subscribers_to_fail_over"]
 
 
 def connected_parts(overlay: OverlayConfig, faults: Sequence[Fault]) -> list[set[BrokerId]]:
-    """Return the parts into which faults divide the brokers that run."""
+    """Return the parts into which faults divide the running brokers."""
     down = {
         victim
         for fault in faults
@@ -48,8 +48,8 @@ def connected_streams(
     present: Mapping[SubscriberRole, BrokerId | None],
     faults: Sequence[Fault],
 ) -> list[ObservedStream]:
-    """Return the streams that must flow while faults last, of watchers that are somewhere ``present``,
-    or are on their way.
+    """Return the streams that must flow during faults, of subscribers at the brokers ``present``,
+    or still connecting.
     """
     parts = connected_parts(overlay, faults)
     running = {broker for part in parts for broker in part}
@@ -70,7 +70,7 @@ def subscribers_to_fail_over(
     present: Mapping[SubscriberRole, BrokerId | None],
     faults: Sequence[Fault],
 ) -> set[str]:
-    """Return the watchers whose broker does not run while faults last."""
+    """Return the subscribers whose broker does not run during faults."""
     running = {broker for part in connected_parts(overlay, faults) for broker in part}
     return {part.name for part, broker in present.items() if broker and broker not in running}
 
@@ -78,10 +78,12 @@ def subscribers_to_fail_over(
 def _possible_brokers(
     part: SubscriberRole, present: BrokerId | None, running: set[BrokerId]
 ) -> set[BrokerId]:
-    """Return where a watcher may be, or will be soon; nowhere if none of its brokers runs.
+    """Return the brokers at which a subscriber may be, now or soon; none if none of its brokers
+    runs.
 
-    Who is behind a barrier stays there: its broker is alive, and says so. The session of a durable watcher may
-    be elsewhere than the subscription, which has fled before: that is at any of its brokers that run.
+    A subscriber behind a barrier remains there, because its broker is alive. The session of a
+    durable subscriber may be at another broker than the subscription after an earlier failover: the
+    subscription is at any of its running brokers.
     """
     if part.is_durable:
         return running.intersection(part.brokers)

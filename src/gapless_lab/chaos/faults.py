@@ -1,13 +1,14 @@
-"""Which faults there are, and how a seed draws them.
+"""The kinds of faults, and how a seed draws them.
 
-Every round has each kind once, alone, in an order of the seed's, at places of the seed's; and then two of
-them at once. Up to δ cells in a row that are lost are bypassed. Past δ + 1 there is no way: what would cross
-them waits, and comes when they are back.
+Every round has each kind once, alone, in an order and at locations that the seed draws; and then
+two of them at once. Up to δ lost cells in a row are bypassed. Over δ + 1 lost cells there is no
+route: streams wait and continue when the cells are back.
 
-A cell that lives and is cut off from all others is behind a *barrier*: its streams wait. One that is cut
-off from one side of the tree only is an *island*: where brokers of that side know some of the other side,
-it is fed over these. Links can be cut in one direction only, one of them, those of an island, or all from one
-side of an edge to the other. A session needs both directions: over such an edge both wait.
+A running cell that is cut off from all others is behind a *barrier*: its streams wait. A cell that
+is cut off from one side of the tree only is an *island*: if brokers of that side know brokers of
+the other side, the cell is fed over the latter. Links can be cut in one direction only: one of
+them, those of an island, or all from one side of an edge to the other. A session needs both
+directions, so over such an edge both directions wait.
 """
 
 from __future__ import annotations
@@ -49,32 +50,32 @@ class FaultAction(Enum):
 
 
 class Fault(NamedTuple):
-    """Something that goes wrong, and heals after a while."""
+    """A fault that heals after a while."""
 
     kind: str
     text: str
     action: FaultAction
     victims: tuple[BrokerId, ...]
-    """The brokers that are harmed."""
+    """The affected brokers."""
     cuts: tuple[tuple[BrokerId, BrokerId], ...]
-    """From whom to whom nothing gets through."""
+    """The directions that are cut, as pairs of sender and receiver."""
     hold_s: float
-    """How long it lasts at least."""
+    """Its least duration."""
     flap_s: float = 0.0
-    """How often what is cut heals and is cut again meanwhile, if it does."""
+    """The interval at which the cut links heal and are cut again meanwhile; 0 if they are not."""
 
 
 class _Draw:
-    """The places of one overlay, and the choice among them."""
+    """Random choices of locations and times in one overlay."""
 
     def __init__(self, overlay: OverlayConfig, random: Random, session_timeout_ms: int) -> None:
         self._overlay = overlay
         self._random = random
         self._slowness = session_timeout_ms / DEFAULTS.session_timeout_ms
-        """How much longer than by default it takes to be suspected."""
+        """The ratio of the session time-out to the default."""
         self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
         self._survivors: frozenset[BrokerId] = frozenset()
-        """Who was left alone in its cell the last time."""
+        """The brokers that were left alone in their cells the last time."""
 
     def broker(self) -> BrokerId:
         return self._random.choice(self.all_brokers())
@@ -86,15 +87,15 @@ class _Draw:
         return self._brokers[cell]
 
     def hold_s(self) -> float:
-        """Longer than it takes to be suspected, mostly."""
+        """Return a duration that is mostly longer than failure detection takes."""
         return round(self._random.uniform(1.0, 4.0) * self._slowness, 1)
 
     def long_s(self) -> float:
-        """Longer than it takes to be suspected, always."""
+        """Return a duration that is always longer than failure detection takes."""
         return self.hold_s() + 2.0 * self._slowness
 
     def flap_s(self) -> float:
-        """Around the time in which a session that hears nothing dies."""
+        """Return a duration around the session time-out."""
         return round(self._random.uniform(0.3, 2.5) * self._slowness, 1)
 
     def neighbours(self) -> tuple[BrokerId, BrokerId]:
@@ -104,14 +105,14 @@ class _Draw:
         return self._random.choice(cell.brokers), self._random.choice(self._brokers[other])
 
     def row(self, length: int) -> tuple[CellId, ...]:
-        """Return so many cells in a row, with others at both ends if the tree is long enough."""
+        """Return this many cells in a row, with others at both ends if the tree is long enough."""
         path = longest_path(self._overlay)
         inner = path[1:-1] if len(path) >= length + 2 else path[1:]
         first = self._random.randrange(max(1, len(inner) - length + 1))
         return inner[first : first + length]
 
     def middle(self) -> CellId:
-        """Return the cell in the middle, where somebody publishes and others subscribe."""
+        """Return the cell in the middle, which has publishers and subscribers."""
         path = longest_path(self._overlay)
         return path[len(path) // 2]
 
@@ -135,7 +136,7 @@ class _Draw:
         return self._behind(cell, self._random.choice(neighbours))
 
     def sides(self) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
-        """Return the brokers of both sides of an edge of the longest way, either of them first."""
+        """Return the brokers of both sides of an edge of the longest path, in random order."""
         path = longest_path(self._overlay)
         first = self._random.randrange(len(path) - 1)
         here, there = path[first : first + 2]
@@ -144,11 +145,13 @@ class _Draw:
     def in_any_order(
         self, some: tuple[BrokerId, ...], others: tuple[BrokerId, ...]
     ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
-        """Return both, either of them first."""
+        """Return both in random order."""
         return self._random.choice(((some, others), (others, some)))
 
     def _behind(self, cell: CellId, neighbour: CellId) -> tuple[BrokerId, ...]:
-        """Return the brokers that a cell reaches over one of its neighbours, those of that one included."""
+        """Return the brokers that a cell reaches over one of its neighbours, the neighbour's
+        included.
+        """
         topology = self._overlay.topology
         around = topology.neighbourhood(cell, len(topology.cells))
         return tuple(
@@ -159,7 +162,7 @@ class _Draw:
         )
 
     def remnant(self) -> tuple[BrokerId, ...]:
-        """Return one broker of each cell, where there are several not the one of the last time."""
+        """Return one broker of each cell, if possible not the one of the last time."""
         left = [
             self._random.choice(
                 [each for each in brokers if each not in self._survivors] or brokers
@@ -174,12 +177,12 @@ _Links: TypeAlias = tuple[tuple[BrokerId, BrokerId], ...]
 
 
 def _from_to(some: Sequence[BrokerId], others: Sequence[BrokerId]) -> _Links:
-    """Return the links from each of some to each of others."""
+    """Return the links from each of some brokers to each of others."""
     return tuple((one, other) for one in some for other in others)
 
 
 def _between(some: Sequence[BrokerId], others: Sequence[BrokerId]) -> _Links:
-    """Return the links from each of some to each of others, and back."""
+    """Return the links from each of some brokers to each of others, and back."""
     pairs = _from_to(some, others)
     return (*pairs, *(pair[::-1] for pair in pairs))
 
@@ -198,13 +201,13 @@ def _freeze(draw: _Draw) -> Fault:
 
 def _one_way(draw: _Draw) -> Fault:
     source, target = draw.neighbours()
-    text = f"nothing gets from {source} to {target}, but back"
+    text = f"no data passes from {source} to {target}, only back"
     return Fault("one-way cut", text, FaultAction.NOTHING, (), ((source, target),), draw.hold_s())
 
 
 def _cut(draw: _Draw) -> Fault:
     source, target = draw.neighbours()
-    text = f"nothing gets through between {source} and {target}"
+    text = f"no data passes between {source} and {target}"
     cuts = ((source, target), (target, source))
     return Fault("cut link", text, FaultAction.NOTHING, (), cuts, draw.hold_s())
 
@@ -238,7 +241,7 @@ def _one_way_island(draw: _Draw) -> Fault:
 
 
 def _side_cut(draw: _Draw) -> Fault:
-    """Cut the tree in two, in one direction: it lasts until sessions over the edge are dead."""
+    """Cut the tree in two, in one direction, until the sessions over the edge have timed out."""
     return _silence(SIDE_CUT, *draw.sides(), draw.long_s())
 
 
@@ -246,7 +249,7 @@ def _silence(
     kind: str, sources: Sequence[BrokerId], targets: Sequence[BrokerId], hold_s: float
 ) -> Fault:
     """Return the cut of all links from some brokers to others, but not back."""
-    text = f"nothing gets from {', '.join(sources)} to {', '.join(targets)}, but back"
+    text = f"no data passes from {', '.join(sources)} to {', '.join(targets)}, only back"
     return Fault(kind, text, FaultAction.NOTHING, (), _from_to(sources, targets), hold_s)
 
 
@@ -258,7 +261,7 @@ def _one_left(draw: _Draw) -> Fault:
 
 
 def _another_left(draw: _Draw) -> Fault:
-    """Kill those that were left: whoever has fled to one of them flees again."""
+    """Kill the brokers that were left: a subscription that failed over to one fails over again."""
     return _one_left(draw)._replace(kind=ANOTHER_LEFT)
 
 
@@ -274,13 +277,13 @@ def _kinds(overlay: OverlayConfig) -> list[_Kind]:
     kinds += [_one_way, _side_cut, _cut, _flap]
     if overlay.delta >= 1:
         kinds += [_cell, _barrier]
-        if len(longest_path(overlay)) >= 3:  # else there is nobody on the other side
+        if len(longest_path(overlay)) >= 3:  # else there is no other side
             kinds += [_island, _one_way_island]
     return kinds + _rows(overlay)
 
 
 def _rows(overlay: OverlayConfig) -> list[_Kind]:
-    """Return the kinds that lose several cells in a row, as many as can be bypassed or one more."""
+    """Return the kinds that lose several cells in a row: δ, which are bypassed, and δ + 1."""
     delta = overlay.delta
 
     def bypassed(draw: _Draw) -> Fault:
@@ -288,27 +291,27 @@ def _rows(overlay: OverlayConfig) -> list[_Kind]:
 
     def one_too_many(draw: _Draw) -> Fault:
         fault = draw.lost(ONE_TOO_MANY, draw.row(delta + 1), draw.action())
-        return fault._replace(hold_s=draw.long_s())  # what waits is to be seen waiting
+        return fault._replace(hold_s=draw.long_s())  # long enough to observe that streams wait
 
     kinds: list[_Kind] = []
     if delta >= 2:
         kinds.append(bypassed)
-    if len(longest_path(overlay)) >= delta + 2:  # else nobody is left
+    if len(longest_path(overlay)) >= delta + 2:  # else no other cell is left
         kinds.append(one_too_many)
     return kinds
 
 
 def count_kinds(overlay: OverlayConfig) -> int:
-    """Return after how many faults every kind has come once."""
+    """Return after how many faults every kind has occurred once."""
     return len(_kinds(overlay))
 
 
 def draw_faults(
     overlay: OverlayConfig, random: Random, session_timeout_ms: int = DEFAULTS.session_timeout_ms
 ) -> Iterator[tuple[Fault, ...]]:
-    """Draw faults without end, of which those in one tuple come together.
+    """Draw faults without end; those in one tuple occur together.
 
-    How long they last goes with the time after which brokers take a silent neighbour to be down.
+    Their durations grow with the session time-out.
     """
     draw, kinds = _Draw(overlay, random, session_timeout_ms), _kinds(overlay)
     while True:

@@ -1,7 +1,7 @@
 """Which streams flow, and how long after a fault they flow again.
 
-A stream is one pubend, as one watcher sees it. It flows again when the watcher is given an event whose
-tick is above the clock at the fault: brokers and clients of one computer have one clock.
+A stream is one pubend as one subscriber receives it. It flows again when the subscriber receives an
+event whose tick is above the time of the fault: brokers and clients on one computer share a clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_S: Final = 0.05
 
 
 class ObservedStream(NamedTuple):
-    """A pubend, as one watcher sees it."""
+    """A pubend as one subscriber receives it."""
 
     subscriber: str
     pubend: str
@@ -34,30 +34,30 @@ class ObservedStream(NamedTuple):
 
 
 class StreamRecovery:
-    """When each stream first flowed again after something happened."""
+    """When each stream first flowed again after a fault or a heal."""
 
     def __init__(self) -> None:
         self._since_us = 0
         self._later_us: dict[str, int] = {}
-        """When watchers came that came later."""
+        """When subscribers started that started later."""
         self._again: dict[ObservedStream, int] = {}
         """How long after that each stream flowed for the first time, in microseconds."""
 
     def took(self, subscriber: str, batch: list[Event], at_us: int) -> None:
-        """A watcher was given events."""
+        """Record that a subscriber received events."""
         since_us = self._later_us.get(subscriber, self._since_us)
         for event in batch:
             if event.tick > since_us:
                 self._again.setdefault(ObservedStream(subscriber, event.pubend), at_us - since_us)
 
     def reset(self) -> None:
-        """Something happens now: what flows from now on flows again."""
+        """Start measuring: streams that flow from now on flow again."""
         self._since_us = now_us()
         self._later_us.clear()
         self._again.clear()
 
     def reset_for(self, subscribers: Iterable[str]) -> None:
-        """Some come now: what they are given of before does not count."""
+        """Start measuring for some subscribers: earlier events do not count for them."""
         self._later_us.update(dict.fromkeys(subscribers, now_us()))
 
     async def await_all(
@@ -73,7 +73,7 @@ class StreamRecovery:
         return sorted(self.still(wanted))
 
     def still(self, streams: Iterable[ObservedStream]) -> set[ObservedStream]:
-        """Return which of some streams have not flowed since."""
+        """Return those of some streams that have not flowed since."""
         return set(streams) - self._again.keys()
 
     def slowest_s(self, wanted: Collection[ObservedStream]) -> float | None:
@@ -83,38 +83,40 @@ class StreamRecovery:
 
 
 class Counts(NamedTuple):
-    """How many streams a fault was about."""
+    """How many streams a fault affected."""
 
     streams: int = 0
-    """All that there were."""
+    """All streams."""
     connected: int = 0
-    """Those that had to flow while it lasted."""
+    """Streams that had to flow during the fault."""
     waited: int = 0
-    """Those of which nothing that was published since had come when it healed."""
+    """Streams on which nothing published since had arrived at the heal."""
 
 
 class Failover(msgspec.Struct, frozen=True):
-    """How long one fault kept streams from flowing."""
+    """How long one fault stopped streams."""
 
     kind: str
     connected_s: float | None
-    """Until all streams flowed that had a way, of watchers whose broker runs; None if there were none."""
+    """Until all streams with a route flowed, for subscribers whose broker runs; None if there were
+    none."""
     healed_s: float | None
-    """From the healing on, until all flowed."""
+    """From the heal until all streams flowed."""
     moved_s: float | None = None
-    """The same, of watchers who had to go to another broker: first they have to notice that."""
+    """The same for subscribers that had to fail over, which includes the detection."""
     joined_s: float | None = None
-    """From their coming on, until who subscribed anew meanwhile was given something of all that had a way."""
+    """From the start of temporary subscribers until each received an event of every pubend with a
+    route."""
     counts: Counts = Counts()
 
     @property
     def story(self) -> str:
-        """Say it in a sentence."""
+        """Describe the times in a sentence."""
         text = f"{self.counts.connected} of {self.counts.streams} streams had a route"
         if self.connected_s is not None:
             text += f", and flowed again after {self.connected_s:.2f} s"
         if self.moved_s is not None:
-            text += f"; of who moved after {self.moved_s:.2f} s"
+            text += f"; failovers took {self.moved_s:.2f} s"
         if self.joined_s is not None:
             text += f"; new subscriptions flowed after {self.joined_s:.2f} s"
         if self.counts.waited:
@@ -125,7 +127,7 @@ class Failover(msgspec.Struct, frozen=True):
 
 
 class FailoverRow(msgspec.Struct, frozen=True):
-    """What is to be said of a kind of fault."""
+    """The times of one kind of fault."""
 
     kind: str
     count: int
@@ -138,7 +140,7 @@ class FailoverRow(msgspec.Struct, frozen=True):
     joined_median_s: float | None = None
     joined_worst_s: float | None = None
     waited_most: int = 0
-    """How many streams waited until it was over, where these were most."""
+    """The greatest number of streams that waited until the heal."""
 
 
 def tabulate(found: Iterable[Failover]) -> list[FailoverRow]:
@@ -160,6 +162,6 @@ def tabulate(found: Iterable[Failover]) -> list[FailoverRow]:
 
 
 def _spread(found: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """Return the median and the worst of what was measured."""
+    """Return the median and the maximum."""
     seconds = [each for each in found if each is not None]
     return (round(median(seconds), 2), round(max(seconds), 2)) if seconds else (None, None)

@@ -1,12 +1,13 @@
-"""A network of namespaces: every broker has a computer's worth of network of its own.
+"""A network of namespaces: every broker has a network stack of its own.
 
 The namespace of this process is the hub, where clients are. Each broker has a namespace and a cable
-(veth) to the hub, which forwards between them. A rule of the hub cuts one direction: what comes from one
-address to another disappears, without a word, and what TCP repeats gets through when the rule is gone.
+(veth) to the hub, which forwards between them. A rule of the hub cuts one direction: it drops
+packets from one address to another silently, and what TCP repeats gets through when the rule is
+removed.
 
-All of it lives in namespaces that this process is started in (:func:`enter`), with a mount namespace for
-their names. So it touches nothing outside, needs no cleaning up, and is gone with its last process. There
-is no way out of it: the addresses, of the range for tests of networks (RFC 2544), lead nowhere else.
+Everything is inside namespaces in which this process is started (:func:`enter`), with a mount
+namespace for their names. So it changes nothing outside, needs no clean-up, and ends with its last
+process. The addresses are of the range for tests of networks (RFC 2544) and lead nowhere outside.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _unshared(*command: str) -> list[str]:
 
 
 def why_not() -> str | None:
-    """Say why namespaces cannot be used here; None if they can."""
+    """Return why namespaces cannot be used here; None if they can."""
     try:
         tried = subprocess.run(  # noqa: S603  # our own words
             _unshared("sh", "-c", _TRY), capture_output=True, text=True, timeout=_TRY_S, check=False
@@ -62,12 +63,12 @@ def why_not() -> str | None:
 
 
 def is_inside() -> bool:
-    """Say whether this process has namespaces of its own."""
+    """Return whether this process has namespaces of its own."""
     return bool(os.environ.get(_INSIDE))
 
 
 def enter(arguments: Sequence[str]) -> NoReturn:
-    """Begin this program again, with these arguments, in namespaces of its own."""
+    """Start this program again, with these arguments, in namespaces of its own."""
     sys.stdout.flush()
     os.environ[_INSIDE] = "1"
     again = (sys.executable, "-m", "gapless", *arguments)
@@ -76,13 +77,15 @@ def enter(arguments: Sequence[str]) -> NoReturn:
 
 
 class Namespaces:
-    """The namespaces of brokers, and the cables between; see :mod:`gapless_lab.chaos.networks`."""
+    """The namespaces of brokers, and the cables between them; see
+    :mod:`gapless_lab.chaos.networks`.
+    """
 
     def __init__(self) -> None:
         self._hosts: dict[BrokerId, str] = {}
 
     async def start(self, overlay: OverlayConfig) -> OverlayConfig:
-        """Give every broker a namespace and a cable to the hub."""
+        """Create a namespace and a cable to the hub for every broker."""
         assert is_inside(), "namespaces are made in those of this process only"
         for number, (broker, _) in enumerate(overlay.brokers, start=1):
             self._hosts[broker] = f"198.18.{number}.2"
@@ -95,27 +98,27 @@ class Namespaces:
         return ("nsenter", f"--net=/run/netns/{broker}", "--")
 
     def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
-        """All see all where they are."""
+        """Return nothing: every broker is reached at its own address."""
         del broker
         return {}
 
     async def cut(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let nothing through from the first of each pair to the second."""
+        """Cut the direction from the first of each pair to the second."""
         await _ip(f"rule add {self._rule(*link)}" for link in links)
 
     async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let everything through again."""
+        """Heal the directions."""
         await _ip(f"rule del {self._rule(*link)}" for link in links)
 
     def _rule(self, source: BrokerId, target: BrokerId) -> str:
         return f"from {self._hosts[source]} to {self._hosts[target]} blackhole"
 
     async def stop(self) -> None:
-        """Nothing is to be done: it ends with this process."""
+        """Do nothing: the namespaces end with this process."""
 
 
 async def _add_namespace(broker: BrokerId, number: int) -> None:
-    """Make a broker's namespace, and a cable from there to the hub."""
+    """Create a broker's namespace, and a cable from there to the hub."""
     await _ip(
         [
             f"netns add {broker}",
@@ -136,7 +139,7 @@ async def _add_namespace(broker: BrokerId, number: int) -> None:
 
 
 async def _ip(commands: Iterable[str], *options: str) -> None:
-    """Run commands of ``ip``, all in one process: of many cuts none is long before the others."""
+    """Run commands of ``ip`` in one process, so that many cuts happen at nearly the same time."""
     process = await asyncio.create_subprocess_exec(
         *("ip", *options, "-batch", "-"),
         stdin=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What lies between brokers, so that it can be cut."""
+"""The network between brokers, which can be cut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["BreakableNetwork", "ChaosNetworkKind"]
 
 
 class ChaosNetworkKind(Enum):
-    """What can be between brokers."""
+    """The kinds of networks."""
 
     AUTO = "auto"
-    """Namespaces where they are allowed, else proxies."""
+    """Namespaces if they are allowed, else proxies."""
     NAMESPACES = "namespaces"
     PROXIES = "proxies"
 
@@ -25,18 +25,18 @@ class ChaosNetworkKind(Enum):
 class BreakableNetwork(ProcessPlacement, Protocol):
     """A network that can be cut between any two brokers, in each direction by itself.
 
-    A cut is silent: nobody is told, and what was sent into it arrives when it has healed, if both
-    ends still wait for it.
+    A cut is silent: neither end is notified, and the data sent into it arrives after the heal if
+    both ends still have the connection.
     """
 
     async def start(self, overlay: OverlayConfig) -> OverlayConfig:
-        """Make the network; return the overlay with the addresses at which brokers listen."""
+        """Create the network; return the overlay with the addresses at which brokers listen."""
 
     async def cut(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let nothing through from the first of each pair to the second."""
+        """Cut the direction from the first of each pair to the second."""
 
     async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let everything through again."""
+        """Heal the directions."""
 
     async def stop(self) -> None:
-        """Leave nothing behind."""
+        """Remove the network."""

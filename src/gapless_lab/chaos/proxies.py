@@ -1,8 +1,9 @@
 """A network of proxies, for computers on which namespaces are not allowed.
 
-All brokers are on the loopback. Where one would dial another it dials a proxy in this process, which
-passes on what comes, in both directions, and stops reading in one that is cut: what is sent into it waits
-on the way, as it does in TCP while a real cut lasts. Who dials across a cut waits for an answer.
+All brokers are on the loopback interface. A broker that dials another dials a proxy in this
+process. The proxy forwards data in both directions and stops reading in a direction that is cut:
+the sent data waits, as it does in TCP during a real cut. A broker that dials across a cut waits for
+a reply.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HOST: Final = "127.0.0.1"
 
 
 class _End(asyncio.Protocol):
-    """One of the two connections of a passage; what it reads is from ``source``."""
+    """One of the two connections of a passage; it reads data from ``source``."""
 
     def __init__(self, passage: _Passage, source: BrokerId, target: BrokerId) -> None:
         self._passage = passage
@@ -32,12 +33,13 @@ class _End(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: _End
         self._is_full = False
-        """Whether the other end takes nothing more for now."""
+        """Whether the other end accepts nothing more for now."""
         self._held = bytearray()
-        """What came though nothing was to be read: older loops read on after a pause at the start."""
+        """Data received while reading was paused: older loops read on after a pause at the
+        start."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # not an assertion: the transports of uvloop are of no class of asyncio's
+        # not an assertion: the transports of uvloop are not subclasses of asyncio's
         self.transport = cast("asyncio.Transport", transport)
         self._passage.made(self)
 
@@ -49,7 +51,7 @@ class _End(asyncio.Protocol):
 
     @property
     def _may_read(self) -> bool:
-        """Whether what comes can be passed on, and nothing is cut in this direction."""
+        """Whether data can be forwarded, and this direction is not cut."""
         passage = self._passage
         return passage.is_connected and not self._is_full and not passage.proxies.is_cut(self.link)
 
@@ -64,12 +66,12 @@ class _End(asyncio.Protocol):
         self.other.set_full(False)
 
     def set_full(self, is_full: bool) -> None:
-        """Note whether what is read here can be passed on."""
+        """Set whether data that is read here cannot be forwarded."""
         self._is_full = is_full
         self.review()
 
     def review(self) -> None:
-        """Read, or do not read."""
+        """Resume or pause reading."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._may_read:
@@ -85,7 +87,9 @@ class _End(asyncio.Protocol):
 
 
 class _Passage:
-    """A connection through a proxy: that of who dials, and the one to the broker behind."""
+    """A connection through a proxy: the connection from the dialling broker, and the one to its
+    target.
+    """
 
     def __init__(self, proxies: Proxies, dialler: BrokerId, listener: BrokerId) -> None:
         self.proxies = proxies
@@ -96,14 +100,16 @@ class _Passage:
         self._task: asyncio.Task[Any] | None = None
 
     def made(self, end: _End) -> None:
-        """One of the connections is there; the first is that of who dials."""
+        """One of the connections is established; the first is that of the dialling broker."""
         if end is self.far:
             self.is_connected = True
         self.proxies.passages[self] = None
         self.review()
 
     def review(self) -> None:
-        """Dial the broker behind as soon as nothing is cut; read from where nothing is."""
+        """Dial the target as soon as neither direction is cut; read from each direction that is not
+        cut.
+        """
         links = (self.near.link, self.far.link)
         if self._task is None and not any(map(self.proxies.is_cut, links)):
             address = self.proxies.addresses[self.near.link[1]]
@@ -131,16 +137,16 @@ class Proxies:
 
     def __init__(self) -> None:
         self.addresses: dict[BrokerId, Address] = {}
-        """Where brokers listen."""
+        """The addresses at which brokers listen."""
         self.passages: dict[_Passage, None] = {}
-        """The connections that there are now."""
+        """The open connections."""
         self._seen: dict[BrokerId, dict[BrokerId, Address]] = {}
         self._servers: list[asyncio.Server] = []
         self._held = ReservedPorts(0)
         self._cut: set[tuple[BrokerId, BrokerId]] = set()
 
     async def start(self, overlay: OverlayConfig) -> OverlayConfig:
-        """Listen in the place of every broker, for each that dials it."""
+        """Listen in place of every broker, for each broker that dials it."""
         names = [broker for broker, _ in overlay.brokers]
         self._held = ReservedPorts(len(names))
         self.addresses = {
@@ -149,7 +155,9 @@ class Proxies:
         for dialler, cell in overlay.brokers:
             around = overlay.topology.neighbourhood(cell, overlay.delta + 1).all_brokers()
             for listener in around:
-                if dialler < listener:  # as links do: of two the one whose name comes first dials
+                if (
+                    dialler < listener
+                ):  # as links do: of two brokers the one whose name comes first dials
                     await self._listen(dialler, listener)
         return msgspec.structs.replace(overlay, addresses=self.addresses)
 
@@ -163,25 +171,25 @@ class Proxies:
         self._seen.setdefault(dialler, {})[listener] = Address(HOST, port)
 
     def command(self, broker: BrokerId) -> Sequence[str]:
-        """Brokers run as they are."""
+        """Return no prefix: brokers run without a wrapper."""
         del broker
         return ()
 
     def addresses_for(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
-        """A broker finds a proxy in the place of each that it dials."""
+        """Return the addresses of the proxies of all brokers that a broker dials."""
         return self._seen.get(broker, {})
 
     def is_cut(self, link: tuple[BrokerId, BrokerId]) -> bool:
-        """Say whether nothing comes through from the first to the second."""
+        """Return whether the direction from the first to the second is cut."""
         return link in self._cut
 
     async def cut(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let nothing through from the first of each pair to the second."""
+        """Cut the direction from the first of each pair to the second."""
         self._cut.update(links)
         self._review()
 
     async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
-        """Let everything through again."""
+        """Heal the directions."""
         self._cut.difference_update(links)
         self._review()
 

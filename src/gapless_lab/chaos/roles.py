@@ -1,9 +1,9 @@
-"""Who publishes and who subscribes while brokers and links fail, and where in the tree.
+"""The publishers and subscribers of a run, and their brokers.
 
-Clients sit at the two ends of the longest way through the tree and in its middle, so that every fault is
-on the way of somebody. Those that are not durable know several brokers and go on at another one. Of the
-durable ones two know one broker, and wait for it; two know several, and flee. Guests come while a fault
-lasts.
+Clients are at the two ends of the longest path through the tree and in its middle, so that every
+fault is on the path of some client. Subscribers that are not durable know several brokers and
+continue at another one. Of the durable ones two know one broker and wait for it; two know several
+and fail over. Temporary subscribers start during a fault.
 """
 
 from __future__ import annotations
@@ -25,21 +25,24 @@ from gapless_lab.demo.workload import (
 __all__ = ["FICKLE", "FILTERS", "NEWCOMERS", "VISITOR", "assign_roles", "longest_path"]
 
 FICKLE: Final = "fickle"
-"""Who changes its filter whenever something fails."""
+"""The subscriber that changes its filter in every fault."""
 
 FILTERS: Final = (EVERYTHING, DESK_LATER)
-"""What the fickle one wants, in turn; some of every stream, so that all of its streams can be seen."""
+"""The filters of the fickle subscriber, in turn; each matches events of every stream, so that all
+its streams can be observed."""
 
 VISITOR: Final = "visitor"
-"""Who comes in every fault, and leaves when it is over."""
+"""The subscriber that starts in every fault and leaves after it."""
 
 NEWCOMERS: Final = ("newcomer-1", "newcomer-2", "newcomer-3", "newcomer-4")
-"""Who comes when one broker of each cell is left, one after the other, and stays. They are few, as all of
-them are there in the end."""
+"""Subscribers that start when one broker of each cell is left, one after the other, and remain.
+They are few, because all of them are connected at the end."""
 
 
 def longest_path(overlay: OverlayConfig) -> tuple[CellId, ...]:
-    """Return the longest way through the tree: the farthest cell from any, and the farthest from it."""
+    """Return the longest path through the tree: from the farthest cell of any to the farthest of
+    that.
+    """
     reach = len(overlay.topology.cells)
     around = overlay.topology.neighbourhood(overlay.topology.cells[0].name, reach)
     end = around.cells[-1].name
@@ -49,7 +52,7 @@ def longest_path(overlay: OverlayConfig) -> tuple[CellId, ...]:
 
 
 def assign_roles(overlay: OverlayConfig) -> DemoRoles:
-    """Give everybody a place."""
+    """Assign brokers to all clients."""
     brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
     path = [brokers[cell] for cell in longest_path(overlay)]
     near, middle, far = path[0], path[len(path) // 2], path[-1]
@@ -76,7 +79,9 @@ def assign_roles(overlay: OverlayConfig) -> DemoRoles:
 
 
 def _temporary(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[SubscriberRole]:
-    """Return who comes later, at one end of the tree or, where that is gone, at the other."""
+    """Return the temporary subscribers, each at one end of the tree or, if that is lost, at the
+    other.
+    """
     here, there = _each_once(far, near), _each_once(near, far)
     return [
         SubscriberRole(VISITOR, EVERYTHING, here),
@@ -88,5 +93,5 @@ def _temporary(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[Su
 
 
 def _each_once(*cells: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """Return the brokers of cells, which are one and the same in a small tree."""
+    """Return the brokers of cells without repetition; in a small tree the cells may be the same."""
     return tuple(dict.fromkeys(broker for cell in cells for broker in cell))

@@ -1,4 +1,4 @@
-"""A chaos run put together: a network, brokers, clients, faults, the audit, the verdict."""
+"""A chaos run as a whole: network, brokers, clients, faults, the audit, the verdict."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
 TEMPORARY_AFTER: Final = 0.3
-"""When guests come, as a part of the time that a fault lasts at least: some before it can have been
-noticed, some later."""
+"""When temporary subscribers start, as a fraction of a fault's least duration: sometimes before the
+fault can have been detected, sometimes later."""
 
 PATIENCE_S: Final = 60.0
-"""A stream that has a way and does not flow for so long is stuck."""
+"""A stream with a route that does not flow for this long is stuck."""
 
 REST_S: Final = 0.5
-"""Between two faults, so that some begin while the last one is just over and some later."""
+"""The mean pause between two faults: some faults start just after the previous one, some later."""
 
 DRAIN_S: Final = 120.0
 """How long the last events may take to arrive before they count as lost."""
 
 
 class _ChaosRun:
-    """Brokers, clients, and what is done to them."""
+    """The brokers, the clients, and the faults."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class _ChaosRun:
 
     @property
     def supervisor(self) -> Supervisor:
-        """Who runs the brokers."""
+        """The supervisor of the brokers."""
         assert self._supervisor is not None, "the run has not started"
         return self._supervisor
 
     @property
     def subscribers(self) -> SubscriberPool:
-        """Who watches."""
+        """All subscribers."""
         assert self._subscribers is not None, "the run has not started"
         return self._subscribers
 
@@ -123,7 +123,7 @@ class _ChaosRun:
             self.tally.restarts += 1
 
     async def remaining_partitions(self) -> list[str]:
-        """Return what brokers still list as cut off, when all has been healed for a while."""
+        """Return the partitions that brokers still list some time after the last heal."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + PATIENCE_S
         while True:
@@ -135,7 +135,7 @@ class _ChaosRun:
     # --- clients -------------------------------------------------------------------------------
 
     async def play(self, records: dict[str, RecordFile], directory: Path) -> None:
-        """Let everybody publish and subscribe while things fail, until all that is owed has come."""
+        """Run publishers, subscribers and faults until every expected event has arrived."""
         options, end = self.options, asyncio.Event()
         urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.roles.publishers}
         publishers = [
@@ -154,14 +154,14 @@ class _ChaosRun:
                 await self._harm_all()
                 end.set()
             self.screen.phase("waiting for the last events")
-            self.subscribers.add([VISITOR])  # it is owed what it has missed
+            self.subscribers.add([VISITOR])  # it must receive what it has missed
             await drain(records, directory, DRAIN_S)
             self.subscribers.end()
 
     # --- faults --------------------------------------------------------------------------------
 
     async def _harm_all(self) -> None:
-        """Make one fault after the other until time is up, and every kind of them once in any case."""
+        """Make one fault after the other until time is up, and every kind at least once."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + self.options.minutes * 60
         random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
@@ -174,14 +174,14 @@ class _ChaosRun:
             await asyncio.sleep(random.uniform(0, 2 * REST_S))
 
     async def _endure(self, faults: Sequence[Fault]) -> None:
-        """Make faults, see that what has a way flows, heal them, see that everything does."""
+        """Make faults, check that streams with a route flow, heal, check that all streams flow."""
         text = " and ".join(fault.text for fault in faults)
         self.faults.append(text)
         self.screen.say(text, style="bold red")
         temporary = self.subscribers.temporary_for({fault.kind for fault in faults})
         present = self.subscribers.present(temporary)
         wanted = set(connected_streams(self.overlay, self.roles.publishers, present, faults))
-        # a filter whose streams all have a way must change while the fault lasts, else when it is over
+        # if all streams of the filter have a route, it must change during the fault, else after it
         is_due = wanted.issuperset(self.subscribers.streams_of(FICKLE))
         flaps: list[asyncio.Task[None]] = []
         over = asyncio.Event()
@@ -225,7 +225,7 @@ class _ChaosRun:
         hold_s: float,
         text: str,
     ) -> None:
-        """Let guests come, and see that what has a way flows while faults last."""
+        """Start temporary subscribers, and check that streams with a route flow during the fault."""
         hold = asyncio.create_task(asyncio.sleep(hold_s))
         await asyncio.sleep(TEMPORARY_AFTER * hold_s)
         self.flow.reset_for(temporary)
@@ -238,19 +238,19 @@ class _ChaosRun:
     def _times(
         self, wanted: Collection[ObservedStream], moving: Collection[str], coming: Collection[str]
     ) -> list[float | None]:
-        """Return how long streams took: of who stayed, of who had to move, of who came."""
+        """Return the times of streams: without failover, with failover, of new subscriptions."""
         moved = {stream for stream in wanted if stream.subscriber in moving}
         joined = {stream for stream in wanted if stream.subscriber in coming}
         stayed = set(wanted) - moved - joined
         return [self.flow.slowest_s(some) for some in (stayed, moved, joined)]
 
     async def _await_flow(self, wanted: Collection[ObservedStream], when: str) -> None:
-        """Wait until streams flow; note those that do not."""
+        """Wait until streams flow; record those that do not."""
         for stream in await self.flow.await_all(wanted, PATIENCE_S):
             self._note_stuck(f"{stream} stood still for {PATIENCE_S:g} s {when}")
 
     async def _await_change(self, changing: asyncio.Task[str | None], when: str) -> None:
-        """Wait until a filter is changed; note if it is not in time, or cannot be."""
+        """Wait until a filter is changed; record a failure or a time-out."""
         done, _ = await asyncio.wait([changing], timeout=PATIENCE_S)
         trouble = changing.result() if done else f"no filter was changed for {PATIENCE_S:g} s"
         if trouble is not None:
@@ -271,7 +271,7 @@ class _ChaosRun:
                 self._signal(victim, signal.SIGSTOP)
 
     async def _flap(self, fault: Fault, over: asyncio.Event) -> None:
-        """Heal what is cut and cut it again until it is over; leave it cut, as it was found."""
+        """Heal the cut links and cut them again until the fault is over; leave them cut."""
         while not over.is_set():
             await asyncio.sleep(fault.flap_s)
             await self.network.heal(fault.cuts)
@@ -302,7 +302,7 @@ async def _listed(broker: BrokerProcess) -> list[str]:
 async def perform(
     options: ChaosOptions, kind: ChaosNetworkKind, data: Path, screen: Screen, tally: DemoCounters
 ) -> ChaosVerdict:
-    """Run it and return the verdict; records and brokers' data are below ``data``."""
+    """Run the faults and return the verdict; records and brokers' data are below ``data``."""
     network: BreakableNetwork = Namespaces() if kind is ChaosNetworkKind.NAMESPACES else Proxies()
     overlay = overlay_of(options.topology, delta=options.delta)
     run = _ChaosRun(options, overlay, network, screen, tally)
@@ -341,9 +341,9 @@ def perform_and_show(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run it, show it, and return the exit code: 0 only if the verdict is clean.
+    """Run the faults, show the verdict, and return the exit code: 0 only if it is clean.
 
-    What it has written is kept where that was asked for, or if the verdict is not clean.
+    The files are kept if ``data`` is given or if the verdict is not clean.
     """
     console, tally = make_console(), DemoCounters()
     directory, is_kept = empty_directory(data, "gapless-chaos-"), data is not None

@@ -1,4 +1,6 @@
-"""All watchers of a run: who is there, who comes while a fault lasts, and who changes its mind."""
+"""All subscribers of a run: the connected ones, the temporary ones, and the one that changes its
+filter.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _TEMPORARY: Final = frozenset({VISITOR, *NEWCOMERS})
 
 
 class SubscriberPool:
-    """The watchers of a cast."""
+    """The subscribers of the roles."""
 
     def __init__(
         self,
@@ -43,9 +45,9 @@ class SubscriberPool:
             self._subscribers[part.name] = kind(part, known, tally, on_batch=flow.took)
         self._urls = urls
         self._hosting_brokers: dict[str, BrokerId] = {}
-        """Where durable watchers that can flee were found last."""
+        """The brokers at which durable subscribers that can fail over were found last."""
         self.failovers = 0
-        """How often one of these was found elsewhere."""
+        """How often one of these was found at another broker."""
         self._there: dict[str, None] = {}
         self._newcomers = deque(NEWCOMERS)
         self._filters = cycle(FILTERS[1:] + FILTERS[:1])
@@ -53,10 +55,10 @@ class SubscriberPool:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- start and end ---------------------------------------------------------------------------
 
     async def open(self, records: Mapping[str, RecordFile], group: asyncio.TaskGroup) -> None:
-        """Let all that are no guests come, one after the other."""
+        """Start all permanent subscribers, one after the other."""
         self._records, self._group = records, group
         for name, subscriber in self._subscribers.items():
             if name not in _TEMPORARY:
@@ -64,14 +66,14 @@ class SubscriberPool:
                 await subscriber.ready.wait()
 
     def temporary_for(self, kinds: Collection[str]) -> list[str]:
-        """Return who is to come while faults of these kinds last."""
+        """Return the temporary subscribers that start during faults of these kinds."""
         temporary = [VISITOR]
         if self._newcomers and not {ONE_LEFT, ANOTHER_LEFT}.isdisjoint(kinds):
             temporary.append(self._newcomers.popleft())
         return temporary
 
     def add(self, names: Collection[str]) -> None:
-        """Let some come, or come back."""
+        """Start subscribers, or connect them again."""
         for name in names:
             subscriber = self._subscribers[name]
             self._there[name] = None
@@ -82,22 +84,22 @@ class SubscriberPool:
                 self._tasks[name] = self._group.create_task(work, name=name)
 
     async def remove_temporary(self) -> None:
-        """Let the visitor go, and wait until it is gone."""
+        """Disconnect the visitor, and wait for that."""
         visitor = self._subscribers[VISITOR]
         del self._there[VISITOR]
         visitor.leave()
-        while visitor.session is not None:  # noqa: ASYNC110  # nobody tells
+        while visitor.session is not None:  # noqa: ASYNC110  # no event exists
             await asyncio.sleep(0.01)
 
     def end(self) -> None:
-        """Send all home."""
+        """End all subscribers."""
         for subscriber in self._subscribers.values():
             subscriber.end()
 
-    # --- who is where ----------------------------------------------------------------------------
+    # --- locations -------------------------------------------------------------------------------
 
     def present(self, coming: Collection[str]) -> dict[SubscriberRole, BrokerId | None]:
-        """Return where watchers are now; None for those who are to come, or are on their way."""
+        """Return the brokers of subscribers; None for those that are connecting or will start."""
         found: dict[SubscriberRole, BrokerId | None] = {}
         for name in (*self._there, *coming):
             subscriber = self._subscribers[name]
@@ -106,7 +108,7 @@ class SubscriberPool:
         return found
 
     async def locate_durables(self) -> None:
-        """Ask brokers which of the durable watchers that can flee they have, and count flights."""
+        """Query which durable subscribers that can fail over each broker has, and count failovers."""
         known = {
             name: subscriber.role.brokers
             for name, subscriber in self._subscribers.items()
@@ -120,18 +122,18 @@ class SubscriberPool:
 
     @property
     def streams(self) -> list[ObservedStream]:
-        """What everybody sees who is there."""
+        """The streams of all connected subscribers."""
         return [stream for name in self._there for stream in self.streams_of(name)]
 
     def streams_of(self, name: str) -> list[ObservedStream]:
-        """What one sees, or would see."""
+        """Return the streams of one subscriber, connected or not."""
         pubends = self._subscribers[name].role.filter.pubends
         return [ObservedStream(name, pubend) for pubend in sorted(pubends)]
 
     # --- changing a filter -----------------------------------------------------------------------
 
     async def change_filter(self) -> str | None:
-        """Let the fickle one want something else; return what kept it from that, if anything did."""
+        """Change the filter of the fickle subscriber; return the error text if that failed."""
         try:
             await self._subscribers[FICKLE].switch(next(self._filters))
         except GaplessError as error:
@@ -140,7 +142,7 @@ class SubscriberPool:
 
 
 async def _connected_durables(url: str) -> list[str]:
-    """Return the durable subscriptions that clients have at a broker now; none if it is not there."""
+    """Return the durable subscriptions with a client at a broker; none if the broker is down."""
     with contextlib.suppress(ConnectionLostError):
         async with connect(url) as session:
             listed = await session.request(ListSubscriptions(0, durable=True), changes=False)

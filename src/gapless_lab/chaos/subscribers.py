@@ -1,8 +1,9 @@
-"""Watchers under chaos: some are there all the time, some come only when something has failed.
+"""Subscribers under chaos: permanent ones, and temporary ones that start during a fault.
 
-A *resident* that is durable and knows several brokers does not wait long for one that is gone: it flees.
-A *guest* subscribes anew while a fault lasts. It takes what comes at once, for streams that are cut off
-begin later than others; what it is owed is written down when the last of them has begun.
+A *permanent* subscriber that is durable and knows several brokers fails over soon when its broker
+is down. A *temporary* subscriber makes a new subscription during a fault. It receives events at
+once, because streams that are cut off start later than others. It records its start when the last
+stream has started.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["FAILOVER_AFTER_S", "PermanentSubscriber", "TemporarySubscriber"]
 
 FAILOVER_AFTER_S: Final = 1.0
-"""How long a durable watcher waits for its broker: less than a fault lasts, mostly, so that it flees."""
+"""How long a durable subscriber waits for its broker: mostly less than a fault lasts, so that it
+fails over."""
 
 
 class PermanentSubscriber(DemoSubscriber):
-    """A watcher that flees soon, and that no broker's silence keeps from connecting in the end."""
+    """A subscriber that fails over soon and has no deadline for connecting."""
 
     async def run(self, record: RecordFile) -> None:
-        """Subscribe and take events; leave and return as told."""
+        """Subscribe and receive events; leave and return as requested."""
         self._record = record
         while not self._is_over:
             session = connect(
@@ -50,18 +52,20 @@ class PermanentSubscriber(DemoSubscriber):
             self._returning.clear()
 
     def _go_on_from_here(self) -> None:
-        """Let the next subscription begin where this one has ended."""
+        """Start the next subscription at the position of this one."""
         assert self._events is not None
         self._start = self._events.position
 
 
 class TemporarySubscriber(PermanentSubscriber):
-    """A watcher whose every visit is a new subscription; it misses nothing between two visits."""
+    """A subscriber with a new subscription for every session; it misses nothing between two
+    sessions.
+    """
 
     _start_ticks: dict[str, int] | None = None
-    """After which tick it began on each stream, when it first did."""
+    """After which tick it first started on each stream."""
     _reached: dict[str, int] | None = None
-    """How far it has got on each stream, also on those that wait now."""
+    """Its position on each stream, also on those that wait now."""
 
     async def _run_session(self, session: Session, record: RecordFile) -> None:
         part = self.role
@@ -76,7 +80,7 @@ class TemporarySubscriber(PermanentSubscriber):
         self._leaving.clear()
 
     def _note_started(self, events: Subscription, record: RecordFile) -> None:
-        """Write down where streams began, once, when all have."""
+        """Record the starts of all streams, once."""
         if self.ready.is_set():
             return
         self._start_ticks = {**events.position_after(None), **(self._start_ticks or {})}

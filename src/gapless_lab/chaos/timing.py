@@ -1,4 +1,4 @@
-"""What brokers and clients of a run are told about patience; times of fail-over are read against it."""
+"""The time-outs of brokers and clients in a run, with which failover times are compared."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from gapless_lab.chaos.subscribers import FAILOVER_AFTER_S
 __all__ = ["Timing", "parameters_for", "timing_for"]
 
 _PARAMETERS: Final = {"redial_max_ms": 500, "keepalive_ms": 500}
-"""Brokers of one computer may look often whether a neighbour is back, and clients leave a broker that
-says nothing for two seconds."""
+"""Brokers on one computer may reconnect often, and clients leave a broker after two seconds of
+silence."""
 
 _HEARTBEATS_PER_TIMEOUT: Final = 6
-"""Heartbeats in the time after which a session is dead: the ratio of the defaults."""
+"""Heartbeats per session time-out: the ratio of the defaults."""
 
 _TIMEOUTS_PER_EXPIRY: Final = 4
-"""An attachment outlives the last sign of its session, so often that time: the ratio of the defaults."""
+"""An attachment outlives the last heartbeat of its session by this many time-outs: the ratio of the
+defaults."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides how soon a failure is noticed."""
+    """The parameters that decide how soon a failure is detected."""
 
     heartbeat_ms: int
     session_timeout_ms: int
     redial_max_ms: int
     attach_timeout_ms: int
-    """For so long a new subscription waits for streams that cannot begin before it does without them."""
+    """How long a new subscription waits for streams that cannot start, before it starts without
+    them."""
     keepalive_ms: int
     failover_after_s: float
-    """How long durable watchers that know several brokers wait for theirs."""
+    """How long durable subscribers that know several brokers wait for their hosting broker."""
 
     @property
     def story(self) -> str:
-        """Say it in a sentence."""
+        """Describe the parameters in a sentence."""
         return (
             f"brokers: heartbeat_ms {self.heartbeat_ms}, session_timeout_ms {self.session_timeout_ms}, "
             f"redial_max_ms {self.redial_max_ms}, attach_timeout_ms {self.attach_timeout_ms}; "
@@ -46,9 +48,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parameters_for(session_timeout_ms: int) -> dict[str, int]:
-    """Return the parameters of brokers that give up a silent neighbour after so long.
+    """Return broker parameters for a session time-out.
 
-    What depends on that goes with it, as in the lab's experiment on fail-over; the default gives the defaults.
+    Dependent parameters grow with it, as in the lab's experiment on failover; the default time-out
+    gives the defaults.
     """
     return {
         **_PARAMETERS,
@@ -61,7 +64,7 @@ def parameters_for(session_timeout_ms: int) -> dict[str, int]:
 
 
 def timing_for(session_timeout_ms: int) -> Timing:
-    """Return what the verdict says of a run with these parameters."""
+    """Return the timing that the verdict shows."""
     parameters = msgspec.convert(parameters_for(session_timeout_ms), Parameters)
     return Timing(
         heartbeat_ms=parameters.heartbeat_ms,

@@ -1,4 +1,4 @@
-"""What can be chosen, what came of it, and how people are shown that."""
+"""Options and results of a run, and their output."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["ChaosOptions", "ChaosVerdict", "show_verdict"]
 
 
 class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be chosen."""
+    """Options of a run."""
 
     minutes: float = 1.0
-    """How long faults are made, and each kind once in any case; starting, the last events and stopping
-    come on top."""
+    """How long faults are made, each kind at least once; starting, draining and stopping come on
+    top."""
     topology: str = "line:5x2"
     delta: int = 2
     seed: int = 1
     rate: float = 100.0
-    """Events a second, of all publishers together."""
+    """Events per second of all publishers together."""
     session_timeout_ms: int = DEFAULTS.session_timeout_ms
-    """After which silence brokers take a neighbour to be down."""
+    """The silence after which brokers take a neighbour to be down."""
 
 
 class ChaosVerdict(msgspec.Struct, kw_only=True):
-    """What came of a run."""
+    """The result of a run."""
 
     options: ChaosOptions
     network: ChaosNetworkKind
@@ -42,26 +42,26 @@ class ChaosVerdict(msgspec.Struct, kw_only=True):
     faults: list[str]
     failover_times: list[FailoverRow]
     stuck: list[str]
-    """Streams that had a way and did not flow, and filters that were not changed."""
+    """Streams with a route that did not flow, and filters that were not changed."""
     listed: list[str]
-    """Partitions that brokers list though all is healed."""
+    """Partitions that brokers list after the last heal."""
     kills: int
     restarts: int
     failovers: int
-    """How often a durable watcher went on at another broker, as its own was gone."""
+    """How often a durable subscriber failed over."""
     audit: Audit
     clean: bool = False
     """Whether nothing is wrong."""
     kept: str | None = None
-    """Where records and logs of the brokers are, if they are kept."""
+    """The directory of records and logs of the brokers, if they are kept."""
 
     def __post_init__(self) -> None:
-        """Judge."""
+        """Compute whether the run is clean."""
         self.clean = self.audit.is_clean and not self.stuck and not self.listed
 
 
 def show_verdict(console: Console, verdict: ChaosVerdict, tally: DemoCounters) -> None:
-    """Print how long fail-overs took, the audit, and the verdict."""
+    """Print the failover times, the audit, and the verdict."""
     console.print()
     console.print(f"{len(verdict.faults)} faults; seconds until all streams flowed again:")
     console.print(_fail_over(verdict.failover_times))
@@ -71,7 +71,7 @@ def show_verdict(console: Console, verdict: ChaosVerdict, tally: DemoCounters) -
     for each in verdict.stuck:
         console.print(Text(f"  {each}", style="red"))
     if verdict.stuck:
-        console.print(Text("STUCK: what had a route did not flow", "bold red"))
+        console.print(Text("STUCK: a stream with a route did not flow", "bold red"))
     for each in verdict.listed:
         console.print(Text(f"  {each}, though all is healed", style="red"))
     seed = f"seed {verdict.options.seed}"
@@ -85,8 +85,8 @@ def _fail_over(rows: list[FailoverRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
     for name in (
-        *("times", "with a route: median", "worst", "who moved: median", "worst"),
-        *("who came: median", "worst", "all, after healing: median", "worst"),
+        *("times", "with a route: median", "worst", "failed over: median", "worst"),
+        *("new: median", "worst", "all, after healing: median", "worst"),
     ):
         table.add_column(name, justify="right")
     for row in rows:

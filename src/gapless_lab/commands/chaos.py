@@ -1,4 +1,4 @@
-"""``gapless chaos``: brokers whose processes and network fail under traffic, and an audit of it all."""
+"""``gapless chaos``: brokers with faults of processes and network under traffic, and an audit."""
 
 from __future__ import annotations
 
@@ -18,54 +18,53 @@ from gapless_lab.chaos.networks import ChaosNetworkKind
 __all__ = ["chaos"]
 
 SESSION_TIMEOUT_MIN_MS: Final = 300
-"""A process that waits its turn on a busy computer must not be taken for dead all the time."""
+"""A process that waits for a busy processor must not be taken for dead all the time."""
 
 
 def chaos(
     context: typer.Context,
     *,
     minutes: Annotated[
-        float, typer.Option(min=0.05, help="How long things fail; each in turn, and once at least.")
+        float, typer.Option(min=0.05, help="How long faults go on; each kind occurs at least once.")
     ] = 1.0,
     topology: Annotated[
         str, typer.Option(metavar="TREE", help="line:5x2, star:5x2, tree:2x3x2 or a .toml file.")
     ] = "line:5x2",
     delta: Annotated[
         int,
-        typer.Option(
-            min=0, max=DELTA_MAX, help="So many cells in a row may be lost and are bypassed."
-        ),
+        typer.Option(min=0, max=DELTA_MAX, help="How many lost cells in a row are bypassed."),
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
+    seed: Annotated[int, typer.Option(help="The seed of the faults and of the quotes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,
     session_timeout_ms: Annotated[
         int,
         typer.Option(
             min=SESSION_TIMEOUT_MIN_MS,
             max=DEFAULTS.link_idle_timeout_ms - 1,
-            help="A neighbour that was not heard for so long is down; heartbeats go with it.",
+            help="A neighbour is down after this silence; heartbeats follow it.",
         ),
     ] = DEFAULTS.session_timeout_ms,
     network: Annotated[
         ChaosNetworkKind,
         typer.Option(
-            help="What is between brokers: namespaces where they are allowed, or proxies."
+            help="The network between brokers: namespaces if they are allowed, or proxies."
         ),
     ] = ChaosNetworkKind.AUTO,
     data: Annotated[
         Path | None,
-        typer.Option(help="An empty directory to keep records and logs in, instead of none."),
+        typer.Option(help="An empty directory in which records and logs are kept."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Kill, freeze and cut off brokers while events flow, and audit every delivery.
 
-    One fault follows the other: a broker is killed or frozen, all but one of each cell are killed, a link
-    is cut in one direction or both, all links over an edge of the tree in one, a cell is cut off from one side
-    or from all, up to delta + 1 cells in a row are lost. Meanwhile subscriptions flee, begin and change. What
-    still has a way must flow while the fault lasts, and everything when it has healed; how long that takes is
-    reported. Exit code 1 if a stream stood still, or anything was lost, came twice, out of order or uncalled
-    for, or a broker still lists a partition in the end.
+    One fault follows the other: a broker is killed or frozen; all brokers but one of each cell are
+    killed; a link is cut in one direction or both; all links over an edge of the tree are cut in
+    one direction; a cell is cut off from one side or from all; up to delta + 1 cells in a row are
+    lost. Meanwhile subscriptions fail over, start and change their filters. Events that still have
+    a route must flow during the fault, and all events after the heal; the times are reported. Exit
+    code 1 if a stream stopped, if an event was lost, duplicated, out of order or spurious, or if a
+    broker still lists a partition at the end.
     """
     from gapless_lab.chaos.run import perform_and_show
     from gapless_lab.chaos.verdict import ChaosOptions
@@ -84,7 +83,7 @@ def chaos(
 
 
 def _settled(network: ChaosNetworkKind) -> ChaosNetworkKind:
-    """Choose what is between brokers; for namespaces, begin again inside of some."""
+    """Choose the network between brokers; for namespaces, start this command again inside them."""
     from gapless_lab.chaos.namespaces import enter, is_inside, why_not
 
     if network is ChaosNetworkKind.PROXIES or is_inside():
@@ -96,5 +95,5 @@ def _settled(network: ChaosNetworkKind) -> ChaosNetworkKind:
         raise UsageError(
             f"network namespaces are not allowed here: {reason}; use --network proxies"
         )
-    print_note(f"proxies are between the brokers, as namespaces are not allowed here: {reason}")
+    print_note(f"using proxies, because network namespaces are not allowed here: {reason}")
     return ChaosNetworkKind.PROXIES

@@ -19,10 +19,11 @@ __all__ = ["audit_and_profile"]
 
 
 def audit_and_profile(logs: Path, tree: Path) -> bool:
-    """Show an audit and a profile of a demo, if Spark is here; return False if the audit is not clean.
+    """Show an audit and a profile of a demo if Spark is installed; return False if the audit is not
+    clean.
 
-    What was published is read from the streams, as brokers have them on disk; what came of it from the
-    logs. The brokers of the demo have stopped, so they are started once more for that.
+    The published events are read from the streams on the brokers' disks, the deliveries from the
+    logs. The brokers of the demo have stopped, so they are started again for the read.
     """
     from rich.console import Console
 
@@ -46,9 +47,11 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
     with (
         _brokers_again(overlay, tree.parent) as servers,
         session("local[*]", "demo") as made,
-        screen.status("auditing again with Spark, from the streams and from what was written down"),
+        screen.status("auditing again with Spark, from the streams and the audit logs"),
     ):
-        made.conf.set("spark.sql.shuffle.partitions", "2")  # it is little, and many tasks cost more
+        made.conf.set(
+            "spark.sql.shuffle.partitions", "2"
+        )  # the data is small, and many tasks cost more
         options = {"servers": ",".join(servers), "pubends": ",".join(pubends)}
         events = made.read.format("gapless").options(**options).load()
         found = audit(made, [logs], events=events)
@@ -60,9 +63,9 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
 
 @contextmanager
 def _brokers_again(overlay: OverlayConfig, data: Path) -> Iterator[list[str]]:
-    """Start the brokers of a demo with what they have on disk, and say where they are.
+    """Start the brokers of a demo with their data directories and yield their addresses.
 
-    They write no audit log: nothing is to be added to what is audited.
+    They write no audit log, so that they add nothing to the audited logs.
     """
     import msgspec
 

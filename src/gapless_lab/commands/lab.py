@@ -1,4 +1,4 @@
-"""``gapless lab``: the papers' experiments, with our figures beside theirs."""
+"""``gapless lab``: the papers' experiments, with our figures beside the papers'."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["lab"]
 
 EXIT_FAILED = 1
-"""The exit code of a run in which a point could not be measured."""
+"""The exit code if a point could not be measured."""
 
 lab = typer.Typer(
-    help="Run the papers' experiments: tables and plots with our figures beside theirs.",
+    help="Run the papers' experiments: tables and plots with our figures beside the papers'.",
     no_args_is_help=True,
 )
 
 
 @lab.command("list")
 def _list(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Show all experiments: their paper, its figure, and how many points they have."""
+    """List all experiments with paper, figure and number of points."""
     from gapless_lab.lab.catalogue import EXPERIMENTS
 
     settle(context, as_json=as_json)
@@ -65,27 +65,31 @@ def _named(experiment: Experiment) -> dict[str, object]:
 def _run(
     context: typer.Context,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Which experiments; all runs every one.")
+        list[str], typer.Argument(metavar="NAME...", help="The experiments; all runs every one.")
     ],
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small version, in seconds, to see that it works.")
+        bool, typer.Option("--quick", help="A small version that takes seconds, as a test.")
     ] = False,
     runs: Annotated[
         int | None, typer.Option(min=1, help="How often every point is measured.")
     ] = None,
     axes: Annotated[
         list[str] | None,
-        typer.Option("--grid", metavar="NAME=1,2,3", help="Other values of an axis; repeatable."),
+        typer.Option(
+            "--grid", metavar="NAME=1,2,3", help="Other values of an axis; may be repeated."
+        ),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure all points again, also finished ones.")
     ] = False,
-    spark: Annotated[bool, typer.Option("--spark", help="Spread the points by Spark.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Distribute the points with Spark.")
+    ] = False,
     master: Annotated[
         str,
         typer.Option(
-            metavar="MASTER", envvar="GAPLESS_SPARK_MASTER", help="With --spark: where it runs."
+            metavar="MASTER", envvar="GAPLESS_SPARK_MASTER", help="With --spark: the Spark master."
         ),
     ] = "local[*]",
     out: Annotated[
@@ -93,14 +97,14 @@ def _run(
     ] = Path("lab-results"),
     as_json: AsJson = False,
 ) -> None:
-    """Run experiments, or what is left of them; print and keep a table and a plot of each."""
+    """Run experiments, or their missing points; print and keep a table and a plot of each."""
     from gapless_lab.lab.catalogue import EXPERIMENTS, find
     from gapless_lab.lab.points import parse_axes
 
     settle(context, as_json=as_json)
     chosen = [find(name) for name in (EXPERIMENTS if names == ["all"] else names)]
     changed = parse_axes(axes or ())
-    # what is wrong with any of them is said before the first begins
+    # report an error of any experiment before the first starts
     wanted = [(each, each.points(quick=quick, runs=runs, changed=changed)) for each in chosen]
     made = [_prepared(each, points, out, fresh=fresh) for each, points in wanted]
     spread_out = spark and any(run.missing for run in made)
@@ -128,7 +132,7 @@ def _prepared(
 
 @contextlib.contextmanager
 def _spread(master: str | None) -> Iterator[Spread]:
-    """Where points are measured: in this process, or on a Spark cluster."""
+    """Yield a function that measures points in this process or on a Spark cluster."""
     if master is None:
         from gapless_lab.lab.running import one_by_one
 
@@ -143,7 +147,7 @@ def _spread(master: str | None) -> Iterator[Spread]:
 
 
 def _go(run: ExperimentRun, spread: Spread, *, quiet: bool) -> None:
-    """Measure what is missing, and show how far it is; Ctrl-C keeps what is finished."""
+    """Measure the missing points and show the progress; Ctrl-C keeps the finished ones."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
@@ -165,7 +169,7 @@ def _go(run: ExperimentRun, spread: Spread, *, quiet: bool) -> None:
             progress.stop()
             run.shelf.write(*run.report())
             kept = f"{total - len(run.missing)} of {total} points"
-            print_note(f"{kept} are kept in {run.shelf.directory}; the same command goes on there")
+            print_note(f"{kept} are kept in {run.shelf.directory}; the same command continues")
             raise
 
 
@@ -174,7 +178,7 @@ def _shown(point: Point) -> str:
 
 
 def _write_report(run: ExperimentRun, *, as_json: bool) -> ExperimentReport:
-    """Write down what came of a run, and print it unless it is wanted as JSON."""
+    """Write the report of a run, and print it unless it is wanted as JSON."""
     report, charts = run.report()
     written = run.shelf.write(report, charts)
     if not as_json:
@@ -193,7 +197,7 @@ def _note_missing_plots(charts: int, written: Sequence[Path]) -> None:
 
 
 def _show(report: ExperimentReport) -> None:
-    """Print the tables, and what the paper says."""
+    """Print the tables, and the paper's result."""
     from gapless_lab.lab.report import COMPARED, axes_line, cell, compared_rows
 
     out = console()

@@ -1,4 +1,4 @@
-"""``gapless sim``: the command; what it runs is in :mod:`.sim_runs`."""
+"""The commands of ``gapless sim``; :mod:`.sim_runs` implements them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gapless.cli.options import AsJson, settle
 __all__ = ["sim"]
 
 sim = typer.Typer(
-    help="Run simulated overlays with faults, and check every promise.",
+    help="Run simulated overlays with faults, and check every guarantee.",
     no_args_is_help=True,
 )
 
 Machine = Annotated[
-    str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
+    str | None, typer.Option(help="The machine to simulate, as module:name; default: the broker.")
 ]
 
 
@@ -34,7 +34,7 @@ def _sim_run(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run seeds; print a line a run and a summary, with --json as one document of both."""
+    """Run seeds; print one line per run and a summary, with --json one document of both."""
     from gapless_lab.commands import sim_runs
 
     settle(context, as_json=as_json)
@@ -55,14 +55,16 @@ def _sim_replay(
     seed: Annotated[int, typer.Argument(help="The seed to run again.")],
     *,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Show what happens, a line a step.")
+        bool, typer.Option("--trace", help="Show what happens, one line per step.")
     ] = False,
     shrunk: Annotated[
-        bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
+        bool, typer.Option("--shrink", help="Find a smaller run with the same violation.")
     ] = False,
     options_text: Annotated[
         str | None,
-        typer.Option("--options", help="Options as JSON or a file with it, instead of a draw."),
+        typer.Option(
+            "--options", help="Options as JSON, or a file with JSON; default: drawn from the seed."
+        ),
     ] = None,
     machine: Machine = None,
     as_json: AsJson = False,
@@ -95,7 +97,7 @@ def _sim_digest(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what brokers decide with recorded runs; for changes that must not change it."""
+    """Compare the brokers' decisions with recorded runs, for changes that must not alter them."""
     from gapless_lab.commands import sim_runs
 
     settle(context, as_json=as_json)

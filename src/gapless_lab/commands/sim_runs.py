@@ -22,11 +22,11 @@ from gapless_lab.sim.shrink import shrink
 from gapless_lab.sim.trace_format import since_the_start
 
 EXIT_VIOLATION = 1
-"""The exit code of a run that found something."""
+"""The exit code of a run with a violation."""
 
 
 class RunLine(msgspec.Struct, frozen=True):
-    """One run of many, as JSON: what its line says, and the digest that names its course."""
+    """One run of many, as JSON: its line, and the digest that identifies its trace."""
 
     seed: int
     steps: int
@@ -36,7 +36,7 @@ class RunLine(msgspec.Struct, frozen=True):
     deliveries: int
     gaps: int
     violations: list[str]
-    """By name; ``failures`` has them whole, with the options of the run."""
+    """Names only; ``failures`` has the violations in full, with the options of the run."""
     trace_hash: str
 
     @classmethod
@@ -73,16 +73,16 @@ def run(
     invariants: bool,
     as_json: bool,
 ) -> int:
-    """Run seeds; print a line a run and a summary. Return the exit code."""
+    """Run seeds; print one line per run and a summary. Return the exit code."""
     machine = machine or BROKER
-    load_factory(machine)  # a missing machine is said before anything is begun
+    load_factory(machine)  # a missing machine is reported before the first run
     wanted = range(start, start + seeds)
     one = run_seed if invariants else partial(run_seed, observers=())
     return report(run_many(wanted, machine, workers=workers, run=one), seeds, as_json=as_json)
 
 
 def report(made: Iterable[RunResult], seeds: int, *, as_json: bool) -> int:
-    """Print a line a run as results come, and a summary in the end. Return the exit code."""
+    """Print one line per run as results come, then a summary. Return the exit code."""
     results: list[RunResult] = []
     failures: list[RunResult] = []
     lines: list[RunLine] = []
@@ -100,7 +100,7 @@ def report(made: Iterable[RunResult], seeds: int, *, as_json: bool) -> int:
 
 
 def _shown(results: Iterable[RunResult], total: int, *, as_json: bool) -> Iterable[RunResult]:
-    """Pass results on, and show each as a line with a count below on a terminal."""
+    """Yield results unchanged, and show each as a line, with a count below on a terminal."""
     if as_json:
         yield from results
         return
@@ -196,7 +196,7 @@ class DigestReport(msgspec.Struct, frozen=True):
 
     seeds: int
     differing: list[int]
-    """The seeds in which brokers decided otherwise than in the recorded runs."""
+    """The seeds in which brokers decided differently from the recorded runs."""
 
 
 def digest(seeds: range, file: Path, *, workers: int, record: bool, as_json: bool) -> int:

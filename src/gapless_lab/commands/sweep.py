@@ -1,4 +1,4 @@
-"""``gapless spark sweep``: simulator seeds or an experiment, spread over Spark executors."""
+"""``gapless spark sweep``: simulator seeds or an experiment, distributed over Spark executors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["sweep"]
 
 ROWS_SHOWN = 40
-"""Rows of a table on a screen; all are in the file."""
+"""How many rows of a table are printed; the file has all."""
 
 
 def sweep(
@@ -33,7 +33,8 @@ def sweep(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds to simulate.")] = None,
     start: Annotated[int, typer.Option(help="The first seed.")] = 0,
     machine: Annotated[
-        str | None, typer.Option(help="What to simulate, as module:name; else the broker.")
+        str | None,
+        typer.Option(help="The machine to simulate, as module:name; default: the broker."),
     ] = None,
     invariants: Annotated[
         bool, typer.Option(help="Check the invariants inside the brokers at every step.")
@@ -42,7 +43,7 @@ def sweep(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Instead of seeds: what to run at points, as module:function or as the lab calls it.",
+            help="Instead of seeds: an experiment, as module:function or by its lab name.",
         ),
     ] = None,
     axes: Annotated[
@@ -50,7 +51,7 @@ def sweep(
         typer.Option("--grid", metavar="NAME=1,2,3", help="An axis of the grid; may be repeated."),
     ] = None,
     points: Annotated[
-        Path | None, typer.Option(help="Points from a file instead, a JSON object a line.")
+        Path | None, typer.Option(help="A file of points instead, one JSON object per line.")
     ] = None,
     plots: Annotated[
         list[str] | None,
@@ -60,13 +61,13 @@ def sweep(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run simulator seeds, or an experiment over a grid, spread over executors."""
+    """Run simulator seeds, or an experiment over a grid, distributed over executors."""
     from gapless.spark.jobs.plotting import Plot
 
     settle(context, as_json=as_json)
     drawn = [Plot.parse(text) for text in plots or ()]
     if drawn and out is None:
-        raise UsageError("--plot draws into a directory: name one with --out")
+        raise UsageError("--plot needs a directory: name one with --out")
     if (seeds is None) == (experiment is None):
         raise UsageError("name either --seeds or an --experiment")
     if seeds is not None:
@@ -97,7 +98,7 @@ def _sweep_seeds(
     plots: list[Plot],
     as_json: bool,
 ) -> int:
-    """Print exactly what the local runner prints of these seeds."""
+    """Run seeds and print exactly what the local runner prints for them."""
     from gapless_lab.commands.sim_runs import report
     from gapless_lab.sim.machine import BROKER, load_factory
     from gapless_lab.sweep.sweeping import SEEDS, gather, seed_outcomes
@@ -118,7 +119,7 @@ def _sweep_seeds(
 
 
 def _points(experiment: str, axes: list[str], path: Path | None) -> list[Point]:
-    """Return where an experiment is to be run; one of the lab knows its points by itself."""
+    """Return the points of an experiment; an experiment of the lab has default points."""
     from gapless_lab.sweep.experiments import grid, lab_points, parse_axes, read_points
 
     if path is not None and not axes:
@@ -175,7 +176,7 @@ def _keep(found: Sweep, out: Path | None, plots: list[Plot]) -> None:
 
 
 def show_sweep(found: Sweep) -> None:
-    """Show the table of a sweep, and where it failed."""
+    """Show the table of a sweep, and its failures."""
     out = console()
     names = list(dict.fromkeys(name for row in found.rows for name in row))
     shown = [[_said(row.get(name)) for name in names] for row in found.rows[:ROWS_SHOWN]]

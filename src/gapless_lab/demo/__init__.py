@@ -1,19 +1,19 @@
-"""``gapless demo``: an overlay under a market's traffic, with brokers killed, and an audit of it all.
+"""``gapless demo``: an overlay under a market's traffic, with brokers killed, and an audit.
 
 Theory of operation
 -------------------
-Real broker processes form a tree (:mod:`.run`). Feeds publish quotes, watchers subscribe
-(:mod:`.clients`); who they are and what they want is in :mod:`.workload`. Meanwhile a script kills
-brokers, changes a filter, sends a subscriber away and lets a late one come (:mod:`.script`).
+Real broker processes form a tree (:mod:`.run`). Publishers send quotes and subscribers receive them
+(:mod:`.clients`); :mod:`.workload` defines both and their filters. Meanwhile a script kills brokers,
+changes a filter, disconnects a subscriber and starts a late one (:mod:`.script`).
 
-Every feed and every watcher writes down what happened to it, in a file of its own (:mod:`.records`).
-The audit (:mod:`.audit`) reads nothing but these files. It decides by itself what matches, with
-plain Python functions, computes what is owed to whom, and compares.
+Every publisher and every subscriber writes a record file of its own (:mod:`.records`). The audit
+(:mod:`.audit`) reads only these files. It evaluates the filters with plain Python functions,
+computes what each subscriber must receive, and compares.
 
 Invariants
 ----------
-- The audit imports nothing of the broker, the client or the filters; a test holds it to that.
-- Only an acknowledged publication is owed. One whose outcome is unknown may be delivered or not, but
-  not twice, not out of order and not to somebody who did not ask for it.
-- However the demo ends, no broker is left behind.
+- The audit imports nothing of the broker, the client or the filters; a test checks that.
+- Only an acknowledged publication must be delivered. One with an unknown outcome may be delivered or
+  not, but not twice, not out of order, and only to subscribers whose filter matches.
+- However the demo ends, it leaves no broker running.
 """

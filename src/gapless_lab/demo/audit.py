@@ -1,11 +1,11 @@
-"""The audit: what was owed, what was delivered, and every difference between the two.
+"""The audit: what subscribers must receive, what they received, and every difference.
 
-It reads records and nothing else. What matches is decided by plain Python functions, one beside the
-text of each filter, not by the code that the brokers use.
+It reads records and nothing else. Plain Python functions, one beside the text of each filter,
+decide what matches, not the code that the brokers use.
 
-*Owed* to a watcher is every acknowledged event that matches the filter that governs at its tick and
-that is after the watcher's start, or was sent when the watcher had already subscribed. The governing
-filter is that of the last change whose position on that pubend is below the tick.
+A subscriber must receive every acknowledged event that matches the filter that applies at its tick,
+if the event is after the start of the subscriber or was sent after it had subscribed. The filter
+that applies is that of the last change whose position on that pubend is below the tick.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from gapless_lab.demo.records import (
 __all__ = ["Audit", "AuditSummaryRow", "Latency", "Test", "audit", "audit_files"]
 
 Test: TypeAlias = Callable[[Quote], bool]
-"""Says whether a filter matches, without a filter."""
+"""Returns whether a quote matches, without the filter code of the brokers."""
 
 EXAMPLES_MAX: Final = 10
-"""So many findings are described; all are counted."""
+"""How many findings are described; all are counted."""
 
 COUNTS: Final = ("expected", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
-"""What is counted of a watcher."""
+"""The counts of a subscriber."""
 
 Key: TypeAlias = tuple[str, int]
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """How long events took from before they were sent until they were handed out, in milliseconds."""
+    """The time from before an event was sent until it was delivered, in milliseconds."""
 
     p50: float
     p95: float
@@ -53,7 +53,7 @@ class Latency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, delays_us: list[int]) -> Latency | None:
-        """Return the percentiles of delays; None of none."""
+        """Return the percentiles of delays; None if there are none."""
         if not delays_us:
             return None
         ordered = sorted(delays_us)
@@ -63,7 +63,7 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class AuditSummaryRow(msgspec.Struct, kw_only=True):
-    """What is to be said of one watcher, or of all."""
+    """The result for one subscriber, or for all."""
 
     subscriber: str
     expected: int = 0
@@ -72,7 +72,7 @@ class AuditSummaryRow(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     out_of_order: int = 0
     spurious: int = 0
-    """Not asked for, never published, or not as it was published."""
+    """Not matching, never published, or different from what was published."""
     gaps: int = 0
     latency_ms: Latency | None = None
 
@@ -89,23 +89,23 @@ class Audit(msgspec.Struct, kw_only=True):
     published: int
     """Acknowledged events."""
     unknown: int
-    """Events whose outcome nobody was told."""
+    """Events with an unknown outcome."""
     unknown_delivered: int
-    """Those of them that somebody was given, so they were published."""
+    """Those of them that a subscriber received, so they were published."""
     failed: int
-    """Events that surely were not published, as the publisher was told."""
+    """Events that were certainly not published, as the publisher was informed."""
     rows: list[AuditSummaryRow]
     total: AuditSummaryRow
     examples: list[str]
 
     @property
     def is_clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every guarantee was kept."""
         return self.total.is_clean
 
 
 class _Ledger:
-    """All that was published, and what is found wrong."""
+    """All published events, and the findings."""
 
     def __init__(self, published: Iterable[DemoPublished]) -> None:
         self.by_key: dict[Key, DemoPublished] = {}
@@ -126,7 +126,7 @@ class _Ledger:
 
 
 class _AppliedFilters:
-    """Which filter governs where, for one watcher."""
+    """Which filter of one subscriber applies at which tick."""
 
     def __init__(self, first: DemoOpened, tests: Mapping[str, Test]) -> None:
         self._tests = tests
@@ -142,7 +142,7 @@ class _AppliedFilters:
             changes.sort(key=lambda change: change[0])
 
     def wants(self, pubend: str, tick: int, quote: Quote) -> bool:
-        """Whether the filter that governs at a tick matches."""
+        """Return whether the filter that applies at a tick matches."""
         changes = self._switches.get(pubend, [])
         index = bisect_left(changes, tick, key=lambda change: change[0])
         test = changes[index - 1][1] if index else self._first
@@ -155,7 +155,7 @@ class _AppliedFilters:
 
 
 class _SubscriberAudit:
-    """One watcher's deliveries, in the order of its file."""
+    """The deliveries of one subscriber, in the order of its file."""
 
     def __init__(
         self, name: str, ledger: _Ledger, filters: _AppliedFilters, *, total: bool
@@ -195,14 +195,14 @@ class _SubscriberAudit:
         self._ledger.note(f"{self.row.subscriber}: {event} {what}")
 
     def _spurious(self, each: DemoDelivered) -> str:
-        """Say why it should not have come, if so."""
+        """Return why an event should not have been delivered, or an empty text."""
         sent = self._ledger.by_key.get((each.publisher, each.number))
         if sent is None:
             return "was never published"
         if sent.outcome == "failed":
-            return "came although it was said not to be published"
+            return "came although it was reported as not published"
         if sent.attributes != each.attributes or sent.pubend != each.pubend:
-            return "is not what was published"
+            return "differs from what was published"
         if sent.outcome == "ok" and sent.tick != each.tick:
             return f"was acknowledged at {sent.tick}"
         if not self._filters.wants(each.pubend, each.tick, each.attributes):
@@ -212,7 +212,7 @@ class _SubscriberAudit:
         return ""
 
     def _follows(self, each: DemoDelivered) -> bool:
-        """Whether it is behind everything that came before; note that it came."""
+        """Record a delivery; return whether it is after all earlier ones."""
         of_publisher = each.pubend, each.publisher
         good = each.tick > self._ticks.get(each.pubend, -1)
         good &= each.number > self._numbers.get(of_publisher, -1)
@@ -223,7 +223,7 @@ class _SubscriberAudit:
         return good
 
     def settle(self) -> None:
-        """All has come; what is owed and missing is lost."""
+        """Count the expected events that are missing as lost."""
         row = self.row
         for key, each in self._ledger.by_key.items():
             if self._filters.must_receive(each):
@@ -238,12 +238,12 @@ class _SubscriberAudit:
 def _audit_subscriber(
     name: str, notes: list[Note], ledger: _Ledger, tests: Mapping[str, Test]
 ) -> _SubscriberAudit | None:
-    """Go through the notes of one watcher; None if it never subscribed."""
+    """Audit the notes of one subscriber; None if it never subscribed."""
     first = next((note for note in notes if isinstance(note, DemoOpened)), None)
     if first is None:
         return None
     filters = _AppliedFilters(first, tests)
-    for note in notes:  # a change may stand behind what it governs: it is told when it is through
+    for note in notes:  # a change may be recorded after events to which it applies
         if isinstance(note, DemoFilterChanged):
             filters.switch(note)
     audited = _SubscriberAudit(name, ledger, filters, total=first.order == "total")
@@ -264,10 +264,10 @@ def audit(
     notes: Mapping[str, Iterable[Note]],
     tests: Mapping[str, Test],
 ) -> Audit:
-    """Compare what was published with what every watcher was given."""
+    """Compare what was published with what every subscriber received."""
     ledger = _Ledger(published)
     for each in ledger.repeated:
-        ledger.note(f"{each.publisher} wrote {each.number} down twice")
+        ledger.note(f"{each.publisher} recorded {each.number} twice")
     found = (_audit_subscriber(name, [*each], ledger, tests) for name, each in notes.items())
     subscribers = [one for one in found if one is not None]
     total = AuditSummaryRow(subscriber="total")
@@ -288,7 +288,7 @@ def audit(
 
 
 def audit_files(directory: Path, tests: Mapping[str, Test]) -> Audit:
-    """Audit the records in a directory: ``*.published`` of feeds, ``*.delivered`` of watchers."""
+    """Audit a directory: ``*.published`` of publishers, ``*.delivered`` of subscribers."""
     publishers = sorted(directory.glob("*.published"))
     published = (record for path in publishers for record in read_published(path))
     notes = {path.stem: read_notes(path) for path in sorted(directory.glob("*.delivered"))}

@@ -1,4 +1,4 @@
-"""Feeds and watchers: the clients of the demo, each with a file for what happens to it."""
+"""Publishers and subscribers: the clients of the demo, each with a record file."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 __all__ = ["DemoCounters", "DemoPublisher", "DemoSubscriber"]
 
 BURST_S: Final = 0.02
-"""How often a feed publishes what is due."""
+"""How often a publisher sends the quotes that are due."""
 
 BACKOFF: Final = Backoff(longest_s=0.5)
-"""Clients of the same computer may look often whether their broker is back."""
+"""Clients on the same computer may reconnect often."""
 
 LOOK_S: Final = 0.25
-"""How often a watcher to which nothing comes looks whether it is to leave."""
+"""How often an idle subscriber checks whether it has to leave."""
 
 PATIENCE_S: Final = 60.0
-"""How long anything may take that ends in the end."""
+"""The deadline of everything that should end."""
 
 
 def now_us() -> int:
-    """Return the clock, in microseconds."""
+    """Return the time in microseconds."""
     return time.time_ns() // 1_000
 
 
@@ -65,7 +65,7 @@ def _connect(where: str | Sequence[str], name: str, audit: Path | None) -> Sessi
 
 
 class DemoCounters:
-    """What has happened so far, for people who watch."""
+    """Counters for the screen."""
 
     def __init__(self) -> None:
         self.published = 0
@@ -75,7 +75,7 @@ class DemoCounters:
 
 
 class DemoPublisher:
-    """Publishes quotes, and writes down what became of each."""
+    """Publishes quotes, and records the outcome of each."""
 
     def __init__(
         self,
@@ -89,14 +89,14 @@ class DemoPublisher:
         self.role = role
         self._audit = audit
         self.ready = asyncio.Event()
-        """Set when something is published."""
+        """Set after the first event is published."""
         self._url = url
         self._rate = rate * role.share
         self._random = Random(f"{role.name} {seed}")  # noqa: S311  # quotes are no secret
         self._tally = tally
 
     async def run(self, record: RecordFile, end: asyncio.Event) -> None:
-        """Publish until the end, then wait for what is not answered."""
+        """Publish until the end, then wait for the outstanding replies."""
         part = self.role
         async with (
             _connect(self._url, part.name, self._audit) as session,
@@ -128,7 +128,7 @@ class DemoPublisher:
                 if self.role.deadline_s is None:
                     answer = await publisher.send(quote, payload)
                 else:
-                    # its place among the others is taken when it is first run, so in order
+                    # the call gets its position in the order when its task first runs, so in order
                     answer = publisher.publish(quote, payload, deadline_s=self.role.deadline_s)
                 answers.create_task(self._note(record, number, quote, sent_us, answer))
             await asyncio.sleep(BURST_S)
@@ -136,7 +136,7 @@ class DemoPublisher:
     async def _note(
         self, record: RecordFile, number: int, quote: Any, sent_us: int, answer: Awaitable[Any]
     ) -> None:
-        """Wait for an answer, and write down what it is."""
+        """Wait for a reply and record the outcome."""
         outcome, tick = await _outcome(answer)
         part = self.role
         done = DemoPublished(part.name, number, part.pubend, quote, sent_us, outcome, tick)
@@ -146,13 +146,13 @@ class DemoPublisher:
 
 
 async def _outcome(answer: Awaitable[Any]) -> tuple[PublishOutcome, int]:
-    """Wait for an answer; return which of three it is, and the tick if there is one."""
+    """Wait for a reply; return the outcome, and the tick if there is one."""
     try:
         position = await answer
     except OutcomeUnknownError:
         return "unknown", 0
     except GaplessError:
-        return "failed", 0  # all others say that it was not published
+        return "failed", 0  # all other errors mean that it was not published
     (tick,) = position.values()
     return "ok", tick
 
@@ -162,7 +162,7 @@ def _ignore(subscriber: str, batch: list[Event], at_us: int) -> None:
 
 
 class DemoSubscriber:
-    """Subscribes, and writes down what it is given."""
+    """Subscribes, and records what it receives."""
 
     def __init__(
         self,
@@ -173,14 +173,14 @@ class DemoSubscriber:
         *,
         on_batch: Callable[[str, list[Event], int], None] = _ignore,
     ) -> None:
-        """``on_batch`` hears of all that comes: the watcher's name, events, the clock."""
+        """Create a subscriber; ``on_batch`` gets its name, each batch of events, and the time."""
         self.role = role
         self.session: Session | None = None
-        """What it has with the brokers, while it is there."""
+        """The session while the subscriber is connected."""
         self._audit = audit
         self._on_batch = on_batch
         self.ready = asyncio.Event()
-        """Set when the subscription has begun on all streams."""
+        """Set when the subscription has started on all streams."""
         self._urls = urls
         self._tally = tally
         self._filter = role.filter
@@ -192,7 +192,7 @@ class DemoSubscriber:
         self._record: RecordFile | None = None
 
     async def run(self, record: RecordFile) -> None:
-        """Subscribe and take events; leave and return as told."""
+        """Subscribe and receive events; leave and return as requested."""
         self._record = record
         while not self._is_over:
             async with _connect(self._urls, self.role.name, self._audit) as session:
@@ -200,7 +200,7 @@ class DemoSubscriber:
                 try:
                     await self._run_session(session, record)
                 except SlowConsumerError:
-                    # on a busy computer; nothing is lost, it goes on from where it was
+                    # on a busy computer; nothing is lost, it continues from its position
                     assert self._events is not None
                     self._start = self._events.position
                     continue
@@ -208,21 +208,21 @@ class DemoSubscriber:
             self._returning.clear()
 
     def leave(self) -> None:
-        """Go away; what is published meanwhile waits, if the subscription is durable."""
+        """Disconnect; a durable subscription keeps what is published meanwhile."""
         self._leaving.set()
 
     def come_back(self) -> None:
-        """Return after leaving."""
+        """Connect again after leaving."""
         self._returning.set()
 
     def end(self) -> None:
-        """Go away for good."""
+        """Disconnect for good."""
         self._is_over = True
         self._leaving.set()
         self._returning.set()
 
     async def switch(self, new_filter: DemoFilter) -> None:
-        """Change the filter; write down from where on the new one governs."""
+        """Change the filter; record the position from which the new one applies."""
         assert self._events is not None
         assert self._record is not None
         position = await self._events.set_filter(new_filter.text)
@@ -246,14 +246,17 @@ class DemoSubscriber:
             while not self._leaving.is_set():
                 await self._take(events, record)
         if part.is_durable:
-            # its last acknowledgements may be lost with a broker; who says what it has seen gets it once
+            # the last acknowledgements may be lost with a broker; a client that presents its
+            # position gets each event once
             self._start = events.position
         self._leaving.clear()
 
     async def _started(self, events: Subscription) -> None:
-        """Wait until the subscription has begun on all streams: what is owed counts from there."""
+        """Wait until the subscription has started on all streams: events must be received from
+        there on.
+        """
         async with asyncio.timeout(PATIENCE_S):
-            while not self._filter.pubends <= events.position.keys():  # noqa: ASYNC110  # nobody tells
+            while not self._filter.pubends <= events.position.keys():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def _take(self, events: Subscription, record: RecordFile) -> None:

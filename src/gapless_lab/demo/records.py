@@ -1,4 +1,4 @@
-"""What feeds and watchers write down, a line of JSON each, in files of their own."""
+"""The records of publishers and subscribers, one line of JSON each, in a file per client."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ PublishOutcome: TypeAlias = Literal["ok", "unknown", "failed"]
 
 
 class DemoPublished(msgspec.Struct, frozen=True, tag="published"):
-    """A feed published an event, or tried to."""
+    """A publisher published an event, or tried to."""
 
     publisher: str
     number: int
-    """Its own count; it travels in the payload."""
+    """The publisher's own count; the payload contains it."""
     pubend: str
     attributes: dict[str, bool | int | float | str]
     sent_us: int
     outcome: PublishOutcome
     tick: int = 0
-    """Where it is, if it was acknowledged."""
+    """The tick, if the event was acknowledged."""
 
 
 class DemoOpened(msgspec.Struct, frozen=True, tag="opened"):
-    """A watcher has subscribed, for the first time or again."""
+    """A subscriber has subscribed, for the first time or again."""
 
     filter: str
     order: Literal["publisher", "total"]
@@ -54,14 +54,14 @@ class DemoOpened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class DemoFilterChanged(msgspec.Struct, frozen=True, tag="switched"):
-    """Another filter governs after a position."""
+    """A new filter applies after a position."""
 
     filter: str
     position: dict[str, int]
 
 
 class DemoDelivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A watcher was given an event."""
+    """A subscriber received an event."""
 
     publisher: str
     number: int
@@ -72,7 +72,7 @@ class DemoDelivered(msgspec.Struct, frozen=True, tag="delivered"):
 
 
 class DemoGap(msgspec.Struct, frozen=True, tag="gap"):
-    """A watcher was told that a log has lost a range."""
+    """A subscriber was notified that a range of a log is lost."""
 
     pubend: str
     low: int
@@ -80,7 +80,7 @@ class DemoGap(msgspec.Struct, frozen=True, tag="gap"):
 
 
 Note: TypeAlias = DemoOpened | DemoFilterChanged | DemoDelivered | DemoGap
-"""What a watcher writes down."""
+"""A record of a subscriber."""
 
 DemoRecord: TypeAlias = Note | DemoPublished
 
@@ -89,7 +89,7 @@ _NOTES: msgspec.json.Decoder[Note] = msgspec.json.Decoder(Note)
 
 
 class RecordFile:
-    """A file that grows by a line a record; use it with ``with``."""
+    """A file of records, one per line; use it with ``with``."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -100,7 +100,7 @@ class RecordFile:
         self._file.write(self._encoder.encode(record) + b"\n")
 
     def flush(self) -> None:
-        """Let others read all of it."""
+        """Make all records readable for others."""
         self._file.flush()
 
     def __enter__(self) -> Self:
@@ -116,12 +116,12 @@ class RecordFile:
 
 
 def read_published(path: Path) -> Iterator[DemoPublished]:
-    """Read what a feed wrote down."""
+    """Read the records of a publisher."""
     with path.open("rb") as lines:
         yield from map(_PUBLISHED.decode, lines)
 
 
 def read_notes(path: Path) -> Iterator[Note]:
-    """Read what a watcher wrote down."""
+    """Read the records of a subscriber."""
     with path.open("rb") as lines:
         yield from map(_NOTES.decode, lines)

@@ -1,4 +1,4 @@
-"""The demo put together: brokers, clients, the script, the audit."""
+"""The demo as a whole: brokers, clients, the script, the audit."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
 PARAMETERS: Final = {"redial_max_ms": 500}
-"""Brokers of one computer may look often whether a neighbour is back."""
+"""Brokers on one computer may reconnect often."""
 
 AUDIT: Final = "audit"
-"""Where brokers and clients write what they see, below the directory of the demo. The demo's own audit
-does not read it; it is for whoever wants to compare."""
+"""The directory of the audit logs of brokers and clients, below the directory of the demo. The
+demo's own audit does not read it; it allows a second audit."""
 
 DRAIN_S: Final = 30.0
 """How long the last events may take to arrive before they count as lost."""
 
 READY_S: Final = 30.0
-"""How long a broker may take to be back before it is killed again."""
+"""How long a broker may take to be ready before it is killed again."""
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be chosen."""
+    """Options of the demo."""
 
     seconds: float = 40.0
-    """How long quotes are published; starting, waiting and stopping come on top."""
+    """How long quotes are published; starting, draining and stopping come on top."""
     topology: str = "tree:2x3"
     seed: int = 1
     rate: float = 500.0
-    """Events a second, of all feeds together."""
+    """Events per second of all publishers together."""
 
 
 class DemoResult(msgspec.Struct, kw_only=True):
@@ -74,7 +74,7 @@ class DemoResult(msgspec.Struct, kw_only=True):
 
 
 class _DemoRun:
-    """The stage of the script: the overlay and everybody at it."""
+    """The overlay and its clients, on which the script acts."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class _DemoRun:
         }
 
     def publisher(self, part: PublisherRole, options: DemoOptions) -> DemoPublisher:
-        """Return a feed at its broker."""
+        """Return a publisher at its broker."""
         url = self._supervisor[part.brokers[0]].url
         return DemoPublisher(part, url, options.rate, options.seed, self._tally, self._audit)
 
     def open(self, records: dict[str, RecordFile], tasks: asyncio.TaskGroup) -> None:
-        """From now on watchers can enter."""
+        """Allow subscribers to start."""
         self._records, self._tasks = records, tasks
 
     async def kill(self, broker: BrokerId, why: str) -> None:
-        """Kill a broker; it is started again with what is on its disk."""
+        """Kill a broker; it is started again with its data directory."""
         async with asyncio.timeout(READY_S):
             await self._supervisor[broker].settled.wait()
         self._supervisor.kill(broker)
@@ -115,23 +115,23 @@ class _DemoRun:
         self._screen.say(f"kill -9 {broker}: {why}", style="bold red")
 
     async def leave(self, subscriber: str) -> None:
-        """Let a durable subscriber go away."""
+        """Disconnect a durable subscriber."""
         self.subscribers[subscriber].leave()
         self._screen.say(f"{subscriber} disconnects", style="yellow")
 
     async def come_back(self, subscriber: str) -> None:
-        """Let it return."""
+        """Connect the subscriber again."""
         self.subscribers[subscriber].come_back()
         self._screen.say(
-            f"{subscriber} comes back, and must receive all that it missed", style="yellow"
+            f"{subscriber} reconnects, and must receive all that it missed", style="yellow"
         )
 
     async def enter(self, subscriber: str) -> None:
-        """Let a subscriber join that was not there before."""
+        """Start a new subscriber."""
         entering = self.subscribers[subscriber]
         self._tasks.create_task(entering.run(self._records[subscriber]))
         if entering.role.start == "earliest":
-            self._screen.say(f"{subscriber} joins, from the earliest on", style="yellow")
+            self._screen.say(f"{subscriber} starts, from the earliest tick on", style="yellow")
 
     async def switch(self, subscriber: str, new_filter: DemoFilter) -> None:
         """Change the filter of a subscription."""
@@ -139,7 +139,7 @@ class _DemoRun:
         self._screen.say(f"{subscriber} changes its filter to: {new_filter.text}", style="yellow")
 
     def end(self) -> None:
-        """Send all watchers home."""
+        """End all subscribers."""
         for subscriber in self.subscribers.values():
             subscriber.end()
 
@@ -188,7 +188,7 @@ async def _play(
     directory: Path,
     screen: Screen,
 ) -> None:
-    """Let everybody do their part, until all that is owed has come."""
+    """Run all clients and the script until every expected event has arrived."""
     end = asyncio.Event()
     publishers = [run.publisher(part, options) for part in roles.publishers]
     async with asyncio.TaskGroup() as watching:
@@ -217,7 +217,7 @@ async def _follow_script(options: DemoOptions, roles: DemoRoles, run: _DemoRun) 
     async with asyncio.TaskGroup() as acting:
         for step in script_for(roles, options.seconds, random):
             await asyncio.sleep(max(0.0, started_at + step.at_s - loop.time()))
-            acting.create_task(step.act(run))  # a slow one does not hold the next up
+            acting.create_task(step.act(run))  # a slow step does not delay the next
     await asyncio.sleep(max(0.0, started_at + options.seconds - loop.time()))
 
 
@@ -230,8 +230,8 @@ def perform_and_show(
 ) -> int:
     """Run the demo, show it, and return the exit code: 0 only if the audit is clean.
 
-    ``then`` is given the audit logs and the overlay's file, and says whether it found all clean, too.
-    What it has written is kept where that was asked for, or if the audit found something.
+    ``then`` gets the directory of the audit logs and the overlay's file, and returns whether it
+    found everything clean. The files are kept if ``data`` is given or if an audit is not clean.
     """
     console, tally = make_console(), DemoCounters()
     directory, is_kept = empty_directory(data, "gapless-demo-"), data is not None

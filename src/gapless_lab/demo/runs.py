@@ -1,4 +1,4 @@
-"""What every run of brokers under an audit needs: records, a directory, signals, the last events."""
+"""Parts that every run with an audit needs: records, a directory, signals, draining."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from gapless_lab.demo.workload import TESTS, DemoRoles
 __all__ = ["drain", "empty_directory", "keep_showing", "record_files", "until_signal"]
 
 SETTLE_S: Final = 1.0
-"""How long to wait for what should not come, when all has come."""
+"""How long to wait for unexpected events after all expected ones have arrived."""
 
 T = TypeVar("T")
 
 
 def empty_directory(data: Path | None, prefix: str) -> Path:
-    """Return a directory that has nothing in it: this one, or a new one."""
+    """Return an empty directory: the given one, or a new one."""
     if data is None:
         return Path(tempfile.mkdtemp(prefix=prefix))
     if data.exists() and any(data.iterdir()):
-        raise UsageError(f"{data} is not empty; a run begins with nothing")
+        raise UsageError(f"{data} is not empty; use an empty directory")
     return data
 
 
 @contextlib.contextmanager
 def record_files(roles: DemoRoles, directory: Path) -> Iterator[dict[str, RecordFile]]:
-    """Give everybody a file to write down what happens to it."""
+    """Open a record file for every publisher and subscriber."""
     suffixes = {part.name: "published" for part in roles.publishers}
     suffixes |= {part.name: "delivered" for part in roles.subscribers}
     directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def record_files(roles: DemoRoles, directory: Path) -> Iterator[dict[str, Record
 
 
 async def drain(records: Mapping[str, RecordFile], directory: Path, patience_s: float) -> None:
-    """Wait until nothing is owed any more, as far as the records say."""
+    """Wait until every expected event has arrived, according to the records."""
     loop = asyncio.get_running_loop()
     limit = loop.time() + patience_s
     while loop.time() < limit:
@@ -63,7 +63,7 @@ async def drain(records: Mapping[str, RecordFile], directory: Path, patience_s: 
 
 
 async def keep_showing(screen: Screen, supervisor: Supervisor) -> None:
-    """Show how it goes, until this is cancelled."""
+    """Show the progress until this is cancelled."""
     while True:
         ready = sum(each.stage is ProcessStage.READY for each in supervisor.brokers)
         screen.tick(ready, len(supervisor.brokers))
@@ -71,20 +71,20 @@ async def keep_showing(screen: Screen, supervisor: Supervisor) -> None:
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """Return the error that a group of them is about."""
+    """Return the first error inside a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 async def until_signal(performance: Coroutine[Any, Any, T]) -> T | None:
-    """Perform; return None if a signal ended it."""
+    """Run a coroutine; return None if a signal ended it."""
     loop = asyncio.get_running_loop()
     work = asyncio.create_task(performance)
     signals = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt() -> None:
-        if not work.cancelling():  # whoever is impatient must not keep us from stopping brokers
+        if not work.cancelling():  # a second signal must not interrupt the stop of the brokers
             work.cancel()
 
     for number in signals:

@@ -1,4 +1,4 @@
-"""What people see: a live line on a terminal, plain lines elsewhere, and the audit in the end."""
+"""The output: a live line on a terminal, plain lines elsewhere, and the audit at the end."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["Screen", "show_audit"]
 
 PLAIN_S: Final = 5.0
-"""How often a line is printed where there is no terminal."""
+"""How often a line is printed if there is no terminal."""
 
 FILE_WIDTH: Final = 160
-"""Columns of what goes to a file or a pipe."""
+"""Columns of output to a file or a pipe."""
 
 
 def make_console() -> Console:
-    """Return the console for everything that is shown."""
+    """Return the console for all output."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=FILE_WIDTH)
 
 
 class Screen:
-    """Shows how the demo goes; use it with ``with``. A quiet one shows nothing."""
+    """Shows the progress of the demo; use it with ``with``. A quiet one shows nothing."""
 
     def __init__(self, console: Console, tally: DemoCounters, *, quiet: bool = False) -> None:
         self._console = console
@@ -62,17 +62,17 @@ class Screen:
             self._live.stop()
 
     def say(self, what: str, *, style: str = "") -> None:
-        """Say what happened, with the time since the beginning."""
+        """Print what happened, with the time since the start."""
         if not self._quiet:
             at = f"{time.monotonic() - self._started_at:5.1f} s  "
             self._console.print(Text.assemble((at, "dim"), (what, style)), soft_wrap=True)
 
     def phase(self, name: str) -> None:
-        """Say what the demo is at now."""
+        """Set the phase that the live line shows."""
         self._phase = name
 
     def show_roles(self, roles: DemoRoles, supervisor: Supervisor) -> None:
-        """Say who is where."""
+        """Print the publishers and subscribers and their brokers."""
         if self._quiet:
             return
         self.say(f"{len(supervisor.brokers)} brokers are ready, a process each")
@@ -90,7 +90,7 @@ class Screen:
             )
 
     def tick(self, brokers_ready: int, brokers: int) -> None:
-        """Show how it goes now."""
+        """Show the current counts."""
         now, tally = time.monotonic(), self._tally
         if self._quiet or (self._live is None and now - self._shown_at < PLAIN_S):
             return
@@ -114,7 +114,9 @@ class Screen:
 def show_audit(console: Console, audit: Audit, tally: DemoCounters) -> None:
     """Print the audit."""
     console.print()
-    console.print(f"brokers were killed {tally.kills} times and came back {tally.restarts} times")
+    console.print(
+        f"brokers were killed {tally.kills} times and were ready again {tally.restarts} times"
+    )
     console.print(_counts(audit))
     console.print(_table(audit))
     for example in audit.examples:
@@ -122,7 +124,7 @@ def show_audit(console: Console, audit: Audit, tally: DemoCounters) -> None:
     if audit.is_clean:
         console.print(Text("clean: nothing lost, nothing twice, everything in order", "bold green"))
     else:
-        console.print(Text("NOT CLEAN: a promise was broken", "bold red"))
+        console.print(Text("NOT CLEAN: a guarantee was violated", "bold red"))
 
 
 def _counts(audit: Audit) -> Text:
@@ -131,7 +133,7 @@ def _counts(audit: Audit) -> Text:
         delivered = f"{audit.unknown_delivered:,} of them were delivered"
         parts.append(f"of {audit.unknown:,} the outcome was unknown ({delivered})")
     if audit.failed:
-        parts.append(f"{audit.failed:,} were said not to be published")
+        parts.append(f"{audit.failed:,} were reported as not published")
     return Text("; ".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""What happens while quotes flow: who is killed, who leaves, who comes, whose filter changes."""
+"""The script of a run: kills, disconnects, new subscribers, changes of filters."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["ScriptActions", "ScriptStep", "script_for"]
 
 
 class ScriptActions(Protocol):
-    """What a scene may do."""
+    """The actions of a step."""
 
     async def kill(self, broker: BrokerId, why: str) -> None:
-        """Kill a broker; it is started again with what is on its disk."""
+        """Kill a broker; it is started again with its data directory."""
 
     async def leave(self, subscriber: str) -> None:
-        """Let a durable subscriber go away."""
+        """Disconnect a durable subscriber."""
 
     async def come_back(self, subscriber: str) -> None:
-        """Let it return."""
+        """Connect the subscriber again."""
 
     async def enter(self, subscriber: str) -> None:
-        """Let a subscriber join that was not there before."""
+        """Start a new subscriber."""
 
     async def switch(self, subscriber: str, new_filter: DemoFilter) -> None:
         """Change the filter of a subscription."""
@@ -35,21 +35,21 @@ Act: TypeAlias = Callable[[ScriptActions], Coroutine[Any, Any, None]]
 
 
 class ScriptStep(NamedTuple):
-    """Something that happens at a time, in seconds."""
+    """An action, and its time in seconds."""
 
     at_s: float
     act: Act
 
 
 SHORT_S = 15.0
-"""Below this there is time for one kill only."""
+"""A shorter run has time for one kill only."""
 
 MORE_S = 60.0
-"""Above this there are more kills, at random, one every ten seconds."""
+"""A longer run has more kills, at random, one every ten seconds."""
 
 
 def script_for(roles: DemoRoles, seconds: float, random: Random) -> list[ScriptStep]:
-    """Return what happens in a run of so many seconds, in order."""
+    """Return the steps of a run of this length, in order."""
     hosts = {
         "pubend": roles.publisher("nyse-1").brokers[0],
         "durable": roles.subscriber("desk").brokers[0],
@@ -67,8 +67,13 @@ def script_for(roles: DemoRoles, seconds: float, random: Random) -> list[ScriptS
             (0.36, lambda stage: stage.kill(hosts["durable"], "it hosts the subscription desk")),
             (0.56, lambda stage: stage.kill(roles.router, "it is in the middle of the tree")),
             (0.64, lambda stage: stage.come_back("abroad")),
-            (0.70, lambda stage: stage.kill(hosts["moving"], "the subscriber blue has to move")),
-            (0.80, lambda stage: stage.kill(hosts["pubend"], "the second time, with another")),
+            (0.70, lambda stage: stage.kill(hosts["moving"], "the subscriber blue must fail over")),
+            (
+                0.80,
+                lambda stage: stage.kill(
+                    hosts["pubend"], "for the second time, together with another"
+                ),
+            ),
             (0.80, lambda stage: stage.kill(hosts["total"], "it hosts the subscription ledger")),
             (0.81, lambda stage: stage.switch("desk", DESK_FIRST)),
         ]
@@ -79,7 +84,7 @@ def script_for(roles: DemoRoles, seconds: float, random: Random) -> list[ScriptS
 
 
 def _more(seconds: float, random: Random) -> list[float]:
-    """Return when somebody is killed at random in a long run, in parts of it."""
+    """Return the times of random kills in a long run, as fractions of it."""
     return [random.uniform(0.2, 0.9) for _ in range(int((seconds - MORE_S) // 10))]
 
 
@@ -87,4 +92,4 @@ def _anyone(roles: DemoRoles, random: Random) -> Act:
     hosts = {broker for publisher in roles.publishers for broker in publisher.brokers}
     hosts |= {broker for subscriber in roles.subscribers for broker in subscriber.brokers}
     chosen = random.choice(sorted(hosts))
-    return lambda stage: stage.kill(chosen, "it was drawn")
+    return lambda stage: stage.kill(chosen, "chosen at random")

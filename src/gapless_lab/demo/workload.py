@@ -1,7 +1,7 @@
-"""The market: who publishes quotes, who wants which, and where they are in the tree.
+"""The market: publishers of quotes, subscribers with their filters, and their brokers.
 
-Beside the text of every filter stands a Python function that says the same. Brokers read the text,
-the audit calls the function.
+Beside the text of every filter stands an equivalent Python function. Brokers use the text, the
+audit calls the function.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
 
 
 class DemoFilter(NamedTuple):
-    """A filter, in two languages."""
+    """A filter as text and as a function."""
 
     text: str
     test: Test
     pubends: frozenset[str] = frozenset({"nyse", "nasdaq", "lse", "tse"})
-    """Streams on which it can match at all; on the others a subscription does not begin."""
+    """Pubends on which it can match; on the others a subscription does not start."""
 
 
 EVERYTHING = DemoFilter("TRUE", lambda _: True)
@@ -69,7 +69,7 @@ TESTS: Final = {
     wish.text: wish.test
     for wish in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
 }
-"""What the audit knows of filters."""
+"""The functions of all filters, by text."""
 
 _SYMBOLS: Final = {
     "NYSE": {"IBM": 100.0, "INTC": 110.0, "GE": 45.0, "KO": 60.0},
@@ -80,7 +80,7 @@ _SYMBOLS: Final = {
 
 
 class PayloadHeader(msgspec.Struct, frozen=True):
-    """What the payload of an event begins with: who sent it, and its number."""
+    """The start of an event's payload: its publisher, and its number."""
 
     publisher: str
     number: int
@@ -94,13 +94,13 @@ class PublisherRole(NamedTuple):
     exchange: str
     brokers: tuple[BrokerId, ...]
     share: float
-    """Its part of all events."""
+    """Its fraction of all events."""
     deadline_s: float | None = None
-    """How long it waits for an answer; None is as long as it takes."""
+    """How long it waits for a reply; None means without limit."""
 
     @property
     def pubend(self) -> str:
-        """Two feeds of one exchange share a pubend."""
+        """The pubend, which publishers of one exchange share."""
         return self.exchange.lower()
 
 
@@ -116,7 +116,7 @@ class SubscriberRole(NamedTuple):
 
     @property
     def story(self) -> str:
-        """Say what it is, in a few words."""
+        """Describe the subscriber in a few words."""
         words = ["durable" if self.is_durable else "not durable"]
         if self.order == "total":
             words.append("total order")
@@ -126,24 +126,24 @@ class SubscriberRole(NamedTuple):
 
 
 class DemoRoles(NamedTuple):
-    """Everybody, and the brokers that have a part of their own."""
+    """All clients, and the router that is killed."""
 
     publishers: tuple[PublisherRole, ...]
     subscribers: tuple[SubscriberRole, ...]
     router: BrokerId
-    """Inside the tree: when it dies, the tree is in parts."""
+    """An inner broker; its crash splits the tree."""
 
     def publisher(self, name: str) -> PublisherRole:
-        """Return a feed."""
+        """Return a publisher by name."""
         return next(each for each in self.publishers if each.name == name)
 
     def subscriber(self, name: str) -> SubscriberRole:
-        """Return a watcher."""
+        """Return a subscriber by name."""
         return next(each for each in self.subscribers if each.name == name)
 
 
 def assign_roles(overlay: OverlayConfig) -> DemoRoles:
-    """Give everybody a place in a tree: clients at its leaves, as far as there are some."""
+    """Assign brokers to all clients, leaves of the tree if possible."""
     lonely = {cell.name for cell in overlay.topology.cells if len(cell.neighbours) <= 1}
     leaves = [broker for broker, cell in overlay.brokers if cell in lonely]
     inner = [broker for broker, cell in overlay.brokers if cell not in lonely] or leaves
@@ -173,7 +173,7 @@ def assign_roles(overlay: OverlayConfig) -> DemoRoles:
 
 
 def quotes(exchange: str, random: Random) -> Iterator[dict[str, bool | int | float | str]]:
-    """Give one quote after the other: prices walk about where they began."""
+    """Yield quotes with prices that walk randomly around their base."""
     prices = dict(_SYMBOLS[exchange])
     names = sorted(prices)
     while True:

@@ -1,8 +1,8 @@
-"""What the axes of an experiment take, so that what cannot be measured is refused before anything is.
+"""The axes of experiments: invalid values are refused before anything is measured.
 
-Every axis has a kind: whole numbers, numbers or some words, with bounds. Values that are fine each for
-itself and make no sense together (more failures than brokers) break a relation. Some axes take one value
-a run, as tables and comparisons do not tell several apart.
+Every axis has a kind: whole numbers, numbers or words, with bounds. Values that are valid each and
+not together (more failures than brokers) violate a relation. Some axes take one value per run,
+because tables and comparisons do not distinguish several.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 Axes: TypeAlias = Mapping[str, Sequence[Plain]]
 
 POINTS_MAX: Final = 100_000
-"""Points of a run: more would not end, and all of them are in memory."""
+"""The greatest number of points of a run: all of them are in memory."""
 
 RUNS_MAX: Final = 1_000
-"""How often a point is measured at most: the mean of so many is as good as it gets."""
+"""How often a point is measured at most; more runs hardly improve the mean."""
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -45,14 +45,14 @@ class Whole(msgspec.Struct, frozen=True):
     least: int
     most: int
     several: bool = True
-    """Whether a run may have more than one of them."""
+    """Whether a run may have several of these values."""
 
     def takes(self, value: Plain) -> bool:
-        """Say whether a value is one of these; a truth value is no number."""
+        """Return whether a value is valid; a Boolean is not a number."""
         return type(value) is int and self.least <= value <= self.most
 
     def __str__(self) -> str:
-        """Return this as a message names it."""
+        """Return the text for messages."""
         return f"a whole number from {self.least:,} to {self.most:,}"
 
 
@@ -64,28 +64,28 @@ class NumberAxis(msgspec.Struct, frozen=True):
     several: bool = True
 
     def takes(self, value: Plain) -> bool:
-        """Say whether a value is one of these; what is not a number at all is not."""
+        """Return whether a value is valid; NaN and Booleans are not."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         return self.least <= value <= self.most
 
     def __str__(self) -> str:
-        """Return this as a message names it."""
+        """Return the text for messages."""
         return f"a number from {self.least:,g} to {self.most:,g}"
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """Some words."""
+    """One of some words."""
 
     words: tuple[str, ...]
     several: bool = True
 
     def takes(self, value: Plain) -> bool:
-        """Say whether a value is one of these."""
+        """Return whether a value is valid."""
         return value in self.words
 
     def __str__(self) -> str:
-        """Return this as a message names it."""
+        """Return the text for messages."""
         return " or ".join(self.words)
 
 
@@ -94,14 +94,14 @@ AxisKind: TypeAlias = Whole | NumberAxis | OneOf
 RUN_NUMBER: Final = Whole(0, RUNS_MAX - 1)
 """The axis on which every run is a point of its own: the number is the seed."""
 RUNS: Final = Whole(1, RUNS_MAX, several=False)
-"""The axis that says how many runs one point has."""
+"""The axis for the number of runs of one point."""
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """What must hold between the values of a point."""
+    """A condition on the values of a point."""
 
     axes: tuple[str, ...]
-    """Whose values a message names."""
+    """The axes whose values a message names."""
     holds: Callable[[Point], bool]
     rule: str
 
@@ -109,13 +109,13 @@ class Relation(msgspec.Struct, frozen=True):
 def checked_points(
     axes: Axes, kinds: Mapping[str, AxisKind], relations: Sequence[Relation]
 ) -> list[Point]:
-    """Return every combination of the values of all axes, or say what is wrong with one."""
+    """Return every combination of the values of all axes; refuse an invalid one."""
     for name, values in axes.items():
         if not values:
             raise UsageError(f"{name} has no value; it takes {kinds[name]}")
     count = math.prod(len(values) for values in axes.values())
     if count > POINTS_MAX:
-        raise UsageError(f"these are {count:,} points; a run has {POINTS_MAX:,} at most")
+        raise UsageError(f"the axes give {count:,} points; a run has {POINTS_MAX:,} at most")
     for name, values in axes.items():
         _check_axis(name, values, kinds[name])
     points = grid(axes)
@@ -131,7 +131,7 @@ def _check_axis(name: str, values: Sequence[Plain], kind: AxisKind) -> None:
     if len(set(values)) < len(values):
         raise UsageError(f"{name} has a value twice; each is measured once")
     if len(values) > 1 and not kind.several:
-        raise UsageError(f"{name} takes one value a run, as tables do not tell several apart")
+        raise UsageError(f"{name} takes one value a run; tables do not distinguish several")
 
 
 def _check_relations(point: Point, relations: Sequence[Relation]) -> None:
@@ -142,7 +142,7 @@ def _check_relations(point: Point, relations: Sequence[Relation]) -> None:
 
 
 def _shown(value: Plain) -> str:
-    """Return a value as a message quotes it: words in quotes, true and false as they are written."""
+    """Return a value for a message: words in quotes, true and false as they are written."""
     if isinstance(value, str):
         return repr(shortened(value))
     return str(value).lower() if isinstance(value, bool) else shortened(str(value))

@@ -32,7 +32,7 @@ MEASURE: Final = "gapless_lab.lab.catalogue:measure"
 
 
 def find(name: str) -> Experiment:
-    """Return the experiment of a name."""
+    """Return the experiment with a name."""
     found = EXPERIMENTS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1)

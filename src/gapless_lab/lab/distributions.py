@@ -1,4 +1,4 @@
-"""Distributions in a row: counts by value as text, and what is said of them."""
+"""Distributions in a row: counts by value as text, and their statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def described(values: Iterable[int]) -> Row:
-    """Return what a row keeps of a distribution; the counts are JSON, as rows are flat."""
+    """Return the columns of a distribution; the counts are JSON, because rows are flat."""
     counts = Counter(values)
     total = counts.total()
     found: Row = {"least": min(counts)}
@@ -28,7 +28,7 @@ def described(values: Iterable[int]) -> Row:
 
 
 def _quantile(counts: Mapping[int, int], rank: float) -> int:
-    """Return the least value up to which so many lie."""
+    """Return the least value with this rank."""
     seen = 0
     for value in sorted(counts):
         seen += counts[value]
@@ -38,21 +38,21 @@ def _quantile(counts: Mapping[int, int], rank: float) -> int:
 
 
 def counts_of(row: Mapping[str, Plain]) -> dict[int, int]:
-    """Return the counts by value that a row keeps."""
+    """Return the counts by value of a row."""
     held = row["counts"]
     assert isinstance(held, str)
     return msgspec.json.decode(held, type=dict[int, int])
 
 
 def share_within(counts: Mapping[int, int], most: int) -> float:
-    """Return which share is no more than a value, in percent."""
+    """Return the share of values up to a limit, in percent."""
     return (
         100 * sum(count for value, count in counts.items() if value <= most) / sum(counts.values())
     )
 
 
 def below(counts: Mapping[int, int]) -> list[tuple[float, float]]:
-    """Return the share that is no more than each value, in percent, from nothing on: for a chart."""
+    """Return the cumulative share of each value, in percent, from 0 on: for a chart."""
     dots, seen, total = [(float(min(counts)), 0.0)], 0, sum(counts.values())
     for value in sorted(counts):
         seen += counts[value]

@@ -1,4 +1,4 @@
-"""Charts as one picture, if matplotlib is there (the extra ``lab``)."""
+"""Charts as one picture, if matplotlib is installed (the extra ``lab``)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["can_draw", "draw"]
 
 _WIDTH, _HEIGHT = 6.4, 4.2
 _PAPER = "#b45f06"
-"""The colour of what the paper says."""
+"""The colour of the paper's values."""
 
 
 def can_draw() -> bool:
-    """Say whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(charts: Sequence[Chart], target: Path) -> bool:
-    """Draw charts side by side, two a line; return whether there is a picture."""
+    """Draw charts side by side, two per line; return whether there is a picture."""
     if not charts or not can_draw():
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -37,7 +37,8 @@ def draw(charts: Sequence[Chart], target: Path) -> bool:
         _draw(axes, chart)
     for axes in panels[len(charts) :]:
         axes.set_axis_off()
-    # the same rows give the same bytes, so that a picture in a repository changes with its numbers
+    # the same rows give the same bytes, so that a picture in a repository changes only with its
+    # numbers
     figure.savefig(target, dpi=90, metadata={"Software": None})
     return True
 

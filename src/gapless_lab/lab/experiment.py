@@ -1,4 +1,4 @@
-"""What an experiment is: a figure of a paper, points, a measurement, and how rows become a table."""
+"""An experiment: a figure of a paper, points, a measurement, and how rows become a table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MACHINE: tuple[str, ...] = (
     "gapless/broker",
     "gapless_lab/sim",
 )
-"""What runs where brokers are simulated."""
+"""The code of experiments that simulate brokers."""
 
 GRAPH: tuple[str, ...] = (
     "gapless/core",
@@ -64,16 +64,16 @@ GRAPH: tuple[str, ...] = (
     "gapless/overlay",
     "gapless_lab/sim/shapes.py",
 )
-"""What runs where something is counted on the graph of the overlay."""
+"""The code of experiments that count on the graph of the overlay."""
 
 RUN = "run"
 """The axis on which every run is a point of its own."""
 RUNS = "runs"
-"""The parameter that says how many runs one point has."""
+"""The parameter for the number of runs of one point."""
 
 
 class ResultTable(msgspec.Struct, frozen=True):
-    """Results for readers."""
+    """A table of results."""
 
     title: str
     heads: tuple[str, ...]
@@ -81,58 +81,58 @@ class ResultTable(msgspec.Struct, frozen=True):
 
 
 class PaperComparison(msgspec.Struct, frozen=True):
-    """A statement of the paper beside ours."""
+    """A statement of the paper beside our result."""
 
     subject: str
     paper: str
-    """What its text says; the figures themselves are pictures, and nothing is read off them."""
+    """The statement of its text; the figures are pictures, and nothing is read off them."""
     ours: str
     agrees: bool | None = None
-    """Whether ours bears it out; None where the two cannot be held against each other."""
+    """Whether our result confirms it; None if the two cannot be compared."""
 
 
 class ChartLine(msgspec.Struct, frozen=True):
-    """One line, or one cloud of dots, of a chart."""
+    """One line, or one set of dots, of a chart."""
 
     label: str
     dots: list[tuple[float, float]]
     style: str = "-o"
-    """As matplotlib writes it."""
+    """A format string of matplotlib."""
     steps: bool = False
     """Whether a value holds until the next one, as in a distribution."""
     from_paper: bool = False
-    """Whether the paper's text says it, and we did not measure it."""
+    """Whether the line is from the paper's text and not measured."""
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """One picture, drawn beside others of the same experiment."""
+    """One chart, drawn beside others of the same experiment."""
 
     title: str
     x: str
     y: str
     lines: list[ChartLine]
     levels: tuple[tuple[str, float], ...] = ()
-    """What the paper's text says, as horizontal lines."""
+    """Values of the paper's text, as horizontal lines."""
     uprights: tuple[tuple[str, float], ...] = ()
-    """What the paper's text says, as vertical lines."""
+    """Values of the paper's text, as vertical lines."""
     moments: tuple[tuple[str, float], ...] = ()
-    """When something happened, as vertical lines."""
+    """Times of events of the run, as vertical lines."""
     log_x: bool = False
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """An experiment, as code."""
+    """An experiment as code."""
 
     name: str
     paper: str
     figure: str
     title: str
     full: Axes
-    """What a run measures unless it is told otherwise."""
+    """The default axes of a run."""
     quick: Axes
-    """The same in seconds, to see that it works."""
+    """Axes of a run that takes seconds, as a test."""
     kinds: Mapping[str, AxisKind]
-    """What every axis takes."""
+    """The valid values of every axis."""
     measure: Function
     tables: Callable[[Sequence[Row]], list[ResultTable]]
     charts: Callable[[Sequence[Row]], list[Chart]]
@@ -142,19 +142,21 @@ class Experiment(msgspec.Struct, frozen=True):
     relations: tuple[Relation, ...] = ()
     """What must hold between the axes."""
     packages: tuple[str, ...] = MACHINE
-    """The rooms of gapless, and single files, that it runs."""
+    """The packages of gapless, and single files, that it runs."""
 
     def points(
         self, *, quick: bool = False, runs: int | None = None, changed: Axes | None = None
     ) -> list[Point]:
-        """Return the points of a run; ``changed`` replaces axes, ``runs`` how often each is measured."""
+        """Return the points of a run; ``changed`` replaces axes, ``runs`` sets how often each is
+        measured.
+        """
         axes = dict(self.quick if quick else self.full)
         repeated = {} if runs is None else self._repeated(axes, runs)
         for name in changed or ():
             if name not in axes:
                 raise UsageError(f"{self.name} has no axis {name}; it has {', '.join(axes)}")
             if name in repeated:
-                raise UsageError(f"--runs sets the axis {name}; leave one of the two out")
+                raise UsageError(f"--runs sets the axis {name}; omit one of the two")
         axes |= {**repeated, **(changed or {})}
         try:
             points = checked_points(axes, self.kinds, self.relations)
@@ -169,7 +171,7 @@ class Experiment(msgspec.Struct, frozen=True):
             return {RUNS: (runs,)}
         if RUN in axes:
             return {RUN: range(runs)}
-        raise UsageError(f"{self.name} has no chance in it: it is run once, leave --runs out")
+        raise UsageError(f"{self.name} has no random part and runs once; omit --runs")
 
 
 def number(values: Mapping[str, Plain], name: str) -> float:
@@ -194,7 +196,7 @@ def text(values: Mapping[str, Plain], name: str) -> str:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean; there is at least one."""
+    """Return the mean of at least one value."""
     return sum(values) / len(values)
 
 

@@ -1,4 +1,4 @@
-"""How long nothing comes after a failure, by the settings of the failure detector."""
+"""How long no event arrives after a failure, by the settings of the failure detector."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from gapless_lab.lab.testbed import Testbed
 __all__ = ["EXPERIMENT"]
 
 BUNDLE, BYPASS, RELAY = "broker of a bundle", "cell (bypass)", "link (relay)"
-"""What fails, and what takes its place."""
+"""What fails, and what replaces it."""
 
 UNSEEN, NOTICED = "unseen", "told"
-"""Whether the failure detector has to find out, or the transport tells at once."""
+"""Whether the failure detector has to detect the failure, or the transport reports it at once."""
 
 HEARTBEATS = 6
-"""Heartbeats in the time after which a session is dead: the ratio of the defaults."""
+"""Heartbeats per session time-out: the ratio of the defaults."""
 LEAST_DEAD_MS = 60
-"""A heartbeat every 10 ms: with more of them hardly anything else would happen."""
+"""A heartbeat every 10 ms: more would leave hardly any time for other work."""
 EVERY_US = 10_000
-"""An event every 10 ms: the clock of the measurement."""
+"""An event every 10 ms: the resolution of the measurement."""
 PATIENCE_S = 60.0
 
 LINE = Topology.of({"P": ["p1"], "B": ["b1"], "S": ["s1"]}, [("P", "B"), ("B", "S")])
@@ -45,7 +45,7 @@ DOUBLE = Topology.of({"P": ["p1"], "B": ["b1", "b2"], "S": ["s1"]}, [("P", "B"),
 
 
 def measure(point: Point) -> Row:
-    """Let something fail; return when the first event came that was published after it."""
+    """Make a failure; return when the first event arrived that was published after it."""
     case, dead_ms = text(point, "case"), whole(point, "dead_ms")
     tree, subscriber, fail = _CASES[case]
     heartbeat_ms = dead_ms // HEARTBEATS
@@ -66,7 +66,7 @@ def measure(point: Point) -> Row:
     bed.source("P", "p1").start(EVERY_US)
     listener = bed.listener("c", subscriber)
     bed.settle()
-    # at another place between two heartbeats in every run
+    # in every run at another point between two heartbeats
     bed.run(3 + 0.37 * heartbeat_ms / 1_000 * whole(point, "run"))
     failed_us = bed.world.now
     fail(bed, feeds)
@@ -81,9 +81,9 @@ def measure(point: Point) -> Row:
 
 
 def _crash_feeder(bed: Testbed, feeds: FeedObserver) -> None:
-    """Crash the one of two brokers that feeds the subscriber's."""
+    """Crash the one of two brokers that feeds the subscriber's broker."""
     feeder = feeds.feeder("s1", PubendId("P"))
-    assert feeder is not None, "somebody feeds s1"
+    assert feeder is not None, "s1 has a feeder"
     bed.crash(feeder)
 
 
@@ -93,7 +93,7 @@ def _crash_middle(bed: Testbed, _: FeedObserver) -> None:
 
 
 def _cut_link(bed: Testbed, _: FeedObserver) -> None:
-    """Cut a link between two brokers that live; s1 has links to both."""
+    """Cut a link between two live brokers; s1 has links to both."""
     bed.cut("p1", "b1")
 
 
@@ -102,7 +102,7 @@ _CASES: dict[str, tuple[Topology, str, Callable[[Testbed, FeedObserver], None]]]
     BYPASS: (LINE, "s1", _crash_middle),
     RELAY: (LINE, "b1", _cut_link),
 }
-"""By case the tree, the subscriber's broker, and what happens."""
+"""By case the tree, the subscriber's broker, and the failure."""
 
 
 def tables(rows: Sequence[Row]) -> list[ResultTable]:
@@ -125,10 +125,10 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return fail-over times over the detector's setting, a chart for each way of seeing a failure."""
+    """Return failover times over the detector's setting, one chart per kind of detection."""
     return [
         Chart(
-            "found by the failure detector" if seen == UNSEEN else "told by the transport",
+            "detected by the failure detector" if seen == UNSEEN else "reported by the transport",
             "session_timeout_ms",
             "fail-over, ms",
             [
@@ -147,7 +147,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Say how long it takes with the default setting; there is no paper to ask."""
+    """Return the times with the default setting; there is no paper to compare with."""
     settings = {whole(row, "dead_ms") for row in rows}
     usual = DEFAULTS.session_timeout_ms
     dead_ms = usual if usual in settings else max(settings)
@@ -163,18 +163,16 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 
 ABOUT = """
-A publisher at p1 publishes every 10 ms, and a subscriber listens two cells on. Something on the way
-fails: the broker of a cell of two that feeds the subscriber's broker (its twin takes over), the only
-broker of the cell between (δ = 1: it is bypassed), or the link between p1 and b1, both alive (the
-subscriber is at b1, and s1 relays). Measured is the time until the first event comes that was published
-after the failure; all that was published comes, in order. *unseen*: nobody is told, and the failure
-detector finds out after `session_timeout_ms`, with a heartbeat every sixth of it. *told*: the transport says
-at once that the connection is gone, as when a process dies.
-
-Two things show besides. A relayed way is looked for when a peer has been out of reach for two
-heartbeats, so that case always depends on the heartbeat. And a feed that stands still is given up by
-itself (`dct_ms` 3 s, looked at every 2 s), so with a very slow failure detector a crash is found sooner
-than the detector finds it.
+A publisher at p1 publishes every 10 ms, to a subscriber two cells away. A part of the route fails: the
+broker of a cell of two that feeds the subscriber's broker (the other one takes over), the only broker of
+the cell between (δ = 1: it is bypassed), or the link between p1 and b1, both alive (the subscriber is at
+b1, and s1 relays). The result is the time until the first event arrives that was published after the
+failure; all events arrive, in order. *unseen*: neither end is notified, and the failure detector detects
+the failure after `session_timeout_ms`, with a heartbeat every sixth of it. *told*: the transport reports
+at once that the connection is closed, as when a process dies. Two effects are visible besides. A broker
+probes for a relayed route when a peer has been unreachable for two heartbeats, so that case always
+depends on the heartbeat. And a feed without progress is given up by itself (`dct_ms` 3 s, checked every
+2 s), so with a very slow failure detector a crash is found before the detector detects it.
 """
 
 EXPERIMENT = Experiment(

@@ -1,12 +1,14 @@
-"""What the three failures of GD 4.2 have in common: the testbed of its figure 3, and what is told of a run.
+"""Common parts of the three failures of GD 4.2: the testbed of its figure 3, and the results of a
+run.
 
-Ten brokers in eight cells: p1 has four pubends; b1 and b2 are one intermediate cell, b3 and b4 the other;
-s1 and s2 hang below the first, s3 to s5 below the second. Every pubend gets 25 events of 100 bytes a
-second. The parameters are the paper's: GCT 200 ms, NRT at least 600 ms, AET 10 s, and no DCT.
+Ten brokers in eight cells: p1 has four pubends; b1 and b2 are one intermediate cell, b3 and b4 the
+other; s1 and s2 are below the first, s3 to s5 below the second. Every pubend gets 25 events of 100
+bytes a second. The parameters are the paper's: GCT 200 ms, NRT at least 600 ms, AET 10 s, and no
+DCT.
 
-The paper stalled a link or a broker for 2 to 3 seconds before it failed it, since otherwise its
-neighbours saw the failure at once and nothing was lost. Here nobody is told of a failure: what is sent
-is lost until the failure detector finds out, which is set to 2.5 s.
+The paper stalled a link or a broker for 2 to 3 seconds before it failed it, because otherwise its
+neighbours saw the failure at once and nothing was lost. Here neither end is notified of a failure:
+what is sent is lost until the failure detector detects it, which is set to 2.5 s.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ __all__ = [
 ]
 
 STALL_MS = 2_500
-"""How long a failure goes unseen."""
+"""How long a failure is undetected."""
 EVERY_US = 40_000
 """25 events a second on each pubend."""
 LOST_LEAST_MS, LOST_MOST_MS = 2_000, 3_000
 """What the paper lost by a failure: "about 2-3 seconds of data messages" (GD 4.2)."""
 CALM_S = 5.0
-"""How long all goes well before the failure."""
+"""How long the overlay runs before the failure."""
 
 TREE = Topology.of(
     {
@@ -72,15 +74,15 @@ PARAMETERS = {
 }
 
 KINDS: dict[str, AxisKind] = {
-    # shorter than the detector takes, a failure would not be seen at all
+    # a failure shorter than the detector's time-out would not be detected
     "down_s": NumberAxis(3, 3_600, several=False),
     "run": RUN_NUMBER,
 }
-"""What the axes of all three take."""
+"""The axes of all three."""
 
 
 class GdTestbed:
-    """The testbed with its clients, running well."""
+    """The testbed with its clients, without a failure yet."""
 
     def __init__(self, run: int) -> None:
         self.bed = Testbed(TREE, seed=run, unseen=True, parameters=PARAMETERS)
@@ -99,19 +101,19 @@ class GdTestbed:
             source.start(EVERY_US, first_us=index * 10_000)
         self.bed.run(CALM_S)
         self.failed_us = self.bed.world.now
-        """When the failure happens: time 0 of what is told."""
+        """The time of the failure: time 0 of the results."""
 
     def fed_by(self, feeder: BrokerId, broker: BrokerId) -> list[PubendId]:
-        """Return the pubends whose events a broker gets from a feeder."""
+        """Return the pubends that a feeder feeds to a broker."""
         streams = self.bed.oracle.streams
         return [each for each in streams if self.feeds.feeder(broker, each) == feeder]
 
     def since_ms(self, at_us: int) -> float:
-        """Return a time since the failure."""
+        """Return a time relative to the failure."""
         return round((at_us - self.failed_us) / 1_000, 1)
 
     def course(self, broker: BrokerId, pubends: Sequence[PubendId]) -> Course:
-        """Return what happened to the subscriber at a broker, on some pubends."""
+        """Return the latencies and nacks of the subscriber at a broker, for some pubends."""
         latencies = [
             (self.since_ms(each.sent_us), round(each.latency_ms, 1))
             for each in self.listeners[broker].arrivals
@@ -120,7 +122,7 @@ class GdTestbed:
         return Course(latencies, self.nacks_of(broker))
 
     def nacks_of(self, broker: BrokerId) -> list[tuple[float, float]]:
-        """Return the nacks that a broker sent from the failure on: when, and the range so far."""
+        """Return the nacks of a broker since the failure: their times, and the range so far."""
         total, found = 0.0, []
         for each in self.after(broker):
             total += each.range_ms
@@ -128,7 +130,7 @@ class GdTestbed:
         return found
 
     def after(self, broker: BrokerId) -> list[SentNack]:
-        """Return the nacks that a broker sent from the failure on."""
+        """Return the nacks of a broker since the failure."""
         return [
             each
             for each in self.nacks.nacks
@@ -136,7 +138,9 @@ class GdTestbed:
         ]
 
     def finish(self) -> Row:
-        """Let all come that is owed; return what every experiment of GD tells of that."""
+        """Wait until all expected events have come; return the columns that all experiments of GD
+        share.
+        """
         self.bed.drain()
         sent = sum(len(source.sent) for source in self.bed.sources)
         got = sum(len(each.arrivals) for each in self.listeners.values())
@@ -147,14 +151,14 @@ class GdTestbed:
 
 
 class Course(msgspec.Struct, frozen=True):
-    """One subscriber's run: latencies by when events were sent, and its broker's nacks."""
+    """One subscriber's run: latencies by the time of sending, and its broker's nacks."""
 
     latencies: list[tuple[float, float]]
     nacks: list[tuple[float, float]]
 
     @property
     def worst_ms(self) -> float:
-        """The greatest latency of what was sent since a moment before the failure."""
+        """The greatest latency of events sent since just before the failure."""
         return max((latency for sent, latency in self.latencies if sent > -100), default=0.0)
 
     @property
@@ -165,7 +169,7 @@ class Course(msgspec.Struct, frozen=True):
 
     @property
     def back_ms(self) -> float:
-        """From when on events came as usual again: none sent later took ten times as long."""
+        """The time after which no event had ten times the usual latency."""
         late = [sent for sent, latency in self.latencies if latency > 10 * self.usual_ms]
         return max((sent for sent in late if sent > -100), default=0.0)
 
@@ -176,11 +180,11 @@ class Course(msgspec.Struct, frozen=True):
 
     @property
     def range_ms(self) -> float:
-        """How much was asked for again, in all."""
+        """The sum of all nacked ranges."""
         return self.nacks[-1][1] if self.nacks else 0.0
 
     def row(self, name: str) -> Row:
-        """Return this as columns of a row; the course itself is JSON."""
+        """Return the columns of a row; the course itself is JSON."""
         return {
             f"{name}_usual_ms": self.usual_ms,
             f"{name}_worst_ms": self.worst_ms,
@@ -193,12 +197,12 @@ class Course(msgspec.Struct, frozen=True):
 
 
 def course_of(row: Row, name: str) -> Course:
-    """Return the course of a subscriber that a row keeps."""
+    """Return the course of a subscriber from a row."""
     return msgspec.json.decode(text(row, f"{name}_course"), type=Course)
 
 
 def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[ResultTable]]:
-    """Return what makes the table: a line a run and a subscriber."""
+    """Return a function that makes the table: one line per run and subscriber."""
     columns = ("usual_ms", "worst_ms", "back_ms", "nacks", "first_nack_ms", "range_ms")
     heads = (
         "run",
@@ -231,9 +235,11 @@ def charts_of(
     nacked_from_paper: tuple[tuple[str, float], ...] = (),
     silent_from_paper: str = "",
 ) -> Callable[[Sequence[Row]], list[Chart]]:
-    """Return what makes the charts of the first run: latency over the time of sending, and nacks.
+    """Return a function that makes the charts of the first run: latency over the time of sending,
+    and nacks.
 
-    ``silent_from_paper`` is what the paper says of nobody asking until what failed is back.
+    ``silent_from_paper`` is the label of the paper's statement that no nack is sent during the
+    failure.
     """
 
     def charts(rows: Sequence[Row]) -> list[Chart]:
@@ -268,7 +274,7 @@ def charts_of(
 
 
 def delivered_once(rows: Sequence[Row]) -> PaperComparison:
-    """Hold what was delivered against the paper's title."""
+    """Compare the deliveries with the paper's title."""
     return PaperComparison(
         "all events delivered once, in order",
         "exactly once (title)",
@@ -278,12 +284,14 @@ def delivered_once(rows: Sequence[Row]) -> PaperComparison:
 
 
 def in_most(found: Sequence[bool]) -> bool:
-    """Say whether something is so in most runs: the paper shows "a modal instance" of many (GD 4.2)."""
+    """Return whether something holds in most runs: the paper shows "a modal instance" of many (GD
+    4.2).
+    """
     return 2 * sum(found) > len(found)
 
 
 def spread(rows: Sequence[Row], name: str, unit: str = "ms") -> str:
-    """Return the values of a column over all runs, as a text."""
+    """Return the range of a column over all runs, as a text."""
     found = [number(row, name) for row in rows if row[name] is not None]
     if not found:
         return "none"

@@ -20,11 +20,11 @@ from gapless_lab.lab.points import Point, Row
 __all__ = ["EXPERIMENT"]
 
 AFTER_S = 8.0
-"""How long is looked on after it is back: until the old ways are taken again."""
+"""How long the run continues after the heal: until the old routes are used again."""
 
 
 def measure(point: Point) -> Row:
-    """Cut the link for ten seconds; look at the pubends whose events went over it."""
+    """Cut the link for ten seconds; observe the pubends whose events used it."""
     testbed = GdTestbed(whole(point, "run"))
     pubends = testbed.fed_by("b1", "s1")
     assert pubends, "b1 feeds s1 with something"
@@ -44,7 +44,7 @@ def measure(point: Point) -> Row:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentences of GD 4.2 on this failure against what we found."""
+    """Compare the sentences of GD 4.2 on this failure with our results."""
     asked = {name for row in rows for name in str(row["asked"]).split()}
     unaffected = all(
         number(row, "s2_worst_ms") < 10 * number(row, "s2_usual_ms") and not row["s2_nacks"]
@@ -59,7 +59,7 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
             all(_within(row, "s1_first_nack_ms") for row in rows),
         ),
         PaperComparison(
-            "whom s1 asks",
+            "where s1 sends its nacks",
             "b2, since the link to b1 is down",
             ", ".join(sorted(asked)),
             asked == {"b2"},
@@ -72,7 +72,7 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
         ),
         PaperComparison(
             "nacks of s1",
-            "several: a large range is asked for in parts",
+            "several: a large range is nacked in parts",
             f"{spread(rows, 's1_nacks', 'nacks')} for {spread(rows, 'pubends', 'pubends')}",
             parts,
         ),
@@ -87,18 +87,18 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 
 def _within(row: Row, name: str) -> bool:
-    """Say whether a time is one that the paper's stall explains; what never happened is none."""
+    """Return whether the paper's stall explains a time; None does not count."""
     return row[name] is not None and LOST_LEAST_MS < number(row, name) <= LOST_MOST_MS
 
 
 ABOUT = """
 The testbed of the paper's figure 3, with real broker machines in the simulator: p1 with four pubends of
-25 events a second, b1 and b2 between it and s1 and s2. The link b1-s1 fails, in the paper for 10 s. Shown
-are the pubends that s1 got from b1. The paper stalls the link for 2 to 3 s before it fails; here nobody
-is told of the failure, and the failure detector finds it after 2.5 s (see `lab/gd.py`). Our latencies
-without a failure are those of a simulated network and disk, not of machines. A nack of ours has room for
-a large range, so s1 sends one for each pubend. The dashed line is the paper's number; of how much s1 asks
-for again its text gives none here (`gd-7` has one).
+25 events a second, b1 and b2 between it and s1 and s2. The link b1-s1 fails, in the paper for 10 s. The
+results are for the pubends that s1 got from b1. The paper stalls the link for 2 to 3 s before it fails;
+here neither end is notified of the failure, and the failure detector detects it after 2.5 s (see
+`lab/gd.py`). Our latencies without a failure are those of a simulated network and disk, not of machines.
+Our nack can contain a large range, so s1 sends one for each pubend. The dashed line is the paper's
+number; its text gives no number here for what s1 nacks (`gd-7` has one).
 """
 
 EXPERIMENT = Experiment(

@@ -22,11 +22,11 @@ from gapless_lab.lab.points import Point, Row
 __all__ = ["EXPERIMENT"]
 
 AFTER_S = 8.0
-"""How long is looked on after it is back: until the old ways are taken again."""
+"""How long the run continues after the restart: until the old routes are used again."""
 
 
 def measure(point: Point) -> Row:
-    """Crash b1 and start it again; look at the pubends whose events went through it."""
+    """Crash b1 and start it again; observe the pubends whose events went through it."""
     testbed = GdTestbed(whole(point, "run"))
     pubends = testbed.fed_by("b1", "s1")
     assert pubends, "b1 feeds s1 with something"
@@ -52,20 +52,20 @@ def measure(point: Point) -> Row:
 
 
 def _range_ms(testbed: GdTestbed, broker: BrokerId) -> float:
-    """Return how much a broker has asked for again so far."""
+    """Return the sum of the ranges that a broker has nacked so far."""
     nacks = testbed.nacks_of(broker)
     return nacks[-1][1] if nacks else 0.0
 
 
 def _alike(row: Row) -> bool:
-    """Say whether s1 and s2 sent as many nacks, for ranges within a tenth of each other."""
+    """Return whether s1 and s2 sent as many nacks, for ranges within a tenth of each other."""
     one, other = number(row, "s1_range_ms"), number(row, "s2_range_ms")
     same = row["s1_nacks"] == row["s2_nacks"] and row["s1_nacks"] != 0
     return same and abs(one - other) <= 0.1 * other
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentences of GD 4.2 on this failure against what we found."""
+    """Compare the sentences of GD 4.2 on this failure with our results."""
     alike = [_alike(row) for row in rows]
     shares = [number(row, "consolidation") for row in rows if row["consolidation"] is not None]
     return [
@@ -76,21 +76,21 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
             all(row["pubends"] == 2 for row in rows),
         ),
         PaperComparison(
-            "asked for again by s1, for each of them",
+            "nacked by s1, for each of them",
             "about 2,750 ms, as long as b1 was stalled; 2 to 3 s in all its tests",
             spread(rows, "lost_ms"),
             all(LOST_LEAST_MS < number(row, "lost_ms") <= LOST_MOST_MS for row in rows),
         ),
         PaperComparison(
-            "s1 and s2 ask for the same",
+            "s1 and s2 nack the same",
             "almost identical in number and range",
             f"the same number, and a range within a tenth, in {sum(alike)} of {len(rows)} runs",
             in_most(alike),
         ),
         PaperComparison(
-            "what b2 asks of p1, against s1 and s2 together",
+            "what b2 nacks at p1, against s1 and s2 together",
             "about half: consolidation is almost perfect",
-            f"{min(shares):.2f} to {max(shares):.2f}" if shares else "they asked for nothing",
+            f"{min(shares):.2f} to {max(shares):.2f}" if shares else "they nacked nothing",
             all(0.4 <= share <= 0.6 for share in shares) if shares else None,
         ),
         PaperComparison(
@@ -104,13 +104,13 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 
 ABOUT = """
-The testbed of `gd-6`. The broker b1 crashes and starts again, in the paper 30 s later. Shown are the
-pubends that went through it; which those are a hash decides. The paper stalls b1 for 2 to 3 s before it
-crashes it; here nobody is told of the crash, and the failure detector finds it after 2.5 s. s1 and s2
-find it each for themselves, up to a heartbeat (0.5 s) apart, and what they lose differs by that. The
+The testbed of `gd-6`. The broker b1 crashes and starts again, in the paper 30 s later. The results are
+for the pubends that went through it, which a hash decides. The paper stalls b1 for 2 to 3 s before it
+crashes it; here no broker is notified of the crash, and the failure detector detects it after 2.5 s. s1
+and s2 detect it independently, up to a heartbeat (0.5 s) apart, and their losses differ by that. The
 paper's second peak of latency, when b1 is back, is its compiler warming up, which a simulation does not
-have. In some runs ours has a small one too, when feeds go back to b1, and s1 and s2 each ask for some
-20 ms then. The dashed line is the paper's number; of latencies its text gives none here.
+have. In some runs ours has a small one too, when feeds return to b1 and s1 and s2 each nack some 20 ms.
+The dashed line is the paper's number; its text gives none for latencies here.
 """
 
 EXPERIMENT = Experiment(

@@ -20,15 +20,16 @@ from gapless_lab.lab.points import Point, Row
 __all__ = ["EXPERIMENT"]
 
 STALLED_S = STALL_MS / 1_000 - 0.5
-"""How long p1 takes events in and sends none, before it crashes: its neighbours have not seen it yet."""
+"""How long p1 logs events and sends none, before it crashes: its neighbours have not detected it
+yet."""
 QUICK_MS = 1_000
-"""What *quickly* means here."""
+"""The meaning of *quickly* here."""
 AFTER_S = 8.0
-"""How long is looked on after it is back: until the old ways are taken again."""
+"""How long the run continues after the restart: until the old routes are used again."""
 
 
 def measure(point: Point) -> Row:
-    """Stall p1, crash it and start it again; its publishers stand still with it."""
+    """Stall p1, crash it and start it again; its publishers pause with it."""
     testbed = GdTestbed(whole(point, "run"))
     bed = testbed.bed
     for source in bed.sources:
@@ -56,7 +57,7 @@ def measure(point: Point) -> Row:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentences of GD 4.2 on this failure against what we found."""
+    """Compare the sentences of GD 4.2 on this failure with our results."""
     quickly = [_normal_after_ms(row) <= QUICK_MS for row in rows]
     after = [f"{each:,.0f}" for each in sorted(map(_normal_after_ms, rows))]
     return [
@@ -73,9 +74,9 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
             all(row["nacks_while_down"] == 0 for row in rows),
         ),
         PaperComparison(
-            "subscriber hosts that ask when p1 is back",
-            "s1 to s5, told by AckExpected",
-            f"{spread(rows, 'asked_by', 'of 5')}, told where the feed begins anew",
+            "SHBs that send nacks when p1 is back",
+            "s1 to s5, because of AckExpected",
+            f"{spread(rows, 'asked_by', 'of 5')}, because of the start of the new feed",
             all(row["asked_by"] == 5 for row in rows),
         ),
         PaperComparison(
@@ -90,17 +91,17 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 
 def _normal_after_ms(row: Row) -> float:
-    """Return how long after p1 was back the last event was published that came late."""
+    """Return how long after the restart of p1 the last late event was published."""
     return max(0.0, number(row, "s1_back_ms") - 1_000 * (STALLED_S + number(row, "down_s")))
 
 
 ABOUT = f"""
-The testbed of `gd-6`. For {STALLED_S:g} s p1 logs and acknowledges what is published and sends nothing. Then
-it crashes, and starts again, in the paper 20 s later. Its publishers stand still meanwhile, as in the
-paper. Shown are all four pubends at s1. In the paper an AckExpected message tells the subscribers' brokers
-that they miss something. In ours they learn it sooner: who attaches to a feed is told from which tick on
-it is fed, and asks for what lies before. The paper's text gives no number of a latency or of a range
-here. That nobody asks while p1 is down is the dashed line.
+The testbed of `gd-6`. For {STALLED_S:g} s p1 logs and acknowledges what is published and sends nothing.
+Then it crashes, and starts again, in the paper 20 s later. Its publishers pause meanwhile, as in the
+paper. The results are for all four pubends at s1. In the paper an AckExpected message makes the
+subscribers' brokers send nacks. Ours send them sooner: the reply to an attach contains the first tick of
+the feed, and the broker nacks the ticks before it. The paper's text gives no number of a latency or of a
+range here. The dashed line is its statement that no nack is sent while p1 is down.
 """
 
 EXPERIMENT = Experiment(

@@ -1,10 +1,11 @@
 """Which code made a result: the version of gapless, and digests of the sources that were run.
 
-A finished point is kept with a digest of everything (:mod:`.results`): in doubt it is measured again. A
-report is read later and elsewhere, and should still be good after a change of what it never ran. So its
-digests are of sources alone, as compiled files differ from computer to computer, and of no others than
-an experiment runs. They are two: of the rooms of the machine that it sets in motion, and of its own
-files in the lab. A changed sentence in the lab says nothing of brokers, and the other way round.
+A finished point is stored with a digest of everything (:mod:`.results`): in doubt it is measured
+again. A report is read later and elsewhere, and should remain valid after a change of code that it
+did not run. So its digests cover only sources, because compiled files differ between computers, and
+only those that the experiment runs. There are two: one of the packages of the machine that it runs,
+and one of its own files in the lab. So a change in the lab does not affect the digest of the
+brokers, and vice versa.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from gapless_lab.lab.experiment import Experiment
 __all__ = ["Origin", "digest", "origin_of"]
 
 SOURCES: Final = frozenset({".py", ".pyx", ".pxi", ".h"})
-"""The kinds of files that make a difference to what is run, and are the same everywhere."""
+"""Suffixes of files that affect what is run and are equal everywhere."""
 
 DIGITS: Final = 12
-"""Of a digest: short enough to read, and no two states of the code share one by chance."""
+"""The length of a digest: short enough to read, long enough to avoid collisions."""
 
 ROOT: Final = Path(__file__).parents[2]
-"""The folder that the product and the lab stand in."""
+"""The folder of the product and the lab."""
 
 
 class Origin(msgspec.Struct, frozen=True):
     """The code that made a result."""
 
     version: str
-    """Of gapless."""
+    """The version of gapless."""
     machine: str
-    """The digest of the rooms that an experiment sets in motion."""
+    """The digest of the packages that an experiment runs."""
     experiment: str
     """The digest of its files in the lab."""
 
     @property
     def digests(self) -> str:
-        """The two digests, as a report says them."""
+        """The two digests, as a report shows them."""
         return f"machine `{self.machine}`, experiment `{self.experiment}`"
 
 
 def origin_of(experiment: Experiment, version: str) -> Origin:
-    """Return the code of an experiment as it is here: the rooms that it runs, and its own files."""
+    """Return the present code of an experiment: the packages that it runs, and its own files."""
     machine = [path for package in experiment.packages for path in _sources(ROOT / package)]
     own = _with_imports(experiment.measure.__module__.rpartition(".")[2])
     return Origin(version, digest(ROOT, machine)[:DIGITS], digest(ROOT, own)[:DIGITS])
@@ -60,18 +61,18 @@ def digest(base: Path, paths: Iterable[Path]) -> str:
     for path in sorted(paths):
         name = path.relative_to(base).as_posix().encode()
         held = path.read_bytes()
-        # lengths keep a name and what follows it apart
+        # lengths separate a name from the content that follows
         found.update(b"%d %d " % (len(name), len(held)) + name + held)
     return found.hexdigest()
 
 
 def _sources(package: Path) -> list[Path]:
-    """Return the sources of a room; a single file is a room too."""
+    """Return the sources of a package, or a single file."""
     return [path for path in (package, *package.rglob("*")) if path.suffix in SOURCES]
 
 
 def _with_imports(name: str) -> set[Path]:
-    """Return the file of a module of the lab and of all others of the lab that it needs."""
+    """Return the file of a module of the lab and the files of the lab that it needs."""
     found: set[Path] = set()
     left = [name]
     while left:
@@ -83,7 +84,7 @@ def _with_imports(name: str) -> set[Path]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Return which modules of the lab a file imports."""
+    """Yield the modules of the lab that a file imports."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gapless_lab.lab."):
             yield str(node.module).rpartition(".")[2]

@@ -1,7 +1,8 @@
-"""Points and rows: what an experiment is given, and what it returns.
+"""Points and rows: the input and the output of an experiment.
 
-A point is a dict of names of parameters and their values, a row one of names of results. Both are flat and
-plain, so that they travel anywhere: to another process, into a file, to an executor of Spark.
+A point is a dict of parameter names and values, a row one of result names and values. Both are flat
+and plain, so that they can be sent anywhere: to another process, into a file, to an executor of
+Spark.
 """
 
 from __future__ import annotations
@@ -33,41 +34,41 @@ Plain: TypeAlias = str | int | float | bool | None
 Point: TypeAlias = dict[str, Plain]
 Row: TypeAlias = dict[str, Plain]
 Function: TypeAlias = Callable[[Point], Mapping[str, Plain]]
-"""What is run at a point."""
+"""The function that is run at a point."""
 
 _WORDS: Final[dict[str, Plain]] = {"true": True, "false": False, "null": None}
 
 VALUES_MAX: Final = 1_000_000
-"""Values that ``a..b`` may stand for: all of them are in memory."""
+"""How many values ``a..b`` may have: all of them are in memory."""
 
 
 class PointOutcome(msgspec.Struct, frozen=True):
-    """What came of an experiment at a point: a row, or an error."""
+    """The outcome of an experiment at a point: a row, or an error."""
 
     index: int
     point: Point
     row: Row
     error: str
-    """Empty if there was none; else its last line."""
+    """The last line of the error; empty if there was none."""
     traceback: str
     seconds: float
 
 
 def run_point(experiment: Function, index: int, point: Point) -> PointOutcome:
-    """Run an experiment at a point; an error is a result too, and the other points still run."""
+    """Run an experiment at a point; an error is an outcome too, and the other points still run."""
     started_at = time.perf_counter()
     row: Row = {}
     error = trace = ""
     try:
         row = checked(experiment(dict(point)), point)
-    except Exception as failed:  # noqa: BLE001 - whatever a user's function raises
+    except Exception as failed:  # noqa: BLE001 - a user's function may raise anything
         error = "".join(traceback.format_exception_only(failed)).strip().splitlines()[-1]
         trace = traceback.format_exc()
     return PointOutcome(index, point, row, error, trace, time.perf_counter() - started_at)
 
 
 def checked(row: Any, point: Point) -> Row:
-    """Return a row, or say why it is none."""
+    """Return a row; refuse an invalid one."""
     if not isinstance(row, Mapping):
         raise UsageError(f"an experiment returns a dict, not {type(row).__name__}")
     for name, value in row.items():
@@ -104,7 +105,7 @@ def parse_axis(text: str) -> tuple[str, list[Plain]]:
 
 
 def parse_axes(texts: Iterable[str]) -> dict[str, list[Plain]]:
-    """Return axes by name; one that is given twice is refused, as only one of the two could count."""
+    """Return axes by name; an axis that is given twice is refused."""
     found: dict[str, list[Plain]] = {}
     for name, values in map(parse_axis, texts):
         if name in found:
@@ -130,7 +131,7 @@ def _values(part: str) -> list[Plain]:
 
 
 def _counted(part: str, numbers: range) -> list[Plain]:
-    """Return the numbers that ``a..b`` stands for, if there are any and not too many."""
+    """Return the numbers of ``a..b``, if there are any and not too many."""
     if not numbers:
         raise UsageError(f"{shortened(part)} is empty; write the smaller number first")
     if numbers.stop - numbers.start > VALUES_MAX:

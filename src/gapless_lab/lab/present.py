@@ -1,4 +1,6 @@
-"""``python -m gapless_lab.lab.present DIRECTORY``: says of kept reports whether the code here made them."""
+"""``python -m gapless_lab.lab.present DIRECTORY``: whether the present code made the stored
+reports.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ __all__ = ["present"]
 
 
 def present(directory: Path) -> Iterator[tuple[str, str]]:
-    """Return every experiment that has a report in a directory, and how the report stands to our code."""
+    """Yield every experiment with a report in a directory, and how the report relates to this code."""
     for name, experiment in EXPERIMENTS.items():
         page = directory / name / PAGE
         if page.exists():
@@ -26,13 +28,13 @@ def _compared(page: str, here: Origin) -> str:
         return "of the code here"
     if f"machine `{here.machine}`" in page:
         return "of the same machine; the experiment's own code has changed"
-    return "of another machine" if "machine `" in page else "does not say of which code it is"
+    return "of another machine" if "machine `" in page else "names no code"
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is known of the reports in a directory."""
+    """Print the results for the reports in a directory."""
     if len(arguments) != 1:
-        sys.stderr.write("give the directory of the reports\n")
+        sys.stderr.write("name the directory of the reports\n")
         return 2
     for name, text in present(Path(arguments[0])):
         sys.stdout.write(f"{name:10} {text}\n")

@@ -1,4 +1,4 @@
-"""PT figure 10: what is delivered while many brokers are down, and after they are back."""
+"""PT figure 10: deliveries while many brokers are down, and after they are back."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ SEED = 10
 EVERY_US = 1_000_000
 """Each publisher publishes once a second."""
 CALM_S = 15.0
-"""How long after the failures the measurement begins: until everybody has found its way around them."""
+"""How long after the failures the measurement starts: until all brokers bypass them."""
 TAIL_S = 2.0
 """How long after the last publication deliveries still count."""
 PAPER_BROKERS, PAPER_PERCENT = 500, 17
-"""At which size, and at how many failures of it, the paper's text gives numbers."""
+"""The size and the percentage of failures for which the paper's text gives numbers."""
 DRAWS = 100
-"""So many casts are drawn where only the graph is looked at: as many as PT's figure 9 has runs."""
+"""How many sets of roles are drawn for the graph alone: as many as PT's figure 9 has runs."""
 
 PARAMETERS = {
-    # Most steps of a large simulated overlay are heartbeats, refreshed feeds and silence. Links tell of
-    # their end here, so nothing waits for these times, and long ones leave the steps to the events.
+    # Most steps of a large simulated overlay are heartbeats, refreshed feeds and silence. Links
+    # report their end here, so nothing waits for these times, and long ones leave the steps to the
+    # events.
     "heartbeat_ms": 5_000,
     "session_timeout_ms": 22_000,
     "attach_refresh_ms": 20_000,
@@ -56,13 +57,13 @@ PARAMETERS = {
     "link_idle_timeout_ms": 120_000,
     "progress_ms": 600_000,
     "ceiling_step_ms": 20_000,
-    # Hundreds of brokers get subscribers at once: their news travels together.
+    # Hundreds of brokers get subscribers at once: their table changes are sent together.
     "change_batch_ms": 500,
     "table_flush_ms": 300,
     "stream_epoch_interval_ms": 1_000,
-    # No link is cut while both its ends live, so no relay can help, and to look for one costs most.
+    # No link is cut while both its ends live, so no relay can help, and probing for one costs most.
     "relay_hops_max": 0,
-    # Nobody is given up within the run, nor does anybody say twice whom it misses.
+    # No member expires within the run, and no partition is announced twice.
     "partition_renew_ms": 3_600_000,
     "inactive_after_s": 3_600,
     "stale_table_ttl_s": 7_200,
@@ -70,14 +71,15 @@ PARAMETERS = {
 
 
 class ExperimentRoles:
-    """Who fails, who publishes and who subscribes in a run; the same for every δ."""
+    """The failed brokers, the publishers and the subscribers of a run; the same for every δ."""
 
     def __init__(self, point: Point) -> None:
         brokers = whole(point, "brokers")
         random = np.random.default_rng((SEED, whole(point, "run"), brokers))
         order = [int(index) for index in random.permutation(brokers)]
         self.failed = order[: _failures(point)]
-        # from the other end: publishers fail last, as a pubend that is down owes nothing
+        # from the other end: publishers fail last, because nothing is expected of a pubend that is
+        # down
         self.publishers = order[-whole(point, "publishers") :]
         self.subscribers = sorted(
             int(place)
@@ -85,19 +87,21 @@ class ExperimentRoles:
         )
 
     def live_pairs(self) -> list[tuple[int, int]]:
-        """Return who should get what from whom while the failures last."""
+        """Return the pairs of publisher and subscriber that should communicate during the failures."""
         failed = set(self.failed)
         live = [index for index in self.subscribers if index not in failed]
         return [*product(self.publishers, live)]
 
     def longest_rows(self, children: int) -> list[int]:
-        """Return for each of these pairs how many brokers in a row have failed between them, at most."""
+        """Return for each of these pairs the greatest number of failed brokers in a row between
+        them.
+        """
         failed = set(self.failed)
         return [longest_row(children, one, other, failed) for one, other in self.live_pairs()]
 
 
 def reachable(longest_rows: Sequence[int], delta: int) -> float:
-    """Return for which share of some pairs there is a way, by the rule of bypass; in percent."""
+    """Return the percentage of pairs that have a path by the rule of bypass."""
     return 100 * sum(row <= delta for row in longest_rows) / len(longest_rows)
 
 
@@ -107,7 +111,7 @@ def _failures(point: Point) -> int:
 
 
 def measure(point: Point) -> Row:
-    """Let brokers crash, publish for a while, count; let them come back, and count again."""
+    """Crash brokers, publish for a while, count; restart them, and count again."""
     roles, delta, fan_out = ExperimentRoles(point), whole(point, "delta"), whole(point, "fan_out")
     bed = Testbed(
         topology(whole(point, "brokers"), fan_out),
@@ -141,7 +145,7 @@ def measure(point: Point) -> Row:
 
 
 def _differing(bed: Testbed, roles: ExperimentRoles, children: int, delta: int) -> int:
-    """Count the pairs at which not that came which the rule of bypass says: everything, or nothing."""
+    """Count the pairs whose deliveries differ from the rule of bypass: everything, or nothing."""
     sent = {source.plan.name: len(source.sent) for source in bed.sources}
     got = {each.name: Counter(a.pubend.name for a in each.arrivals) for each in bed.listeners}
     due = (
@@ -154,14 +158,14 @@ def _differing(bed: Testbed, roles: ExperimentRoles, children: int, delta: int) 
 
 
 def drawn(point: Point) -> Row:
-    """Count in many casts, on the graph alone, for which share of the pairs there is a way.
+    """Count in many drawn role sets, on the graph alone, the share of pairs that have a path.
 
-    A cast is the same for every δ, so what δ gains over the next smaller one is taken cast by cast:
-    whatever else differs from cast to cast is no error of that.
+    A role set is the same for every δ, so the gain of δ over the next smaller one is computed for
+    each set: other differences between sets do not add to its error.
     """
     children, delta = width(whole(point, "fan_out")), whole(point, "delta")
     casts = [ExperimentRoles({**point, "run": run}) for run in range(DRAWS)]
-    # of a few subscribers all may have failed; where a point is measured, some live
+    # of few subscribers all may have failed; at a measured point some live
     alive = [cast for cast in casts if cast.live_pairs()] or [ExperimentRoles(point)]
     rows = [cast.longest_rows(children) for cast in alive]
     shares = [reachable(each, delta) for each in rows]
@@ -173,7 +177,7 @@ def drawn(point: Point) -> Row:
 
 
 def _error(shares: Sequence[float]) -> float:
-    """Return the standard error of a mean of percentages; a single one may be anything."""
+    """Return the standard error of a mean of percentages; 100 for a single one."""
     if len(shares) == 1:
         return 100.0
     return round(float(np.std(shares)) / sqrt(len(shares) - 1), 3)
@@ -196,7 +200,7 @@ def _people(bed: Testbed, roles: ExperimentRoles) -> None:
 
 
 def _publish(bed: Testbed, window_s: int) -> int:
-    """Publish for a while; return how many events there were."""
+    """Publish for a while; return the number of events."""
     for index, source in enumerate(bed.sources):
         source.start(EVERY_US, first_us=index * 1_000)
     bed.run(window_s - 0.5)
@@ -214,8 +218,8 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
         "δ",
         "runs",
         "delivered during the failure, %",
-        "pairs with a way in these runs, %",
-        f"pairs with a way, % of {DRAWS} draws",
+        "pairs with a path in these runs, %",
+        f"pairs with a path, % of {DRAWS} draws",
         "standard error",
         "delivered after healing, %",
         "healing took, s",
@@ -240,7 +244,7 @@ def _mean(rows: Sequence[Row], name: str) -> float:
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return deliveries and drawn pairs over failures, a line a δ, with the paper's number."""
+    """Return deliveries and drawn pairs over failures, one line per δ, with the paper's number."""
     runs = len({row["run"] for row in rows})
     return [
         Chart(
@@ -261,20 +265,21 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
         )
         for title, of_what, column in (
             (f"measured, runs: {runs}", "delivered during the failure, %", "delivered"),
-            (f"the graph, draws: {DRAWS}", "pairs with a way, %", "drawn"),
+            (f"the graph, draws: {DRAWS}", "pairs with a path, %", "drawn"),
         )
     ]
 
 
-# --- what the paper says --------------------------------------------------------------------------
+# --- the paper's statements -----------------------------------------------------------------------
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentences of PT IX against what we found at the most failures.
+    """Compare the sentences of PT IX with our results at the most failures.
 
-    A few runs are too few to say how often somebody is cut off. If exactly those got events to whom a
-    way was left, wherever it was measured, then the ways of many draws stand for deliveries, and the
-    paper's numbers are judged by them; else by nothing. They are about 17 % of 500 brokers.
+    A few runs are too few to estimate how often a pair is cut off. If at all measured points
+    exactly the pairs with a path received events, the paths of many draws stand for deliveries, and
+    the paper's numbers are compared with them; else with nothing. They are about 17 % of 500
+    brokers.
     """
     most = max(whole(row, "failed") for row in rows)
     by_delta = {
@@ -288,9 +293,9 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     healed = min(number(row, "healed") for row in rows)
     return [
         PaperComparison(
-            "to whom nothing comes during the failure",
+            "subscribers that receive nothing during the failure",
             "more than δ failures at adjacent brokers can disconnect those beyond them (IX.A)",
-            f"exactly to those beyond more than δ in a row: at {sum(exact)} of {len(exact)} points",
+            f"exactly those beyond more than δ in a row: at {sum(exact)} of {len(exact)} points",
             all(exact),
         ),
         *_numbers(by_delta, 100 * most / size[0], judged=judged),
@@ -303,7 +308,7 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 def _numbers(
     by_delta: Mapping[int, Sequence[Row]], share: float, *, judged: bool
 ) -> Iterator[PaperComparison]:
-    """Hold the numbers of IX.B against ours, as far as there are rows for them."""
+    """Compare the numbers of IX.B with ours, as far as there are rows for them."""
     if 3 in by_delta:
         yield _held(
             f"δ = 3, {share:.0f} % failed: 97 % delivered, or more",
@@ -334,14 +339,16 @@ def _numbers(
 
 
 def _shown(rows: Sequence[Row], column: str, measured: float) -> str:
-    """Return a percentage of the draws with its standard error, and what the runs had."""
+    """Return a percentage of the draws with its standard error, and that of the runs."""
     value, error = number(rows[0], column), number(rows[0], f"{column}_error")
     runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
     return f"{value:.1f} ± {error:.1f} % in {DRAWS} draws; measured in {runs}: {measured:.1f} %"
 
 
 def _between(row: Row, column: str, least: float, most: float) -> bool | None:
-    """Say whether a percentage of the draws is within bounds; None within two standard errors of one."""
+    """Return whether a percentage of the draws is within bounds; None within two standard errors of
+    one.
+    """
     value, error = number(row, column), number(row, f"{column}_error")
     low, high = value - 2 * error, value + 2 * error
     if least <= low and high <= most:
@@ -357,27 +364,25 @@ def _held(
 
 
 ABOUT = f"""
-**Measured** are real broker machines in the simulator. A share of all brokers crashes, and when the others
-have found their ways around them, publishers publish once a second for a while. Of the deliveries that
-live subscribers are owed, those that came in time count. Then the brokers come back, and everything that
-was owed to anybody, also to the subscribers of those that were down, must come once and in order.
-
-**Drawn** is who fails, publishes and subscribes, {DRAWS} times for every point, with the measured runs as the
-first of them; and it is counted on the graph for how many pairs of a publisher and a live subscriber
-there is a way, that is, no more than δ failed brokers in a row between them. A run takes minutes and a
-draw milliseconds, and a few runs do not show how often somebody is cut off. In every run it is looked
-at, pair by pair, whether all events came where there is a way, and none where there is not. If that is so
-at all points, the draws say what would be delivered, and the paper's numbers are held against them: yes
-or no where they are more than two standard errors inside or outside of the bounds, else nothing.
-
-What differs from the paper: it had a publisher and a subscriber at every one of 500 brokers; here some
-brokers have publishers and some have subscribers, drawn at random, so the share is an estimate over
-these pairs. Its fan-out is not told; ours is 3, the harder one of its other figures. Publishers sit at
-brokers that live. Times of heartbeats and refreshed feeds are long, as links tell of their end at once,
-and relays are off, as no link is cut between two that live. The paper measures for 120 s; the last lines
-say for how long this was. A point of 500 brokers takes one to two minutes: up to 45 s are for a window of
-120 s, the rest is for the start of the brokers, their crash and their return. `--grid brokers=…`,
-`--grid window_s=…`, `--runs` and `--spark` make the whole smaller or larger.
+**Measured** are real broker machines in the simulator. A share of all brokers crashes. When the others
+bypass them, publishers publish once a second for a while. Of the deliveries that live subscribers must
+receive, those that arrive in time count. Then the brokers restart, and every expected event must arrive
+once and in order, also at the subscribers of the crashed brokers. **Drawn** are the failed brokers, the
+publishers and the subscribers, {DRAWS} times for every point, with the measured runs as the first of
+them. On the graph it is counted how many pairs of a publisher and a live subscriber have a path, that
+is, no more than δ failed brokers in a row between them. A run takes minutes and a draw milliseconds, and
+a few runs do not show how often a pair is cut off. Every run is checked pair by pair: all events arrived
+if there is a path, and none if there is not. If that holds at all points, the draws predict the
+deliveries, and the paper's numbers are compared with them: yes or no if they are more than two standard
+errors inside or outside of the bounds, else nothing. What differs from the paper: it had a publisher and
+a subscriber at every one of 500 brokers; here some brokers have publishers and some have subscribers,
+drawn at random, so the share is an estimate over these pairs. The paper does not state its fan-out; ours
+is 3, the harder one of its other figures. Publishers are at live brokers. Times of heartbeats and
+refreshed feeds are long, because links report their end at once, and relays are off, because no link
+between two live brokers is cut. The paper measures for 120 s; the last lines state our time. A point of
+500 brokers takes one to two minutes: up to 45 s are for a window of 120 s, the rest is for the start of
+the brokers, their crash and their return. `--grid brokers=…`, `--grid window_s=…`, `--runs` and
+`--spark` make the experiment smaller or larger.
 """
 
 EXPERIMENT = Experiment(
@@ -419,17 +424,17 @@ EXPERIMENT = Experiment(
         Relation(
             ("brokers", "failed_percent", "publishers"),
             lambda point: _failures(point) + whole(point, "publishers") <= whole(point, "brokers"),
-            "publishers sit at brokers that live, one at each",
+            "publishers are at live brokers, one at each",
         ),
         Relation(
             ("brokers", "subscribers"),
             lambda point: whole(point, "subscribers") <= whole(point, "brokers"),
-            "subscribers sit at different brokers",
+            "subscribers are at different brokers",
         ),
         Relation(
             ("brokers", "failed_percent", "subscribers", "run"),
             lambda point: bool(ExperimentRoles(point).live_pairs()),
-            "no subscriber is left at a broker that lives; take more of them",
+            "no subscriber is at a live broker; use more subscribers",
         ),
     ),
     measure=measure,

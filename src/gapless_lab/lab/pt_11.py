@@ -1,4 +1,4 @@
-"""PT figure 11: how large the Δ-neighbourhoods of brokers are."""
+"""PT figure 11: the sizes of the Δ-neighbourhoods of brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEIGHBOURS, CHILDREN = "neighbours", "children"
 
 
 def measure(point: Point) -> Row:
-    """Ask every broker's neighbourhood how many brokers it has, itself not counted."""
+    """Count the brokers in every broker's neighbourhood, without itself."""
     tree = topology(
         whole(point, "brokers"), whole(point, "fan_out"), children=point["counts_as"] == CHILDREN
     )
@@ -36,7 +36,7 @@ def measure(point: Point) -> Row:
 
 
 def tables(rows: Sequence[Row]) -> list[ResultTable]:
-    """Return all distributions, a line each."""
+    """Return all distributions, one line each."""
     shown = ("fan_out", "counts_as", "delta", "least", "median", "mean", "p90", "p99", "most")
     heads = ("fan-out", "of", "δ", "least", "median", "mean", "p90", "p99", "most")
     return [
@@ -49,13 +49,13 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 _FROM_PAPER = {3: (("paper: all below 100", 100.0),), 7: (("paper: δ = 3, up to 1,000", 1_000.0),)}
-"""By fan-out what PT IX.C says of sizes."""
+"""By fan-out, the sizes in the text of PT IX.C."""
 PAPER_BROKERS = 1_000
-"""How many brokers the paper's tree has; of others it says nothing."""
+"""The number of brokers of the paper's tree; its text covers no other."""
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return a chart a fan-out; only of the reading that fits the paper's text."""
+    """Return one chart per fan-out, only for the reading that fits the paper's text."""
     fitting = [row for row in rows if row["counts_as"] == NEIGHBOURS]
     return [
         Chart(
@@ -74,7 +74,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold both readings of the fan-out against the two numbers of PT IX.C."""
+    """Compare both readings of the fan-out with the two numbers of PT IX.C."""
     found = []
     for (fan_out, counted), of in grouped(rows, "fan_out", "counts_as").items():
         most = {row["delta"]: whole(row, "most") for row in of}
@@ -100,11 +100,11 @@ def _at_its_size(brokers: int, agrees: bool) -> bool | None:
 
 
 ABOUT = """
-How many other brokers a broker knows, which is what it has sessions with: those within Δ = δ + 1 of it,
-as `Topology.neighbourhood` gives them to a broker. Nothing is random here. The paper's *fan-out* can be
-read in two ways, as the number of neighbours or of children. Only the first fits its sentence about a
-fan-out of 3, so the other experiments of PT use it. The text has one number for each fan-out, of a tree
-of 1,000 brokers; they are the dashed lines.
+How many other brokers a broker knows and has sessions with: those within Δ = δ + 1 of it, as
+`Topology.neighbourhood` gives them to a broker. Nothing is random here. The paper's *fan-out* has two
+readings, the number of neighbours or of children. Only the first fits its sentence about a fan-out of 3,
+so the other experiments of PT use it. The text has one number for each fan-out, of a tree of 1,000
+brokers; they are the dashed lines.
 """
 
 EXPERIMENT = Experiment(

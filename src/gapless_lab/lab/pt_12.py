@@ -1,4 +1,4 @@
-"""PT figure 12: how many active sessions brokers have when some have failed."""
+"""PT figure 12: the number of active sessions of brokers after failures."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["EXPERIMENT"]
 SEED = 12
 
 VERY_LOW = 3
-"""What *very low* means here: no more than the neighbours of a broker in the narrow tree."""
+"""The meaning of *very low* here: no more than the neighbours of a broker in the narrow tree."""
 
 
 def measure(point: Point) -> Row:
-    """Let brokers fail at random; count the active sessions of the others, and all that they hold."""
+    """Let brokers fail at random; count the active sessions of the others, and all their sessions."""
     brokers, fan_out, failed = (whole(point, each) for each in ("brokers", "fan_out", "failed"))
     around = neighbourhoods(topology(brokers, fan_out), whole(point, "delta") + 1)
     counts: Counter[int] = Counter()
@@ -47,7 +47,7 @@ def measure(point: Point) -> Row:
 
 
 def tables(rows: Sequence[Row]) -> list[ResultTable]:
-    """Return all distributions, a line each."""
+    """Return all distributions, one line each."""
     shown = (
         "fan_out",
         "failed",
@@ -80,7 +80,7 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return a chart a fan-out, as the paper has them."""
+    """Return one chart per fan-out, as in the paper."""
     return [
         Chart(
             f"fan-out {fan_out}",
@@ -97,7 +97,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentence of PT IX.D against what we found."""
+    """Compare the sentence of PT IX.D with our results."""
     return [
         PaperComparison(
             f"fan-out {row['fan_out']}, {row['failed']} of {whole(row, 'brokers'):,} failed",
@@ -112,12 +112,12 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 
 ABOUT = """
-Brokers fail at random, with δ = 3. A session is *active* if it is the first on its path that is alive
+Brokers fail at random, with δ = 3. A session is *active* if it is with the first live broker on its path
 (PT II): publications travel over active sessions. The paper's brokers open such sessions when they need
 them. Ours hold a session with every live broker of the neighbourhood at all times, so that a bypass
-needs no new connection; the last column says what that costs. The paper shows 16 and 60 failures. Its
-text gives no number of sessions, only that it is very low for the majority of brokers; we hold against
-that whether more than half of the brokers (the dashed line) have no more than 3.
+needs no new connection; the last column shows the cost. The paper shows 16 and 60 failures. Its text
+gives no number of sessions, only that it is very low for the majority of brokers; we compare that with
+whether more than half of the brokers (the dashed line) have no more than 3.
 """
 
 EXPERIMENT = Experiment(
@@ -150,7 +150,7 @@ EXPERIMENT = Experiment(
         Relation(
             ("brokers", "failed"),
             lambda point: whole(point, "failed") < whole(point, "brokers"),
-            "a broker at least must stay alive",
+            "at least one broker must not fail",
         ),
     ),
     measure=measure,

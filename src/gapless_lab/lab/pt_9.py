@@ -31,7 +31,7 @@ NARROW, WIDE = 3, 7
 
 
 def measure(point: Point) -> Row:
-    """Let brokers fail at random, and count pairs of live ones without a way between them."""
+    """Let brokers fail at random, and count pairs of live ones without a path between them."""
     brokers, failed, runs = whole(point, "brokers"), whole(point, "failed"), whole(point, "runs")
     delta = whole(point, "delta")
     drawn = draw_failures(brokers, failed, runs, SEED)
@@ -46,7 +46,7 @@ def measure(point: Point) -> Row:
 
 
 def tables(rows: Sequence[Row]) -> list[ResultTable]:
-    """Return a table a fan-out: failures down, δ across; what was not measured is empty."""
+    """Return one table per fan-out: failures down, δ across; unmeasured points are empty."""
     deltas = sorted({whole(row, "delta") for row in rows})
     found = []
     for (fan_out,), of_fan_out in grouped(rows, "fan_out").items():
@@ -62,7 +62,7 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return a chart a fan-out, as the paper has them."""
+    """Return one chart per fan-out, as in the paper."""
     return [
         Chart(
             f"fan-out {fan_out}",
@@ -80,7 +80,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the two sentences of PT IX.A against what we found."""
+    """Compare the two sentences of PT IX.A with our results."""
     found = [_by_delta(fan_out, of) for (fan_out,), of in grouped(rows, "fan_out").items()]
     if {row["fan_out"] for row in rows} >= {NARROW, WIDE}:
         found += [
@@ -95,7 +95,7 @@ def _by_delta(fan_out: object, rows: Sequence[Row]) -> PaperComparison:
     steps: list[bool] = []
     for of_failed in grouped(rows, "failed").values():
         shares = [number(row, "disconnected") for row in _sorted(of_failed)]
-        # where nobody is disconnected, nothing can be improved
+        # if no pair is disconnected, nothing can be improved
         steps += [one > other for one, other in pairwise(shares) if one or other]
     last = _sorted([row for row in rows if row["failed"] == most])
     shown = ", ".join(f"δ = {row['delta']}: {number(row, 'disconnected'):.1f} %" for row in last)
@@ -112,10 +112,10 @@ def _sorted(rows: Sequence[Row]) -> list[Row]:
 
 
 def _by_fan_out(delta: object, rows: Sequence[Row]) -> PaperComparison:
-    """Say at which numbers of failures the narrow tree is worse, and at which the wide one.
+    """Return at which numbers of failures the narrow tree is worse, and at which the wide one.
 
-    Where few are disconnected, one run of a hundred may decide over the mean. So a difference counts
-    if it is more than twice its standard error.
+    If few pairs are disconnected, one run of a hundred may decide the mean. So a difference counts
+    only if it is more than twice its standard error.
     """
     by_place = {(row["fan_out"], row["failed"]): row for row in rows}
     more: list[Plain] = []
@@ -142,7 +142,7 @@ def _by_fan_out(delta: object, rows: Sequence[Row]) -> PaperComparison:
 
 
 def _error(row: Row, other: Row) -> float:
-    """Return the standard error of the difference of two means; of a single run there is none."""
+    """Return the standard error of the difference of two means; infinite for a single run."""
     runs = whole(row, "runs")
     if runs == 1:
         return inf
@@ -153,11 +153,11 @@ ABOUT = """
 Some of all brokers fail at random, and the share of pairs of brokers that no longer reach each other is
 counted: both alive, and more than δ failed ones in a row on the path between them. As in the paper this
 is a simulation of a graph, by our rules of bypass, and a number is the mean of some runs (the paper has
-1,000 brokers and 100 runs). The brokers that fail in a run are the same for every δ and fan-out, and
-fail too where more do. Which trees: see `lab/trees.py`. The paper does not say whether pairs with a
-failed broker count; here they do not, as nobody is there to be served. Its text gives no number for this
-figure, so none of the paper's is in the plot. Of two fan-outs one counts as worse where the means of the
-runs are more than two standard errors apart; else it is too close to tell.
+1,000 brokers and 100 runs). The brokers that fail in a run are the same for every δ and fan-out, and are
+included if more fail. For the trees see `lab/trees.py`. The paper does not state whether pairs with a
+failed broker count; here they do not, because a failed broker serves no client. Its text gives no number
+for this figure, so none of the paper's is in the plot. Of two fan-outs one counts as worse if the means
+of the runs are more than two standard errors apart; else it is too close to tell.
 """
 
 EXPERIMENT = Experiment(
@@ -190,7 +190,7 @@ EXPERIMENT = Experiment(
         Relation(
             ("brokers", "failed"),
             lambda point: whole(point, "failed") <= whole(point, "brokers") - 2,
-            "two brokers at least must stay alive, as pairs of them are counted",
+            "at least two brokers must not fail, because pairs are counted",
         ),
     ),
     measure=measure,

@@ -1,4 +1,4 @@
-"""How an experiment is told: tables as text, Markdown and CSV, and what the paper says beside them."""
+"""Reports: tables as text, Markdown and CSV, with the paper's statements beside our results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class ExperimentReport(msgspec.Struct, frozen=True):
-    """What came of an experiment."""
+    """The results of an experiment."""
 
     name: str
     paper: str
@@ -34,11 +34,11 @@ class ExperimentReport(msgspec.Struct, frozen=True):
     about: str
     points: int
     done: int
-    """Of so many points there is a result; the others failed or were not run."""
+    """How many points have a result; the others failed or were not run."""
     seconds: float
-    """What the measurements took, added up."""
+    """The duration of all measurements together."""
     axes: dict[str, list[Plain]]
-    """At which values it was measured."""
+    """The values at which it was measured."""
     comparisons: list[PaperComparison]
     tables: list[ResultTable]
     origin: Origin
@@ -53,7 +53,7 @@ def report_of(
     seconds: float,
     origin: Origin,
 ) -> tuple[ExperimentReport, list[Chart]]:
-    """Make the report and the charts of some rows, perhaps of few of all points."""
+    """Make the report and the charts of some rows, perhaps of only some points."""
     comparisons = experiment.compare(rows) if rows else []
     tables = experiment.tables(rows) if rows else []
     charts = experiment.charts(rows) if rows else []
@@ -94,7 +94,7 @@ def cell(value: Plain) -> str:
 
 
 def axes_line(report: ExperimentReport) -> str:
-    """Return at which values it was measured, in a line."""
+    """Return the values at which it was measured, in a line."""
     return "; ".join(
         f"{name} {', '.join(map(cell, values))}"
         for name, values in report.axes.items()
@@ -103,7 +103,7 @@ def axes_line(report: ExperimentReport) -> str:
 
 
 def verdict(comparison: PaperComparison) -> str:
-    """Return whether ours agrees, in a word."""
+    """Return whether our result agrees, in a word."""
     return {True: "yes", False: "no", None: ""}[comparison.agrees]
 
 
@@ -134,7 +134,7 @@ def markdown(report: ExperimentReport, picture: str | None = None) -> str:
     made = f"Made by `gapless lab run {report.name}`"
     parts.append(f"{made}: {report.done:,} points, {report.seconds:,.0f} s of measuring.")
     code = f"gapless {report.origin.version}, {report.origin.digests}"
-    check = "`python -m gapless_lab.lab.present DIRECTORY` compares reports with the code at hand"
+    check = "`python -m gapless_lab.lab.present DIRECTORY` compares reports with the present code"
     parts.append(f"Of {code} ({check}).")
     return "\n\n".join(parts) + "\n"
 

@@ -1,4 +1,4 @@
-"""Results on disk: a line a finished point, so that a run which was stopped goes on where it was."""
+"""Results on disk: one line per finished point, so that a stopped run can continue."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ PICTURE: Final = "plot.png"
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """A finished point, as its line has it."""
+    """A finished point, as stored."""
 
     version: str
-    """Of gapless, with a digest of its files: what other code measured is measured again."""
+    """The version of gapless with a digest of its files: points that other code measured are
+    measured again."""
     point: Point
     row: Row
     seconds: float
@@ -34,10 +35,10 @@ class StoredResult(msgspec.Struct, frozen=True):
 
 @cache
 def this_code(version: str) -> str:
-    """Return which code measures here: the version, and a digest of the product and the lab.
+    """Return the version of this code: the release, and a digest of the product and the lab.
 
-    Between two releases the version says nothing, and one line changed anywhere below an experiment may
-    change what it measures.
+    The release alone does not identify the code between two releases, and any changed line that an
+    experiment runs may change its results.
     """
     return f"{version}+{digest_of(ROOT / 'gapless', ROOT / 'gapless_lab')}"
 
@@ -50,7 +51,7 @@ def digest_of(*packages: Path) -> str:
 
 
 class ResultStore:
-    """Where the results of one experiment are."""
+    """The directory with the results of one experiment."""
 
     def __init__(self, directory: Path, version: str) -> None:
         self.directory = directory
@@ -58,11 +59,11 @@ class ResultStore:
         self._points = directory / POINTS
 
     def clear(self) -> None:
-        """Forget all that was measured."""
+        """Delete all results."""
         self._points.unlink(missing_ok=True)
 
     def finished(self) -> dict[str, StoredResult]:
-        """Return what is there, by point; the line that a crash cut off does not count."""
+        """Return the stored results by point; a line that a crash truncated does not count."""
         return {key_of(kept.point): kept for kept in self._lines() if kept.version == self.version}
 
     def _lines(self) -> Iterator[StoredResult]:
@@ -75,7 +76,7 @@ class ResultStore:
                 continue
 
     def keep(self, outcome: PointOutcome) -> StoredResult:
-        """Write down a finished point."""
+        """Store a finished point."""
         kept = StoredResult(self.version, outcome.point, outcome.row, round(outcome.seconds, 3))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._points.open("ab") as file:
@@ -83,7 +84,7 @@ class ResultStore:
         return kept
 
     def write(self, report: ExperimentReport, charts: list[Chart]) -> list[Path]:
-        """Write tables, the page and the picture; return the files."""
+        """Write the tables, the page and the picture; return the files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         written: list[Path] = []
         for index, table in enumerate(report.tables):
@@ -101,7 +102,7 @@ class ResultStore:
 
 
 def key_of(point: Point) -> str:
-    """Return a point as a text that is the same for the same point.
+    """Return a text that is equal for equal points.
 
     >>> key_of({"b": 1, "a": "x"})
     '{"a":"x","b":1}'

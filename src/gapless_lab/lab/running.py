@@ -1,4 +1,4 @@
-"""A run of an experiment: the points that are missing, one by one or as somebody else spreads them."""
+"""A run of an experiment: it measures the missing points, one by one or distributed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gapless_lab.lab.results import ResultStore, key_of
 __all__ = ["ExperimentRun", "PointFailure", "Spread", "one_by_one"]
 
 Spread: TypeAlias = Callable[[Sequence[Point]], Iterable[PointOutcome]]
-"""Measures points, and gives outcomes as they come."""
+"""Measures points, and yields outcomes as they come."""
 
 
 class PointFailure(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ class ExperimentRun:
         self.failures: list[PointFailure] = []
         self.shelf = shelf
         self._finished = shelf.finished()
-        # Now, as files may change while a long run goes on. What other code measured is not on the
-        # shelf, so this one has made all rows. A digest of everything follows the plus.
+        # Now, because files may change during a long run. Results of other code are not in the
+        # store, so this code made all rows. A digest of everything follows the plus.
         self._origin = origin_of(experiment, shelf.version.partition("+")[0])
 
     @property
@@ -55,7 +55,7 @@ class ExperimentRun:
     def go(
         self, spread: Spread = one_by_one, on_outcome: Callable[[PointOutcome], None] | None = None
     ) -> None:
-        """Measure what is missing; each result is kept as soon as it is there."""
+        """Measure the missing points; each result is stored at once."""
         for outcome in spread(self.missing):
             if outcome.error:
                 self.failures.append(PointFailure(outcome.point, outcome.error, outcome.traceback))
@@ -71,7 +71,7 @@ class ExperimentRun:
         return [{**kept.point, **kept.row} for kept in found if kept is not None]
 
     def report(self) -> tuple[ExperimentReport, list[Chart]]:
-        """Say what has come so far."""
+        """Return the report of the results so far."""
         kept = (self._finished.get(key_of(point)) for point in self.points)
         seconds = sum(each.seconds for each in kept if each is not None)
         return report_of(

@@ -1,13 +1,13 @@
 """The papers' testbeds, simulated: real broker machines, clients, and failures at chosen times.
 
-Unlike a seed of the simulator nothing here is left to chance but delays: an experiment says what
-breaks and when. All else is the simulator's own: hosts, disks, links, clients that come back, and the
-checkers. What a subscriber gets is compared with what was published at every delivery, so a run that
-breaks a promise ends with an error and never becomes a number.
+Unlike in a seed of the simulator only delays are random here: an experiment chooses the failures
+and their times. The rest is the simulator's: hosts, disks, links, clients that reconnect, and the
+checkers. Every delivery is compared with what was published, so a run that violates a guarantee
+ends with an error and never becomes a number.
 
-How a failure is seen is a part of the setting. ``unseen`` means that nobody is told when a connection
-dies: it takes in what is sent and gives nothing, until the failure detector (``session_timeout_ms``)
-finds out. Else the ends are told at once, as by a closed socket.
+An option decides how a failure is detected. ``unseen`` means that neither end is notified when a
+connection fails: the connection accepts data and delivers none, until the failure detector
+(``session_timeout_ms``) detects it. Else the ends are notified at once, as by a closed socket.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 CREDIT = 1_000_000
-"""Events that a subscriber takes at once: subscribers are never slow here."""
+"""Events that a subscriber accepts at once: subscribers are never slow here."""
 
 
 class GuaranteeViolationError(GaplessError):
-    """A run broke a promise or did not finish: it has no numbers."""
+    """A run violated a guarantee or did not finish: it has no numbers."""
 
 
 class TestbedOptions(SimulationOptions, frozen=True, kw_only=True):
-    """A testbed: its tree, and the parameters of its brokers that differ from the defaults."""
+    """A testbed: its tree, and the broker parameters that differ from the defaults."""
 
     tree: Topology
     pace: float = 1.0
@@ -68,12 +68,12 @@ class TestbedOptions(SimulationOptions, frozen=True, kw_only=True):
         return self.tree
 
     def parameters(self) -> Parameters:
-        """Return the parameters of all brokers: the product's own, but for those named."""
+        """Return the parameters of all brokers: the defaults, except for the given ones."""
         return Parameters(**self.limits, delta=self.delta)  # type: ignore[arg-type]
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """An event that a subscriber got."""
+    """An event that a subscriber received."""
 
     at_us: int
     pubend: PubendId
@@ -81,12 +81,12 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def latency_ms(self) -> float:
-        """How long it was under way, from its publisher's hand."""
+        """The time from the publish call to the delivery."""
         return (self.at_us - self.sent_us) / 1_000
 
 
 class MeasuringSubscriber(SimulatedSubscriber):
-    """A subscriber that keeps when what it got was sent, and when it came."""
+    """A subscriber that records when each event was sent and received."""
 
     def __init__(self, bed: Testbed, name: str, host: SimulatedHost, filter_text: str) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class MeasuringSubscriber(SimulatedSubscriber):
         self.arrivals: list[Arrival] = []
 
     def take(self, notice: Any) -> None:
-        """Keep a delivery, and go on as every subscriber does."""
+        """Record a delivery, and handle it as every subscriber does."""
         if isinstance(notice, Delivery):
             now = self.world.now
             self.arrivals += [
@@ -118,7 +118,7 @@ class SteadyPublisher(SimulatedPublisher):
             bed.world, bed.oracle, name, PubendPlan(name, host, "TRUE", Quality.GUARANTEED)
         )
         self.sent: list[int] = []
-        """When each event was published."""
+        """The times of all publish calls."""
         self.stops_with_its_broker = False
         self._over = False
         self._number = 0
@@ -131,7 +131,7 @@ class SteadyPublisher(SimulatedPublisher):
         attributes: Callable[[int], Mapping[str, Value]] = lambda number: {"n": number},
         payload_bytes: int = 100,
     ) -> None:
-        """Publish an event again and again; its payload begins with the time."""
+        """Publish events at an interval; each payload starts with the time."""
 
         def again() -> None:
             if self._over:
@@ -146,12 +146,12 @@ class SteadyPublisher(SimulatedPublisher):
         self.world.after(first_us, again)
 
     def stop(self) -> None:
-        """Publish nothing more; what is not answered is still sent."""
+        """Publish nothing more; unacknowledged events are still sent."""
         self._over = True
 
 
 class Testbed:
-    """A simulated overlay whose failures an experiment chooses."""
+    """A simulated overlay with failures that an experiment chooses."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class Testbed:
     # --- building ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all brokers, shortly one after the other."""
+        """Start all brokers, at short random intervals."""
         random = self.world.stream("beginning")
         for host in self.world.hosts.values():
             self.world.push(random.randrange(50_000), _start, self.world, host)
@@ -199,18 +199,18 @@ class Testbed:
         return made
 
     def observe(self, observer: WorldObserver) -> None:
-        """Let a probe see every step from now on."""
+        """Let an observer see every step from now on."""
         self.world.observers.append(observer)
 
     # --- time --------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> float:
-        """Virtual time since the beginning."""
+        """Virtual time since the start."""
         return self.world.now / 1_000
 
     def run(self, seconds: float) -> None:
-        """Let time pass; raise if a promise is broken meanwhile."""
+        """Advance the time; raise an error if a guarantee is violated."""
         self.world.run_until(self.world.now + round(seconds * 1_000_000))
         if self.world.violations:
             raise GuaranteeViolationError(str(self.world.violations[0]))
@@ -218,7 +218,7 @@ class Testbed:
     def wait(
         self, done: Callable[[], bool], what: str, *, seconds: float, step: float = 0.5
     ) -> float:
-        """Let time pass until something is so; return how many seconds it took."""
+        """Advance the time until a condition holds; return how many seconds it took."""
         started_at = self.world.now
         while not done():
             if self.world.now - started_at > seconds * 1_000_000:
@@ -240,28 +240,30 @@ class Testbed:
         )
 
     def unfinished(self) -> list[str]:
-        """Return what subscribers are owed and have not got."""
+        """Return what subscribers must still receive."""
         streams: list[PublishedStream] = list(self.oracle.streams.values())
         return [line for each in self.listeners for line in each.unfinished(streams)]
 
     def drain(self, seconds: float = 600.0) -> float:
-        """Stop publishing and wait until everybody has everything; return how long that took."""
+        """Stop publishing and wait until all subscribers have everything; return how long that
+        took.
+        """
         for source in self.sources:
             source.stop()
         return self.wait(
             lambda: not any(source.pending for source in self.sources) and not self.unfinished(),
-            "all that must come has come",
+            "all expected events have come",
             seconds=seconds,
         )
 
     # --- failures ----------------------------------------------------------------------------
 
     def host(self, broker: BrokerId) -> SimulatedHost:
-        """Return the computer of a broker."""
+        """Return the simulated host of a broker."""
         return self.world.hosts[broker]
 
     def crash(self, *brokers: BrokerId) -> None:
-        """End brokers at once."""
+        """Crash brokers."""
         for broker in brokers:
             self.world.crash(self.host(broker))
 
@@ -271,12 +273,12 @@ class Testbed:
             self.world.start(self.host(broker))
 
     def cut(self, one: BrokerId, other: BrokerId) -> None:
-        """Cut a link, both ways."""
+        """Cut a link in both directions."""
         for link in self._pair(one, other).links:
             self.world.network.cut(link)
 
     def heal(self, one: BrokerId, other: BrokerId) -> None:
-        """Mend a link."""
+        """Heal a link."""
         for link in self._pair(one, other).links:
             self.world.network.heal(link)
 

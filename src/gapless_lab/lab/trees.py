@@ -1,12 +1,12 @@
-"""The trees of PT's evaluation, and which brokers still reach each other when some have failed.
+"""The trees of PT's evaluation, and which brokers still reach each other after failures.
 
-PT tells the number of brokers and the *fan-out* of the primary tree, not its exact shape. We take a
-tree that is filled level by level, in which no broker has more neighbours than the fan-out. The other
-reading, as many children, contradicts PT's own sentence that with a fan-out of 3 every neighbourhood has
-fewer than 100 brokers; ``pt-11`` shows both.
+PT gives the number of brokers and the *fan-out* of the primary tree, not its exact shape. We use a
+tree that is filled level by level, in which no broker has more neighbours than the fan-out. The
+other reading, as many children, contradicts PT's own sentence that with a fan-out of 3 every
+neighbourhood has fewer than 100 brokers; ``pt-11`` shows both.
 
-Bypass, by our rules as by PT's: a broker goes on to the next broker on the path that is alive, if it
-knows it, which means within Δ = δ + 1. So a path is broken exactly where more than δ brokers in a row
+Bypass, by our rules as by PT's: a broker sends to the next live broker on the path if it knows that
+broker, which means within Δ = δ + 1. So a path is broken exactly where more than δ brokers in a row
 have failed.
 """
 
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 Failures = NDArray[np.bool_]
-"""Runs by brokers: who has failed in which run."""
+"""Runs by brokers: which brokers have failed in which run."""
 
 
 @lru_cache(maxsize=4)
 def topology(brokers: int, fan_out: int, *, children: bool = False) -> Topology:
-    """Return a tree with one broker a cell; broker i hangs below broker (i - 1) // width."""
+    """Return a tree with one broker per cell; broker i is below broker (i - 1) // width."""
     return tree("fan", brokers, width(fan_out, children=children), 1, 0)
 
 
@@ -49,12 +49,12 @@ def width(fan_out: int, *, children: bool = False) -> int:
 
 @lru_cache(maxsize=4)
 def neighbourhoods(whole: Topology, reach: int) -> tuple[Neighbourhood, ...]:
-    """Return what every broker knows of the tree."""
+    """Return the neighbourhoods of all brokers."""
     return tuple(whole.neighbourhood(cell.name, reach) for cell in whole.cells)
 
 
 def draw_failures(brokers: int, failed: int, runs: int, seed: int) -> Failures:
-    """Choose which brokers fail in each run, all alike; with more failures the same fail, and others."""
+    """Choose the failed brokers of each run uniformly; more failures include the fewer ones."""
     random = np.random.default_rng((seed, brokers))
     ranks = random.random((runs, brokers)).argsort(axis=1)
     return ranks < failed
@@ -63,8 +63,8 @@ def draw_failures(brokers: int, failed: int, runs: int, seed: int) -> Failures:
 def active(around: Neighbourhood, failed: AbstractSet[CellId]) -> list[CellId]:
     """Return the cells with which a broker has active sessions.
 
-    A session is active if it is established and none is with a broker in between (PT II): of every
-    path, the first broker that is alive.
+    A session is active if it is established and none is with a broker in between (PT II): on every
+    path, that with the first live broker.
     """
     return [
         cell.name
@@ -77,9 +77,9 @@ def active(around: Neighbourhood, failed: AbstractSet[CellId]) -> list[CellId]:
 def connected_pairs(children: int, delta: int, failed: Failures) -> NDArray[np.int64]:
     """Count, for every run at once, the pairs of live brokers that reach each other.
 
-    From the leaves up, every broker gathers how many live brokers below it reach it, by how many
-    failed ones in a row end at it: ``open_[r]``. Two of them, of different branches, meet at a live
-    broker always, and at a failed one if the two rows and itself are no more than δ.
+    From the leaves up, every broker sums how many live brokers below reach it, by the number of
+    failed brokers in a row that end at it: ``open_[r]``. Two of them, of different branches, meet
+    at a live broker always, and at a failed one if the two rows and itself are no more than δ.
     """
     runs, brokers = failed.shape
     pairs = np.zeros(runs, np.int64)
@@ -87,7 +87,7 @@ def connected_pairs(children: int, delta: int, failed: Failures) -> NDArray[np.i
     for index in range(brokers - 1, -1, -1):
         dead = failed[:, index]
         gathered = open_[index]
-        # what comes from below has met; now the broker itself
+        # the branches below are counted; now the broker itself
         pairs += np.where(dead, 0, gathered.sum(axis=0))
         up = np.zeros_like(gathered)
         up[0] = np.where(dead, 0, gathered.sum(axis=0) + 1)
@@ -112,13 +112,13 @@ def _meeting(
 
 
 def longest_row(children: int, one: int, other: int, failed: AbstractSet[int]) -> int:
-    """Return how many brokers in a row have failed on the path between two, at most.
+    """Return the greatest number of failed brokers in a row on the path between two.
 
     >>> longest_row(2, 3, 6, {1, 0})
     2
     """
     left, right = [one], [other]
-    while left[-1] != right[-1]:  # whoever has the greater number is not above the other
+    while left[-1] != right[-1]:  # the broker with the greater number is not above the other
         deeper = left if left[-1] > right[-1] else right
         deeper.append((deeper[-1] - 1) // children)
     longest = row = 0

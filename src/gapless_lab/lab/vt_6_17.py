@@ -35,18 +35,18 @@ TREE = Topology.of(
 )
 
 TOPICS = 10
-"""Half of them have subscribers from the beginning, half get some later. The paper has 100."""
+"""Half of them have subscribers from the start, half get some later. The paper has 100."""
 TOPIC_RATE = 20
-"""Events a second on every topic, and so to every subscriber, as in the paper."""
+"""Events per second on every topic, and so to every subscriber, as in the paper."""
 PUBENDS = 100
-"""A hash deals them to the routers, each for itself. Of 100 that two routers share, each has from 40 to
-60 (two standard deviations), and the load of one that is left alone grows by 1.7 to 2.5 times: what
-is called doubled. Of five it may have none."""
+"""A hash assigns each to a router independently. Of 100 that two routers share, each has from 40 to
+60 (two standard deviations), and the load of a router that is left alone grows by 1.7 to 2.5 times,
+which counts as doubled. Of five it may have none."""
 DOUBLED = (1.5, 2.5)
-"""By how much a load has grown that has doubled."""
+"""The growth of a load that counts as doubled."""
 
 COURSE = {
-    # the paper's seconds after 400, by ten: when what happens
+    # the paper's seconds after 400, divided by ten
     "one router down": 7.5,
     "two routers down": 10.5,
     "a new group joins": 16.5,
@@ -54,24 +54,24 @@ COURSE = {
     "all routers back": 33.1,
 }
 END_S = 46.0
-"""Long enough that the last router is taken again, once it has been stable for a while."""
+"""Long enough that the last router is used again, after it has been stable for a while."""
 
 OLD, NEW = "old group", "new group"
 
 RATE = TOPICS // 2 * TOPIC_RATE
-"""Events a second that a group gets."""
+"""Events per second that a group receives."""
 LEAST_SHARE = 0.2
-"""What the second of the routers must have of the traffic, if it is to be called shared."""
+"""The least share of the second router for traffic that counts as shared."""
 
 
 def measure(point: Point) -> Row:
-    """Play the paper's course of events, ten times as fast."""
+    """Run the paper's course of events, ten times as fast."""
     bed = Testbed(TREE, seed=whole(point, "run"))
     traffic = ForwardingObserver()
     bed.observe(traffic)
     bed.start()
     bed.run(2)
-    # the hash goes by the name, so every run deals anew
+    # the hash uses the name, so every run assigns differently
     run = whole(point, "run")
     sources = [bed.source(f"P{run}-{index}", "pb") for index in range(PUBENDS)]
     half = range(TOPICS // 2)
@@ -94,7 +94,7 @@ def measure(point: Point) -> Row:
 
 
 def _publish(sources: Sequence[SteadyPublisher]) -> None:
-    """Let the sources publish in turn; each goes through all topics, and each topic has a steady rate."""
+    """Let the sources publish in turn; each uses all topics, and each topic has a steady rate."""
     every_us = 1_000_000 * len(sources) // (TOPICS * TOPIC_RATE)
     for index, source in enumerate(sources):
         source.start(
@@ -105,21 +105,23 @@ def _publish(sources: Sequence[SteadyPublisher]) -> None:
 
 
 def _topic(index: int, number: int) -> dict[str, Value]:
-    """Return on which topic a source publishes its next event: in step they would all be on the same."""
+    """Return the topic of a source's next event; without the index all sources would use the same
+    one.
+    """
     return {"topic": (number + index) % TOPICS}
 
 
 def _group(
     bed: Testbed, name: str, broker: BrokerId, topics: Iterable[int]
 ) -> list[MeasuringSubscriber]:
-    """Let a subscriber for every topic connect."""
+    """Connect a subscriber for every topic."""
     return [bed.listener(f"{name}{topic}", broker, f"topic = {topic}") for topic in topics]
 
 
 def _play(
     bed: Testbed, traffic: ForwardingObserver, groups: dict[str, list[MeasuringSubscriber]]
 ) -> list[BrokerId]:
-    """Crash the two routers that are used most, one after the other; let the new group join."""
+    """Crash the two busiest routers, one after the other; let the new group join."""
     at = 0.0
     crashed: list[BrokerId] = []
     for happening, second in COURSE.items():
@@ -137,14 +139,14 @@ def _play(
 
 
 def _busiest(bed: Testbed, traffic: ForwardingObserver, without: Sequence[BrokerId]) -> BrokerId:
-    """Return the router that passed on most in the second before this one."""
+    """Return the router that forwarded most in the previous second."""
     second = bed.world.now // 1_000_000 - 1
     left = [router for router in ROUTERS if router not in without]
     return max(left, key=lambda router: traffic.sent.get(router, {}).get(second, 0))
 
 
 def _by_second(group: Sequence[MeasuringSubscriber], start_s: int) -> list[int]:
-    """Return how many events a group got in every second of the course."""
+    """Return how many events a group received in every second of the course."""
     counts = Counter(each.at_us // 1_000_000 for one in group for each in one.arrivals)
     return _shifted(counts, start_s)
 
@@ -153,7 +155,7 @@ def _shifted(counts: dict[int, int], start_s: int) -> list[int]:
     return [counts.get(start_s + second, 0) for second in range(int(END_S))]
 
 
-# --- telling ------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 def _series(row: Row, column: str) -> dict[str, list[int]]:
@@ -161,7 +163,7 @@ def _series(row: Row, column: str) -> dict[str, list[int]]:
 
 
 def _phases() -> list[tuple[str, int, int]]:
-    """Return the parts of the course, in whole seconds that lie inside of them."""
+    """Return the phases of the course, in whole seconds inside them."""
     starts = [("all well", 0.0), *COURSE.items()]
     ends = [*COURSE.values(), END_S]
     return [
@@ -171,7 +173,7 @@ def _phases() -> list[tuple[str, int, int]]:
 
 
 def tables(rows: Sequence[Row]) -> list[ResultTable]:
-    """Return a line for every part of the course: rates of the groups, traffic of the routers."""
+    """Return a line for every phase: rates of the groups, traffic of the routers."""
     names = [f"{OLD}, events/s", f"{NEW}, events/s", *(f"{each}, events/s" for each in ROUTERS)]
     lines: list[tuple[Plain, ...]] = []
     for row in rows:
@@ -185,7 +187,7 @@ def tables(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
-    """Return the first run: the rates of the groups, and what routers passed on."""
+    """Return charts of the first run: the rates of the groups, and the traffic of routers."""
     rates, passed = _series(rows[0], "rates"), _series(rows[0], "passed")
     moments = tuple(COURSE.items())
     constant = (f"paper: {TOPIC_RATE} events/s to each, constant", float(RATE))
@@ -195,7 +197,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
         Chart(title, "s", "events/s", _lines(series), levels=(from_paper,), moments=moments)
         for title, series, from_paper in (
             ("message rate of a group", rates, constant),
-            ("passed on by a router", passed, doubled),
+            ("forwarded by a router", passed, doubled),
         )
     ]
 
@@ -208,7 +210,7 @@ def _lines(series: dict[str, list[int]]) -> list[ChartLine]:
 
 
 def _load_of_the_last(row: Row) -> tuple[float, float]:
-    """Return what the router that is left passed on while another was there, and then alone."""
+    """Return what the remaining router forwarded beside another one, and then alone."""
     crashed = text(row, "crashed").split()
     last = next(each for each in ROUTERS if each not in crashed)
     passed = _series(row, "passed")[last]
@@ -220,13 +222,13 @@ def _load_of_the_last(row: Row) -> tuple[float, float]:
 
 
 def _shares_in_the_end(row: Row) -> list[float]:
-    """Return which part of all traffic each router has in the last three seconds, the least first."""
+    """Return each router's share of all traffic in the last three seconds, the least first."""
     passed = [mean(counts[-3:]) for counts in _series(row, "passed").values()]
     return sorted(each / max(1.0, sum(passed)) for each in passed)
 
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
-    """Hold the sentences of VT 6.3 against what we found."""
+    """Compare the sentences of VT 6.3 with our results."""
     old = [count for row in rows for count in _series(row, "rates")[OLD]]
     joined = int(COURSE["a new group joins"]) + 2
     new = [count for row in rows for count in _series(row, "rates")[NEW][joined:]]
@@ -263,16 +265,16 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
 
 ABOUT = f"""
 The testbed of the paper's figure 6.16, with real broker machines in the simulator: pb, three routers in
-one cell, sb1 and sb2. It is smaller than the paper's: {TOPICS} topics of {TOPIC_RATE} events a second in place of
-100, groups of {TOPICS // 2} subscribers (each of one topic, as there) in place of 250 and 100, and the same course
-of events ten times as fast: two routers crash 3 s apart, the new group joins 6 s later, the routers
-return after 21.6 and 22.6 s. In place of processor time, which a simulation does not have, the events are
-counted that a router passes on. Two more old groups are there as in the paper; one is shown.
-
-In the paper two routers had the same load, so the last one's doubles when it is left alone. Ours share
-traffic by pubend: a hash of the names deals them, and {PUBENDS} of them, dealt anew in every run, are enough that
-two routers have nearly the same. A load that grows {DOUBLED[0]} to {DOUBLED[1]} times has doubled. The times in the plot are
-the paper's, by ten; the dashed lines are its constant rate, and twice what our last router had before.
+one cell, sb1 and sb2. It is smaller than the paper's: {TOPICS} topics of {TOPIC_RATE} events a second in
+place of 100, groups of {TOPICS // 2} subscribers (each of one topic, as there) in place of 250 and 100,
+and the same course of events ten times as fast: two routers crash 3 s apart, the new group joins 6 s
+later, the routers return after 21.6 and 22.6 s. In place of processor time, which a simulation does not
+have, the events are counted that a router forwards. There are two more old groups, as in the paper; one
+is shown. In the paper two routers had the same load, so the load of the last one doubles when it is left
+alone. Ours share traffic by pubend: a hash of the names assigns them, and {PUBENDS} pubends, assigned
+differently in every run, are enough that two routers have nearly the same load. A load that grows
+{DOUBLED[0]} to {DOUBLED[1]} times has doubled. The times in the plot are the paper's, divided by ten;
+the dashed lines are its constant rate, and twice the earlier load of our last router.
 """
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""Many runs: one line each, and a summary with the rare branches that nobody took."""
+"""Many runs: one line each, and a summary with the coverage marks that no run hit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gapless_lab.sim.unreachable_marks import OUT_OF_REACH
 __all__ = ["Summary", "known_coverage_marks", "run_many", "summarise"]
 
 _COVERAGE_MARK = re.compile(r"""(?:\.mark|_restart)\([^"']*"([^"]+)\"""")
-"""A call that marks a rare branch, with the branch's name."""
+"""A call that counts a coverage mark, with its name."""
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What came of many runs."""
+    """The result of many runs."""
 
     seeds: int
     steps: int
@@ -31,12 +31,12 @@ class Summary(msgspec.Struct, frozen=True):
     deliveries: int
     gaps: int
     violations: dict[str, list[int]]
-    """By name of the anomaly the seeds that showed it."""
+    """By name of the violation: the seeds that have it."""
     coverage_marks: dict[str, int]
     never_hit: list[str]
-    """Rare branches that no run took, though a run can."""
+    """Coverage marks that no run hit, although a run can."""
     out_of_reach: dict[str, str]
-    """Rare branches that no run took and none can, with the reasons."""
+    """Coverage marks that no run hit and none can, with the reasons."""
     steps_per_second: float
 
 
@@ -57,7 +57,7 @@ def run_many(
 
 
 def summarise(results: Iterable[RunResult], *, known: Iterable[str] = ()) -> Summary:
-    """Add runs up."""
+    """Aggregate the results of runs."""
     faults: dict[str, int] = {}
     marks: dict[str, int] = {}
     violations: dict[str, list[int]] = {}
@@ -96,7 +96,7 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
 
 
 def known_coverage_marks() -> list[str]:
-    """Return the names of all rare branches that the sources mark."""
+    """Return the names of all coverage marks in the sources."""
     found: list[str] = []
     for text in _sources(files("gapless")):
         found += _COVERAGE_MARK.findall(text)

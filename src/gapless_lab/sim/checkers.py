@@ -1,8 +1,8 @@
-"""What clients may see, checked notice by notice against the truth.
+"""Checks of what a client sees, notice by notice, against the oracle.
 
-A subscription's checker is told everything that its client asks and hears. It keeps the client's
-position, which is also what the client resumes from, so a checker that is wrong about a position
-would show as a violation of its own.
+The checker of a subscription gets all requests and notices of its client. It keeps the client's
+position, from which the client also resumes. A checker with a wrong position would therefore cause
+a violation.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ class SubscriptionChecker:
         self.acked: dict[PubendId, int] = {}
         """The greatest position that the client sent an Ack for."""
         self.stalls: dict[PubendId, str] = {}
-        """Streams that stand still, as the client was told in this connection."""
+        """The stalled streams and the reasons, as reported on this connection."""
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
         self._start = StartPoint()
-        """Where it was asked to begin."""
+        """The requested start."""
         self._past = False
-        """Whether it was asked to begin in the past, of which the log may have lost a part."""
+        """Whether the requested start is in the past, of which the log may have released a part."""
         self._merged: tuple[int, PubendId] | None = None
         self._best_effort: dict[tuple[PubendId, str], int] = {}
         self._texts = [filter_text]
-        """Every filter it ever had; without a log it cannot be said which one governs."""
+        """Every filter it ever had; without a log the checker cannot know which one applies."""
         self._change: str | None = None
         """The old filter while a change is not answered."""
         self._switches: dict[PubendId, list[tuple[int, str]]] = {}
-        """The switches of pubends that have no view yet."""
+        """The filter switches of pubends that have no view yet."""
 
     def _report(self, name: str, detail: str) -> None:
         self._world.violate(name, f"{self.name}: {detail}")
 
     def position(self) -> PositionTuple:
-        """Return where the client is: what it would resume from."""
+        """Return the client's position, from which it would resume."""
         return tuple(
             (pubend, view.cursor) for pubend, view in self.views.items() if view.has_started
         )
 
     def acknowledged(self) -> PositionTuple:
-        """Return up to where the client has acknowledged each stream that has begun for it."""
+        """Return the acknowledged tick of each stream that has started."""
         return tuple(
             (pubend, max(view.base, self.acked.get(pubend, 0)))
             for pubend, view in self.views.items()
@@ -84,7 +84,7 @@ class SubscriptionChecker:
         if view is None:
             stream = self._oracle.streams.get(pubend)
             if stream is None:
-                self._report("spurious", f"{pubend} is no pubend on any disk")
+                self._report("spurious", f"{pubend} is not a pubend on any disk")
                 return None
             view = ExpectedStream(self._oracle, stream, self._change or self.filter)
             view.segments += self._switches.get(pubend, [])
@@ -93,10 +93,10 @@ class SubscriptionChecker:
             self.views[pubend] = view
         return view
 
-    # --- beginning, resuming, seeking --------------------------------------------------------
+    # --- starting, resuming, seeking ---------------------------------------------------------
 
     def subscribed(self, start: StartPoint, position: PositionTuple) -> None:
-        """The subscription has begun for the first time."""
+        """The subscription has started for the first time."""
         self._start = start
         self._past = start.kind is not StartKind.LATEST
         for pubend, tick in position:
@@ -107,11 +107,11 @@ class SubscriptionChecker:
                 view.confirm_start(tick, self._report, past=past)
 
     def resumed(self, position: PositionTuple) -> None:
-        """The subscription goes on from the client's own position."""
+        """The subscription resumes from the client's position."""
         for pubend, tick in position:
             view = self._view(pubend)
             if view is not None:
-                # what came before any start was told counts: the client resumed after it
+                # events before the confirmation of a start count: the client resumed after them
                 view.known = view.known or (view.has_started and view.limit is None)
                 self._check_late_start(view, tick)
                 past = not self.durable or (self._past and not view.known)
@@ -119,10 +119,11 @@ class SubscriptionChecker:
                 view.confirm_start(tick, self._report, past=past)
 
     def expired(self, start: StartPoint, position: PositionTuple) -> None:
-        """The subscription ended while its client was away, and another one of its name begins.
+        """The subscription ended while its client was disconnected, and a new one of its name
+        starts.
 
-        What the old one owed is owed no more. The new one has the filter that it was asked for with,
-        and must begin where it was asked to.
+        Nothing more must come of the old one. The new one has the filter of its request and must
+        start at the requested point.
         """
         self.views.clear()
         self.acked.clear()
@@ -131,7 +132,9 @@ class SubscriptionChecker:
         self.subscribed(start, position)
 
     def forgot(self) -> None:
-        """The client lost its position: its durable subscription goes on somewhere up to acked."""
+        """The client lost its position: its durable subscription resumes at or below the
+        acknowledged tick.
+        """
         self._merged = None
         for pubend, view in self.views.items():
             if view.has_started:
@@ -140,7 +143,7 @@ class SubscriptionChecker:
                 view.seen = []
 
     def sought(self, start: StartPoint, position: PositionTuple) -> None:
-        """The subscription goes on somewhere else."""
+        """The subscription has moved to another position."""
         self._merged = None
         for pubend, tick in position:
             view = self._view(pubend)
@@ -149,7 +152,7 @@ class SubscriptionChecker:
                 view.move_to(tick, past=start.kind is not StartKind.LATEST)
 
     def started(self, pubend: PubendId, after: int) -> None:
-        """The subscription has started on a pubend that it waited for."""
+        """The subscription has started on a pending pubend."""
         view = self._view(pubend)
         if view is not None:
             self._check_late_start(view, after)
@@ -157,24 +160,25 @@ class SubscriptionChecker:
             view.confirm_start(after, self._report, past=past)
 
     def _check_late_start(self, view: ExpectedStream, tick: int) -> None:
-        """Check a stream that begins later than others, perhaps elsewhere: the same holds for it.
+        """Check a stream that starts later than others, perhaps at another broker, by the same
+        rule.
 
-        Unless a new filter was asked for, which begins with the latest. In total order nothing begins
-        below what was merged.
+        Except after a request for a new filter, which starts at the latest tick. In total order
+        nothing starts below the merged tick.
         """
         is_new = not view.has_started and view.limit is None
         if is_new and not self.has_changed and self.order is Order.PUBLISHER:
             self._check_start(view.stream, self._start, tick)
 
     def _check_start(self, stream: PublishedStream, start: StartPoint, tick: int) -> None:
-        """Check that what was asked for of the past is not passed over."""
+        """Check that the start omits nothing of the requested past."""
         if start.kind is StartKind.POSITION:
             wanted = dict(start.position).get(stream.pubend)
             if wanted is not None and tick < wanted:
                 self._report("spurious", f"{stream.pubend}: asked for {wanted}, starts at {tick}")
             if wanted is not None:
-                # above what was asked for is as good where nothing matches in between: silence is
-                # not owed. What is released is named by the position itself, or by a gap.
+                # a start above the requested tick is correct if nothing matches in between.
+                # Released ticks are in the position itself or in a gap.
                 self._check_passed_over(stream, max(wanted, stream.released), tick, since=0)
         elif start.kind in {StartKind.EARLIEST, StartKind.TIME}:
             since = start.clock if start.kind is StartKind.TIME else 0
@@ -183,7 +187,7 @@ class SubscriptionChecker:
     def _check_passed_over(
         self, stream: PublishedStream, low: int, high: int, *, since: int
     ) -> None:
-        """Check that nothing of a range, from a wall clock on, would have matched."""
+        """Check that no publication of a range, from a wall clock on, matches."""
         for index in range(stream.after(low), stream.after(high)):
             # a tick may lag behind its clock (R27), and a time may be looked up by either
             late_enough = min(stream.clocks[index], stream.ticks[index]) >= since
@@ -193,7 +197,7 @@ class SubscriptionChecker:
     # --- what comes --------------------------------------------------------------------------
 
     def delivered(self, events: Iterable[tuple[PubendId, Publication]]) -> None:
-        """Take a delivery."""
+        """Check a delivery."""
         for pubend, publication in events:
             self.deliveries += 1
             self._world.trace.fold(publication.tick, publication.sequence)
@@ -215,12 +219,12 @@ class SubscriptionChecker:
         self._merged = (tick, pubend)
 
     def _deliver_best_effort(self, view: ExpectedStream, publication: Publication) -> None:
-        """Check what holds without any log: sent so, matching, each publisher in order (R33)."""
+        """Check what holds without a log: sent so, matching, each publisher in order (R33)."""
         pubend = view.stream.pubend
         name = f"{pubend} {publication.publisher}/{publication.sequence}"
         sent = self._oracle.sent.get((pubend, publication.publisher, publication.sequence))
         if sent != (publication.attributes, publication.payload):
-            self._report("spurious", f"{name} was not sent so")
+            self._report("spurious", f"{name} differs from what was sent")
         filters = map(self._oracle.filter, self._texts)
         if not any(each.matches(publication.attributes) for each in filters):
             self._report("spurious", f"{name} does not match {self.filter}")
@@ -232,7 +236,7 @@ class SubscriptionChecker:
         self._best_effort[key] = publication.sequence
 
     def gap(self, pubend: PubendId, low: int, high: int) -> None:
-        """Take a gap event."""
+        """Check a gap event."""
         self.gaps += 1
         view = self._view(pubend)
         if view is not None:
@@ -240,29 +244,31 @@ class SubscriptionChecker:
             view.gap(low, high, lawful=lawful, report=self._report)
 
     def progressed(self, position: PositionTuple) -> None:
-        """Take the news that everything up to a position was sent; the client resumes from there."""
+        """Check the notice that everything up to a position was sent; the client resumes from
+        there.
+        """
         for pubend, tick in position:
             view = self.views.get(pubend)
             if view is None or not view.has_started:
-                self._report("spurious", f"{pubend} goes on to {tick}, and has not started")
+                self._report("spurious", f"{pubend} advances to {tick}, but has not started")
             else:
                 view.progress(tick, self._report)
 
     def stalled(self, pubend: PubendId, reason: str) -> None:
-        """Take the news that a stream stands still, or goes on (P8)."""
+        """Check the notice that a stream is stalled, or continues (P8)."""
         if not reason:
             if self.stalls.pop(pubend, None) is None:
-                self._report("spurious", f"{pubend} goes on, and was not said to stand still")
+                self._report("spurious", f"{pubend} continues, but was not reported as stalled")
             return
         stream = self._oracle.streams.get(pubend)
         if stream is None or not self._oracle.was_corrupt(stream):
-            self._report("dishonest stall", f"{pubend} is not damaged: {reason}")
+            self._report("dishonest stall", f"{pubend} is not corrupt: {reason}")
         if self.stalls.get(pubend) == reason:
-            self._report("spurious", f"{pubend} stands still, said twice: {reason}")
+            self._report("spurious", f"{pubend} is reported as stalled twice: {reason}")
         self.stalls[pubend] = reason
 
     def unreported_stalls(self, stream: PublishedStream) -> list[str]:
-        """Return that something does not come of a damaged stream, and the client is not told why."""
+        """Return a line if events of a corrupt stream are missing and the client got no reason."""
         view = self.views.get(stream.pubend)
         if (
             stream.pubend in self.stalls
@@ -271,7 +277,7 @@ class SubscriptionChecker:
             or not view.missing()
         ):
             return []
-        return [f"{self.name}: is not told why {stream.pubend} stands still"]
+        return [f"{self.name}: got no reason why {stream.pubend} is stalled"]
 
     # --- filter changes ----------------------------------------------------------------------
 
@@ -282,21 +288,21 @@ class SubscriptionChecker:
 
     @property
     def has_changed(self) -> bool:
-        """Whether another filter was ever asked for."""
+        """Whether another filter was ever requested."""
         return len(self._texts) > 1
 
     @property
     def old_filter(self) -> str:
-        """The filter before the change that is not answered, or the present one."""
+        """The filter before the unanswered change, or the present one."""
         return self.filter if self._change is None else self._change
 
     @property
     def may_forget(self) -> bool:
-        """Whether all filter changes are known exactly: then the client may lose its position."""
+        """Whether all filter changes are known exactly, so that the client may forget its position."""
         return not self.changing and all(view.blurred <= view.base for view in self.views.values())
 
     def change_asked(self, filter_text: str) -> None:
-        """The client asks for another filter."""
+        """The client requests another filter."""
         assert not self.changing, "one change at a time"
         self._change, self.filter = self.filter, filter_text
         self._texts.append(filter_text)
@@ -311,7 +317,7 @@ class SubscriptionChecker:
             view.cancel_change(self._report)
 
     def change_done(self, position: PositionTuple, *, exact: bool) -> None:
-        """The change is answered; ``exact`` if the answer came to the first asking."""
+        """The change is answered; ``exact`` if the first request got the reply."""
         assert self._change is not None
         old, self._change = self._change, None
         switches = dict(position)
@@ -327,9 +333,9 @@ class SubscriptionChecker:
                 view.switched(view.cursor, self._report, exact=False)
 
     def restarted(self) -> None:
-        """A subscription that is not durable begins anew: its present filter governs from here."""
+        """A non-durable subscription starts again: its present filter applies from here."""
         if self.changing or any(view.is_between_filters for view in self.views.values()):
-            self._merged = None  # the new filter looks again at ticks that were merged
+            self._merged = None  # the new filter applies again to ticks that were merged
         self._change = None
         self._switches = {}
         for view in self.views.values():
@@ -338,7 +344,7 @@ class SubscriptionChecker:
     # --- the end -----------------------------------------------------------------------------
 
     def unfinished(self, streams: Iterable[PublishedStream]) -> list[str]:
-        """Return what is owed on these streams and has not come."""
+        """Return what must come on these streams and has not come."""
         found = []
         if self._change is not None:
             found.append(f"{self.name}: the filter change is not answered")
@@ -356,5 +362,5 @@ class SubscriptionChecker:
 
 
 def _starts_in_released(view: ExpectedStream, tick: int) -> bool:
-    """Say whether a stream is begun where the log had lost a part before the broker came to it (R46)."""
+    """Return whether a stream starts below the tick that its log had released before (R46)."""
     return not view.has_started and tick < view.stream.released

@@ -1,4 +1,6 @@
-"""What all simulated clients do: connect, ask until answered, lose patience, come back."""
+"""Common behaviour of simulated clients: connect, repeat requests until answered, time out,
+reconnect.
+"""
 
 from __future__ import annotations
 
@@ -27,30 +29,30 @@ class SimulatedClient:
         self.active = True
         self.losses = 0
         self._failures = 0
-        """How often in a row a connection was lost before anything was heard on it."""
+        """The number of consecutive connections that were lost before a notice came on them."""
         self._requests = 0
         self._asked: dict[int, int] = {}
         """When each unanswered request was sent on this connection."""
         self._patience_us = int(10_000_000 * world.options.pace) + 1_000_000
         self._check_scheduled = False
 
-    # --- what a kind of client fills in ------------------------------------------------------
+    # --- callbacks of the subclasses ---------------------------------------------------------
 
     def connected(self) -> None:
-        """Begin to talk on a new connection."""
+        """Send the first requests on a new connection."""
         raise NotImplementedError
 
     def take(self, notice: Any) -> None:
-        """Take a notice of the present connection."""
+        """Handle a notice of the present connection."""
         raise NotImplementedError
 
     def choose_host(self) -> None:
-        """Decide where to come back."""
+        """Choose the broker to reconnect to."""
 
     # --- connections -------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect, unless the client is done or connected."""
+        """Connect, unless the client has ended or is connected."""
         if self.active and self.connection is None:
             self.connection = self.world.connections.connect(self, self.host)
             self._asked.clear()
@@ -58,7 +60,7 @@ class SimulatedClient:
             self._schedule_check()
 
     def notified(self, connection: SimulatedConnection, notice: Any) -> None:
-        """Take a notice, unless it is of a connection that was given up."""
+        """Handle a notice, unless it belongs to an abandoned connection."""
         if connection is self.connection:
             self._failures = 0
             self._asked.pop(getattr(notice, "request", 0), None)
@@ -68,14 +70,14 @@ class SimulatedClient:
             self.take(notice)
 
     def lost(self, connection: SimulatedConnection, reason: str) -> None:
-        """Come back after a while."""
+        """Reconnect after a while."""
         if connection is self.connection:
             self.world.note(self.name, f"loses its connection: {reason}")
             self.connection = None
             self._come_back()
 
     def drop(self, *, disconnected_us: int = 0, unseen_us: int = 0) -> None:
-        """Give the connection up and come back later."""
+        """Close the connection and reconnect later."""
         if self.connection is not None:
             self.world.note(self.name, "drops its connection")
             self.connection.drop(unseen_us=unseen_us)
@@ -83,13 +85,13 @@ class SimulatedClient:
             self._come_back(disconnected_us)
 
     def follow(self, refused: Refused) -> None:
-        """Come back later; to another broker, if that is said to have what was asked for."""
+        """Reconnect later; to another broker, if the refusal names one."""
         if refused.cause is RefusalCause.WRONG_BROKER:
             self.host = self.world.hosts[refused.broker]
         self.drop(disconnected_us=50_000)
 
     def leave(self) -> None:
-        """Give the connection up for good."""
+        """Close the connection for good."""
         self.active = False
         if self.connection is not None:
             self.connection.drop()
@@ -105,18 +107,18 @@ class SimulatedClient:
     # --- requests ----------------------------------------------------------------------------
 
     def next_request(self) -> int:
-        """Return a number that no request of this client had."""
+        """Return a new request number."""
         self._requests += 1
         return self._requests
 
     def ask(self, request: Any) -> None:
-        """Send a request that wants an answer."""
+        """Send a request that expects a reply."""
         if self.connection is not None:
             self._asked[request.request] = self.world.now
             self.send(request)
 
     def send(self, request: Any) -> None:
-        """Send something that has no answer."""
+        """Send a request that has no reply."""
         if self.connection is not None:
             if self.world.trace.full:
                 self.world.trace.say(self.world.now, self.name, "asks", request)
@@ -128,7 +130,7 @@ class SimulatedClient:
             self.world.after(self._patience_us // 2, self._look)
 
     def _look(self) -> None:
-        """Give a connection up that does not answer; wait longer for the next one."""
+        """Close a connection on which a reply is overdue; wait longer on the next one."""
         self._check_scheduled = False
         if self.connection is None:
             return

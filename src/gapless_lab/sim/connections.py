@@ -1,18 +1,18 @@
-"""Connections between clients and hosts: ordered, until one side is gone.
+"""Connections between clients and hosts: ordered, until one side closes them.
 
-Every connection has a name of its own for the machine, so a client that comes back is never taken
-for the connection it lost. A connection may die seen by the client only: then the machine goes on
-telling it things until it hears ClientDown, perhaps long after the client is back.
+Every connection has its own name for the machine, so a reconnected client is never mistaken for the
+connection that it lost. Sometimes only the client knows that a connection broke: the machine sends
+notices to it until it gets ClientDown, perhaps long after the client has reconnected.
 
-Fault budget: nothing is skipped or reordered inside a connection; a dead one loses what is under
-way.
+Fault budget: nothing is skipped or reordered inside a connection; a broken one loses what is in
+flight.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gapless.core.machine import ClientDown, ClientRequest, ClientUp
+from gapless.core.events import ClientDown, ClientRequest, ClientUp
 
 if TYPE_CHECKING:
     from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
@@ -26,10 +26,10 @@ class Actor(Protocol):
     name: str
 
     def notified(self, connection: SimulatedConnection, notice: Any) -> None:
-        """The machine told something."""
+        """The machine has sent a notice."""
 
     def lost(self, connection: SimulatedConnection, reason: str) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
 
 
 class SimulatedConnection:
@@ -61,7 +61,7 @@ class SimulatedConnection:
             self._world.happen(process, ClientRequest(self.name, request))
 
     def notify(self, notice: Any) -> None:
-        """Take a notice of the machine to the actor."""
+        """Carry a notice of the machine to the actor."""
         self._to_actor = max(self._to_actor, self._world.now + self._world.network.delay())
         self._world.push(self._to_actor, self._notified, notice, None)
 
@@ -70,7 +70,7 @@ class SimulatedConnection:
             self.actor.notified(self, notice)
 
     def drop(self, *, unseen_us: int = 0) -> None:
-        """Leave; the machine hears of it after a while."""
+        """Close the connection; the machine gets ClientDown after a while."""
         if not self.open:
             return
         self.open = False
@@ -83,7 +83,7 @@ class SimulatedConnection:
             self._world.happen(process, ClientDown(self.name))
 
     def up(self, _first: None, _second: None) -> None:
-        """Reach the process, if it still is there."""
+        """Reach the process, if it is still running."""
         process = self.process
         if process is None or not process.alive:
             self.fail("no such broker")
@@ -92,7 +92,7 @@ class SimulatedConnection:
             self._world.happen(process, ClientUp(self.name))
 
     def fail(self, reason: str) -> None:
-        """Tell the actor that the connection is gone, behind all that was told before."""
+        """Notify the actor that the connection ended, after all notices sent before."""
         self._to_actor = max(self._to_actor, self._world.now + self._world.network.delay())
         self._world.push(self._to_actor, self._failed, reason, None)
 
@@ -103,18 +103,18 @@ class SimulatedConnection:
 
 
 class SimulatedConnections:
-    """Makes connections, and ends those of processes that die."""
+    """Opens connections, and ends those of processes that die."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: dict[str, int] = {}
 
     def connect(self, actor: Actor, host: SimulatedHost) -> SimulatedConnection:
-        """Connect an actor; if nobody is there it hears so after a while."""
+        """Connect an actor; if no process runs on the host, the connection fails after a while."""
         number = self._made[actor.name] = self._made.get(actor.name, 0) + 1
         connection = SimulatedConnection(self._world, actor, f"{actor.name}.{number}", host.process)
         at = self._world.now + self._world.network.delay()
-        connection._to_process = at  # noqa: SLF001 - nothing may overtake the beginning
+        connection._to_process = at  # noqa: SLF001 - no request may arrive before ClientUp
         self._world.push(at, connection.up, None, None)
         return connection
 
@@ -125,7 +125,7 @@ class SimulatedConnections:
             connection.notify(notice)
 
     def disconnect(self, process: SimulatedProcess, client: str, reason: str) -> None:
-        """End a connection by the machine's wish."""
+        """End a connection because the machine demands it."""
         connection = process.clients.pop(client, None)
         if connection is not None:
             connection.fail(f"disconnected: {reason}")

@@ -1,13 +1,15 @@
-"""The canonical digest of a run: what brokers decided, without any word that a refactoring may change.
+"""The canonical digest of a run: the decisions of brokers, without any word that a refactoring may
+change.
 
-Every step is folded in: the time, the broker, the event and all effects in their order, with their values. A message
-or record is a number of the table below and its field values. Left out are names of classes, fields and modules, texts
-for people, the words of record keys, tags and version numbers of formats. So two versions of the sources have equal
-digests exactly if their brokers decide the same, however they are written.
+Every step is included: the time, the broker, the event and all effects in their order, with their
+values. A message or record is its number in the table below and its field values. Omitted are names
+of classes, fields and modules, texts for people, the words of record keys, tags and version numbers
+of formats. So two versions of the sources have equal digests exactly if their brokers decide the
+same.
 
-``CODED`` gives every message, record and storage change its number. A renamed class keeps its line, a new class gets a
-line at the end. A class that has no line is a plain value: its fields are folded in where it stands, without a number,
-so fields may move into a class of their own and back.
+``CODED`` gives every message, record and storage change its number. A renamed class keeps its line,
+a new class gets a line at the end. A class without a line is a plain value: its fields are included
+in its place, without a number, so fields may move into a class of their own and back.
 """
 
 from __future__ import annotations
@@ -22,27 +24,22 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, SetPeers, Write
 from gapless.core.errors import UsageError
-from gapless.core.machine import (
+from gapless.core.events import (
     ClientDown,
     ClientDrained,
     ClientFull,
     ClientRequest,
     ClientUp,
-    DisconnectClient,
-    Fetch,
     Fetched,
     LinkDown,
     LinkDrained,
     LinkFull,
     LinkUp,
     MachineEvent,
-    Notify,
     Received,
-    Send,
-    SetPeers,
     Stopping,
-    Write,
     Written,
 )
 from gapless.messages import (
@@ -134,8 +131,8 @@ CODED: Final[tuple[type, ...]] = (
     clients.Seek,
     clients.Unsubscribe,
     clients.ReadLog,
-    clients.RetireBroker,
-    clients.ListPartitions,
+    operating.RetireBroker,
+    operating.ListPartitions,
     operating.GetBroker,
     operating.GetTopology,
     operating.ListPubends,
@@ -162,8 +159,8 @@ CODED: Final[tuple[type, ...]] = (
     clients.FilterChanged,
     clients.Unsubscribed,
     clients.ReadPart,
-    clients.BrokerRetired,
-    clients.PartitionTable,
+    operating.BrokerRetired,
+    operating.PartitionTable,
     clients.Refused,
     operating.BrokerReply,
     operating.TopologyReply,
@@ -199,7 +196,7 @@ CODED: Final[tuple[type, ...]] = (
     records.RetirementRecord,
     records.SubscriptionRecord,
 )
-"""The number of a class is its place here; lines are renamed and added at the end, never moved."""
+"""The number of a class is its index here; lines are renamed and added at the end, never moved."""
 
 KEY_WORDS: Final = (
     "incarnation",
@@ -219,7 +216,7 @@ KEY_WORDS: Final = (
     "retirement",
     "subscription",
 )
-"""The first part of every record key; its number stands for it."""
+"""The first part of every record key; its number represents it."""
 
 OMITTED: Final[dict[type, frozenset[str]]] = {
     DisconnectClient: frozenset({"reason"}),
@@ -234,13 +231,13 @@ OMITTED: Final[dict[type, frozenset[str]]] = {
     operating.HostedState: frozenset({"corruption"}),
     operating.CursorState: frozenset({"state", "pending_reason"}),
 }
-"""Fields with texts for people, and format versions: only whether there is something counts."""
+"""Fields with texts for people, and format versions: the digest has only whether they are empty."""
 
 _Fold = Callable[[Any, list[Any]], None]
 
 
 class _Folder:
-    """Turns values into flat lists of numbers and texts; knows each class after it was seen once."""
+    """Turns values into flat lists of numbers and texts; caches the conversion of each class."""
 
     def __init__(self) -> None:
         self._codes = {kind: code for code, kind in enumerate(CODED, 1)}
@@ -255,7 +252,7 @@ class _Folder:
         self._folds[records.DeleteRecord] = self._key
 
     def fold(self, value: Any, out: list[Any]) -> None:
-        """Append a value, flat."""
+        """Append a value, flattened."""
         kind = type(value)
         fold = self._folds.get(kind)
         if fold is None:
@@ -270,7 +267,7 @@ class _Folder:
             return self._struct(kind)
         if issubclass(kind, tuple):
             return self._named_tuple
-        raise AssertionError(f"{kind.__name__} has no place in a digest of steps")
+        raise AssertionError(f"{kind.__name__} cannot be part of a digest of steps")
 
     def _struct(self, kind: type[msgspec.Struct]) -> _Fold:
         code = self._codes.get(kind)
@@ -326,7 +323,7 @@ class RunDigest(WorldObserver):
     def stepped(
         self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
     ) -> None:
-        """Fold one step in."""
+        """Add one step."""
         out: list[Any] = [world.now, process.host.index]
         self._folder.fold(event, out)
         for effect in effects:
@@ -334,7 +331,7 @@ class RunDigest(WorldObserver):
         self._hash.update(self._encode(out))
 
     def hexdigest(self) -> str:
-        """Return what was folded in so far, in hexadecimal."""
+        """Return the digest so far, in hexadecimal."""
         return self._hash.hexdigest()
 
 

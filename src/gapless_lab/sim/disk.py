@@ -1,15 +1,15 @@
-"""A simulated disk: atomic changes, syncs that take a while, loss of what was not synced.
+"""A simulated disk: atomic changes, syncs that take a while, loss of unsynced writes.
 
-Writes queue; a sync takes all that are queued when it begins (group commit), and when it is over
-they are applied in order and answered by ``Written``. A fetch reads what is durable when it is
-answered.
+Writes queue. A sync takes all writes that are queued when it starts (group commit). When it
+completes, the disk applies them in order and answers with ``Written``. A fetch reads the state that
+is durable when it is answered.
 
-Fault budget. A crash loses the writes that were not synced, except for a prefix that may have
-reached the disk unseen (a write may survive without its ``Written``); the write after that prefix
-may be torn, which opening the disk finds and cuts off. A row may be damaged: every fetch that comes
-to it stops before it and says so. A full disk fails the next sync, which ends the process: a broker
-whose write failed must not go on (R27). Never: loss of a synced write, another order of writes, a
-damaged row served as sound, damage of records.
+Fault budget. A crash loses the unsynced writes, except for a prefix that may have reached the disk
+(a write may survive without its ``Written``). The write after that prefix may be torn; opening the
+disk detects that and drops it. A row may be corrupt: every fetch that reaches it stops before it
+and reports it. A full disk fails the next sync, which ends the process: a broker whose write failed
+must not continue (R27). The disk never loses a synced write, reorders writes, serves a corrupt row
+as sound, or corrupts records.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -50,12 +51,12 @@ class SimulatedDisk:
         self.records: dict[tuple[str, ...], Record] = {}
         self.logs: dict[PubendId, list[LogRow]] = {}
         self.corrupt_rows: dict[PubendId, list[int]] = {}
-        """By pubend the first ticks of the rows that cannot be read."""
+        """By pubend: the first ticks of the rows that cannot be read."""
         self.once_corrupt: set[PubendId] = set()
-        """Pubends with a row that could not be read, whether or not it is still there."""
+        """Pubends that ever had an unreadable row, even if that row has since been trimmed."""
         self.full = False
         self.listeners: list[Callable[[SimulatedHost, StorageChange], None]] = []
-        """Who is told of every change that became durable."""
+        """Called with every change that became durable."""
         self._queued: deque[Write] = deque()
         self._syncing: list[Write] = []
 
@@ -71,7 +72,7 @@ class SimulatedDisk:
     # --- writing -----------------------------------------------------------------------------
 
     def write(self, process: SimulatedProcess, write: Write) -> None:
-        """Take a write; it is answered when it is durable."""
+        """Queue a write; ``Written`` follows when it is durable."""
         self._queued.append(write)
         if not self._syncing:
             self._start_sync(process)
@@ -103,7 +104,9 @@ class SimulatedDisk:
                 self._world.happen(process, each)
 
     def crash(self) -> int:
-        """Lose what was not synced, up to a prefix that reached the disk; return how many."""
+        """Lose the unsynced writes, except for a prefix that reached the disk; return how many were
+        lost.
+        """
         pending = self.unsynced
         self._syncing = []
         self._queued.clear()
@@ -115,19 +118,19 @@ class SimulatedDisk:
         for write in pending[:kept]:
             self._apply(write.changes)
         if kept < len(pending) and self._random.random() < self._world.options.torn:
-            # the half of a write: its checksum does not fit, so opening the disk cuts it off
+            # a torn write: its checksum does not match, so opening the disk drops it
             self._world.count_fault("torn write")
         return len(pending) - kept
 
     def _apply(self, changes: tuple[Any, ...]) -> None:
         for each in changes:
-            # nobody who watches has to know that some rows come packed
+            # listeners get unpacked rows, also for packed ones
             change = AppendRow(unpack_row(each)) if type(each) is AppendPackedRow else each
             if type(change) is PutRecord:
                 self.records[change.record.key] = change.record
             elif type(change) is AppendRow:
                 assert change.packed_events in {b"", pack(change.row.publications)}, (
-                    "they are not the same"
+                    "the packed events differ from the row"
                 )
                 self._append(change.row)
             elif type(change) is DeleteRecord:
@@ -135,7 +138,7 @@ class SimulatedDisk:
             elif type(change) is TrimLog:
                 self._trim(change)
             else:
-                raise AssertionError(f"{change!r} is no change")
+                raise AssertionError(f"{change!r} is not a storage change")
             for listener in self.listeners:
                 listener(self._host, change)
 
@@ -156,7 +159,7 @@ class SimulatedDisk:
     # --- reading -----------------------------------------------------------------------------
 
     def fetch(self, process: SimulatedProcess, fetch: Fetch) -> None:
-        """Take a request for rows; it is answered after a while."""
+        """Take a request for rows; the answer comes after a delay."""
         options = self._world.options
         delay = options.sync_us_min + int(self._random.random() * options.sync_us_min)
         self._world.push(self._world.now + delay, self._fetched, process, fetch)
@@ -171,9 +174,9 @@ class SimulatedDisk:
     def read(
         self, pubend: PubendId, low: int, high: int, bytes_max: int
     ) -> tuple[tuple[LogRow, ...], str | None, bool]:
-        """Return the rows that touch the range: at least one, then up to so many bytes.
+        """Return the rows that overlap the range: at least one, then up to the byte limit.
 
-        Also which row could not be read, and whether these are all.
+        Also return which row could not be read, and whether the rows are complete.
         """
         rows = self.logs.get(pubend, [])
         corrupt_rows = self.corrupt_rows.get(pubend, ())
@@ -184,7 +187,7 @@ class SimulatedDisk:
             if row.first > high:
                 break
             if row.first in corrupt_rows:
-                return tuple(found), f"{pubend}: row {row.first} to {row.last} is damaged", False
+                return tuple(found), f"{pubend}: row {row.first} to {row.last} is corrupt", False
             size += row_bytes(row)
             if found and size > bytes_max:
                 return tuple(found), None, False
@@ -192,7 +195,7 @@ class SimulatedDisk:
         return tuple(found), None, True
 
     def corrupt_row(self, pubend: PubendId, first: int) -> None:
-        """Damage the row that begins at a tick."""
+        """Corrupt the row that starts at a tick."""
         self.corrupt_rows.setdefault(pubend, []).append(first)
         self.once_corrupt.add(pubend)
 
@@ -202,7 +205,7 @@ def _last(row: LogRow) -> int:
 
 
 def row_bytes(row: LogRow) -> int:
-    """Return about how large a row is on disk."""
+    """Return the approximate size of a row on disk."""
     return 48 + sum(
         24 + len(publication.payload) + 16 * len(publication.attributes)
         for publication in row.publications

@@ -1,9 +1,9 @@
-"""One stream as one subscription sees it: where it started, how far it is, which filter governs.
+"""One stream as one subscription must receive it: its start, its position, the filters that apply.
 
-A filter change is *open* on a stream from the moment it is asked for until its switch-over tick is
-known. Meanwhile an event may come by the old filter or the new one, but the whole must have one
-cut: the old filter's events before it, the new one's after. If the answer came to the first asking,
-the cut is exactly where it said; if it had to be asked again, the change may have happened earlier.
+A filter change is *open* on a stream from its request until its switch-over tick is known.
+Meanwhile an event may match the old filter or the new one, but there must be one cut: the old
+filter's events before it, the new one's after. If the first request got the reply, the cut is
+exactly at its tick. If the request was repeated, the change may have happened earlier.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["ExpectedStream", "OnViolation"]
 FOREVER: Final = 2**62
 
 OnViolation: TypeAlias = Callable[[str, str], None]
-"""Takes the name of a violation and what it was."""
+"""Takes the name of a violation and its details."""
 
 
 class ExpectedStream:
-    """A subscription's sight of one guaranteed stream."""
+    """The view that a subscription has of one guaranteed stream."""
 
     __slots__ = (
         "_oracle",
@@ -51,39 +51,40 @@ class ExpectedStream:
         self.stream = stream
         self.filter = filter_text
         self.segments: list[tuple[int, str]] = []
-        """Earlier filters, each with the tick up to which it governs."""
+        """Past filters, each with the tick up to which it applies."""
         self.blurred = -1
-        """Up to here it is not known which filter governed: an answer was lost."""
+        """The tick up to which it is unknown which filter applied: a reply was lost."""
         self.known = False
-        """Whether it was told where the stream starts."""
+        """Whether the start was confirmed."""
         self.first: int | None = None
-        """The first tick that came before the start was told."""
+        """The first tick that came before the start was confirmed."""
         self.limit: int | None = None
-        """The start may be told anywhere up to here."""
+        """The greatest tick at which the start may be confirmed."""
         self.base = 0
-        """Where it started first."""
+        """The first start."""
         self.started_in_past_at = -1
-        """Where it began in the past, of which the log may have lost a part: a gap may follow."""
+        """A start in the past, of which the log may have released a part: a gap may follow."""
         self.gap_up_to = 0
-        """Up to where that gap may go: a beginning is told when its hold is kept (R49)."""
+        """The greatest end of that gap: a start is confirmed after its log hold is durable (R49).
+        """
         self.cursor = 0
         self.index = 0
         self.seen: list[int] = []
-        """The ticks that came, lowest first."""
+        """The received ticks, lowest first."""
         self.old: str | None = None
-        """The filter that an open change leaves behind."""
+        """The filter before an open change."""
         self.until: int | None = None
-        """The tick after which the new filter surely governs, once it is known."""
+        """The tick after which the new filter certainly applies, once it is known."""
         self.window: list[int] = []
         self.window_index = 0
 
-    # --- what is owed ------------------------------------------------------------------------
+    # --- what must come ----------------------------------------------------------------------
 
     def _matches(self, text: str, index: int) -> bool:
         return self._oracle.matches(self.stream, text, index)
 
     def _filters_at(self, tick: int) -> tuple[str, str]:
-        """Return the filter that governs a tick, twice, or the two of which one does."""
+        """Return the filter that applies to a tick, twice, or the two of which one applies."""
         for end, text in self.segments:
             if tick <= end:
                 return text, text
@@ -92,23 +93,23 @@ class ExpectedStream:
         return self.filter, self.filter
 
     def is_required(self, index: int) -> bool:
-        """Say whether the publication at a place of the stream surely has to come."""
+        """Return whether the publication at an index of the stream certainly has to come."""
         old, new = self._filters_at(self.stream.ticks[index])
         return self._matches(new, index) and (old == new or self._matches(old, index))
 
     def allowed(self, index: int) -> bool:
-        """Say whether the publication at a place of the stream may come."""
+        """Return whether the publication at an index of the stream may come."""
         old, new = self._filters_at(self.stream.ticks[index])
         return self._matches(new, index) or (old != new and self._matches(old, index))
 
     def required_between(self, low: int, high: int) -> list[int]:
-        """Return what has to come of the ticks after ``low`` up to ``high``."""
+        """Return the ticks after ``low`` up to ``high`` that have to come."""
         stream = self.stream
         indices = range(stream.after(low), stream.after(high))
         return [stream.ticks[index] for index in indices if self.is_required(index)]
 
     def missing(self) -> list[int]:
-        """Return the ticks that are durable and owed and have not come."""
+        """Return the durable ticks that must come and have not come."""
         stream = self.stream
         if not self.has_started or not stream.ticks:
             return []
@@ -118,21 +119,23 @@ class ExpectedStream:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is a position to go on from."""
+        """Whether there is a position to resume from."""
         return self.known or self.first is not None
 
     @property
     def last_seen(self) -> int:
-        """The last tick that came, 0 if none did."""
+        """The last received tick, 0 if there is none."""
         return self.seen[-1] if self.seen else 0
 
     @property
     def is_between_filters(self) -> bool:
-        """Whether an earlier filter governs what has not come yet."""
+        """Whether a past filter applies to ticks that have not come yet."""
         return any(end > self.cursor for end, _ in self.segments)
 
     def move_to(self, tick: int, *, past: bool, held: bool = False) -> None:
-        """Go on after a tick, back or forth; in the ``past``, unless ``held``, nothing keeps the log."""
+        """Continue after a tick, back or forth; in the ``past``, unless ``held``, no log hold
+        applies.
+        """
         if not self.has_started and self.limit is None:
             self.base = tick
         self._set_start(tick, past=past, held=held)
@@ -148,18 +151,22 @@ class ExpectedStream:
         self.gap_up_to = self.stream.released if held else FOREVER
 
     def confirm_start(self, tick: int, report: OnViolation, *, past: bool) -> None:
-        """Take the start, or where a resumed subscription goes on, which must lose nothing."""
+        """Take the start, or the tick after which a resumed subscription continues; nothing may be
+        lost.
+        """
         pubend = self.stream.pubend
         low = self.cursor if self.known else self.limit
         if low is not None:
             for missed in self.required_between(low, tick):
-                report("lost", f"{pubend} {missed}: goes on after {tick}")
+                report("lost", f"{pubend} {missed}: continues after {tick}")
             if tick < self.base:
-                report("spurious", f"{pubend}: goes on after {tick}, before its start {self.base}")
+                report(
+                    "spurious", f"{pubend}: continues after {tick}, before its start {self.base}"
+                )
         if self.known and tick <= self.cursor:
             if (
                 past or self.cursor != self.started_in_past_at
-            ):  # else a gap it may hear of is still to come
+            ):  # otherwise a gap may still be reported
                 self._set_start(self.cursor, past=past, held=True)
         elif self.known or self.first is None:
             self.move_to(tick, past=past, held=True)
@@ -174,7 +181,7 @@ class ExpectedStream:
     # --- what comes --------------------------------------------------------------------------
 
     def deliver(self, publication: Publication, report: OnViolation) -> None:
-        """Take an event that came."""
+        """Check a received event."""
         tick, stream = publication.tick, self.stream
         name = f"{stream.pubend} {tick}"
         if self.has_started and tick <= self.cursor:
@@ -211,7 +218,7 @@ class ExpectedStream:
             self._close_if_passed(report)
 
     def _skip_what_is_behind(self) -> None:
-        """Pass over publications that came since at ticks not above a cursor ahead of the stream."""
+        """Skip publications logged since at ticks not above a cursor ahead of the stream."""
         behind = self.stream.after(self.cursor)
         if behind > self.index:
             if self.window_index == self.index:
@@ -219,7 +226,7 @@ class ExpectedStream:
             self.index = behind
 
     def gap(self, low: int, high: int, *, lawful: bool, report: OnViolation) -> None:
-        """Take a gap: ticks that the log no longer has."""
+        """Check a gap: ticks that the log has released."""
         stream = self.stream
         name = f"{stream.pubend} [{low}, {high}]"
         if not self.has_started:
@@ -227,20 +234,23 @@ class ExpectedStream:
         if high > stream.released:
             report("dishonest gap", f"{name}, but only {stream.released} is released")
         elif not (lawful or (self.cursor == self.started_in_past_at and high <= self.gap_up_to)):
-            report("dishonest gap", f"{name}: nothing allowed to release it, at {self.cursor}")
+            report("dishonest gap", f"{name}: it was not allowed to be released, at {self.cursor}")
         for missed in self.required_between(self.cursor, low - 1):
             report("lost", f"{stream.pubend} {missed} before the gap {name}")
         if high > self.cursor:
-            self._check_window(None, report)  # what the gap swallowed cannot be judged
+            self._check_window(None, report)  # ticks inside the gap cannot be checked
             self.cursor, self.index = high, stream.after(high)
             self._start_window()
 
     def progress(self, tick: int, report: OnViolation) -> None:
-        """Take that everything up to a tick has come."""
+        """Check the notice that everything up to a tick has come."""
         if tick <= self.cursor:
             return
         for missed in self.required_between(self.cursor, tick):
-            report("lost", f"{self.stream.pubend} {missed}: all up to {tick} was sent, it is said")
+            report(
+                "lost",
+                f"{self.stream.pubend} {missed}: everything up to {tick} was reported as sent",
+            )
         self._skip_what_is_behind()
         self.cursor, self.index = tick, self.stream.after(tick)
         self._close_if_passed(report)
@@ -248,26 +258,26 @@ class ExpectedStream:
     # --- filter changes ----------------------------------------------------------------------
 
     def open_change(self, filter_text: str) -> None:
-        """A change to another filter was asked for."""
+        """A change to another filter was requested."""
         assert self.old is None, "one change at a time"
         self.old, self.filter = self.filter, filter_text
         self.until = None
         self._start_window()
 
     def _start_window(self) -> None:
-        """Judge an open change only by what comes from here on."""
+        """Check an open change only from the present position on."""
         self.window = []
         self.window_index = self.index
 
     def cancel_change(self, report: OnViolation) -> None:
-        """The change was refused: the old filter governs all along."""
+        """The change was refused: the old filter applies throughout."""
         if self.old is not None:
             self._check_window(self.cursor, report)
             self.filter = self.old
             self._close()
 
     def switched(self, tick: int, report: OnViolation, *, exact: bool) -> None:
-        """The new filter governs after a tick; if not exact, perhaps it did before."""
+        """The new filter applies after a tick; if not exact, possibly from an earlier one."""
         assert self.old is not None
         if exact:
             self._check_window(tick, report)
@@ -279,7 +289,7 @@ class ExpectedStream:
             self._close_if_passed(report)
 
     def cut_here(self, report: OnViolation) -> None:
-        """The new filter governs all that has not come yet."""
+        """The new filter applies to everything that has not come yet."""
         if self.old is not None:
             self.switched(self.cursor, report, exact=False)
         self.segments = [(min(end, self.cursor), text) for end, text in self.segments]
@@ -295,7 +305,7 @@ class ExpectedStream:
         self.window = []
 
     def _check_window(self, cut: int | None, report: OnViolation) -> None:
-        """Check that what came in the window has one cut: at a tick, or anywhere."""
+        """Check that the events of the window have one cut: at a tick, or anywhere."""
         if self.old is None:
             return
         stream, came = self.stream, set(self.window)

@@ -1,4 +1,4 @@
-"""Flights that go wrong: planted bugs of subscriptions that move by force (:mod:`gapless.mobility`)."""
+"""Planted bugs of forced moves of subscriptions (:mod:`gapless.mobility`)."""
 
 from __future__ import annotations
 
@@ -47,26 +47,27 @@ def _keeps_what_has_moved(
 FAILOVER_BUGS: Final = (
     PlantedBug(
         "a former host keeps it",
-        "a broker keeps a subscription that lives elsewhere since a move (MV-14)",
+        "a broker keeps a subscription that has moved to another broker (MV-14)",
         ((HostingBrokers, "_let_go", replaced(_keeps_what_has_moved)),),
     ),
     PlantedBug(
         "a failover forgets what must come",
-        "what a client has seen counts as acknowledged where it flees to (MV-13, R50)",
+        "the new hosting broker treats the received ticks of a client as acknowledged (MV-13, R50)",
         ((resume, "_retained_from", replaced(_where_its_client_is)),),
     ),
     PlantedBug(
         "filters stay behind",
-        "where a client flees to, its last filter governs what an earlier one did (R47)",
+        "the new hosting broker applies the last filter to ticks of a past filter (R47)",
         ((ForcedMoves, "adopt_resume_state", replaced(_brings_no_filters)),),
     ),
     PlantedBug(
         "silence that only its host knows",
-        "a home lets a log go where nothing was wanted, before its client knows that (MV-13)",
+        "a hosting broker acknowledges silence before its client knows of it (MV-13)",
         ((Registry, "save_acknowledgements", _acknowledges_silence),),
     ),
 )
-"""Each is to be caught within 1,000 seeds. Three more rules, that only what is kept is claimed, that every
-attempt counts, and that an older claim does not, are shown by the scenarios of ``tests/mobility``: in the swarm
-others make up for them. That since when it is owed younger pubends moves along takes many of these while clients
-flee: such runs are made in ``tests/lab/sim/test_invariants.py``."""
+"""Each must be detected within 1,000 seeds. The scenarios of ``tests/mobility`` test three more
+rules: only retained ticks are claimed, every attempt counts, and an older claim does not. In the
+swarm other rules compensate for their absence. That start guarantees move along needs many pubends
+created while clients fail over: ``tests/lab/sim/test_invariants.py`` makes such runs.
+"""

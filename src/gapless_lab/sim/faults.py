@@ -1,9 +1,10 @@
 """Faults: when each kind strikes in the safety phase, and what heals before the liveness phase.
 
-Strikes of a kind come at random times at the kind's rate, except in quiet periods. Most end by
-themselves after a while. Those that break whole cells are in :mod:`.outages`. What the liveness phase
-needs to be whole is the **core** (:mod:`.liveness_core`). There everything heals and stays whole, but for links
-that nobody needs. What is outside may stay broken for ever, or break now.
+Faults of a kind strike at random times at the kind's rate, except in quiet periods. Most end after
+a while. :mod:`.outages` has the faults of whole cells. The **core** (:mod:`.liveness_core`) is the
+part that must work in the liveness phase. Everything in it heals and stays healthy, except for
+links that it does not need. Hosts and links outside the core may stay broken for ever, or break
+then.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["FaultInjector"]
 
 
 class FaultInjector:
-    """Strikes and heals."""
+    """Injects faults and heals the core."""
 
     def __init__(self, world: World, workload: Workload) -> None:
         self._world = world
@@ -59,7 +60,7 @@ class FaultInjector:
         }
 
     def start(self) -> None:
-        """Set the clocks wrong and begin to strike."""
+        """Set the clock errors and schedule the faults."""
         error = self._options.clock_error_us
         for host in self._world.hosts.values():
             host.clock_error = self._random.randint(-error, error)
@@ -74,7 +75,7 @@ class FaultInjector:
             if self.over:
                 return
             if not self._is_quiet():
-                self._random = random  # each kind has its own draws
+                self._random = random  # each kind has its own random numbers
                 if self._kinds[kind]():
                     self._world.count_fault(kind)
             self._world.after(int(random.expovariate(rate) * 1_000_000), strike)
@@ -86,19 +87,19 @@ class FaultInjector:
         return self.over or self._quiet[min(period, len(self._quiet) - 1)]
 
     def aim(self, host: SimulatedHost) -> None:
-        """Crash a host inside its next sync, if that kind of fault may strike now."""
+        """Arm a crash of a host inside its next sync, if that kind of fault may strike now."""
         if self._options.rates.get("crash inside a sync") and not self._is_quiet():
             host.crash_armed = True
 
     def bounce(self, host: SimulatedHost) -> None:
-        """Crash a host that comes back, if that kind of fault may strike now."""
+        """Crash a host and restart it later, if that kind of fault may strike now."""
         if self._options.rates.get("crash") and not self._is_quiet() and host.process is not None:
             self._world.count_fault("crash")
             self._world.crash(host)
             self._later(lambda: self._world.start(host))
 
     def _later(self, action: Callable[[], None]) -> None:
-        """Undo something after a while."""
+        """Schedule the end of a fault."""
         self._world.after(self._options.down_us(self._random), action)
 
     # --- hosts -------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class FaultInjector:
             host, pubend, rows = self._random.choice(logs)
             first = self._random.choice(rows).first
             host.disk.corrupt_row(pubend, first)
-            self._world.note(host.broker, f"row {first} of {pubend} is damaged")
+            self._world.note(host.broker, f"row {first} of {pubend} is corrupt")
         return bool(logs)
 
     # --- links -------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ class FaultInjector:
         return True
 
     def _skip(self) -> bool:
-        """Lose the next packet of a connection; what comes after it arrives."""
+        """Lose the next packet of a connection; later packets arrive."""
         pair = self._pair()
         if pair is not None and self._options.network is SimulatedNetworkKind.SESSION:
             self._random.choice(pair.links).skips = True
@@ -252,7 +253,9 @@ class FaultInjector:
     # --- healing -----------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """End the safety phase: the core is whole for good, what is outside fares as it will."""
+        """End the safety phase: the core heals for good; hosts outside it heal, fail or stay as
+        they are.
+        """
         self.over = True
         self._outages.let_go()
         world = self._world
@@ -267,7 +270,7 @@ class FaultInjector:
             host.crash_armed = False
             fate = 1.0 if host in world.core or self._options.calm else random.random()
             if host not in world.core and host.cell in core.cells:
-                fate *= 0.5  # whom the core has to do without is away for good
+                fate *= 0.5  # a broker of a core cell that the core does without never works again
             if fate < 0.3:
                 world.crash(host, "for ever")
                 host.doomed = True

@@ -1,4 +1,4 @@
-"""What clients draw: events, filters and advertisements, from so few values that they overlap."""
+"""Random events, filters and advertisements, with so few values that they overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["draw_advertisement", "draw_event", "draw_filter"]
 
 
 def draw_event(random: Random, domain: int) -> dict[str, Value]:
-    """Draw the attributes of an event; one is missing now and then."""
+    """Draw the attributes of an event; one is sometimes missing."""
     event: dict[str, Value] = {
         "kind": "abcdefgh"[random.randrange(domain)],
         "price": random.randrange(domain + 1),
@@ -21,7 +21,7 @@ def draw_event(random: Random, domain: int) -> dict[str, Value]:
 
 
 def draw_filter(random: Random, domain: int) -> str:
-    """Draw the text of a filter, from a small set, so that equal ones come again."""
+    """Draw the text of a filter from a small set, so that equal ones recur."""
     kind = "abcdefgh"[random.randrange(domain)]
     other = "abcdefgh"[random.randrange(domain)]
     price = random.randrange(domain + 1)
@@ -46,6 +46,6 @@ def draw_filter(random: Random, domain: int) -> str:
 
 
 def draw_advertisement(random: Random, domain: int) -> str:
-    """Draw what a pubend promises to keep to."""
+    """Draw the advertisement of a pubend."""
     kind = "abcdefgh"[random.randrange(domain)]
     return random.choice(("TRUE", "TRUE", f"kind = '{kind}'", f"price < {domain}", "hot IS NULL"))

@@ -1,7 +1,7 @@
-"""The parameters of simulated brokers: all times shorter, and here and there a tiny limit.
+"""The parameters of simulated brokers: all times shorter, and some limits tiny.
 
 Shorter times make timeouts act within a short run. Tiny limits (a window of one, no cache) reach
-the branches that normal sizes never do.
+branches that normal sizes never reach.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "sets_per_session_max": (1, 2),
     "table_conjunctions_max": (1, 3),
 }
-"""Limits and the small values a seed may give them."""
+"""Limits, and the small values that a seed may give them."""
 
 
 def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
-    """Return the times of all brokers at a pace; relations of the defaults stay as they are."""
+    """Return the times of all brokers at a pace; they keep the relations of the defaults."""
     defaults = Parameters()
     times = {name: max(1, round(getattr(defaults, name) * pace)) for name in PACED_MS}
-    # in seconds: above the longest paced time of what they must outlast, and within a run
+    # in seconds: longer than the longest paced time that they must exceed, and within a run
     inactive_s = 1 + times["attach_expiry_ms"] // 1_000
     times.update(
         inactive_after_s=inactive_s,
@@ -65,7 +65,7 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
 
 
 def draw_limits(random: Random) -> dict[str, int]:
-    """Draw which limits are tiny in a seed: none in half of them."""
+    """Draw the tiny limits of a seed: none in half of the seeds."""
     if random.random() < 0.5:
         return {}
     drawn = {name: random.choice(values) for name, values in TINY.items() if random.random() < 0.2}
@@ -73,7 +73,7 @@ def draw_limits(random: Random) -> dict[str, int]:
 
 
 def tiny_backlog(prefetch_max: int | None) -> dict[str, int]:
-    """Return how much may wait beyond a tiny prefetch_max: nothing, or some events."""
+    """Return the backlog limit for a tiny prefetch_max: nothing, or some events."""
     if prefetch_max is None:
         return {}
     return {"backlog_bytes": 0 if prefetch_max == 1 else 1_200}

@@ -1,13 +1,14 @@
-"""The core: the part of the overlay that is whole in the liveness phase, and must converge.
+"""The core: the part of the overlay that is healthy in the liveness phase, and must converge.
 
-It is drawn: a connected part of the tree, whole or not. Inside of it brokers may stay dead for ever, up
-to whole cells, but never more than δ cells in a row: what is alive around them must find its way past
-them (R7, R20; PT's δ). And links may stay cut for ever, if both ends still reach each other over so
-many others as a session may be relayed over (R3). What is outside fares as it will.
+It is drawn at random: a connected part of the tree, or the whole tree. Inside it brokers may stay
+dead for ever, up to whole cells, but never more than δ cells in a row: the live brokers around them
+must find a route past them (R7, R20; PT's δ). Links may stay cut for ever too, if both ends still
+reach each other over at most as many other links as a relayed session may have (R3). What is
+outside the core may stay broken.
 
-A *narrow* core has only the links that are needed: those to the nearest that live. In a *wide* one the
-links past living cells are good too. There a cell may be cut off from one side and alive, an island, and
-those beyond it carry its sessions (A2).
+A *narrow* core has only the links that it needs: those to the nearest live cells. In a *wide* core
+the links past live cells work too. There a live cell may be cut off from one side, an island, and
+the brokers beyond it relay its sessions (A2).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["LivenessCore"]
 
 
 class LivenessCore:
-    """What lives for good, and which links between them stay good."""
+    """The brokers that live in the liveness phase, and the links between them that work."""
 
     def __init__(self, world: World, random: Random, *, whole: bool) -> None:
         self._options = world.options
@@ -39,21 +40,21 @@ class LivenessCore:
         }
         self.cells = _connected_part(world.topology, random, whole=whole)
         self._empty: set[CellId] = set()
-        """Cells inside of which nobody lives."""
+        """Cells without a live broker."""
         self.brokers = self._survivors(random)
         self._wide = self._options.inner_cuts > 0 and world.stream("wide core").random() < 0.5
         self._cut: set[frozenset[BrokerId]] = set()
         self._cut_some(world, random)
 
     def keeps_links(self, pair: HostPair) -> bool:
-        """Say whether the links between two brokers are good in the liveness phase."""
+        """Return whether the links between two brokers work in the liveness phase."""
         return self._is_good(pair) and _ends(pair) not in self._cut
 
     def has_cut(self, pair: HostPair) -> bool:
-        """Say whether two brokers of the core have to do without the link between them."""
+        """Return whether the link between two brokers of the core stays cut."""
         return _ends(pair) in self._cut
 
-    # --- who lives -----------------------------------------------------------------------------
+    # --- live brokers --------------------------------------------------------------------------
 
     def _survivors(self, random: Random) -> set[BrokerId]:
         survivors: set[BrokerId] = set()
@@ -72,24 +73,27 @@ class LivenessCore:
         return survivors
 
     def _may_be_empty(self, cell: CellId) -> bool:
-        """Say whether a cell may be dead too: at most δ in a row, and somebody must live."""
+        """Return whether a cell may be dead too: at most δ in a row, and one cell must live."""
         dead = self._empty | {cell}
         if len(dead) == len(self.cells):
             return False
         return all(self._run_length(ends, dead) <= self._options.delta for ends in _pairs(dead))
 
     def _run_length(self, ends: tuple[CellId, CellId], dead: set[CellId]) -> int:
-        """Return how many dead cells in a row the way between two of them has, 0 if it is not one."""
+        """Return the length of the row of dead cells from one cell to another, 0 if a live cell is
+        between.
+        """
         start, end = ends
         path = (start, *self._neighbourhoods[start].path(end))
         return len(path) if dead.issuperset(path) else 0
 
-    # --- which links are good ------------------------------------------------------------------
+    # --- working links -------------------------------------------------------------------------
 
     def _is_good(self, pair: HostPair) -> bool:
-        """Say whether two brokers have a link unless it is cut: nobody lives in the cells between.
+        """Return whether two brokers have a link unless it is cut: no cell between them has a live
+        broker.
 
-        In a wide core whoever is between does not matter.
+        In a wide core the cells between do not matter.
         """
         left, right = (link.source for link in pair.links)
         if not {left.broker, right.broker} <= self.brokers:
@@ -121,7 +125,7 @@ def _ends(pair: HostPair) -> frozenset[BrokerId]:
 
 
 def _pairs(cells: set[CellId]) -> Iterable[tuple[CellId, CellId]]:
-    """Return all pairs of cells, each cell with itself among them."""
+    """Return all pairs of cells, including each cell with itself."""
     ordered = sorted(cells)
     return [*combinations(ordered, 2), *((cell, cell) for cell in ordered)]
 

@@ -19,13 +19,13 @@ def _asks_nobody(_: NameQueries, name: str, done: NameQueryDone) -> None:
 NAMING_BUGS: Final = (
     PlantedBug(
         "names are given unasked",
-        "a broker makes a pubend of any name that it has not heard of (R4)",
+        "a broker creates a pubend without asking other brokers for its name (R4)",
         ((NameQueries, "query", replaced(_asks_nobody)),),
     ),
     PlantedBug(
         "two ask and both win",
-        "who asks for a name says that it is free to another that asks for it (R4)",
+        "a broker that asks for a name replies FREE to another that asks for it (R4)",
         ((NameQueries, "_contest", constant((NameStatus.FREE, ""))),),
     ),
 )
-"""Each is to be caught within 1,000 seeds."""
+"""Each must be detected within 1,000 seeds."""

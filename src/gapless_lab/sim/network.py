@@ -1,13 +1,14 @@
 """Two models of a network between hosts: ordered connections, and datagrams.
 
-**session**: a pair of hosts has a connection or none. A connection carries packets in order, each
-way, after a delay. A cut stops one direction. Then the connection either *stalls* (it goes on where
-it was when the cut heals, as TCP does; a sender with too much under way is told) or *breaks*: all
-that was under way is lost, and each end is told by LinkDown after a while or, half-open, never. When both ends live and nothing is cut, a new
-connection gives LinkUp at both ends; an end that was never told of the old one's death may get
-LinkUp without LinkDown.
+**session**: a pair of hosts has one connection or none. A connection delivers packets in order in
+each direction, after a delay. A cut stops one direction. Then the connection either *stalls* or
+*breaks*. A stalled connection resumes where it stopped when the cut heals, as TCP does; a sender
+with too many bytes in flight gets LinkFull. A broken connection loses all packets in flight. Each
+end gets LinkDown after a while or, half-open, never. When both processes run and nothing is cut, a
+new connection gives LinkUp at both ends. An end that was never notified that the old connection
+broke may get LinkUp without LinkDown.
 
-**datagram**: packets are lost, doubled and overtake each other; links are up from the start.
+**datagram**: packets are lost, duplicated and reordered; links are up from the start.
 
 Fault budget. Within one connection nothing is repeated or reordered, and nothing is skipped unless
 the options have that as a fault of its own; a packet of one connection never arrives in the next.
@@ -20,8 +21,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, Received
 from gapless.core.ids import BrokerId
-from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, Received
 from gapless_lab.sim.options import SimulatedNetworkKind
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 UP: Final = object()
-"""The first thing that a connection carries: that it is there."""
+"""The first item on a connection; it becomes LinkUp at the receiver."""
 
 
 class HostPair:
@@ -48,10 +49,10 @@ class HostPair:
     def __init__(self) -> None:
         self.links: tuple[SimulatedLink, SimulatedLink]
         self.number = 0
-        """Which connection it is; a packet of another one is lost."""
+        """The number of the connection; a packet of another one is lost."""
         self.open = False
         self.stalls = False
-        """Whether the present cut only stops the connection."""
+        """Whether the present cut only stalls the connection."""
 
 
 class SimulatedLink:
@@ -83,22 +84,22 @@ class SimulatedLink:
         self.cut = False
         self.permanent = False
         self.held = 0
-        """How many outages keep it cut."""
+        """The number of outages that keep the link cut."""
         self.loss = 0.0
         self.known_connection = 0
-        """The connection that the source believes in; 0 for none."""
+        """The connection that the source considers open; 0 for none."""
         self.arrival = 0
         self.queue: deque[Any] = deque()
         self.bytes = 0
-        """About how much is under way."""
+        """The approximate number of bytes in flight."""
         self.full = False
         self.skips = False
-        """Whether the next packet is lost, though the connection goes on."""
+        """Whether the next packet is lost while the connection continues."""
         self.stalled = 0
 
 
 class SimulatedNetwork:
-    """What both models share: which links there are, delays, cuts."""
+    """The common part of both models: links, delays, cuts."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -127,7 +128,7 @@ class SimulatedNetwork:
         self.links[right.broker][left.broker] = back
 
     def delay(self) -> int:
-        """Draw how long a packet takes; one in a hundred takes long."""
+        """Draw the delay of a packet; one in a hundred is slow."""
         drawn = self._draw()
         delay = self._delay_min + int(drawn * self._delay_span)
         return delay if drawn < 0.99 else delay * 8
@@ -139,11 +140,11 @@ class SimulatedNetwork:
         raise NotImplementedError
 
     def started(self, host: SimulatedHost) -> None:
-        """A process began on a host."""
+        """A process has started on a host."""
         raise NotImplementedError
 
     def stopped(self, host: SimulatedHost) -> None:
-        """A host's process is gone."""
+        """The process of a host has ended."""
         raise NotImplementedError
 
     def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
@@ -154,22 +155,22 @@ class SimulatedNetwork:
         """Break a connection without cutting anything."""
 
     def cut(self, link: SimulatedLink, *, permanent: bool = False) -> None:
-        """Let nothing through a link; a permanent cut is not healed by its own end."""
+        """Block a link; only the liveness phase heals a permanent cut."""
         link.cut = True
         link.permanent = link.permanent or permanent
         self._world.note(link.source.broker, f"link to {link.target.broker} is cut")
 
     def heal(self, link: SimulatedLink) -> None:
-        """Let packets through again."""
+        """Unblock a link."""
         link.cut = link.permanent = False
         self._world.note(link.source.broker, f"link to {link.target.broker} heals")
 
 
 class SessionNetwork(SimulatedNetwork):
-    """Connections that keep the order and die."""
+    """Connections that keep the order and can break."""
 
     def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
-        """Put a packet at the end of the connection, if the sender's end still is one."""
+        """Queue a packet on the connection, unless it is lost."""
         link = self.links[source.broker][target]
         pair = link.pair
         self.sent += 1
@@ -215,7 +216,7 @@ class SessionNetwork(SimulatedNetwork):
             self._world.happen(process, Received(link.source.broker, item))
 
     def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
-        """Return what is under way on all connections, oldest first on each link."""
+        """Return the packets in flight on all connections, oldest first on each link."""
         for links in self.links.values():
             for link in links.values():
                 for item in link.queue:
@@ -225,7 +226,7 @@ class SessionNetwork(SimulatedNetwork):
     # --- connecting and breaking -------------------------------------------------------------
 
     def started(self, host: SimulatedHost) -> None:
-        """Connect a new process with all its peers that live."""
+        """Connect a new process with all its running peers."""
         for link in self.links[host.broker].values():
             self._connect_later(link.pair)
 
@@ -248,12 +249,12 @@ class SessionNetwork(SimulatedNetwork):
         if not pair.stalls:
             self._break(pair)
         elif permanent or self._draw() < 0.5:
-            # nobody waits for ever: in the end the transport gives up
+            # after a while the transport gives up
             delay = int(self._draw() * 2_000_000)
             self._world.push(self._world.now + delay, self._give_up, pair, pair.number)
 
     def heal(self, link: SimulatedLink) -> None:
-        """Open a direction; a stalled connection goes on, a broken one is made anew."""
+        """Unblock a direction; a stalled connection resumes, a broken one is replaced."""
         super().heal(link)
         pair = link.pair
         if pair.open:
@@ -287,7 +288,7 @@ class SessionNetwork(SimulatedNetwork):
                 self._world.push(at, self._notify_down, link, link.known_connection)
 
     def _notify_queue(self, link: SimulatedLink, number: int) -> None:
-        """Tell a sender that much waits to be sent, or no more."""
+        """Notify a sender that the queue of its link is full, or has drained."""
         process = link.source.process
         if number == link.pair.number and process is not None:
             name = link.target.broker
@@ -318,10 +319,10 @@ class SessionNetwork(SimulatedNetwork):
 
 
 class DatagramNetwork(SimulatedNetwork):
-    """Packets on their own: lost, doubled, overtaken."""
+    """Independent packets: lost, duplicated, reordered."""
 
     def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
-        """Let a packet arrive, or not, or twice."""
+        """Deliver a packet once, twice or not at all."""
         link = self.links[source.broker][target]
         self.sent += 1
         if link.cut or (link.loss and self._draw() < link.loss):
@@ -340,28 +341,28 @@ class DatagramNetwork(SimulatedNetwork):
         self._world.happen(process, Received(link.source.broker, packet))
 
     def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
-        """Return what is under way, in the order of the queue."""
+        """Return the packets in flight, in the order of the queue."""
         for _, _, action, link, packet in self._world.planned():
             if action == self._arrive:
                 yield link, packet
 
     def started(self, host: SimulatedHost) -> None:
-        """Tell a new process that all links are up."""
+        """Notify a new process that all links are up."""
         for link in self.links[host.broker].values():
             if host.process is not None:
                 self._world.happen(host.process, LinkUp(link.target.broker))
 
     def stopped(self, host: SimulatedHost) -> None:
-        """Nobody notices."""
+        """Do nothing: datagram links do not report that a peer ended."""
 
 
 def _bytes(item: Any) -> int:
-    """Return about how large a packet is."""
+    """Return the approximate size of a packet."""
     return 64 * (1 + len(getattr(item, "messages", ())))
 
 
 def make_network(world: World) -> SimulatedNetwork:
-    """Return the network that the options ask for."""
+    """Return the network that the options select."""
     if world.options.network is SimulatedNetworkKind.SESSION:
         return SessionNetwork(world)
     return DatagramNetwork(world)

@@ -1,9 +1,9 @@
 """Swarm options: everything that distinguishes one run from another, drawn from its seed.
 
-Each seed draws its own world: how many cells and how they hang together, which network, which
-faults at which rates, which limits are tiny, what clients do. About a tenth of the seeds have no
-faults at all, so that what fails in a healthy overlay is not blamed on a fault. Options print in
-one line, travel as JSON, and ``with_`` changes some for shrinking.
+Each seed draws its own world: the number of cells and the shape of their tree, the network, the
+faults and their rates, tiny limits, the operations of clients. About a tenth of the seeds have no
+faults at all, so that a bug of a healthy overlay is not blamed on a fault. Options print in one
+line and are stored as JSON. ``with_`` changes some for shrinking.
 """
 
 from __future__ import annotations
@@ -47,26 +47,28 @@ FAULT_KINDS: Final = (
     "full disk",
     "damage",
 )
-"""Every kind of fault that has a rate; rates are strikes a second of virtual time, whole world."""
+"""Every kind of fault that has a rate; a rate is the number of strikes a second of virtual time in
+the whole world.
+"""
 
 RARE_FAULT_KINDS: Final = ("skipped packet",)
 """Kinds that only some situations have (:mod:`.situations`)."""
 
 
 BROKERS_MAX: Final = 15
-"""So many brokers a world has at most; more take long and show little more."""
+"""The maximum number of brokers in a world; larger worlds are slow and find few more bugs."""
 
 STAGING_SHARE: Final = 0.125
-"""How many seeds have writers that stage."""
+"""The share of seeds with writers that stage."""
 
 RELAYED_DELAY_US: Final = 1_500
-"""How long a packet usually takes at most, at the usual pace, where links stay cut."""
+"""The usual maximum delay of a packet, at the usual pace, in worlds where links stay cut."""
 
 CONFLICTING_NAMES_SHARE: Final = 0.15
-"""Of seeds in which publishers open one pubend at several brokers."""
+"""The share of seeds in which publishers open one pubend at several brokers."""
 
 FAILOVER_SHARE: Final = 0.1
-"""How many seeds are about clients that flee."""
+"""The share of seeds in which clients often fail over."""
 
 
 class SimulatedNetworkKind(StrEnum):
@@ -87,10 +89,10 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     fan_out: int = 2
     brokers_per_cell: int = 1
     mixed_cells: bool = False
-    """Whether cells have from one broker up to so many, instead of so many each."""
+    """Whether the number of brokers in a cell varies from one to ``brokers_per_cell``."""
     delta: int = 1
     pace: float = 0.1
-    """How short the parameters' times are, against their defaults."""
+    """The factor by which the parameters' times are shortened."""
     limits: dict[str, int] = {}
     """Parameters that differ from the paced defaults."""
 
@@ -100,18 +102,19 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay_us_max: int = 2_000
     duplicate: float = 0.0
     half_open: float = 0.3
-    """How often an end is not told that its connection is gone."""
+    """How often an end is not notified that its connection broke."""
     stall: float = 0.3
-    """How often a cut only stops a connection, which goes on when it heals."""
+    """How often a cut only stalls a connection, which resumes when the cut heals."""
     sync_us_min: int = 100
     sync_us_max: int = 2_000
     together: bool = False
-    """Whether a machine takes all writes of one sync in one step, as the running system does."""
+    """Whether a machine gets the completions of one sync in one step, as the running system does.
+    """
     survive: float = 0.5
     """How often a crash leaves unsynced writes on the disk."""
     torn: float = 0.2
     clock_error_us: int = 0
-    """How wrong wall clocks are at the start, at most."""
+    """The maximum error of wall clocks at the start."""
 
     # faults
     rates: dict[str, float] = {}
@@ -121,15 +124,15 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     down_ms_min: int = 0
     down_ms_max: int = 600
     outage_ms: int = 600
-    """How long whole cells stay broken, at most."""
+    """The maximum duration of an outage of whole cells."""
     relapse: float = 0.0
-    """How likely those who recover from that are struck again."""
+    """How likely another fault strikes the cells that recover from an outage."""
     whole_core: float = 0.5
-    """How likely the whole overlay heals; else a part of it does."""
+    """How likely the whole overlay heals; otherwise a part of it does."""
     inner_losses: float = 0.0
-    """How likely a cell of what heals has lost brokers for ever, up to δ whole cells in a row."""
+    """How likely a cell of the core has lost brokers for ever, up to δ whole cells in a row."""
     inner_cuts: float = 0.0
-    """How likely a link in what heals stays cut, if there is a way over others."""
+    """How likely a link in the core stays cut, if a route over other links exists."""
 
     # the phases
     safety_ms: int = 2_000
@@ -137,9 +140,9 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     # the workload
     operations_max: int = 1_000_000
-    """After so many operations clients do nothing new; shrinking lowers it."""
+    """After this number of operations clients start no new ones; shrinking lowers it."""
     domain: int = 3
-    """How many values an attribute has: small, so that filters overlap."""
+    """The number of values of an attribute: small, so that filters overlap."""
     pubends: int = 2
     publishers: int = 3
     subscribers: int = 4
@@ -150,36 +153,36 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     durable: float = 0.5
     total: float = 0.2
     past: float = 0.3
-    """How often a subscription begins in the past."""
+    """How often a subscription starts in the past."""
     best_effort: float = 0.0
     late_pubends: float = 0.3
     conflicting_names: float = 0.0
-    """How likely a publisher begins at another broker than others of the same pubend."""
+    """How likely a publisher opens its pubend at another broker than the others of that pubend."""
     outside: float = 0.02
     """How often a publication lies outside its advertisement."""
     widen_rate: float = 0.0
     """Advertisements widened, a second."""
     repeat_rate: float = 0.0
-    """Batches that a publisher sends again although they were answered, a second."""
+    """Batches that a publisher sends again after their replies, a second."""
     stagers: int = 0
     """Writers that stage and commit."""
     stage_rate: float = 0.0
-    """Batches that they begin, a second."""
+    """Batches that these writers start, a second."""
     forgotten_positions: float = 0.1
-    """How often a durable client comes back without its own position."""
+    """How often a durable client reconnects without its own position."""
     reads: float = 1.0
     """Reads of a log by a client, a second."""
     reconnect_elsewhere: float = 0.2
-    """How often a client without durable subscription comes back at another broker."""
+    """How often a client without a durable subscription reconnects to another broker."""
     failover: float = 0.0
-    """How often a client with a durable subscription comes back at another broker."""
+    """How often a client with a durable subscription reconnects to another broker."""
     credit_max: int = 20
     expiry: bool = False
-    """Whether members and holds may expire, so that gaps are lawful."""
+    """Whether members and log holds may expire, so that gaps are lawful."""
     expiry_s: int = 604_800
-    """After how long without their client durable subscriptions end."""
+    """The time without their client after which durable subscriptions end."""
     retention_s: int = 0
-    """How long logs are kept beyond what members need: mostly not at all."""
+    """The time for which logs are kept beyond the needs of members: mostly none."""
 
     @property
     def calm(self) -> bool:
@@ -188,15 +191,17 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def forgiving(self) -> bool:
-        """Whether a log may go while somebody needs it: then a gap is lawful, if it is told."""
+        """Whether a log may release events that a subscription needs; a reported gap is then
+        lawful.
+        """
         return self.expiry or "log_bytes_max" in self.limits or self.expiry_s < DEFAULTS.expiry_s
 
     def with_(self, **changes: Any) -> SimulationOptions:
-        """Return the same options but for some."""
+        """Return a copy with some options changed."""
         return msgspec.structs.replace(self, **changes)
 
     def line(self) -> str:
-        """Return what differs from the defaults, in one line."""
+        """Return the options that differ from the defaults, in one line."""
         return " ".join(
             f"{name}={_short(value)}"
             for name, value in msgspec.structs.asdict(self).items()
@@ -230,12 +235,12 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def down_us(self, random: Random) -> int:
-        """Draw how long something stays broken: mostly short, sometimes long."""
+        """Draw the duration of a failure: mostly short, sometimes long."""
         span = max(0, self.down_ms_max - self.down_ms_min)
         return 1_000 + self.down_ms_min * 1_000 + int(span * 1_000 * random.random() ** 2)
 
     def outage_us(self, random: Random) -> int:
-        """Draw how long whole cells stay broken."""
+        """Draw the duration of an outage of whole cells."""
         return int(self.outage_ms * 1_000 * (0.1 + 0.9 * random.random()))
 
 
@@ -267,10 +272,10 @@ def with_redundancy(options: SimulationOptions) -> SimulationOptions:
 
 
 def _near(options: SimulationOptions) -> SimulationOptions:
-    """Return the options with links that are quick enough for ways over relays.
+    """Return the options with links that are quick enough for routes over relays.
 
-    Such a way has several hops, and on a busy link the slowest of a hundred packets sets the pace.
-    Were that beyond the failure detector's patience, no session over relays could last.
+    Such a route has several hops, and on a busy link the slowest of a hundred packets delays all
+    others. If that delay exceeded the session timeout, no relayed session could last.
     """
     slowest = int(RELAYED_DELAY_US * options.pace / 0.1)
     return options.with_(
@@ -280,7 +285,7 @@ def _near(options: SimulationOptions) -> SimulationOptions:
 
 
 def _also_staging(options: SimulationOptions) -> SimulationOptions:
-    """Return the options with writers that stage, in one seed of eight; the others stay as they are."""
+    """Return the options with writers that stage, in one seed of eight; others do not change."""
     random = Random(f"{options.seed}/staging")  # noqa: S311
     if random.random() >= STAGING_SHARE:
         return options
@@ -302,8 +307,8 @@ def _with_conflicting_names(options: SimulationOptions) -> SimulationOptions:
 
 
 def _often_failing_over(options: SimulationOptions) -> SimulationOptions:
-    """Return the options with clients that often flee, go back, and change filters between, in some
-    seeds; the others stay as they are.
+    """Return the options with clients that often fail over, return, and change filters between, in
+    some seeds; other seeds do not change.
     """
     random = Random(f"{options.seed}/fleeing")  # noqa: S311
     if random.random() >= FAILOVER_SHARE:
@@ -381,14 +386,14 @@ def draw_ordinary(seed: int) -> SimulationOptions:
 
 
 def _down_ms(seed: int, usual: int, pace: float) -> int:
-    """Draw whether what breaks may stay so for longer than hosts are waited for (R54), and how long."""
+    """Draw the maximum duration of failures; in some seeds members become inactive (R54)."""
     random = Random(f"{seed}/long")  # noqa: S311
     return int(40_000 * pace) if random.random() < 0.15 else usual
 
 
 def _draw_rates(random: Random, pace: float, network: SimulatedNetworkKind) -> dict[str, float]:
-    """Draw which kinds of faults there are, and how often they strike."""
-    busy = 0.1 / pace  # slower parameters stretch the run, not the number of faults
+    """Draw the kinds of faults and their rates."""
+    busy = 0.1 / pace  # slower parameters make the run longer but do not add faults
     rates: dict[str, float] = {}
     unknown = "loss" if network is SimulatedNetworkKind.SESSION else "reset"
     for kind in FAULT_KINDS:

@@ -1,8 +1,9 @@
-"""The oracle: what really is, learned from the disks and from what publishers said they sent.
+"""The oracle: what was published, learned from the disks and from what publishers sent.
 
-A publication exists from the moment its row is durable, whether or not its publisher was told. What
-was released no longer has to be delivered but is still known here. So the truth of a subscription
-is brute force: every publication after its start that its governing filter matches.
+A publication exists as soon as its row is durable, whether or not its publisher got a reply.
+Released publications need not be delivered any more but are still known here. So the expected
+result of a subscription is computed by brute force: every publication after its start that matches
+the filter that applies.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["Oracle", "PublishedStream"]
 
 
 class PublishedStream:
-    """All that was ever published durably on one pubend."""
+    """Everything that was ever published durably on one pubend."""
 
     __slots__ = (
         "advertisement",
@@ -58,20 +59,20 @@ class PublishedStream:
         self.guaranteed = record.properties.quality is Quality.GUARANTEED
         self.released = record.released
         self.promised = -1
-        """Up to here a client was told all there is."""
+        """The tick up to which a reader got a complete reply."""
         self.ticks: list[int] = []
         self.publications: list[Publication] = []
         self.clocks: list[int] = []
-        """The wall clock of the row that each publication is in."""
+        """The wall clock of each publication's row."""
         self.columns: dict[str, list[bool]] = {}
-        """By filter which publications match: each is asked once for all subscriptions."""
+        """By filter: which publications match, computed once for all subscriptions."""
         self.sequences: dict[str, int] = {}
         """The last sequence of each publisher."""
         self.logged: dict[tuple[str, int], int] = {}
         """The tick of each (publisher, sequence)."""
 
     def after(self, tick: int) -> int:
-        """Return the place of the first publication after a tick."""
+        """Return the index of the first publication after a tick."""
         return bisect.bisect_right(self.ticks, tick)
 
     def at(self, tick: int) -> Publication | None:
@@ -83,19 +84,20 @@ class PublishedStream:
 
 
 class Oracle:
-    """All streams, all that publishers sent, and compiled filters."""
+    """All streams, everything that publishers sent, and compiled filters."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._filters: dict[str, Filter] = {}
         self.streams: dict[PubendId, PublishedStream] = {}
         self.sent: dict[tuple[PubendId, str, int], tuple[dict[str, Value], bytes]] = {}
-        """What publishers sent, by pubend, publisher and sequence."""
+        """The sent events, by pubend, publisher and sequence."""
         self.erased: Counter[tuple[BrokerId, str]] = Counter()
-        """How often the record of a durable subscription was erased at a broker: at its end, by
-        expiry, or because it had moved."""
+        """How often the record of a durable subscription was deleted at a broker: at its end, by
+        expiry, or because it had moved.
+        """
         self.writers: dict[str, WriterChecker] = {}
-        """Who stages; what they have published shows when it is logged."""
+        """The checkers of writers that stage, by writer."""
         for host in world.hosts.values():
             host.disk.listeners.append(self.durable)
 
@@ -107,7 +109,7 @@ class Oracle:
         return found
 
     def matches(self, stream: PublishedStream, text: str, index: int) -> bool:
-        """Say whether the filter matches the publication at a place of a stream."""
+        """Return whether the filter matches the publication at an index of a stream."""
         column = stream.columns.get(text)
         if column is None:
             column = stream.columns[text] = []
@@ -127,17 +129,17 @@ class Oracle:
         return next((each for each in found if each.pubend.name == name), None)
 
     def is_corrupt(self, stream: PublishedStream) -> bool:
-        """Say whether a part of the stream's log cannot be read any more."""
+        """Return whether a part of the stream's log cannot be read."""
         return bool(self._world.hosts[stream.broker].disk.corrupt_rows.get(stream.pubend))
 
     def was_corrupt(self, stream: PublishedStream) -> bool:
-        """Say whether a part of the log cannot be read, or could not before it was released."""
+        """Return whether a part of the log cannot be read, or could not before it was released."""
         return stream.pubend in self._world.hosts[stream.broker].disk.once_corrupt
 
-    # --- learning ----------------------------------------------------------------------------
+    # --- durable changes ---------------------------------------------------------------------
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Learn from a change that is on disk now."""
+        """Learn from a change that has become durable."""
         if type(change) is AppendRow:
             self._appended(host, change.row)
         elif type(change) is PutRecord and type(change.record) is PubendRecord:
@@ -172,7 +174,7 @@ class Oracle:
             stream.logged[publication.publisher, publication.sequence] = publication.tick
 
     def _check_logged(self, stream: PublishedStream, row: LogRow, publication: Publication) -> None:
-        """Check a publication on its way into the log: I1, I12, and what R27 must refuse."""
+        """Check a publication that is being logged: I1, I12, and what R27 must refuse."""
         last = stream.ticks[-1] if stream.ticks else -1
         name = f"{stream.pubend} {publication.publisher}/{publication.sequence}"
         if not max(last + 1, row.first, stream.promised + 1) <= publication.tick <= row.last:
@@ -184,6 +186,6 @@ class Oracle:
         if writer is not None:
             writer.logged(publication)
         elif sent != (publication.attributes, publication.payload):
-            self._world.violate("spurious", f"{name} is logged but was not sent so")
+            self._world.violate("spurious", f"{name} is logged but differs from what was sent")
         if not self.filter(stream.advertisement).matches(publication.attributes):
             self._world.violate("refused", f"{name} lies outside its advertisement")

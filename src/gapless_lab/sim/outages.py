@@ -1,15 +1,15 @@
 """Outages: cells that fail as a whole, and heal.
 
-**cell crash**: all brokers of a cell die at once. **cell isolated**: all links of a cell to the outside
-are cut, and inside it lives: an island. **side cut**: all links of a cell towards one neighbour and all
-beyond that are cut; others may still have links past the cell. **one-way side cut**: the same in one
-direction. **barrier crash**, **barrier isolated**: δ + 1 cells in a row, one more than bypass covers; what
-is behind them waits, and catches up.
+**cell crash**: all brokers of a cell crash at once. **cell isolated**: all links of a cell to the
+outside are cut, but not those inside it: an island. **side cut**: all links of a cell to one
+neighbour and to the cells beyond it are cut; other cells may still have links across. **one-way
+side cut**: the same in one direction. **barrier crash**, **barrier isolated**: δ + 1 cells in a
+row, one more than bypass covers; the cells behind them catch up later.
 
-An outage *holds* what it breaks: a lesser fault that struck the same host or link before, and is over
-sooner, does not open it. Half of the outages end in one moment, half bit by bit. A *relapse* strikes soon
-after an outage is over, while those it hit recover: the same once more, one broker of it, or a cell next
-to it.
+An outage *holds* the hosts and links that it breaks: the end of a smaller fault that struck one of
+them before does not restore it. Half of the outages end at one time, half bit by bit. A *relapse*
+strikes soon after the end of an outage, while its cells recover: the same outage again, a crash of
+one broker, or a crash of a neighbour cell.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["Outages"]
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """What fails together."""
+    """Hosts and links that fail together."""
 
     cells: tuple[CellId, ...]
-    """The cells that it is about."""
+    """The affected cells."""
     hosts: tuple[SimulatedHost, ...] = ()
-    """Who is down."""
+    """The hosts that are down."""
     links: tuple[SimulatedLink, ...] = ()
-    """What is cut."""
+    """The links that are cut."""
 
 
 class Outages:
-    """Strikes whole cells, and lets them heal."""
+    """Breaks whole cells and heals them."""
 
     def __init__(self, world: World, may_strike: Callable[[], bool]) -> None:
         self._world = world
@@ -60,7 +60,7 @@ class Outages:
         }
 
     def strike(self, kind: str, random: Random) -> bool:
-        """Begin an outage of a kind; say whether there was anything to strike."""
+        """Start an outage of a kind; return False if nothing could be struck."""
         outage = self._kinds[kind](random)
         if outage is not None:
             self._world.note("world", f"{kind} of {', '.join(outage.cells)}")
@@ -68,17 +68,17 @@ class Outages:
         return outage is not None
 
     def let_go(self) -> None:
-        """Hold nothing any more: the liveness phase decides what heals."""
+        """End all holds: the liveness phase decides what heals."""
         for host in self._world.hosts.values():
             host.held = 0
         for pair in self._world.network.pairs:
             for link in pair.links:
                 link.held = 0
 
-    # --- what is struck ------------------------------------------------------------------------
+    # --- choosing the cells --------------------------------------------------------------------
 
     def _cell(self, random: Random) -> CellId | None:
-        """Draw a cell in which somebody lives."""
+        """Draw a cell with a running process."""
         living = {host.cell: None for host in self._world.hosts.values() if host.process}
         return random.choice(list(living)) if living else None
 
@@ -111,7 +111,7 @@ class Outages:
         return None if row is None else self._crash(row)
 
     def _barrier_isolated(self, random: Random) -> Outage | None:
-        """Cut a row off; its cells are one island, or each is one of its own."""
+        """Isolate a row of cells, as one island or each cell as its own."""
         row = self._row(random)
         return None if row is None else self._isolation(row, apart=random.random() < 0.5)
 
@@ -138,7 +138,7 @@ class Outages:
             if link.target.cell in targets
         ]
 
-    # --- beginning and ending ------------------------------------------------------------------
+    # --- start and end -------------------------------------------------------------------------
 
     def _start(self, outage: Outage, random: Random) -> None:
         for host in outage.hosts:
@@ -166,7 +166,7 @@ class Outages:
             self._world.network.heal(link)
 
     def _relapse(self, outage: Outage) -> None:
-        """Let something strike those who recover, perhaps."""
+        """Strike the recovering cells again, with the probability that the options set."""
         random, options = self._relapses, self._world.options
         if random.random() >= options.relapse:
             return

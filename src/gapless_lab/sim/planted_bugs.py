@@ -1,7 +1,7 @@
-"""Planted bugs: known ways to break a machine, to prove that the alarms ring.
+"""Planted bugs: known ways to break a machine, to prove that the checks detect them.
 
-A plant replaces methods of a class for the time of a ``with``. Each must be found within a number
-of seeds; one that is missed shows that the generator never makes what the bug needs.
+A planted bug replaces methods of a class for the time of a ``with``. Each must be detected within a
+number of seeds. If one is not detected, the generator never makes the situation that the bug needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["BugDetection", "PlantedBug", "constant", "hunt", "patched", "replace
 
 @contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module for a while."""
+    """Replace an attribute of a class or module temporarily."""
     assert hasattr(owner, name), f"{owner} has no {name} to replace"
     inherited = name not in vars(owner)
     original = vars(owner).get(name)
@@ -35,26 +35,26 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
 
 
 def replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a maker that puts a function in the place of the original."""
+    """Return a maker that replaces the original by a function."""
     return lambda _: function
 
 
 def constant(value: Any) -> Callable[[Any], Any]:
-    """Return a maker that puts a function in the place of the original that always says the same."""
+    """Return a maker that replaces the original by a function that always returns the same value."""
     return lambda _: lambda *arguments, **options: value  # noqa: ARG005
 
 
 class PlantedBug(msgspec.Struct, frozen=True):
-    """A bug: its name, what it does, and what it replaces."""
+    """A bug: its name, its effect, and the attributes it replaces."""
 
     name: str
     about: str
     patches: tuple[tuple[Any, str, Callable[..., Any]], ...]
-    """(class, attribute, maker): the maker is given the original and returns the replacement."""
+    """(class, attribute, maker): the maker gets the original and returns the replacement."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the bug be there for a while."""
+        """Install the bug for the time of a ``with``."""
         with ExitStack() as stack:
             for owner, name, maker in self.patches:
                 original = getattr(owner, name)
@@ -63,12 +63,14 @@ class PlantedBug(msgspec.Struct, frozen=True):
 
 
 class BugDetection(msgspec.Struct, frozen=True):
-    """How a plant was found, or that it was not."""
+    """How a planted bug was detected, or that it was not."""
 
     bug: str
     seeds: int
-    """How many seeds it took, or how many were tried."""
+    """The number of seeds up to the detection, or of all that were tried."""
     violation: str | None
+    seed: int | None = None
+    """The seed that detected the bug; None if none did."""
 
 
 def hunt(
@@ -85,5 +87,6 @@ def hunt(
             tried += 1
             result = run(seed, machine)
             if result.violations:
-                return BugDetection(bug.name, tried, str(result.violations[0]).splitlines()[0])
+                first = str(result.violations[0]).splitlines()[0]
+                return BugDetection(bug.name, tried, first, seed)
     return BugDetection(bug.name, tried, None)

@@ -27,14 +27,16 @@ __all__ = ["PubendPlan", "SimulatedBatch", "SimulatedPublisher"]
 
 
 REMEMBERED_MAX: Final = 200
-"""So many answered batches a publisher can repeat, spread over all that it sent."""
+"""The number of answered batches that a publisher keeps for repetition, spread over all that it
+sent.
+"""
 
 FENCED_MAX: Final = 10
-"""So often a publisher opens its session anew before it calls a refusal groundless."""
+"""The number of times a publisher reopens its session before a refusal counts as a violation."""
 
 
 class PubendPlan:
-    """A pubend that the workload wants: where, and what it advertises."""
+    """A pubend of the workload: its broker and its advertisement."""
 
     __slots__ = ("advertisement", "host", "name", "quality")
 
@@ -61,18 +63,18 @@ class SimulatedBatch:
         self.sent = False
         """Whether it was sent in the present session."""
         self.outside = False
-        """Whether it was sent before what it holds was advertised, as far as disks knew then."""
+        """Whether it was sent while an event of it was outside the advertisement on disk."""
 
 
 class SimulatedPublisher(SimulatedClient):
-    """Publishes to one pubend, at the broker that hosts it."""
+    """Publishes to one pubend, at its PHB."""
 
     def __init__(self, world: World, oracle: Oracle, name: str, plan: PubendPlan) -> None:
         super().__init__(world, oracle, name, plan.host)
         self.plan = plan
         self.pubend: PubendId | None = None
         self.pending: deque[SimulatedBatch] = deque()
-        """What is not answered yet, in order of sequence."""
+        """Batches without a reply, in order of sequence."""
         self.ok = 0
         self.refused: list[int] = []
         """Sequences that were refused for good."""
@@ -82,15 +84,15 @@ class SimulatedPublisher(SimulatedClient):
         self._last_ok = 0
         self._opening = 0
         self._fenced = 0
-        """How often in a row a batch was refused without a cause that the client knows."""
+        """The number of consecutive refusals without a cause that the client knows."""
         self._answered: list[SimulatedBatch] = []
         self._repeated: dict[int, tuple[SimulatedBatch, int]] = {}
-        """By request what was sent again although it was answered, and in which session."""
+        """By request: a batch that was sent again after its reply, and the session."""
 
     # --- publishing --------------------------------------------------------------------------
 
     def publish(self, events: tuple[tuple[dict[str, Value], bytes], ...]) -> None:
-        """Publish a batch, now or when there is a session."""
+        """Publish a batch, now or when a session opens."""
         batch = SimulatedBatch(self.next_request(), self._sequence + 1, events)
         self._sequence += len(events)
         self.pending.append(batch)
@@ -103,10 +105,10 @@ class SimulatedPublisher(SimulatedClient):
                 self.oracle.sent[self.pubend, self.name, sequence] = event
 
     def _send(self) -> None:
-        """Send what has not been sent, as far as the broker can surely tell its outcome.
+        """Send the batches that have not been sent, up to the window.
 
-        The window is part of the answer to opening (R28): who has more unanswered may learn that an
-        outcome is not known. What lies beyond it is repeated by :meth:`repeat`.
+        The window is part of the reply to opening (R28): beyond it the broker may not know the
+        outcome of a batch. :meth:`repeat` tests batches beyond it.
         """
         if self._session is None or self.pubend is None:
             return
@@ -127,10 +129,10 @@ class SimulatedPublisher(SimulatedClient):
                     )
                 )
 
-    # --- what is done again ------------------------------------------------------------------
+    # --- repetition and reopening ------------------------------------------------------------
 
     def repeat(self) -> None:
-        """Send a batch again that was answered, perhaps long ago; its answer must be the same."""
+        """Send a batch again that was answered, perhaps long ago; its reply must be the same."""
         if self._session is None or self.pubend is None or not self._answered:
             return
         batch = self.random.choice(self._answered)
@@ -138,16 +140,16 @@ class SimulatedPublisher(SimulatedClient):
         self._repeated[request] = (batch, self._session)
         self.ask(Publish(request, self.pubend, self.name, self._session, batch.first, batch.events))
         if self.random.random() < 0.2:
-            self._open_publisher()  # which fences off what was just asked, perhaps half done
+            self._open_publisher()  # fences the repetition, perhaps half done
 
     def widen(self, advertisement: str) -> None:
-        """Advertise more; the session begins anew when that is answered."""
+        """Widen the advertisement; the session opens again after the reply."""
         self.plan.advertisement = f"({self.plan.advertisement}) OR ({advertisement})"
         if self._session is not None:
             self._open_pubend()
 
     def _repeat_refused(self, batch: SimulatedBatch, session: int, reason: str) -> None:
-        """Check that a repetition is refused only if the log no longer has it (R27)."""
+        """Check that a repetition is refused only if the log has released it (R27)."""
         assert self.pubend is not None
         stream = self.oracle.streams[self.pubend]
         ticks = [stream.logged[self.name, batch.first + each] for each in range(len(batch.events))]
@@ -159,10 +161,10 @@ class SimulatedPublisher(SimulatedClient):
     # --- the session -------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """Find the pubend first."""
+        """Open the pubend first."""
         self._session = None
         if self.plan.quality is not Quality.GUARANTEED:
-            self.pending.clear()  # nothing makes a second sending safe: the outcome is unknown
+            self.pending.clear()  # without a log, sending again is not safe: the outcome is unknown
         self._repeated.clear()
         self._open_pubend()
 
@@ -172,7 +174,7 @@ class SimulatedPublisher(SimulatedClient):
         self.ask(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
 
     def take(self, notice: Any) -> None:
-        """Go on with the answer to a request."""
+        """Handle the reply to a request."""
         if isinstance(notice, PubendOpened):
             self._pubend_opened(notice.pubend)
         elif isinstance(notice, PublisherOpened):
@@ -202,7 +204,7 @@ class SimulatedPublisher(SimulatedClient):
 
     def _publisher_opened(self, notice: PublisherOpened) -> None:
         if notice.request != self._opening:
-            return  # it was opened again meanwhile, and this session is fenced off
+            return  # it was opened again meanwhile, and this session is fenced
         guaranteed = self.plan.quality is Quality.GUARANTEED
         if guaranteed and notice.last_sequence < self._last_ok:
             self.world.violate(
@@ -217,7 +219,7 @@ class SimulatedPublisher(SimulatedClient):
         self._send()
 
     def _take_batch(self, request: int) -> SimulatedBatch | None:
-        """Take a batch out of what is pending."""
+        """Remove a batch from the pending ones."""
         for index, batch in enumerate(self.pending):
             if batch.request == request:
                 del self.pending[index]
@@ -244,7 +246,7 @@ class SimulatedPublisher(SimulatedClient):
                 del self._answered[self.random.randrange(REMEMBERED_MAX)]
 
     def _check_ticks(self, batch: SimulatedBatch, notice: Published) -> None:
-        """Check that a batch is where the answer says, on disk."""
+        """Check that a batch is on disk at the ticks of the reply."""
         assert self.pubend is not None
         stream = self.oracle.streams[self.pubend]
         logged = tuple(
@@ -274,7 +276,7 @@ class SimulatedPublisher(SimulatedClient):
             self._send()
             self._check_not_logged()
         elif self._fenced < FENCED_MAX:
-            # something of an older connection came later than this one, and fenced it off (R28)
+            # a request of an older connection arrived later and fenced this session (R28)
             self._fenced += 1
             self._open_publisher()
         else:
@@ -282,16 +284,16 @@ class SimulatedPublisher(SimulatedClient):
             self.world.violate("refused", f"{name} without cause: {notice.reason}")
 
     def _has_cause(self, batch: SimulatedBatch) -> bool:
-        """Say whether a batch may be refused for good."""
+        """Return whether a batch may be refused for good."""
         stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         if stream is None:
             return False
         limited = "log_bytes_max" in self.world.options.limits
-        # a broker looks whether the damage is gone a little after it is
+        # a broker notices only after a while that the corruption is gone
         return batch.outside or limited or self.oracle.was_corrupt(stream)
 
     def _is_advertised(self, batch: SimulatedBatch) -> bool:
-        """Say whether all of a batch lies inside what its pubend advertises now."""
+        """Return whether all events of a batch match the present advertisement."""
         stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         if stream is None:
             return True
@@ -299,16 +301,16 @@ class SimulatedPublisher(SimulatedClient):
         return all(advertised.matches(attributes) for attributes, _ in batch.events)
 
     def _check_not_logged(self) -> None:
-        """Check that nothing of what was refused is there."""
+        """Check that no refused event is in the log."""
         stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         for sequence in self.refused:
             if stream is not None and (self.name, sequence) in stream.logged:
-                self.world.violate("refused", f"{self.name}/{sequence} is logged all the same")
+                self.world.violate("refused", f"{self.name}/{sequence} was refused, but is logged")
 
     # --- the end -----------------------------------------------------------------------------
 
     def unfinished(self) -> list[str]:
-        """Return what is not answered."""
+        """Return the batches without a reply."""
         stream = self.oracle.stream_at(self.host, self.plan.name)
         if stream is not None and self.oracle.is_corrupt(stream):
             return []

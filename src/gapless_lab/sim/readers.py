@@ -1,4 +1,4 @@
-"""Simulated readers of logs: a range and a filter, read part by part to its end."""
+"""Simulated readers of logs: they read a range by a filter, part by part to its end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SimulatedReader(SimulatedClient):
         self._request = 0
 
     def connected(self) -> None:
-        """Ask from where the last part ended."""
+        """Continue after the last part."""
         self._ask_on()
 
     def _ask_on(self) -> None:
@@ -56,20 +56,22 @@ class SimulatedReader(SimulatedClient):
         self.ask(request)
 
     def take(self, notice: Any) -> None:
-        """Check a part and ask on."""
+        """Check a part and request the next."""
         if isinstance(notice, Refused):
-            self._finish()  # the pubend may not be known here, or not be in reach
+            self._finish()  # the pubend may be unknown or unreachable here
         elif isinstance(notice, ReadPart) and notice.request == self._request:
             self._check(notice)
             self.low = max(self.low, notice.done + 1)
-            self.high = min(self.high, notice.top)  # what is appended meanwhile is not asked for
+            self.high = min(self.high, notice.top)  # events appended meanwhile are not read
             if self.low > self.high:
                 self._finish()
             else:
                 self._ask_on()
 
     def _check(self, part: ReadPart) -> None:
-        """Check that a part is exactly what matches, from the released end to where it says."""
+        """Check that a part contains exactly the matching events, from the released tick to its
+        end.
+        """
         stream, world = self.stream, self.world
         name = f"{self.name}: {stream.pubend} [{self.low}, {part.done}] by {self.filter}"
         if part.released > stream.released:
@@ -90,16 +92,16 @@ class SimulatedReader(SimulatedClient):
             )
         self.read += len(found)
         if high >= self.low:
-            # what was read as silence stays silent (I1)
+            # a reply that read ticks as silent is final (I1)
             stream.promised = max(stream.promised, high)
 
     def _expected(self, wanted: tuple[Publication, ...]) -> tuple[Any, ...]:
-        """Return what is told of publications in the form that was asked for."""
+        """Return the expected content in the requested form."""
         is_counted = self.form is ReadForm.TICKS
         return tuple(each.tick for each in wanted) if is_counted else wanted
 
     def _found(self, part: ReadPart) -> tuple[Any, ...]:
-        """Return what a part has, in whichever field its form has it."""
+        """Return the content of a part, from the field that its form uses."""
         if self.form is ReadForm.EVENTS:
             return (*part.publications, *part.rows)
         if self.form is ReadForm.ROWS:
@@ -111,5 +113,5 @@ class SimulatedReader(SimulatedClient):
         self.leave()
 
     def unfinished(self) -> list[str]:
-        """Return that the read is not done, if it is not."""
+        """Return a line if the read is not complete."""
         return [] if self.done else [f"{self.name}: has not read {self.stream.pubend}"]

@@ -1,9 +1,9 @@
-"""Regions: what lies together in a tree and may fail at once, and which seeds have such failures.
+"""Regions: cells that may fail together, and the seeds that have such failures.
 
-Faults of one host or one link never make an island of a cell with several brokers, nor a barrier that
-bypass does not cross: too much would have to break in the same moment. So in some seeds whole cells
-fail (:mod:`.outages`), and in some the cells are of different sizes. Both are drawn from random numbers
-of their own: a seed that has neither is as it was.
+Faults of one host or one link never make an island of a cell with several brokers, nor a barrier
+that bypass does not cross: too many faults would have to coincide. Therefore whole cells fail in
+some seeds (:mod:`.outages`), and in some the cells have different sizes. Both have their own random
+numbers, so seeds without them do not change.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ OUTAGE_KINDS: Final = (
 """Kinds of faults that break whole cells; all of them heal."""
 
 OUTAGES_SHARE: Final = 0.25
-"""Of the seeds with several cells and with faults, how many have cells that fail as a whole."""
+"""Of the seeds with several cells and with faults: the share in which whole cells fail."""
 
 BARRIER_SHARE: Final = 0.4
-"""How many of those have barriers, if their tree is long enough."""
+"""The share of those that have barriers, if their tree is long enough."""
 
 MIXED_SHARE: Final = 0.4
-"""Of the seeds with several cells of several brokers, how many have cells of different sizes."""
+"""Of the seeds with several cells of several brokers: the share with cells of different sizes."""
 
 
 def with_regions(options: SimulationOptions) -> SimulationOptions:
-    """Return the options with cells of mixed sizes, and with cells that fail as a whole, in some seeds."""
+    """Return the options with cells of mixed sizes and failures of whole cells, in some seeds."""
     return _with_outages(_with_mixed_cells(options))
 
 
@@ -62,22 +62,23 @@ def _with_outages(options: SimulationOptions) -> SimulationOptions:
     if longest > 0 and random.random() < BARRIER_SHARE:
         kinds.append(random.choice(BARRIERS))
         delta = min(delta, longest - 1)
-    busy = 0.1 / options.pace  # slower parameters stretch the run, not the number of faults
+    busy = 0.1 / options.pace  # slower parameters make the run longer but do not add faults
     struck = {kind: round(random.choice((0.5, 1.0, 2.0)) * busy, 3) for kind in kinds}
     return options.with_(
         delta=delta,
         rates={**options.rates, **struck},
-        # a session dies within 1,500 paced ms: some outages are over before, most are not
+        # a session times out within 1,500 paced ms: some outages end before, most do not
         outage_ms=int(random.choice((3_000, 6_000, 12_000)) * options.pace),
         relapse=random.choice((0.0, 0.3, 0.6)),
     )
 
 
-# --- what lies together ----------------------------------------------------------------------------
+# --- rows and sides of cells
+# -----------------------------------------------------------------------
 
 
 def rows(topology: Topology, length: int) -> list[tuple[CellId, ...]]:
-    """Return all rows of so many cells that have somebody at both ends, whom they keep apart."""
+    """Return all rows of a length that separate a cell at each end."""
     names = [cell.name for cell in topology.cells]
     neighbourhoods = [topology.neighbourhood(name, len(names)) for name in names]
     return [
@@ -89,13 +90,13 @@ def rows(topology: Topology, length: int) -> list[tuple[CellId, ...]]:
 
 
 def longest_row(topology: Topology) -> int:
-    """Return how many cells the longest row between two others has, 0 if there is none."""
+    """Return the length of the longest row of cells between two others, 0 if there is none."""
     names = [cell.name for cell in topology.cells]
     neighbourhoods = (topology.neighbourhood(name, len(names)) for name in names)
     return max(0, max(around.distance(other) for around in neighbourhoods for other in names) - 1)
 
 
 def side(topology: Topology, cell: CellId, neighbour: CellId) -> list[CellId]:
-    """Return the cells that a cell reaches over one of its neighbours, that one included."""
+    """Return the cells that a cell reaches over one of its neighbours, including the neighbour."""
     around = topology.neighbourhood(cell, len(topology.cells))
     return [other.name for other in around.cells if around.direction(other.name) == neighbour]

@@ -1,7 +1,7 @@
-"""Runs that once failed; every one of them must pass for ever.
+"""Runs that once failed; every one of them must pass.
 
-``regressions.jsonl`` has a run a line, with all its options, so that neither a change of the generator nor one of the
-defaults changes the run, and a sentence about what went wrong.
+``regressions.jsonl`` has one run a line: all its options, so that neither a change of the generator
+nor one of the defaults changes the run, and a sentence about the cause of the failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Regression(msgspec.Struct, frozen=True):
     why: str
     options: SimulationOptions
     coverage_mark: str | None = msgspec.field(default=None, name="mark")
-    """A rare branch that the run takes as long as it still reaches what failed, if there is one."""
+    """A coverage mark that the run hits as long as it reaches the code that failed, or None."""
 
 
 REGRESSIONS: Final = tuple(msgspec.json.Decoder(Regression).decode_lines(FILE.read_bytes()))

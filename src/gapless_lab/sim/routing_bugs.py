@@ -1,8 +1,8 @@
-"""Wrong ways around: planted bugs of redundant cells, of bypass and of relays.
+"""Wrong routes: planted bugs of redundant cells, of bypass and of relays.
 
-Each takes out a rule that matters only when something stays broken: brokers of a cell, whole cells, links
-(:mod:`.liveness_core`). They are hunted with the rules that :mod:`.broker_bugs` takes out. Other rules are missed by no
-run that is likely; :data:`ONLY_DIRECTED` names the tests that miss them.
+Each takes out a rule that matters only while something stays broken: brokers of a cell, whole
+cells, links (:mod:`.liveness_core`). They are hunted with those of :mod:`.broker_bugs`. No likely
+run detects the absence of some other rules; :data:`ONLY_DIRECTED` names the tests that do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ONLY_DIRECTED", "ROUTING_BUGS"]
 
 
 def _only_the_next_cell(original: Any) -> Any:
-    """Take out all of R7 but (a)."""
+    """Take out all of R7 except (a)."""
 
     def candidates(self: FeedCandidates, pubend: PubendId) -> list[Candidate]:
         known = self._announcements.get(pubend)
@@ -53,7 +53,7 @@ def _feeds_whoever_asks(original: Any) -> Any:
 
 
 def _asks_everybody(original: Any) -> Any:
-    """Take out R7: ask all who are reached, those nearer first."""
+    """Take out R7: ask all reachable peers, the nearer ones first."""
 
     def candidates(self: FeedCandidates, pubend: PubendId) -> list[Candidate]:
         found: list[Candidate] = original(self, pubend)
@@ -65,7 +65,7 @@ def _asks_everybody(original: Any) -> Any:
 
 
 def _bypasses_into_one_branch(original: Any) -> Any:
-    """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
+    """Feed one of the cells that have an edge to the bypassed cell, and not the others."""
 
     def may_feed(self: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
         around = self._tree.neighbourhood
@@ -82,7 +82,7 @@ def _bypasses_into_one_branch(original: Any) -> Any:
 
 
 def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
-    """Take a table from beyond a cell for one from beside it (A25)."""
+    """Treat a table from beyond a cell as one from beside it (A25)."""
     del self
     others = [other for other in edge.cells() if other != cell]
     here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
@@ -95,7 +95,7 @@ def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
 
 
 def _speaks_for_the_missing(original: Any) -> Any:
-    """Report what others need no more for a host that has not spoken for a while."""
+    """Report the ack floor of others for an SHB whose last report is old."""
 
     def tick(self: Any) -> None:
         now, late = self._context.now, microseconds(ms=2 * self._context.parameters.ack_ms)
@@ -113,7 +113,7 @@ def _speaks_for_the_missing(original: Any) -> Any:
 
 
 def _answers_in_place(original: Any) -> Any:
-    """Let a relay feed who asks another through it."""
+    """Let a relay feed a receiver that attaches to another broker through it."""
 
     def forward(self: Any, message: Relayed) -> None:
         inner = message.inner
@@ -131,7 +131,7 @@ def _answers_in_place(original: Any) -> Any:
 
 
 def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None:
-    """Take every copy of a probe for the first, and send it to everybody, also to whom it came from."""
+    """Treat every copy of a probe as the first, and send it to all peers, also back to its sender."""
     del peer
     passed = msgspec.structs.replace(probe, route=(*probe.route, self._me))
     if probe.target == self._me:
@@ -144,22 +144,22 @@ def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None
 ROUTING_BUGS: Final = (
     PlantedBug(
         "no bypass",
-        "a cell that is down cuts off all that lies beyond it (R7)",
+        "a cell that is down cuts off all cells beyond it (R7)",
         ((FeedCandidates, "candidates", _only_the_next_cell),),
     ),
     PlantedBug(
         "one branch is bypassed into",
-        "of the branches beyond a cell that is down all but one are forgotten (R10)",
+        "all but one of the branches beyond a cell that is down get no feed (R10)",
         ((FeedCandidates, "may_feed", _bypasses_into_one_branch),),
     ),
     PlantedBug(
         "no relays",
-        "who has no link to a peer does not talk to it (R3)",
+        "a broker without a link to a peer has no session with it (R3)",
         ((Relays, "send_probes", constant(None)),),
     ),
     PlantedBug(
         "a feeder that is not nearer",
-        "routers ask everybody they reach, and feed everybody who asks (R7, R10, A2, A18)",
+        "routers ask every reachable peer for a feed, and feed every requester (R7, R10, A2, A18)",
         (
             (FeedCandidates, "candidates", _asks_everybody),
             (FeedCandidates, "may_feed", _feeds_whoever_asks),
@@ -167,7 +167,7 @@ ROUTING_BUGS: Final = (
     ),
     PlantedBug(
         "a relay answers",
-        "who asks a feeder through a relay is fed by the relay (R3, A2)",
+        "a relay feeds a receiver that attaches to a feeder through it (R3, A2)",
         (
             (Relays, "_forward", _answers_in_place),
             (FeedCandidates, "may_feed", _feeds_whoever_asks),
@@ -175,7 +175,7 @@ ROUTING_BUGS: Final = (
     ),
     PlantedBug(
         "probes go in circles",
-        "every copy of a probe counts, so that ways are found anew without end (R3)",
+        "every copy of a probe is forwarded, so that probing never ends (R3)",
         ((Relays, "probed", replaced(_passes_every_probe_on)),),
     ),
     PlantedBug(
@@ -185,34 +185,34 @@ ROUTING_BUGS: Final = (
     ),
     PlantedBug(
         "reports for the missing",
-        "a host that is not heard is said to need no more than the others (R52, A12)",
+        "a router reports for a silent SHB the ack floor of the others (R52, A12)",
         ((ReportAggregator, "_tick", _speaks_for_the_missing),),
     ),
 )
-"""Each is to be caught within 1,000 seeds."""
+"""Each must be detected within 1,000 seeds."""
 
 ONLY_DIRECTED: Final[dict[str, str]] = {
     "receivers are no sources": (
-        "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
+        "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_a_new_subscription_could_not_start"
     ),
     "tables of a branch beyond a dead cell are forgotten": (
         "tests/scenarios/test_bypass_runs.py::"
         "test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start"
     ),
     "an old table shows a sibling": (
-        "tests/propagation/test_sufficiency.py::test_an_old_table_shows_no_sibling"
+        "tests/propagation/test_sufficiency.py::test_a_stale_table_does_not_locate_a_host_at_a_sibling"
     ),
     "an end stays on a link that is gone": (
         "tests/overlay/test_relays.py::"
-        "test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_over_the_relay"
+        "test_an_end_that_has_not_noticed_its_lost_link_follows_the_other_over_the_relay"
     ),
     "dead sessions speak over relays": (
         "tests/overlay/test_relays.py::"
-        "test_packets_of_an_older_session_over_the_same_way_change_nothing"
+        "test_packets_of_an_older_session_over_the_same_route_are_ignored"
     ),
     "a broken hop is not told": (
         "tests/overlay/test_relays.py::"
-        "test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once"
+        "test_a_relay_that_has_lost_its_next_hop_notifies_the_sender_and_the_session_ends"
     ),
     "a packet that a relay has lost is not missed": (
         "tests/overlay/test_relays.py::test_a_gap_ends_a_session_over_relays_too"
@@ -222,5 +222,6 @@ ONLY_DIRECTED: Final[dict[str, str]] = {
         "test_without_ranks_inside_of_a_class_load_does_not_return"
     ),
 }
-"""Rules whose absence other rules repair, later or at a greater cost, or that need a run which is too
-rare to wait for: each with the test that shows it."""
+"""Rules whose absence other rules repair, later or at a greater cost, or that need a very rare run:
+each with the test that detects it.
+"""

@@ -1,4 +1,4 @@
-"""One run: a world from its options, the two phases, and what came of it."""
+"""One run: a world from its options, the two phases, and the result."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 SLICE_US: Final = 100_000
-"""How often the liveness phase looks whether all is done."""
+"""The interval at which the liveness phase checks whether everything is done."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     options: SimulationOptions
     steps: int
@@ -47,12 +47,12 @@ class RunResult(msgspec.Struct, frozen=True):
     coverage_marks: dict[str, int]
     trace_hash: str
     text_hash: str
-    """The digest of all contents, if there were lines."""
+    """The digest of all contents, if lines were written."""
     seconds: float
 
     @property
     def failed(self) -> bool:
-        """Whether something was found."""
+        """Whether there is a violation."""
         return bool(self.violations)
 
     @property
@@ -71,14 +71,14 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 ObserverFactories: TypeAlias = "Sequence[Callable[[SimulationRun], WorldObserver]]"
-"""What makes the probes of a run."""
+"""Factories of the observers of a run."""
 
 DEFAULT_OBSERVERS: Final[ObserverFactories] = (monitor_run,)
-"""The probes of a run unless it is given others: all invariants. Without them it is faster."""
+"""The observers of a run unless others are given: all invariants. A run without them is faster."""
 
 
 class SimulationRun:
-    """A world with its clients, faults and truth, for a run or for a test that looks inside."""
+    """A world with its clients, faults and oracle, for a run or a test that inspects its state."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class SimulationRun:
     # --- liveness ----------------------------------------------------------------------------
 
     def _live(self) -> None:
-        """Heal the core; all that is owed must come, and then all that is published once more."""
+        """Heal the core; everything required must come, also what is then published once more."""
         self.workload.stop()
         self.faults.heal()
         deadline = self.world.now + self.options.liveness_ms * 1_000
         if self._settle(deadline):
             self.workload.finals()
             self._settle(deadline + self.options.liveness_ms * 500)
-        # whatever comes after all is done comes without reason
+        # anything that comes after all is done is spurious
         self.world.run_until(self.world.now + 2 * SLICE_US)
 
     def _settle(self, deadline: int) -> bool:
-        """Let time pass until nothing is owed; after the deadline something is stuck."""
+        """Run until nothing is outstanding; report a violation at the deadline."""
         while True:
             self.world.run_until(self.world.now + SLICE_US)
             if self.world.stopped:
@@ -145,13 +145,13 @@ class SimulationRun:
                 return False
 
     def _unconverged(self) -> list[str]:
-        """Return what the probes say is owed, whether or not a client sees it."""
+        """Return what the invariants report as outstanding, whether or not a client sees it."""
         return [
             line for observer in self.world.observers for line in observer.outstanding(self.world)
         ]
 
     def unfinished(self) -> list[str]:
-        """Return what is owed inside the core."""
+        """Return what is outstanding inside the core."""
         core = self.world.core
         sound: list[PublishedStream] = []
         broken: list[PublishedStream] = []
@@ -182,7 +182,7 @@ class SimulationRun:
         return found
 
     def _held(self, subscriber: SimulatedSubscriber, broken: list[PublishedStream]) -> bool:
-        """Say whether a total order may wait for a stream that is outside the core (R51)."""
+        """Return whether a total order may wait for a stream outside the core (R51)."""
         return subscriber.checker.order is Order.TOTAL and bool(broken)
 
     # --- the result --------------------------------------------------------------------------

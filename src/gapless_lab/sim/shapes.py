@@ -1,4 +1,4 @@
-"""Shapes of trees: which cells there are and how they hang together."""
+"""Shapes of trees of cells."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def tree(
     *,
     mixed: bool = False,
 ) -> Topology:
-    """Return a tree of so many cells; ``fan_out`` bounds the children of a cell.
+    """Return a tree of cells; ``fan_out`` limits the children of a cell.
 
     With ``mixed`` cells have from one broker up to ``brokers_per_cell``.
     """
     if shape not in SHAPES:
-        raise UsageError(f"{shape} is no shape; there are {', '.join(SHAPES)}")
+        raise UsageError(f"{shape} is not a shape; use one of {', '.join(SHAPES)}")
     random = Random(f"{seed}/shape")  # noqa: S311
     names = [f"n{number}" for number in range(cells)]
     children = [0] * cells
@@ -45,7 +45,7 @@ def tree(
 
 
 def _mixed_sizes(cells: int, largest: int, seed: int) -> list[int]:
-    """Draw sizes of cells; the smallest and the largest are among them, if there are two cells."""
+    """Draw sizes of cells; with two cells or more, one has one broker and one has the maximum."""
     random = Random(f"{seed}/sizes")  # noqa: S311
     sizes = [largest, 1, *(random.randint(1, largest) for _ in range(cells))][:cells]
     random.shuffle(sizes)
@@ -62,7 +62,7 @@ def _parent(
             return 0
         case "fan":
             return (child - 1) // fan_out
-        case "broom":  # a line, and all the rest at its end
+        case "broom":  # a line with all other cells at its end
             return min(child - 1, cells // 2)
         case _:
             open_cells = [cell for cell in range(child) if children[cell] < fan_out]

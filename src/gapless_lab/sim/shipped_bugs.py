@@ -1,8 +1,8 @@
-"""Lapses: planted bugs of the kinds that brokers were shipped with.
+"""Planted bugs of the kinds that brokers were shipped with.
 
-Others paid for each of these: a nack that is dropped, silence over an event, a vector off by one, a
-session or a publisher that is not fenced, damage that nobody is told of, a record that is not
-written, a queue without end. They are hunted with the rules that :mod:`.broker_bugs` takes out.
+Each kind occurred in a released broker: a dropped nack, silence over an event, a vector off by one,
+a session or a publisher that is not fenced, unreported corruption, a record that is not written, an
+unbounded queue. They are hunted with those of :mod:`.broker_bugs`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _drops_nacks(self: Any, routed: Any, unknown: Any) -> None:
 
 
 def _answers_silence(original: Any) -> Any:
-    """Leave the events out of what was asked for again."""
+    """Omit the events from the reply to a nack."""
 
     def send(self: Any, routed: Any, attachment: Any, ranges: Any, *, first: bool) -> None:
         if not first:
@@ -46,7 +46,7 @@ def _answers_silence(original: Any) -> Any:
 
 
 def _one_early(original: Any) -> Any:
-    """Take the version before a filter's for one that has it."""
+    """Treat the version before a filter's as one that has it."""
 
     def is_served_at(self: FilterSegment, time: VirtualTime | None) -> bool:
         if time is not None:
@@ -83,7 +83,7 @@ def _any_session_publishes(original: Any) -> Any:
 
 
 def _corruption_is_silent(original: Any) -> Any:
-    """Take what lies behind a damaged row for silence."""
+    """Treat the ticks behind a corrupt row as silence."""
 
     def ranges_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
         fetch = self._context.fetch
@@ -108,7 +108,7 @@ def _corruption_is_silent(original: Any) -> Any:
 
 
 def _saves_once(original: Any) -> Any:
-    """Write a durable subscription when it is made, and not when it changes."""
+    """Write a durable subscription when it is created, but not when it changes."""
 
     def save(self: Any, then: Callable[[], None]) -> None:
         if not self.stored:
@@ -128,42 +128,42 @@ def _saves_once(original: Any) -> Any:
 SHIPPED_BUGS: Final = (
     PlantedBug(
         "nacks are dropped",
-        "a router does not ask on for what it does not know (R37)",
+        "a router does not forward nacks for ticks that it does not know (R37)",
         ((UpstreamRequests, "request_ticks", replaced(_drops_nacks)),),
     ),
     PlantedBug(
         "silence over an event",
-        "what is asked for again is answered without its events (I3)",
+        "the reply to a nack omits its events (I3)",
         ((StreamSender, "_send", _answers_silence),),
     ),
     PlantedBug(
         "vector off by one",
-        "a filter starts where the streams serve its host up to the version before (R44)",
+        "a filter starts where the streams serve the SHB's version before it (R44)",
         ((FilterSegment, "is_served_at", _one_early),),
     ),
     PlantedBug(
         "dead sessions speak",
-        "a packet of an older session or incarnation is taken for one of the present (R1, I12)",
+        "a packet of an older session or incarnation is accepted in the present one (R1, I12)",
         ((PeerSession, "_packet", _takes_every_session),),
     ),
     PlantedBug(
         "lost packets in a session",
-        "a packet that was lost in the middle of a session is not missed (R1)",
+        "a packet lost in the middle of a session is not noticed (R1)",
         ((PeerSession, "_packet", _passes_over_lost_packets),),
     ),
     PlantedBug(
         "publishers are not fenced",
-        "what an older connection of a publisher sent is published after all (R28)",
+        "a batch from an older connection of a publisher is published (R28)",
         ((Publishers, "get", _any_session_publishes),),
     ),
     PlantedBug(
         "corruption is silent",
-        "what cannot be read is told as silence (P8)",
+        "unreadable ticks are reported as silence (P8)",
         ((Pubend, "ranges_between", _corruption_is_silent),),
     ),
     PlantedBug(
         "corruption is not reported",
-        "who waits for what cannot be read is not told why (P8)",
+        "a subscription that waits for an unreadable row gets no reason (P8)",
         ((StallNotifier, "review", constant(None)),),
     ),
     PlantedBug(
@@ -173,8 +173,8 @@ SHIPPED_BUGS: Final = (
     ),
     PlantedBug(
         "a cache without end",
-        "a subend keeps all that waits (R38, I14)",
+        "a subend caches everything without a limit (R38, I14)",
         ((Subend, "_bound", constant(None)),),
     ),
 )
-"""Each is to be caught as soon as the others."""
+"""Each must be detected within the same number of seeds as the others."""

@@ -1,8 +1,8 @@
-"""Shrinking: from a failing seed to a small world that fails in the same way.
+"""Shrinking: from a failing seed to a small world with the same violation.
 
-Options are made simpler one at a time, as long as the first violation keeps its name. Draws are
-split by purpose, so most simplifications leave the rest of the run nearly as it was; where one does
-not, a few other seeds get a chance with the same options.
+Options are simplified one at a time, as long as the first violation keeps its name. Random numbers
+are split by purpose, so most simplifications hardly change the rest of the run. Where one does, a
+few other seeds are tried with the same options.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gapless_lab.sim.runner import RunResult, run_options
 __all__ = ["LEFT_ALONE", "shrink"]
 
 LEFT_ALONE: Final = {
-    "seed": "it names the world; where options fail no more, other seeds are tried with them",
-    "pace": "all times and rates were drawn for it: another one makes another run, not a simpler one",
-    "liveness_ms": "with less of it what is only slow would count as stuck",
+    "seed": "it identifies the world; if the simpler options pass, other seeds are tried with them",
+    "pace": "all times and rates were drawn for it: another pace gives another run, not a simpler one",
+    "liveness_ms": "with less time slow progress would count as stuck",
 }
-"""Options that are not made simpler, with the reasons."""
+"""Options that are not simplified, with the reasons."""
 
 _NUMBERS = {
     "cells": 1,
@@ -35,7 +35,7 @@ _NUMBERS = {
     "operations_max": 1,
     "domain": 2,
 }
-"""Options that are halved and counted down, with their least value."""
+"""Options that are halved and counted down, with their minimum."""
 
 _SIMPLER: dict[str, Any] = {
     # the overlay
@@ -92,7 +92,7 @@ _SIMPLER: dict[str, Any] = {
 
 
 Pass: TypeAlias = Callable[[RunResult], Iterator[SimulationOptions]]
-"""Gives options that are one step simpler in one respect, the largest step first."""
+"""Yields options that are one step simpler in one respect, the largest step first."""
 
 
 def shrink(
@@ -103,7 +103,7 @@ def shrink(
     seeds: int = 3,
     run: Callable[..., RunResult] = run_options,
 ) -> RunResult:
-    """Return a run of simpler options that fails as the given one does."""
+    """Return a run with simpler options and the same violation."""
     assert result.violations, "only a failing run can be shrunk"
     name = result.violations[0].name
     left = runs_max
@@ -129,9 +129,11 @@ def shrink(
 def _try(
     options: SimulationOptions, name: str, machine: str, seeds: int, run: Callable[..., RunResult]
 ) -> tuple[RunResult | None, int]:
-    """Run the options, then with other seeds; return a run with that violation, and the cost."""
+    """Run the options, then with other seeds; return a run with that violation, and the number of
+    runs.
+    """
     for used in range(seeds):
-        # the shape is drawn from the seed too, so only the first try is the same world
+        # the shape is drawn from the seed too, so only the first run has the same world
         tried = options if used == 0 else options.with_(seed=options.seed + 1_000_003 * used)
         result = run(tried, machine)
         if result.violations and result.violations[0].name == name:
@@ -140,7 +142,7 @@ def _try(
 
 
 def _passes() -> Iterator[Pass]:
-    """Return the respects in which options become simpler: what shortens runs most comes first."""
+    """Return the passes in their order: those that shorten runs most come first."""
     yield _end_sooner
     yield partial(_fewer, "rates")
     yield partial(_fewer, "limits")

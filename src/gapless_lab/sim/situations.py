@@ -1,8 +1,8 @@
-"""Situations: what chance alone makes too rarely, made common in some seeds.
+"""Situations: rare cases, made common in some seeds.
 
-Most seeds stay as they were drawn. In three of ten one *situation* is added, from random numbers of
-its own, so that a new situation changes no seed that does not have it. A situation changes options
-only: it makes the circumstances, and what comes of them is left to chance.
+Most seeds stay as they were drawn. In three of ten one *situation* is added, from its own random
+numbers, so that a new situation changes no seed that does not have it. A situation changes options
+only. The events of the run remain random.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["SITUATIONS", "add_situation"]
 
 SHARE: Final = 0.3
-"""How many seeds have a situation."""
+"""The share of seeds with a situation."""
 
 
 def add_situation(options: SimulationOptions) -> SimulationOptions:
-    """Return the options with the situation of their seed, if that has one."""
+    """Return the options with the situation of their seed, if it has one."""
     random = Random(f"{options.seed}/situation")  # noqa: S311
     if random.random() >= SHARE:
         return options
@@ -32,11 +32,12 @@ def add_situation(options: SimulationOptions) -> SimulationOptions:
 
 
 def inactive(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Hosts are away for longer than they, and their tables, are waited for (R21, R54).
+    """Hosts are unreachable for longer than members stay active and stale tables are kept (R21,
+    R54).
 
-    When such a host comes back with clients that never noticed, the streams are not made for it.
-    Crashes would end its live subscriptions, so hosts pause or are cut off. The run is longer, and
-    has less in it.
+    When such a host returns with clients that noticed nothing, the present stream epochs do not
+    serve it. Crashes would end its live subscriptions, so hosts pause or are cut off. The run is
+    longer and has fewer operations.
     """
     far = _small(options, random)
     stale_s = far.parameters().inactive_after_s + 1
@@ -55,7 +56,7 @@ def inactive(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def expired(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Hosts are away until nobody keeps the log for them any more (R55): a gap, told as one."""
+    """Hosts are unreachable until their memberships expire (R55): a gap, reported as one."""
     far = inactive(options, random)
     inactive_s = far.parameters().inactive_after_s
     return far.with_(
@@ -66,7 +67,7 @@ def expired(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def small_log(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """A log reaches its limit: publications are refused, and who lags lets go (R58)."""
+    """A log reaches its limit: publications are refused, and lagging members lose events (R58)."""
     return options.with_(
         limits={**options.limits, "log_bytes_max": random.choice((1_000, 3_000, 10_000))},
         rates=_also(options, "slow client", 2.0) if random.random() < 0.5 else options.rates,
@@ -76,7 +77,7 @@ def small_log(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def widened(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Advertisements widen while all else goes on (A22)."""
+    """Advertisements widen while everything else continues (A22)."""
     return options.with_(
         widen_rate=random.choice((2.0, 5.0, 10.0)) * 0.1 / options.pace,
         outside=max(0.02, options.outside),
@@ -85,7 +86,7 @@ def widened(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def abandoned(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Clients of durable subscriptions are away until these end."""
+    """Clients of durable subscriptions are disconnected until these expire."""
     far = _small(options, random)
     return far.with_(
         expiry_s=1,
@@ -99,7 +100,9 @@ def abandoned(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def repeated(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Publishers repeat what was answered long ago: found in the log, or no longer there (R27)."""
+    """Publishers repeat batches answered long ago: the log still has them, or has released them
+    (R27).
+    """
     window = random.choice((1, 4, 16))
     chunk = random.choice((1, 300, Parameters().read_chunk_bytes))
     return options.with_(
@@ -125,7 +128,7 @@ def holes(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def corrupt(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """A row of a log cannot be read, and somebody wants to (P8)."""
+    """A row of a log cannot be read while clients read it (P8)."""
     return options.with_(
         rates=_also(options, "damage", random.choice((0.5, 2.0))),
         reads=4.0 * 0.1 / options.pace,
@@ -135,7 +138,9 @@ def corrupt(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 def flooded(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Clients, and in half of these seeds links too, are slower than what comes (R33, R40, R48)."""
+    """Clients, and in half of these seeds links too, are slower than the events come (R33, R40,
+    R48).
+    """
     flooding = options.with_(
         limits={
             **options.limits,
@@ -150,11 +155,11 @@ def flooded(options: SimulationOptions, random: Random) -> SimulationOptions:
     )
     if random.random() < 0.5:
         return flooding
-    # whatever is sent fills a link for long, and what is missed is asked for in many small ranges
+    # every message fills a link for long, and missing ticks are requested in many small ranges
     return flooding.with_(
         limits={**flooding.limits, "queue_bytes_max": 300, "nack_span_ms": 1},
         cells=random.randint(2, 3),
-        inner_cuts=0.0,  # so slow a link is no way for others
+        inner_cuts=0.0,  # so slow a link cannot relay
         delay_us_min=2_500,
         delay_us_max=5_000,
         rates=_also(flooding, "one-way cut", 4.0),
@@ -177,7 +182,8 @@ SITUATIONS: Final[dict[str, Callable[[SimulationOptions, Random], SimulationOpti
     "damaged": corrupt,
     "flooded": flooded,
 }
-"""By name what each adds to a seed; new ones change the meaning of seeds that have one."""
+"""By name: what each situation adds to a seed; a new one changes all seeds that have a situation.
+"""
 
 
 def _also(options: SimulationOptions, kind: str, strikes: float) -> dict[str, float]:
@@ -186,7 +192,7 @@ def _also(options: SimulationOptions, kind: str, strikes: float) -> dict[str, fl
 
 
 def _small(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Return a world that is small enough for a long run, with filters that differ."""
+    """Return a world that is small enough for a long run, with different filters."""
     cells = random.randint(2, 5)
     return options.with_(
         pace=0.1,

@@ -1,12 +1,13 @@
 """Simulated writers: they stage in several attempts, crash, commit, repeat, and drop (S1 to S3).
 
-A :class:`SimulatedStagedWriter` is a program that writes batches as Spark does. Every partition of a batch has one
-attempt or several, some of which fail half way. When all that was sent is answered, it commits one
-finished attempt of each partition; or it crashes, before the commit or after it, and makes the batch
-again under new names while the old requests may still arrive; or it drops what it has staged.
+A :class:`SimulatedStagedWriter` writes batches as Spark does. Every partition of a batch has one
+attempt or several; some fail half way. When all chunks are answered, the writer does one of three
+things. It commits one finished attempt of each partition. Or it crashes, before the commit or after
+it, and makes the batch again under new names while the old requests may still arrive. Or it drops
+the staged chunks.
 
-Every event names its writer, batch, partition, attempt and chunk, so a :class:`WriterChecker` can tell
-from the log alone what was committed.
+Every event names its writer, batch, partition, attempt and chunk, so a :class:`WriterChecker` can
+derive from the log alone what was committed.
 """
 
 from __future__ import annotations
@@ -42,30 +43,31 @@ __all__ = ["CHUNKS_MAX", "SimulatedStagedWriter", "WriterChecker"]
 PARTITIONS_MAX: Final = 3
 ATTEMPT_CHUNKS_MAX: Final = 2
 CHUNKS_MAX: Final = PARTITIONS_MAX * ATTEMPT_CHUNKS_MAX
-"""So many chunks a commit has at most."""
+"""The maximum number of chunks in a commit."""
 
 
 class WriterChecker:
-    """Checks what is logged of one writer: whole batches that it asked for, once, in order."""
+    """Checks the log of one writer: whole batches that it committed, once, in order."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
         self.done: dict[int, tuple[int, int, int]] = {}
-        """By batch that is in the log whole: its first tick, its last, how many events."""
+        """By batch that is completely in the log: its first tick, its last, its number of events.
+        """
         self._asked: dict[int, list[list[bytes]]] = {}
-        """By batch what its commits have named, each as the events that they would make."""
+        """By batch: the events that each of its commits would publish."""
         self._batch = -1
         self._seen: list[Publication] = []
         """The events of the batch that is being logged."""
 
     def asked(self, batch: int, payloads: list[bytes]) -> None:
-        """A commit is sent."""
+        """The writer sends a commit."""
         if payloads not in self._asked.setdefault(batch, []):
             self._asked[batch].append(payloads)
 
     def logged(self, publication: Publication) -> None:
-        """An event of this writer is in the log; it must be the next one of a commit."""
+        """Check an event of this writer in the log: it must be the next one of a commit."""
         batch = int(publication.payload.split(b"/")[1])
         if batch <= max(self.done, default=-1):
             self._violate("S1" if batch in self.done else "S3", publication)
@@ -82,7 +84,7 @@ class WriterChecker:
             self._seen = []
 
     def half_logged(self) -> list[str]:
-        """Return that a batch is in the log in part (S1)."""
+        """Return a line if a batch is in the log in part (S1)."""
         return [f"{self._name}: batch {self._batch} is logged in part"] if self._seen else []
 
     def _violate(self, rule: str, publication: Publication) -> None:
@@ -91,7 +93,7 @@ class WriterChecker:
 
 
 class _Attempt:
-    """One try of a partition."""
+    """One attempt of a partition."""
 
     __slots__ = ("answered", "chunks", "name", "partition", "sent")
 
@@ -100,7 +102,7 @@ class _Attempt:
         self.name = name
         self.chunks = chunks
         self.sent = sent
-        """How many of its chunks it sends before it fails, or all."""
+        """The number of chunks that it sends before it fails; all if it does not."""
         self.answered: set[int] = set()
 
     @property
@@ -117,7 +119,7 @@ class _Phase(Enum):
 
 
 class SimulatedStagedWriter(SimulatedClient):
-    """Writes batches to one pubend, at the broker that hosts it."""
+    """Writes batches to one pubend, at its PHB."""
 
     def __init__(self, world: World, oracle: Oracle, name: str, plan: PubendPlan) -> None:
         super().__init__(world, oracle, name, plan.host)
@@ -132,30 +134,30 @@ class SimulatedStagedWriter(SimulatedClient):
         self._phase = _Phase.IDLE
         self._batch = 0
         self._made = 0
-        """Attempts that ever were, so that each has a name of its own."""
+        """The number of attempts so far, so that each has its own name."""
         self._attempts: list[_Attempt] = []
         self._parts: tuple[PartTuple, ...] = ()
         self._chunks: dict[int, tuple[_Attempt, int]] = {}
-        """By request the chunk that it sent."""
+        """By request: the chunk that it sent."""
         self._request = 0
-        """The commit or drop that is not answered."""
+        """The pending commit or drop."""
         self._dropped: set[int] = set()
-        """Batches that a drop was ever sent for: it may arrive late, and take what is staged anew."""
+        """Batches for which a drop was ever sent: a late drop may remove chunks staged again."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do."""
+        """Whether the writer has nothing to do."""
         return self._phase is _Phase.IDLE
 
     @property
     def _is_hasty(self) -> bool:
-        """Whether it may still do something foolish."""
+        """Whether the writer may still crash, drop and repeat."""
         return self.workload is not None and not self.workload.over
 
     # --- a batch -----------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Begin the next batch, if the last one is through."""
+        """Start the next batch, if the last one is complete."""
         if self.is_idle and self._is_open:
             self._make()
 
@@ -192,7 +194,7 @@ class SimulatedStagedWriter(SimulatedClient):
         return tuple(events)
 
     def _go_on(self) -> None:
-        """Ask what is not answered."""
+        """Send the requests that are not answered."""
         if not self._is_open or self.pubend is None:
             return
         self._request = 0
@@ -221,7 +223,7 @@ class SimulatedStagedWriter(SimulatedClient):
             self._all_staged()
 
     def _all_staged(self) -> None:
-        """Commit; or crash, or drop the batch."""
+        """Commit, crash or drop the batch."""
         draw = self.random.random() if self._is_hasty else 1.0
         if draw < 0.1:
             self._phase = _Phase.DROPPING
@@ -248,7 +250,7 @@ class SimulatedStagedWriter(SimulatedClient):
             self._crash()
 
     def _crash(self) -> None:
-        """Come back without memory, and make the batch anew; what was asked may still arrive."""
+        """Reconnect without memory and make the batch again; earlier requests may still arrive."""
         self._attempts, self._phase = [], _Phase.STAGING
         options, random = self.world.options, self.random
         unseen = options.down_us(random) if random.random() < 0.5 else 0
@@ -257,14 +259,14 @@ class SimulatedStagedWriter(SimulatedClient):
     # --- what comes --------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """Find the pubend first."""
+        """Open the pubend first."""
         self._is_open = False
         self._advertised = self.plan.advertisement
         self._opening = self.next_request()
         self.ask(OpenPubend(self._opening, self.plan.name, self._advertised, self.plan.quality))
 
     def take(self, notice: Any) -> None:
-        """Go on with the answer to a request."""
+        """Handle the reply to a request."""
         if isinstance(notice, PubendOpened):
             self.pubend, self._is_open = notice.pubend, True
             if self._phase is _Phase.STAGING and not self._attempts:
@@ -294,7 +296,7 @@ class SimulatedStagedWriter(SimulatedClient):
         reported = (notice.first, notice.last, notice.events)
         if done != reported or (self._phase is _Phase.REPEATING and not notice.repeated):
             name = f"{self.name}: batch {self._batch}"
-            self.world.violate("undurable", f"{name} is told as {notice}, logged is {done}")
+            self.world.violate("undurable", f"{name} : the reply is {notice}, the log has {done}")
         if self._phase is _Phase.COMMITTING and self._is_hasty and self.random.random() < 0.3:
             self._phase = _Phase.REPEATING
             self._go_on()
@@ -306,7 +308,7 @@ class SimulatedStagedWriter(SimulatedClient):
             if self.random.random() < 0.5:
                 self._make()
             else:
-                self._finish()  # and never write this one
+                self._finish()  # and never write this batch
 
     def _finish(self) -> None:
         self._phase = _Phase.IDLE
@@ -320,7 +322,7 @@ class SimulatedStagedWriter(SimulatedClient):
             late = self._batch in self._dropped or "staged_ttl_s" in limits
             if "staged_bytes_max" in limits and notice.request in self._chunks:
                 del self._chunks[notice.request]
-                if self._phase is _Phase.STAGING:  # the first of its chunks that is refused
+                if self._phase is _Phase.STAGING:  # the first refused chunk
                     self._phase = _Phase.DROPPING
                     self._go_on()
             elif self._has_cause():
@@ -332,7 +334,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 self.world.violate("refused", f"{name} without cause: {notice.reason}")
 
     def _has_cause(self) -> bool:
-        """Say whether a commit may be refused for good."""
+        """Return whether a commit may be refused for good."""
         stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         limited = "log_bytes_max" in self.world.options.limits
         return stream is not None and (limited or self.oracle.was_corrupt(stream))
@@ -340,7 +342,7 @@ class SimulatedStagedWriter(SimulatedClient):
     # --- the end -----------------------------------------------------------------------------
 
     def unfinished(self) -> list[str]:
-        """Return what is not answered, half in the log, or still on disk though nobody needs it."""
+        """Return what is not answered, partly logged, or still staged after its commit."""
         stream = self.oracle.stream_at(self.host, self.plan.name)
         if stream is not None and self.oracle.is_corrupt(stream):
             return []

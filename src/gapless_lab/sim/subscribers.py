@@ -69,35 +69,40 @@ class SimulatedSubscriber(SimulatedClient):
         self._start = start
         self._window = credit
         self._credit = 0
-        """How many events the machine may still send."""
+        """The number of events that the machine may still send."""
         self._unreturned_credit = 0
         self._subscribing = 0
         self._answered = False
-        """Whether the subscription was ever answered."""
+        """Whether a Subscribe was ever answered."""
         self._resuming = False
         self._asked_starts: list[StartPoint] = []
-        """Where it was asked to begin since it was last answered."""
+        """The requested starts since the last reply."""
         self._erased: dict[BrokerId, int] = {}
-        """By broker how often its record had been erased there when it was answered or first came."""
+        """By broker: how often its record had been deleted there at the last reply or first visit.
+        """
         self._hosting: HostingReference | None = None
-        """Of a durable one: where it lives, as far as was told."""
+        """Of a durable subscription: its hosting reference, as last confirmed."""
         self._resting: dict[PubendId, int] = {}
-        """Of a durable one: where streams go on that had started once, and that wait now."""
+        """Of a durable subscription: the positions of streams that had started once and are pending
+        now.
+        """
         self._text = ""
-        """Of a durable one: its present filter, as its home calls it."""
+        """Of a durable subscription: its present filter, as its hosting broker writes it."""
         self._past_filters: tuple[PastFilter, ...] = ()
-        """Of a durable one: its filters before the present one, as far as they matter."""
+        """Of a durable subscription: the past filters that still apply to some ticks."""
         self._start_guarantees: StartGuarantees | None = None
-        """Of a durable one: since when it is owed streams of which it has no place, by that filter."""
+        """Of a durable subscription: the start guarantees for streams on which it has no position,
+        for that filter.
+        """
         self._change: SetFilter | None = None
         self._change_asked = 0
-        """How often the present filter change was asked for."""
+        """The number of times the present filter change was requested."""
         self._seek: Seek | None = None
         self._ending: Unsubscribe | None = None
 
     @property
     def steady(self) -> bool:
-        """Whether the subscription is established and nothing about it is under way."""
+        """Whether the subscription is established and no request for it is pending."""
         return (
             self.connection is not None
             and self._subscribing == 0
@@ -111,7 +116,7 @@ class SimulatedSubscriber(SimulatedClient):
     # --- connecting --------------------------------------------------------------------------
 
     def choose_host(self) -> None:
-        """Come back at the same broker, or, where a position is all that counts, at another."""
+        """Choose the same broker or another; a durable subscription may fail over."""
         options = self.world.options
         if (
             not self.durable
@@ -126,7 +131,7 @@ class SimulatedSubscriber(SimulatedClient):
 
     @property
     def _may_fail_over(self) -> bool:
-        """Whether a durable subscription can go on elsewhere: all its filters are known."""
+        """Whether a durable subscription can fail over: all its filters are known."""
         idle = self._ending is None and not self.checker.changing
         return self._hosting is not None and idle and bool(self.checker.position())
 
@@ -142,8 +147,8 @@ class SimulatedSubscriber(SimulatedClient):
         return self.oracle.erased[self.host.broker, self.checker.name]
 
     def connected(self) -> None:
-        """Subscribe, or go on from the own position."""
-        self._seek = None  # a seek that was not answered is not tried again
+        """Subscribe, or resume from the client's position."""
+        self._seek = None  # a seek without a reply is not repeated
         if self._ending is not None and not self.durable:
             self._finish()
             return
@@ -185,9 +190,10 @@ class SimulatedSubscriber(SimulatedClient):
         )
 
     def _needed_past_filters(self) -> tuple[PastFilter, ...]:
-        """Return the filters before the present one that govern what is not acknowledged, or comes again.
+        """Return the past filters that apply to ticks that are not acknowledged or will come again.
 
-        Who has lost its place goes on before what it had acknowledged, if its home lost that in a crash.
+        A client that lost its position resumes before its acknowledged tick if its hosting broker
+        lost that tick in a crash.
         """
         done = {**self._resting, **dict(self.checker.acknowledged())}
         for pubend, tick in self.checker.position():
@@ -215,7 +221,7 @@ class SimulatedSubscriber(SimulatedClient):
     # --- what comes --------------------------------------------------------------------------
 
     def take(self, notice: Any) -> None:
-        """Check a notice and go on."""
+        """Check a notice and react to it."""
         if isinstance(notice, Delivery):
             self._deliver(notice)
         elif isinstance(notice, SubscriptionStarted):
@@ -237,12 +243,12 @@ class SimulatedSubscriber(SimulatedClient):
         elif isinstance(notice, Refused):
             self._refused(notice)
         elif isinstance(notice, SubscriptionEnded) and notice.cause is RefusalCause.SLOW_CONSUMER:
-            self.drop()  # and come back, and go on from the own position
+            self.drop()  # then reconnect and resume from the client's position
         elif isinstance(notice, SubscriptionEnded) and notice.hosting is not None:
             self._follow(notice.hosting)
 
     def _follow(self, hosting: HostingReference) -> None:
-        """Go where the subscription has moved without the client's knowing that it was through."""
+        """Follow a subscription that moved, though the client did not get the reply."""
         last = self._hosting if self._answered else None
         self._hosting = (
             hosting
@@ -266,21 +272,21 @@ class SimulatedSubscriber(SimulatedClient):
             self._ack()
 
     def give_credit(self) -> None:
-        """Give back the credit of what was consumed, unless the client is slow now."""
+        """Return the credit of consumed events, unless the client is slow now."""
         if self._unreturned_credit and not self.slow and self._ending is None:
             self._credit += self._unreturned_credit
             self.send(Credit(self.checker.name, self._unreturned_credit))
             self._unreturned_credit = 0
 
     def _ack(self) -> None:
-        """Acknowledge where the client is, or some of it."""
+        """Acknowledge the client's position, or a part of it."""
         position = self.checker.position()
         if self.random.random() < 0.3:
             position = tuple(each for each in position if self.random.random() < 0.5)
         self._acknowledge(position)
 
     def _ack_silence(self, position: PositionTuple) -> None:
-        """Acknowledge that nothing came, where all that came before is acknowledged."""
+        """Acknowledge silence on streams whose events are all acknowledged."""
         acked, views = dict(self.checker.acknowledged()), self.checker.views
         if self.durable:
             quiet = (each for each in position if views[each[0]].last_seen <= acked[each[0]])
@@ -325,7 +331,8 @@ class SimulatedSubscriber(SimulatedClient):
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:
             if self._change_asked > 1:
-                # perhaps it was done before; and filters stay while their events are not acknowledged
+                # perhaps the change was made before; and filters stay until their events are
+                # acknowledged
                 if self.durable:
                     self._acknowledge(self.checker.position())
                 self.world.after(50_000, self._ask_change)
@@ -344,7 +351,7 @@ class SimulatedSubscriber(SimulatedClient):
     # --- what the workload asks for ----------------------------------------------------------
 
     def set_filter(self, filter_text: str) -> None:
-        """Change the filter; ask until answered."""
+        """Change the filter; repeat the request until it is answered."""
         self._change = SetFilter(self.next_request(), self.checker.name, filter_text)
         self._change_asked = 0
         self.checker.change_asked(filter_text)
@@ -364,31 +371,31 @@ class SimulatedSubscriber(SimulatedClient):
             self.checker.change_done(notice.position, exact=self._change_asked == 1)
 
     def _note_switch(self, text: str, position: PositionTuple) -> None:
-        """Note that another filter governs, unless that was told when the connection began."""
+        """Note that another filter applies, unless the reply to Subscribe already had it."""
         if text != self._text:
             self._past_filters += (PastFilter(self._text, position),)
             self._text = text
 
     def seek(self, start: StartPoint) -> None:
-        """Go on from somewhere else."""
+        """Seek to another position."""
         self._seek = Seek(self.next_request(), self.checker.name, start)
         self.ask(self._seek)
 
     def unsubscribe(self) -> None:
-        """End the subscription; a durable one is ended until that is answered."""
+        """End the subscription; the end of a durable one is repeated until it is answered."""
         self._ending = Unsubscribe(self.next_request(), self.checker.name, self._hosting)
         self._change = None
         self.ask(self._ending)
 
     def _finish(self) -> None:
         self.done = self.checker.ended = True
-        # stay a moment, so that what still comes is seen
+        # stay a moment, so that late notices are checked
         self.world.after(200_000, self.leave)
 
     # --- the end -----------------------------------------------------------------------------
 
     def unfinished(self, streams: list[Any]) -> list[str]:
-        """Return what is owed and has not come."""
+        """Return what the subscription must receive and has not received."""
         if self.done:
             return []
         if self._ending is not None:
@@ -398,7 +405,7 @@ class SimulatedSubscriber(SimulatedClient):
         return self.checker.unfinished(streams)
 
     def unreported_stalls(self, streams: list[Any]) -> list[str]:
-        """Return of which damaged streams the client does not know why nothing comes (P8)."""
+        """Return the corrupt streams for which the client got no reason (P8)."""
         if self.done or self.connection is None or self._subscribing:
             return []
         return [line for stream in streams for line in self.checker.unreported_stalls(stream)]

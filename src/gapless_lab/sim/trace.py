@@ -1,11 +1,12 @@
-"""What happened in a run: a digest always, readable lines if asked for.
+"""The trace of a run: always a digest, and readable lines on request.
 
-The digest folds in every step (when, who, what kind of event, how many effects) and everything that
-clients saw. It is made of numbers only, so it is the same under every ``PYTHONHASHSEED``.
+The digest includes every step (time, broker, kind of event, number of effects) and everything that
+clients saw. It consists of numbers only, so it is the same under every ``PYTHONHASHSEED``.
 
-A line says when, who, what happened and, after an arrow, what followed; what does not fit goes on the
-lines after it. Steps in which only time passed, and nothing followed, have none. Lines are short forms
-(:mod:`.trace_format`), so with lines there is a second digest, of the contents whole.
+A line has the time, the broker or client, the event and, after an arrow, the effects; those that do
+not fit have their own lines. Steps in which only time passed, without effects, have no line. Lines
+are short forms (:mod:`.trace_format`), so a run with lines has a second digest, of the complete
+contents.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from gapless.core.machine import (
+from gapless.core.events import (
     ClientDown,
     ClientDrained,
     ClientFull,
@@ -33,10 +34,10 @@ from gapless_lab.sim.trace_format import TraceFormatter, cut, since_the_start
 __all__ = ["EVENT_CODES", "Trace"]
 
 WIDTH: Final = 160
-"""A step that is longer has a line for each thing that followed."""
+"""A longer step has a line for each effect."""
 
 SHOWN_MAX: Final = 400
-"""So many characters of an event or effect are shown."""
+"""The maximum number of characters shown of an event or effect."""
 
 EVENT_CODES: dict[type, int] = {
     type(None): 0,
@@ -56,7 +57,7 @@ EVENT_CODES: dict[type, int] = {
 
 
 class Trace:
-    """Collects the digest, and hands lines to a sink if there is one."""
+    """Computes the digest, and passes lines to a sink if there is one."""
 
     __slots__ = ("_contents", "_formatter", "_sink", "digest", "full")
 
@@ -72,17 +73,17 @@ class Trace:
         self.digest = hash((self.digest, *numbers))
 
     def note(self, at: int, who: str, text: str) -> None:
-        """Write down something that is not a step; call only if ``full``."""
+        """Write an entry that is not a step; call only if ``full``."""
         self._digest(at, who, text)
         self._line(at, who, f"** {since_the_start(text)}")
 
     def say(self, at: int, who: str, verb: str, message: Any) -> None:
-        """Write down what a client asks or hears; call only if ``full``."""
+        """Write a request or notice of a client; call only if ``full``."""
         self._digest(at, who, verb, message)
         self._line(at, who, f"{verb} {self._formatted(message)}")
 
     def step(self, at: int, who: str, event: Any, effects: list[Any]) -> None:
-        """Write down one step; call only if ``full``."""
+        """Write one step; call only if ``full``."""
         self._digest(at, who, event, effects)
         if event is None and not effects:
             return
@@ -108,7 +109,7 @@ class Trace:
 
     @property
     def text_digest(self) -> str:
-        """The digest of all contents, whatever the lines show of them."""
+        """The digest of all complete contents."""
         return self._contents.hexdigest()
 
     @property

@@ -1,7 +1,7 @@
-"""How things are written in a trace, so that people can read it.
+"""Readable forms of values in a trace.
 
-Times of any kind (ticks, clocks, the lives of brokers) are seconds since the run began, as in the
-first column: ``0.025087``. Long lists and texts are cut, with a count of what is left out.
+Times of any kind (ticks, clocks, incarnations of brokers) are seconds since the start of the run,
+as in the first column: ``0.025087``. Long lists and texts are cut, with a count of the rest.
 
 >>> from gapless.messages.streams import Nack
 >>> TraceFormatter().format(
@@ -28,30 +28,31 @@ from gapless_lab.sim.trace_forms import FORMS
 __all__ = ["WALL_START", "TraceFormatter", "cut", "since_the_start"]
 
 WALL_START: Final = 1_700_000_000_000_000
-"""The wall clock at which every world begins, in microseconds."""
+"""The wall clock at the start of every world, in microseconds."""
 
 NEAR_US: Final = 1_000_000_000_000
-"""A number so near to the start is a time: clocks jump by seconds, and digests are spread widely."""
+"""A number this near to the start is a time: clocks jump by seconds, and digests are spread widely.
+"""
 
 LISTED: Final = 4
-"""So many members of a list are shown."""
+"""The number of members of a list that are shown."""
 
 TEXT_SHOWN: Final = 60
-"""So many characters of a text are shown."""
+"""The number of characters of a text that are shown."""
 
 THE_END: Final = 2**62
-"""The highest tick that anybody asks for: all that will ever be."""
+"""The greatest tick that is ever requested: everything."""
 
 _NAME: Final = re.compile(r"[\w@./#-]+")
 _TIME: Final = re.compile(r"\b1[67]\d{14}\b")
 _OPTIONAL: Final = re.compile(r"<([^<>]*)>")
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _SEPARATE: Final = frozenset({"messages", "changes"})
-"""Fields whose members are told side by side, not as a list in brackets."""
+"""Fields whose members are shown side by side, not as a list in brackets."""
 
 
 def since_the_start(text: str) -> str:
-    """Return a text in which times count from the beginning of the run.
+    """Return a text with its times relative to the start of the run.
 
     >>> since_the_start("row 1700000000453025 of P0 is corrupt")
     'row 0.453025 of P0 is corrupt'
@@ -60,7 +61,7 @@ def since_the_start(text: str) -> str:
 
 
 def cut(text: str, shown: int) -> str:
-    """Return the beginning of a text, and how much more there is.
+    """Return the first characters of a text, and the number of further ones.
 
     >>> cut("abcdefgh", 5)
     'abcde… 3 more characters'
@@ -70,7 +71,7 @@ def cut(text: str, shown: int) -> str:
 
 
 class TraceFormatter:
-    """Writes what happens; remembers the vectors of tables, to tell the constraints of changes."""
+    """Formats a trace; it keeps the vectors of tables, to show the constraints of changes."""
 
     def __init__(self) -> None:
         self._vectors: dict[tuple[TableId, int], dict[ShbId, VectorEntry]] = {}
@@ -100,15 +101,17 @@ class TraceFormatter:
                 return repr(thing)
 
     def constraint(self, delta: TableDelta) -> str:
-        """Return VT's constraint of a change: the vector of the table to which alone it applies (R19)."""
+        """Return VT's constraint of a change: the vector of the only table to which it applies
+        (R19).
+        """
         vector = self._vectors.get((delta.table, delta.base))
         entries = None if vector is None else ", ".join(map(self._member, vector.items()))
-        return "(not told)" if entries is None else f"({entries})"
+        return "(unknown)" if entries is None else f"({entries})"
 
     # --- tables ------------------------------------------------------------------------------
 
     def _note(self, message: TableFull | TableDelta) -> None:
-        """Remember the vector of a table at a version."""
+        """Keep the vector of a table at a version."""
         key = (message.table, message.version)
         if isinstance(message, TableFull):
             self._vectors.setdefault(key, {}).update(message.entries)
@@ -159,7 +162,7 @@ class TraceFormatter:
         return f"({_listed(shown, ', ')})"
 
     def _member(self, thing: Any) -> str:
-        """Return a member of a list; a pair of a list of pairs needs no brackets."""
+        """Return a member of a list; a pair in a list of pairs has no brackets."""
         if type(thing) is tuple:
             return " ".join(map(self.format, thing))
         return self.format(thing)
@@ -169,14 +172,14 @@ class TraceFormatter:
 
 
 def _listed(members: Iterable[str], between: str) -> str:
-    """Return the first members of a list, and how many more there are; all were told before."""
+    """Return the first members of a list, and the number of further ones."""
     shown = list(members)
     left = len(shown) - LISTED
     return between.join(shown if left <= 0 else [*shown[:LISTED], f"… {left} more"])
 
 
 def _number(value: int) -> str:
-    """Return a number; one that is a time as seconds since the run began.
+    """Return a number; a time is shown as seconds since the start of the run.
 
     >>> _number(7), _number(WALL_START + 40_214), _number((WALL_START + 40_214) * 1_000 + 9)
     ('7', '0.040214', '0.040214/9')
@@ -184,7 +187,7 @@ def _number(value: int) -> str:
     incarnation, count = divmod(value, 1_000)
     if _is_time(value):
         return f"{(value - WALL_START) / 1_000_000:.6f}"
-    if _is_time(incarnation):  # requests are numbered from the life of their broker on
+    if _is_time(incarnation):  # request numbers start from the incarnation of their broker
         return f"{_number(incarnation)}/{count}"
     return "the end" if value == THE_END else str(value)
 
@@ -194,7 +197,7 @@ def _is_time(value: int) -> bool:
 
 
 def _text(value: str) -> str:
-    """Return a text; in quotes if it is more than a name.
+    """Return a text, in quotes unless it is a name.
 
     >>> _text("s1/1700000000039002.3"), _text("price < 3")
     ('s1/0.039002.3', '"price < 3"')
@@ -228,4 +231,4 @@ _SIMPLE: Final[dict[type, Callable[[Any], str]]] = {
     VectorEntry: _entry,
     TickRange: lambda ticks: f"[{_number(ticks.low)}, {_number(ticks.high)}]",
 }
-"""How values that are not messages are written."""
+"""The forms of values that are not messages."""

@@ -1,39 +1,48 @@
-"""The short form of every kind of event, effect, message and record in a trace: what matters of it.
+"""The short form of every kind of event, effect, message and record in a trace.
 
-A form is a text with fields in braces. What stands between ``<`` and ``>`` is left out if its first
-field is empty, zero or false; a field that is true gives its name. How values are written is in
-:mod:`.trace_format`. A kind without a form is told by its name and its fields.
+A form is a text with fields in braces. The part between ``<`` and ``>`` is omitted if its first
+field is empty, zero or false. A field that is true is shown as its name. :mod:`.trace_format`
+defines how values are written. A kind without a form is shown with its name and its fields.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from gapless.core import machine
-from gapless.messages import clients, mobility, overlay, propagation, records, staging, streams
+from gapless.core import effects, events
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    records,
+    staging,
+    streams,
+)
 from gapless.messages import pubend_requests as requests
 
 __all__ = ["FORMS"]
 
 _STEPS: Final[dict[type, str]] = {
-    machine.LinkUp: "link to {peer} is up",
-    machine.LinkDown: "link to {peer} is down",
-    machine.LinkFull: "link to {peer} is full",
-    machine.LinkDrained: "link to {peer} has drained",
-    machine.Received: "from {peer} {packet}",
-    machine.ClientUp: "{client} connects",
-    machine.ClientDown: "{client} disconnected",
-    machine.ClientFull: "{client} is full",
-    machine.ClientDrained: "{client} has drained",
-    machine.ClientRequest: "{client} asks {request}",
-    machine.Stopping: "is told to stop",
-    machine.Written: "write {write_id} is on disk",
-    machine.Fetched: "fetch {fetch_id} gives {rows}< corrupt {corruption}>< {complete}>",
-    machine.Send: "to {peer} {packet}",
-    machine.Notify: "notifies {client} {notice}",
-    machine.DisconnectClient: "disconnects {client}: {reason}",
-    machine.Write: "write {write_id}<: {changes}>",
-    machine.Fetch: "fetch {fetch_id} of {pubend} [{low}, {high}]",
+    events.LinkUp: "link to {peer} is up",
+    events.LinkDown: "link to {peer} is down",
+    events.LinkFull: "link to {peer} is full",
+    events.LinkDrained: "link to {peer} has drained",
+    events.Received: "from {peer} {packet}",
+    events.ClientUp: "{client} connects",
+    events.ClientDown: "{client} disconnected",
+    events.ClientFull: "{client} is full",
+    events.ClientDrained: "{client} has drained",
+    events.ClientRequest: "{client} asks {request}",
+    events.Stopping: "is stopped",
+    events.Written: "write {write_id} is on disk",
+    events.Fetched: "fetch {fetch_id} gives {rows}< corrupt {corruption}>< {complete}>",
+    effects.Send: "to {peer} {packet}",
+    effects.Notify: "notifies {client} {notice}",
+    effects.DisconnectClient: "disconnects {client}: {reason}",
+    effects.Write: "write {write_id}<: {changes}>",
+    effects.Fetch: "fetch {fetch_id} of {pubend} [{low}, {high}]",
 }
 
 _OVERLAY: Final[dict[type, str]] = {
@@ -65,7 +74,7 @@ _TABLES: Final[dict[type, str]] = {
         "TableFull {table} v{version} part {part}/{parts}"
         "< wants {conjunctions}>< entries {entries}>< known {known}>< late {late}>"
     ),
-    # R19: the version of the base is VT's constraint in one number; the entries at it are told too
+    # R19: the base version stands for VT's constraint; its entries are shown too
     propagation.TableDelta: (
         "TableDelta {table} v{base} to v{version} if {constraint}"
         "< adds {added}>< removes {removed}>< entries {entries}>< removes {removed_hosts}>"
@@ -153,10 +162,10 @@ _CLIENTS: Final[dict[type, str]] = {
         "ReadPart {request}: done {done} top {top} released {released}"
         "< {publications}>< rows {rows}>"
     ),
-    clients.RetireBroker: "RetireBroker {request}: {broker}@{cell}",
-    clients.BrokerRetired: "BrokerRetired {request}",
-    clients.ListPartitions: "ListPartitions {request}",
-    clients.PartitionTable: "PartitionTable {request}: {entries}",
+    operating.RetireBroker: "RetireBroker {request}: {broker}@{cell}",
+    operating.BrokerRetired: "BrokerRetired {request}",
+    operating.ListPartitions: "ListPartitions {request}",
+    operating.PartitionTable: "PartitionTable {request}: {entries}",
     clients.Refused: "Refused {request} {cause}: {reason}< at {broker}>< hosting {hosting}>",
     staging.StageChunk: (
         "StageChunk {request}: {pubend} {writer}/{batch} part {partition} attempt {attempt} #{number} {events}"

@@ -1,8 +1,8 @@
-"""What clients do in a run: publish, subscribe, change their minds, go and come back.
+"""The operations of clients in a run: publish, subscribe, change filters, disconnect and reconnect.
 
 Attributes have few values, so that filters overlap, cover and repeat each other. Some operations
-aim at what chance rarely hits: a filter dropped and added again within one batch of changes, a
-filter change that meets a crash inside a sync, a pubend that appears right after a restart.
+aim at cases that random choice rarely produces: a filter dropped and added again within one batch
+of changes, a filter change during a crash inside a sync, a pubend opened right after a restart.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["Workload"]
 
 SUBSCRIBERS_MAX = 24
-"""Live subscriptions at once; an old one ends before a new one begins."""
+"""The maximum number of live subscriptions; one ends before a new one starts."""
 
 
 READ_BYTES = (0, 1, 300, 2**62)
-"""What readers want to have at once, in turn: what a broker thinks right, little, more than it gives."""
+"""The byte limits of reads, in turn: the broker's default, too small for one event, small, more
+than a broker sends.
+"""
 
 
 class Workload:
@@ -50,9 +52,9 @@ class Workload:
         self.operations = 0
         self.over = False
         self.aim: Callable[[SimulatedHost], None] = lambda _: None
-        """Has a host crash inside its next sync, if the options have that."""
+        """Arms a crash of a host inside its next sync, if the options have that fault."""
         self.bounce: Callable[[SimulatedHost], None] = lambda _: None
-        """Has a host crash now and come back, if the options have that."""
+        """Crashes a host now and restarts it, if the options have that fault."""
         self._made = 0
         hosts = list(world.hosts.values())
         self.plans = [self._plan(number, hosts) for number in range(self.options.pubends)]
@@ -68,7 +70,7 @@ class Workload:
         self.stagers = [self._stager(number, lasting) for number in range(stagers)]
 
     def _stager(self, number: int, plans: list[PubendPlan]) -> SimulatedStagedWriter:
-        """Make a writer that stages, from random numbers of its own: others draw as without it."""
+        """Create a writer that stages, with its own random numbers: other draws do not change."""
         plan = self.world.stream("stager", str(number)).choice(plans)
         stager = SimulatedStagedWriter(self.world, self.oracle, f"w{number}", plan)
         stager.workload = self
@@ -84,13 +86,13 @@ class Workload:
     # --- the course of a run -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the first clients come, and the operations begin."""
+        """Schedule the first clients and the operations."""
         span = self.options.safety_ms * 1_000
         for publisher in self.publishers:
             late = self.random.random() < self.options.late_pubends
             share = self.random.uniform(0.3, 0.8) if late else 0.05 * self.random.random()
             connect = partial(self._open_late, publisher) if late else publisher.connect
-            if self.options.conflicting_names:  # all of a pubend at once
+            if self.options.conflicting_names:  # all publishers of a pubend at once
                 share = self.world.stream("rivals", publisher.plan.name).uniform(0.0, 0.6)
             self.world.after(int(span * share), connect)
         for _ in range(self.options.subscribers):
@@ -105,13 +107,13 @@ class Workload:
         self._repeat(self.options.stage_rate, "_stage", self._stage)
 
     def _open_late(self, publisher: SimulatedPublisher) -> None:
-        """Open a pubend while a broker that may have to learn of it is coming back."""
+        """Open a pubend while a broker that may have to learn of it restarts."""
         if self.random.random() < 0.5:
             self.bounce(self.random.choice(list(self.world.hosts.values())))
         self.world.after(self.random.randrange(100_000), publisher.connect)
 
     def stop(self) -> None:
-        """Begin nothing new; what is there goes on, also those that are late."""
+        """Start nothing new; clients continue, also those that have not connected yet."""
         self.over = True
         for client in (*self.publishers, *self.stagers):
             client.connect()
@@ -121,7 +123,7 @@ class Workload:
                 subscriber.give_credit()
 
     def finals(self) -> None:
-        """Let every publisher of the core publish once more."""
+        """Let every publisher in the core publish once more."""
         for publisher in self.publishers:
             if publisher.host in self.world.core:
                 publisher.publish(self._events(publisher.plan, self.random))
@@ -130,7 +132,7 @@ class Workload:
                 stager.write()
 
     def _repeat(self, rate: float, name: str, operation: Callable[[Random], None]) -> None:
-        """Do an operation again and again, at random times.
+        """Repeat an operation at random times.
 
         The name seeds the times and choices of the operation, so it never changes.
         """
@@ -168,16 +170,16 @@ class Workload:
         return tuple(events)
 
     def _publish_again(self, random: Random) -> None:
-        """Repeat what was answered; a client that lost track of its answers does so."""
+        """Repeat a batch after its reply, as a client does that has lost the reply."""
         random.choice(self.publishers).repeat()
 
     def _stage(self, random: Random) -> None:
-        """Have a writer begin a batch, if its last one is through."""
+        """Let a writer start a batch, if its last one is complete."""
         if self.stagers:
             random.choice(self.stagers).write()
 
     def _widen(self, random: Random) -> None:
-        """Have a pubend advertise more: a little, or everything."""
+        """Widen the advertisement of a pubend, a little or to everything."""
         publisher = random.choice(self.publishers)
         if publisher.plan.quality is Quality.GUARANTEED and publisher.pubend is not None:
             more = draw_filter(random, self.options.domain)
@@ -188,7 +190,7 @@ class Workload:
     # --- reading -----------------------------------------------------------------------------
 
     def _read(self, random: Random) -> None:
-        """Read a range of a stream: all, some of the middle, or on into what is not there yet."""
+        """Read a range of a stream: all, a part of the middle, or beyond its end."""
         streams = [stream for stream in self.oracle.streams.values() if stream.guaranteed]
         if not streams:
             return
@@ -254,7 +256,7 @@ class Workload:
         subscriber.connect()
 
     def _past(self, random: Random) -> StartPoint:
-        """Draw a beginning in the past: a time, a position, or all there is."""
+        """Draw a start in the past: a time, a position, or the earliest tick."""
         match random.randrange(3):
             case 0:
                 return StartPoint(StartKind.EARLIEST)
@@ -289,14 +291,14 @@ class Workload:
         subscriber.set_filter(draw_filter(random, self.options.domain))
 
     def _op_flip(self, random: Random) -> None:
-        """End a subscription and begin one with the same filter at once, at the same broker."""
+        """End a subscription and start one with the same filter at once, at the same broker."""
         subscriber = self._steady(random)
         if subscriber is not None:
             subscriber.unsubscribe()
             self._subscribe(subscriber.host, subscriber.checker.filter)
 
     def _op_seek(self, random: Random) -> None:
-        """Seek; never back over a filter change, whose old filter is no longer kept."""
+        """Seek; never back over a filter change, because the old filter is no longer kept."""
         subscriber = self._steady(random)
         if subscriber is None:
             return

@@ -1,9 +1,9 @@
-"""The world: hosts, processes and one queue of what will happen, in virtual time.
+"""The world: hosts, processes and one queue of actions, in virtual time.
 
-A **host** is a computer: a name, a cell, a wall clock, a disk. A **process** is one life of a
-machine on it. Times in the queue are microseconds since the world began. A process sees ``now``
-shifted by an amount of its own, so that a machine which keeps ``now`` beyond its life, or compares
-it with a peer's, is caught; its wall clock is the world's plus the host's error.
+A **host** is a computer: a name, a cell, a wall clock, a disk. A **process** is one incarnation of
+a machine on it. Times in the queue are microseconds since the start of the world. Each process has
+its own offset of ``now``. This exposes a machine that keeps ``now`` beyond its incarnation or
+compares it with a peer's. The wall clock of a process is the world's time plus the host's error.
 
 Nothing here iterates a set, and dictionaries are filled in a fixed order: a run is a function of
 its options.
@@ -19,16 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.core.context import StepTime
+from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, Write
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import (
-    DisconnectClient,
-    Fetch,
-    MachineEvent,
-    Notify,
-    Send,
-    StepTime,
-    Write,
-)
 from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless_lab.sim.connections import SimulatedConnections
@@ -45,7 +39,7 @@ NEVER: Final = 2**62
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """Something that must not be: its name, what it was, and when."""
+    """A failed check: its name, the details and the time."""
 
     name: str
     detail: str
@@ -80,15 +74,15 @@ class SimulatedHost:
         self.crash_armed = False
         """Whether the next write is followed by a crash before its sync."""
         self.doomed = False
-        """Whether it stays down, or stopped, for ever."""
+        """Whether the host stays down or paused for ever."""
         self.held = 0
-        """How many outages keep it down."""
+        """The number of outages that keep the host down."""
         self.disk: SimulatedDisk
         self.process: SimulatedProcess | None = None
 
 
 class SimulatedProcess:
-    """One life of a machine on a host."""
+    """One incarnation of a machine on a host."""
 
     __slots__ = ("alive", "backlog", "clients", "host", "machine", "paused", "wake_at", "zero")
 
@@ -105,7 +99,7 @@ class SimulatedProcess:
 
 
 class WorldObserver:
-    """Looks into the world; a check of the machines' insides overrides what it needs."""
+    """Callbacks that check the state of machines; a subclass overrides those it needs."""
 
     def stepped(
         self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
@@ -113,10 +107,10 @@ class WorldObserver:
         """A machine has made a step."""
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A machine begins a life, before its first step."""
+        """A machine starts a new incarnation and has not made a step."""
 
     def crashed(self, world: World, process: SimulatedProcess) -> None:
-        """A machine is gone."""
+        """A machine has crashed."""
 
     def outstanding(self, world: World) -> list[str]:
         """Return what must still happen in the liveness phase."""
@@ -128,7 +122,7 @@ class WorldObserver:
 
 
 class World:
-    """Everything there is in a run, and the time."""
+    """The complete state of a run, and its virtual time."""
 
     def __init__(
         self, options: SimulationOptions, factory: Factory, trace: Trace | None = None
@@ -145,7 +139,7 @@ class World:
         self.coverage_marks: dict[str, int] = {}
         self.observers: list[WorldObserver] = []
         self.transcode: Callable[[Any], Any] | None = None
-        """Encodes and decodes every packet, if the codec is to be tried too."""
+        """Encodes and decodes every packet; None unless the run tests the codec too."""
         self.hosts: dict[BrokerId, SimulatedHost] = {}
         self._factory = factory
         self._queue: list[tuple[int, int, Callable[[Any, Any], None], Any, Any]] = []
@@ -158,7 +152,7 @@ class World:
                 host.disk = SimulatedDisk(self, host, self.stream("disk", broker))
                 self.hosts[broker] = host
         self.core: list[SimulatedHost] = list(self.hosts.values())
-        """The hosts that must work in the liveness phase; until then all."""
+        """The hosts that must work in the liveness phase; all hosts before it."""
         self.network: SimulatedNetwork = make_network(self)
         self.connections = SimulatedConnections(self)
 
@@ -169,20 +163,20 @@ class World:
     # --- time --------------------------------------------------------------------------------
 
     def push(self, at: int, action: Callable[[Any, Any], None], first: Any, second: Any) -> None:
-        """Let something happen at a time; what has the same time happens in order of asking."""
+        """Schedule an action; actions of the same time run in the order of insertion."""
         self._order += 1
         heapq.heappush(self._queue, (at, self._order, action, first, second))
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
-        """Call back after a delay; for what is rare."""
+        """Call a function after a delay; for rare actions."""
         self.push(self.now + delay_us, _call, action, None)
 
     def planned(self) -> list[tuple[int, int, Callable[[Any, Any], None], Any, Any]]:
-        """Return what will happen, in order."""
+        """Return the scheduled actions, in order."""
         return sorted(self._queue, key=lambda entry: entry[:2])
 
     def run_until(self, deadline: int) -> None:
-        """Let everything happen up to a time, unless a violation ends the run."""
+        """Run all actions up to a time, unless a violation ends the run."""
         queue, pop = self._queue, heapq.heappop
         while queue and queue[0][0] <= deadline and not self.stopped:
             at, _, action, first, second = pop(queue)
@@ -195,10 +189,10 @@ class World:
         """Return the wall clock of a host."""
         return WALL_START + self.now + host.clock_error
 
-    # --- lives -------------------------------------------------------------------------------
+    # --- incarnations ------------------------------------------------------------------------
 
     def start(self, host: SimulatedHost) -> None:
-        """Begin a life of a machine from what is on its disk."""
+        """Start a new incarnation of a machine from the records on its disk."""
         if host.process is not None or host.doomed or host.held:
             return
         zero = self.now - self._starts.randrange(1, 10_000_000)
@@ -208,7 +202,7 @@ class World:
             machine = self._factory(
                 host.broker, host.cell, self.parameters, host.neighbourhood, records, step_time
             )
-        except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
+        except Exception:  # noqa: BLE001 - any exception of a machine is a violation
             self.violate("exception", f"{host.broker} cannot start: {traceback.format_exc()}")
             return
         process = host.process = SimulatedProcess(host, machine, zero)
@@ -219,7 +213,7 @@ class World:
         self.network.started(host)
 
     def crash(self, host: SimulatedHost, why: str = "crash") -> None:
-        """End a life: memory and unsynced writes are gone."""
+        """End an incarnation: memory and unsynced writes are lost."""
         process = host.process
         if process is None:
             return
@@ -235,13 +229,13 @@ class World:
             observer.crashed(self, process)
 
     def pause(self, host: SimulatedHost) -> None:
-        """Let nothing run on a host; what comes for it queues."""
+        """Pause the process of a host; its events queue."""
         if host.process is not None:
             host.process.paused = True
             self.note(host.broker, "pauses")
 
     def resume(self, host: SimulatedHost) -> None:
-        """Let a paused process see what came meanwhile."""
+        """Let a paused process handle the events that came meanwhile."""
         process = host.process
         if process is None or not process.paused or host.doomed:
             return
@@ -260,7 +254,9 @@ class World:
     # --- steps -------------------------------------------------------------------------------
 
     def happen(self, process: SimulatedProcess, *events: MachineEvent) -> None:
-        """Give events to a process in one step, now or when it runs again; the dead get nothing."""
+        """Give events to a process in one step: now, or when it resumes. A dead process gets
+        nothing.
+        """
         if not process.alive:
             return
         if process.paused:
@@ -276,7 +272,7 @@ class World:
                 machine.step(event, step_time) if alone else machine.step_all(events, step_time)
             )
             due = machine.next_timer()
-        except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
+        except Exception:  # noqa: BLE001 - any exception of a machine is a violation
             self.violate("exception", f"{host.broker} at {events!r}: {traceback.format_exc()}")
             return
         self.steps += 1
@@ -313,13 +309,13 @@ class World:
             raise AssertionError(f"{effect!r} is no effect")
 
     def _wake(self, process: SimulatedProcess, planned: int | None) -> None:
-        """Let time pass for a process if a timer of it is due."""
+        """Make a step of a process if one of its timers is due."""
         if not process.alive or process.paused:
             if planned == process.wake_at:
-                process.wake_at = NEVER  # resuming looks at the timers again
+                process.wake_at = NEVER  # resuming reads the timers again
             return
         if planned is not None and planned != process.wake_at:
-            return  # an earlier timer was set meanwhile, and has planned on
+            return  # an earlier timer was set meanwhile and has scheduled the next step
         process.wake_at = NEVER
         due = process.machine.next_timer()
         if due is None:
@@ -343,10 +339,10 @@ class World:
 
         self.after(delay, strike)
 
-    # --- findings ----------------------------------------------------------------------------
+    # --- violations --------------------------------------------------------------------------
 
     def violate(self, name: str, detail: str) -> None:
-        """Note that something must not be; the first one ends the run."""
+        """Record a violation; the first one ends the run."""
         self.violations.append(Violation(name, detail, self.now))
         self.note("world", f"VIOLATION {name}: {detail}")
         self.stopped = True
@@ -356,12 +352,12 @@ class World:
         self.faults[kind] = self.faults.get(kind, 0) + 1
 
     def note(self, who: str, text: str) -> None:
-        """Write something that is not a step into the trace."""
+        """Write an entry that is not a step into the trace."""
         if self.trace.full:
             self.trace.note(self.now, who, text)
 
     def finish(self) -> None:
-        """End the run: collect what the machines counted, ask the probes a last time."""
+        """End the run: collect the machines' coverage marks and call the observers a last time."""
         for host in self.hosts.values():
             if host.process is not None:
                 self._collect_coverage_marks(host.process)

@@ -1,9 +1,9 @@
-"""Deals points to executors one by one, and gives back what comes of each, in their order.
+"""Distributes points to executors one by one, and yields the outcomes in the order of the points.
 
-One Spark job has a task for every few points. Spark hands tasks to whoever is free, so uneven costs even
-out by themselves. What came of a task reaches the driver when the task ends, through an accumulator:
-Spark counts the update of a task once, however often the task was tried. Whoever stops listening
-cancels the job.
+One Spark job has a task for every few points. Spark gives tasks to free executors, so uneven costs
+balance. The outcome of a task reaches the driver when the task ends, through an accumulator: Spark
+counts the update of a task once, however often the task was tried. Closing the iterator cancels the
+job.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["PointOutcome", "deal"]
 
 TASKS_MAX: Final = 50_000
-"""Tasks of one job; with more points some share a task, as the driver remembers every task."""
+"""Tasks of one job; with more points some share a task, because the driver stores every task."""
 
 _CANCEL_S: Final = 20.0
-"""How long is waited for a job to end that was cancelled."""
+"""How long to wait for a cancelled job to end."""
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -42,21 +42,23 @@ _Update = Sequence[PointOutcome] | _Ended
 
 
 class _Mailbox:
-    """Adds lists up in a task, and hands them over at the driver; the form of Spark's AccumulatorParam."""
+    """Concatenates lists in a task, and delivers them at the driver; has the form of Spark's
+    AccumulatorParam.
+    """
 
     def __init__(self, deliver: Callable[[Sequence[PointOutcome]], None] | None = None) -> None:
         self._deliver = deliver
 
     def __reduce__(self) -> tuple[type[_Mailbox], tuple[()]]:
-        return _Mailbox, ()  # in a task nothing is handed over
+        return _Mailbox, ()  # in a task nothing is delivered
 
     def zero(self, value: list[PointOutcome]) -> list[PointOutcome]:
-        """Return what a task begins with."""
+        """Return the initial value of a task."""
         del value
         return []
 
     def addInPlace(self, held: list[PointOutcome], more: list[PointOutcome]) -> list[PointOutcome]:  # noqa: N802
-        """Take what has come."""
+        """Add outcomes."""
         if self._deliver is None:
             return held + more
         self._deliver(more)
@@ -66,7 +68,7 @@ class _Mailbox:
 def deal(
     spark: SparkSession, experiment: Experiment, points: Sequence[Point]
 ) -> Iterator[PointOutcome]:
-    """Run an experiment at all points; give what comes of each, in the order of the points."""
+    """Run an experiment at all points; yield the outcomes in the order of the points."""
     updates: SimpleQueue[_Update] = SimpleQueue()
     tag = f"gapless-{uuid.uuid4().hex}"
     context = spark.sparkContext
@@ -83,7 +85,7 @@ def deal(
 
 
 def _in_order(updates: SimpleQueue[_Update], total: int) -> Iterator[PointOutcome]:
-    """Hold back what came early."""
+    """Yield outcomes in order; early ones wait."""
     pending: dict[int, PointOutcome] = {}
     following = 0
     while following < total:
@@ -106,7 +108,7 @@ def _run_job(
     tag: str,
     updates: SimpleQueue[_Update],
 ) -> None:
-    """Run the job, in a thread of its own: what Spark knows of a job it knows by thread."""
+    """Run the job in a thread of its own, because Spark keeps the tags of a job by thread."""
     context = spark.sparkContext
     error: Exception | None = None
     try:
@@ -121,6 +123,6 @@ def _run_job(
 
         tasks = min(len(points), TASKS_MAX)
         context.parallelize(list(enumerate(points)), max(tasks, 1)).foreachPartition(task)
-    except Exception as failed:  # noqa: BLE001 - told to whoever listens
+    except Exception as failed:  # noqa: BLE001 - raised again at the consumer
         error = as_ours(failed, "Spark ended the sweep")
     updates.put(_Ended(error))

@@ -33,14 +33,14 @@ __all__ = [
 
 
 def load(name: str) -> Experiment:
-    """Return the function that ``module:function``, or a name of the lab's catalogue, stands for.
+    """Return the function named ``module:function``, or by a name of the lab's catalogue.
 
-    Where it runs it is imported again.
+    It is imported again where it runs.
 
     >>> load("operator:length_hint")([1, 2])
     2
     """
-    _find(name)  # a wrong name is said before anything is begun
+    _find(name)  # a wrong name is reported before the first run
     return functools.partial(_call, name)
 
 
@@ -49,9 +49,9 @@ def _call(name: str, point: Point) -> Mapping[str, Plain]:
 
 
 def lab_points(name: str, axes: Mapping[str, Sequence[Plain]]) -> list[Point] | None:
-    """Return the points of an experiment of the lab, at other values where axes are given.
+    """Return the points of an experiment of the lab, with other values for the given axes.
 
-    None if it is not one of the lab's: then nobody knows which points it has.
+    None if it is not an experiment of the lab: its points are not known.
     """
     from gapless_lab.lab.catalogue import EXPERIMENTS
 
@@ -71,8 +71,8 @@ def _find(name: str) -> Experiment:
             f"there is no experiment {name}, write module:function: {error}"
         ) from error
     if not callable(found):
-        raise UsageError(f"{name} is no function that takes a point")
-    return found  # type: ignore[no-any-return]  # what it returns is checked with every row
+        raise UsageError(f"{name} is not a function that takes a point")
+    return found  # type: ignore[no-any-return]  # every returned row is checked
 
 
 def _find_in_lab(name: str) -> Experiment:
@@ -85,7 +85,7 @@ def _find_in_lab(name: str) -> Experiment:
 
 
 def read_points(path: Path) -> list[Point]:
-    """Return the points of a file with a JSON object a line; all wrong lines are named at once."""
+    """Return the points of a file with one JSON object per line; an error names all wrong lines."""
     points: list[Point] = []
     wrong: list[str] = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -96,5 +96,5 @@ def read_points(path: Path) -> list[Point]:
         except (ValueError, UsageError) as error:
             wrong.append(f"line {number}: {error}")
     if wrong:
-        raise UsageError(f"{path} has lines that are no points:\n  " + "\n  ".join(wrong))
+        raise UsageError(f"{path} has lines that are not points:\n  " + "\n  ".join(wrong))
     return points

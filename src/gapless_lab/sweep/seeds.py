@@ -11,7 +11,7 @@ __all__ = ["result_of", "simulate"]
 
 
 def simulate(point: Point) -> Row:
-    """Run a seed as the local runner does. The whole result is in the row too, as JSON."""
+    """Run a seed as the local runner does. The row also contains the whole result as JSON."""
     seed, machine = point["seed"], point["machine"]
     assert isinstance(seed, int)
     assert isinstance(machine, str)
@@ -31,7 +31,7 @@ def simulate(point: Point) -> Row:
 
 
 def result_of(row: Row) -> RunResult:
-    """Return the result of a run as it was before it became a row."""
+    """Return the result of a run from its row."""
     text = row["result"]
     assert isinstance(text, str)
     return msgspec.json.decode(text, type=RunResult)

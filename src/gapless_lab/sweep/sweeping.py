@@ -1,4 +1,4 @@
-"""``sweep``: an experiment at many points, spread over executors; one table comes of it."""
+"""``sweep``: an experiment at many points, distributed over executors, with one table as result."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SEEDS: Final = "gapless_lab.sweep.seeds:simulate"
 """The simulator as an experiment."""
 
 RESULTS: Final = "results.parquet"
-"""The name of the table in a directory of results."""
+"""The file name of the table in a result directory."""
 
 
 class SweepFailure(msgspec.Struct, frozen=True):
-    """A point at which the experiment raised."""
+    """A point at which the experiment raised an error."""
 
     point: Point
     error: str
@@ -40,18 +40,19 @@ class SweepFailure(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What came of an experiment at all points."""
+    """The results of an experiment at all points."""
 
     experiment: str
     rows: list[dict[str, Plain]]
-    """A row a point that succeeded: its parameters, its results, and how many ``seconds`` it took."""
+    """One row per successful point: its parameters, its results, and its duration in
+    ``seconds``."""
     failures: list[SweepFailure]
 
     def table(self) -> pa.Table:
-        """Return the rows as an Arrow table; what a row does not have is NULL there.
+        """Return the rows as an Arrow table; a missing value is NULL.
 
-        A column in which nothing is known is a text: a column without a kind is one that other programs
-        take for what they like.
+        A column without values has type string, because other programs guess a type for a column
+        without one.
         """
         import pyarrow as pa
 
@@ -86,10 +87,10 @@ def sweep(
     *,
     on_outcome: Callable[[PointOutcome], None] | None = None,
 ) -> Sweep:
-    """Run an experiment (``module:function``) at all points and gather what comes of it.
+    """Run an experiment (``module:function``) at all points and collect the outcomes.
 
-    ``watch`` is called with each outcome as it comes, in the order of the points. A point at which the
-    experiment raises is a failure in the result, and the others still run.
+    ``on_outcome`` is called with each outcome as it comes, in the order of the points. A point at
+    which the experiment raises is a failure in the result, and the others still run.
     """
     gathered: list[PointOutcome] = []
     for outcome in outcomes(spark, experiment, points):
@@ -102,7 +103,7 @@ def sweep(
 def outcomes(
     spark: SparkSession, experiment: str, points: Sequence[Point]
 ) -> Iterator[PointOutcome]:
-    """Give what comes of each point, in order, while others still run."""
+    """Yield the outcomes in the order of the points, while others still run."""
     function = load(experiment)
     ready_executors(spark, gapless_lab)
     yield from deal(spark, function, points)
@@ -121,7 +122,7 @@ def gather(experiment: str, gathered: Iterable[PointOutcome]) -> Sweep:
 
 
 class SeedSweep(msgspec.Struct, frozen=True):
-    """What came of many seeds."""
+    """The results of many seeds."""
 
     results: list[RunResult]
     sweep: Sweep
@@ -135,7 +136,7 @@ def sweep_seeds(
     invariants: bool = True,
     on_result: Callable[[RunResult], None] | None = None,
 ) -> SeedSweep:
-    """Run the simulator at many seeds; the results are those of the local runner, in the same order."""
+    """Run the simulator at many seeds; results and order are those of the local runner."""
     results: list[RunResult] = []
     gathered: list[PointOutcome] = []
     for outcome, result in seed_outcomes(spark, seeds, machine, invariants=invariants):
@@ -149,8 +150,8 @@ def sweep_seeds(
 def seed_outcomes(
     spark: SparkSession, seeds: Iterable[int], machine: str = BROKER, *, invariants: bool = True
 ) -> Iterator[tuple[PointOutcome, RunResult]]:
-    """Give what comes of each seed, in order, while others still run."""
-    load_factory(machine)  # a missing machine is said before anything is begun
+    """Yield the outcome and result of each seed, in order, while others still run."""
+    load_factory(machine)  # a missing machine is reported before the first run
     points: list[Point] = [
         {"seed": seed, "machine": machine, "invariants": invariants} for seed in seeds
     ]

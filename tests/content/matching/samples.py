@@ -1,4 +1,4 @@
-"""Random conjunctions and events over small dense domains, made without the selector language."""
+"""Random conjunctions and events over small dense domains, built without the selector language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENT_VALUES: tuple[Value | None, ...] = (
 
 
 def value_set(rng: random.Random) -> ValueSet:
-    """Return a set of one of the kinds that conditions make."""
+    """Return a set of one of the kinds that conditions have."""
     number, text = rng.choice(NUMBERS), rng.choice(TEXTS)
     kind = rng.randrange(11)
     if kind <= 2:
@@ -49,7 +49,7 @@ def value_set(rng: random.Random) -> ValueSet:
 
 
 def conjunction(rng: random.Random, names: tuple[str, ...] = NAMES) -> Conjunction:
-    """Return a conjunction of up to three conditions, now and then with a derived term."""
+    """Return a conjunction of up to three conditions, sometimes with a derived term."""
     while True:
         residuals: list[tuple[Term, ValueSet]] = []
         if rng.random() < 0.1:

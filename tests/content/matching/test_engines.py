@@ -1,4 +1,4 @@
-"""The engines themselves: what they find, whom they relate, what they forget."""
+"""The engines: matches, covering candidates, removal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = range(scaled(60))
 
 
 class Held:
-    """An engine, and beside it the conjunctions that it should have."""
+    """An engine and the conjunctions that it should have."""
 
     def __init__(self, kernel: str, rng: random.Random) -> None:
         self.engine: MatchEngine = new_engine(kernel, covering=True)
@@ -73,7 +73,7 @@ def test_an_event_finds_exactly_the_slots_whose_conjunction_it_matches(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_covers_a_conjunction_or_is_covered_by_it_is_among_the_candidates(
+def test_the_candidates_include_all_covering_and_all_covered_conjunctions(
     kernel: str, seed: int
 ) -> None:
     held, rng = held_at(kernel, seed)
@@ -86,7 +86,7 @@ def test_whoever_covers_a_conjunction_or_is_covered_by_it_is_among_the_candidate
         assert narrower <= set(held.engine.covered(plan)), str(asked)
 
 
-def test_an_engine_emptied_again_has_nothing_left(kernel: str) -> None:
+def test_an_emptied_engine_has_no_slots_or_attributes(kernel: str) -> None:
     held, rng = held_at(kernel, 5)
     while held.conjunctions:
         held.delete_any()
@@ -96,7 +96,7 @@ def test_an_engine_emptied_again_has_nothing_left(kernel: str) -> None:
     assert held.engine.find(samples.event(rng)) == []
 
 
-def test_deleting_says_which_attributes_are_no_longer_asked_for(kernel: str) -> None:
+def test_delete_returns_the_attributes_that_are_no_longer_used(kernel: str) -> None:
     engine, planner = new_engine(kernel), Planner()
     rng = random.Random(1)
     first = Conjunction.of([("a", samples.value_set(rng)), ("b", samples.value_set(rng))])
@@ -108,7 +108,7 @@ def test_deleting_says_which_attributes_are_no_longer_asked_for(kernel: str) -> 
     assert engine.delete(slots[1]) == ["b"]
 
 
-def test_an_attribute_that_comes_back_after_it_was_forgotten_is_found_again(kernel: str) -> None:
+def test_an_attribute_that_is_added_again_after_its_removal_is_matched(kernel: str) -> None:
     held = Held(kernel, random.Random(2))
     rng = random.Random(3)
     for _ in range(5):
@@ -122,7 +122,7 @@ def test_an_attribute_that_comes_back_after_it_was_forgotten_is_found_again(kern
 
 
 @pytest.mark.parametrize("value", [[1], b"x", 2**63, {"x": 1}, 1j])
-def test_an_attribute_that_is_no_value_is_refused_and_the_engine_goes_on(
+def test_an_invalid_attribute_is_refused_and_the_engine_keeps_working(
     kernel: str, value: object
 ) -> None:
     held, _ = held_at(kernel, 7)

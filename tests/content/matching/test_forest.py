@@ -1,4 +1,4 @@
-"""The covering forest: its roots are what a broker tells its neighbours (VT 4.1.2)."""
+"""The covering forest: a broker propagates its roots to its neighbours (VT 4.1.2)."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ def conjunction(text: str) -> Conjunction:
 
 
 class Checked:
-    """A forest, what went into it, and the roots as someone sees them who only hears of changes."""
+    """A forest, its conjunctions, and its roots as derived from the changes."""
 
     def __init__(self, kernel: str) -> None:
         self.forest = CoveringForest(kernel=kernel)
         self.held: list[Conjunction] = []
-        self.told: set[Conjunction] = set()
+        self.roots_seen: set[Conjunction] = set()
 
     def insert(self, each: Conjunction) -> None:
         self.held.append(each)
-        self._hear(self.forest.insert(each))
+        self._apply(self.forest.insert(each))
 
     def remove(self, each: Conjunction) -> None:
         self.held.remove(each)
-        self._hear(self.forest.remove(each))
+        self._apply(self.forest.remove(each))
 
-    def _hear(self, change: RootChange) -> None:
+    def _apply(self, change: RootChange) -> None:
         assert not set(change.added) & set(change.removed)
-        assert not self.told & set(change.added)
-        assert self.told >= set(change.removed)
-        self.told = (self.told | set(change.added)) - set(change.removed)
+        assert not self.roots_seen & set(change.added)
+        assert self.roots_seen >= set(change.removed)
+        self.roots_seen = (self.roots_seen | set(change.added)) - set(change.removed)
 
     def check(self) -> None:
         forest, held = self.forest, set(self.held)
         assert set(forest) == held
-        assert forest.roots == self.told
+        assert forest.roots == self.roots_seen
         assert forest.roots <= held
         for each in held:
             parent = forest.parent(each)
-            assert (parent is None) == forest.is_root(each) == (each in self.told)
+            assert (parent is None) == forest.is_root(each) == (each in self.roots_seen)
             assert parent is None or (parent in held and parent.covers(each))
-        for root in self.told:
-            coverers = [other for other in self.told if other != root and other.covers(root)]
+        for root in self.roots_seen:
+            coverers = [other for other in self.roots_seen if other != root and other.covers(root)]
             assert not coverers, f"{root} is a root beside {coverers[0]}"
 
 
@@ -70,11 +70,11 @@ def test_roots_cover_all_and_no_root_is_covered_by_another(kernel: str, seed: in
     checked.check()
     for each in list(checked.held):
         checked.remove(each)
-    assert checked.told == set()
+    assert checked.roots_seen == set()
     assert len(checked.forest) == 0
 
 
-def test_equal_conjunctions_are_one_node_that_stays_until_the_last_leaves(kernel: str) -> None:
+def test_equal_conjunctions_are_one_node_until_the_last_is_removed(kernel: str) -> None:
     forest = CoveringForest(kernel=kernel)
     twice = conjunction("a > 1")
     assert forest.insert(twice) == RootChange(added=(twice,))
@@ -85,7 +85,7 @@ def test_equal_conjunctions_are_one_node_that_stays_until_the_last_leaves(kernel
         forest.remove(twice)
 
 
-def test_a_covered_newcomer_and_its_leaving_change_no_root(kernel: str) -> None:
+def test_inserting_and_removing_a_covered_conjunction_changes_no_root(kernel: str) -> None:
     # VT 3.4.1, adding or removing a non-root conjunction: nothing is propagated
     forest = CoveringForest(kernel=kernel)
     wide, narrow = conjunction("stock = 'ibm'"), conjunction("stock = 'ibm' AND p > 90")
@@ -98,7 +98,7 @@ def test_a_covered_newcomer_and_its_leaving_change_no_root(kernel: str) -> None:
 
 def test_the_examples_of_vt_4_1_give_the_roots_of_figure_4_2(kernel: str) -> None:
     # VT examples 4.1 and 4.4, broker SB1: of the three conjunctions of the second subscription the
-    # first is covered by what is there, the two others are new roots
+    # first is covered by an existing one, the two others are new roots
     forest = CoveringForest(kernel=kernel)
     (first,) = Filter("stock = 'nyse/ibm'").conjunctions
     assert forest.insert(first).added == (first,)
@@ -114,7 +114,7 @@ def test_the_examples_of_vt_4_1_give_the_roots_of_figure_4_2(kernel: str) -> Non
     assert forest.parent(covered) == first
 
 
-def test_a_wildcard_takes_over_the_topics_below_it_and_gives_them_back(kernel: str) -> None:
+def test_a_wildcard_replaces_the_roots_of_its_topics_until_it_is_removed(kernel: str) -> None:
     # VT example 4.2 subscribes to a whole hierarchy of topics
     forest = CoveringForest(kernel=kernel)
     topics = [conjunction(f"stock = 'nyse/{name}'") for name in ("ibm", "t", "ge")]
@@ -137,7 +137,7 @@ def test_the_conjunction_without_conditions_covers_all(kernel: str) -> None:
     assert set(forest.remove(EVERYTHING).added) == {*parts, conjunction("z = 1")}
 
 
-def test_the_order_of_arrival_does_not_change_the_roots_of_simple_ranges(kernel: str) -> None:
+def test_the_order_of_insertion_does_not_change_the_roots_of_simple_ranges(kernel: str) -> None:
     rng = random.Random(8)
     parts = [
         conjunction(f"a BETWEEN {low} AND {low + rng.randrange(40)}")

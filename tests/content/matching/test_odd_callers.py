@@ -1,4 +1,4 @@
-"""Callers that do what they should not: the index refuses or bears it, and stays what it was."""
+"""Invalid or unusual callers: the index refuses or tolerates them and stays intact."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gapless.core.errors import AttributeValueError, IndexBusyError, UsageError
 
 
 class Colour(StrEnum):
-    """Attribute names and values as many programs have them."""
+    """Attribute names and values as enumeration members."""
 
     NAME = "a"
     RED = "red"
 
 
 class Mischief(str):
-    """A text that does something while it is hashed."""
+    """A text that runs code while it is hashed."""
 
-    __slots__ = ("deed",)
-    deed: Callable[[], object]
+    __slots__ = ("action",)
+    action: Callable[[], object]
 
     def __hash__(self) -> int:
-        self.deed()
+        self.action()
         return str.__hash__(self)
 
     def __eq__(self, other: object) -> bool:
@@ -41,7 +41,7 @@ class Mischief(str):
 
 
 class Pretender:
-    """Claims to be the name of an attribute."""
+    """An object that equals the name of an attribute."""
 
     def __hash__(self) -> int:
         return hash("a")
@@ -50,7 +50,7 @@ class Pretender:
         return other == "a" if isinstance(other, str) else self is other
 
 
-def test_names_that_only_pretend_to_be_texts_are_refused(kernel: str) -> None:
+def test_names_that_are_no_texts_are_refused(kernel: str) -> None:
     index = MatchIndex(kernel=kernel)
     index.add(1, Filter("a = 1"))
     event: dict[Any, int] = {Pretender(): 1 for _ in range(1_000)}
@@ -59,12 +59,12 @@ def test_names_that_only_pretend_to_be_texts_are_refused(kernel: str) -> None:
     assert index.match({"a": 1}) == {1}
 
 
-def test_an_event_that_changes_while_it_is_searched_is_searched_as_it_was(kernel: str) -> None:
+def test_an_event_that_changes_during_a_search_is_matched_as_it_was(kernel: str) -> None:
     index = MatchIndex(kernel=kernel)
     index.add(1, Filter("a = 'x' AND b = 'y'"))
     event: dict[str, Any] = {}
     text = Mischief("x")
-    text.deed = event.clear
+    text.action = event.clear
     event.update({"b": "y", "a": text})
     for _ in range(50):
         index.match(event)
@@ -79,7 +79,7 @@ def test_members_of_an_enumeration_are_names_and_values(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("event", [None, "abc", [("a", 1)], 7])
-def test_what_is_no_mapping_is_no_event(kernel: str, event: Any) -> None:
+def test_an_event_that_is_no_mapping_is_refused(kernel: str, event: Any) -> None:
     index = MatchIndex(kernel=kernel)
     index.add(1, Filter("a = 1"))
     with pytest.raises(AttributeValueError, match="an event is a mapping"):
@@ -87,17 +87,17 @@ def test_what_is_no_mapping_is_no_event(kernel: str, event: Any) -> None:
 
 
 class Key:
-    """A key that does something while it is hashed for a result."""
+    """A key that runs code while it is hashed for a result."""
 
     def __init__(self) -> None:
-        self.deed: Callable[[], object] = int
+        self.action: Callable[[], object] = int
 
     def __hash__(self) -> int:
-        self.deed()
+        self.action()
         return 5
 
 
-DEEDS: dict[str, Callable[[MatchIndex], object]] = {
+ACTIONS: dict[str, Callable[[MatchIndex], object]] = {
     "match": lambda index: index.match({"a": 2}),
     "match_batch": lambda index: index.match_batch([{"a": 2}]),
     "distribute": lambda index: index.distribute([{"a": 2}], ["item"]),
@@ -106,18 +106,18 @@ DEEDS: dict[str, Callable[[MatchIndex], object]] = {
 }
 
 
-@pytest.mark.parametrize("deed", sorted(DEEDS))
-def test_an_index_used_inside_its_own_search_says_so_and_stays_sound(
-    kernel: str, deed: str
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_using_an_index_inside_its_own_search_is_refused_and_leaves_it_intact(
+    kernel: str, action: str
 ) -> None:
     index = MatchIndex(kernel=kernel)
     key = Key()
     index.add(key, Filter("a > 1"))
     index.add("other", Filter("a > 0"))
-    key.deed = lambda: DEEDS[deed](index)
+    key.action = lambda: ACTIONS[action](index)
     with pytest.raises(IndexBusyError, match="one thread at a time"):
         index.match({"a": 2})
-    key.deed = int
+    key.action = int
     assert key in index.match({"a": 2})
 
 
@@ -127,7 +127,7 @@ def test_a_callback_of_the_garbage_collector_cannot_break_a_search(kernel: str) 
 
     class Client:
         def __init__(self) -> None:
-            self.itself = self  # only the collector frees it
+            self.itself = self  # only the garbage collector frees it
 
     def gone(number: int, _: object) -> None:
         try:
@@ -147,11 +147,11 @@ def test_a_callback_of_the_garbage_collector_cannot_break_a_search(kernel: str) 
             index.match({"a": f"text {number}"})
     finally:
         gc.set_threshold(*thresholds)
-    assert refused or len(index) < 300  # the collector did call back
+    assert refused or len(index) < 300  # the garbage collector did call back
     assert index.match({"a": "nothing of the kind"}) == frozenset()
 
 
-def test_a_failed_add_leaves_nothing_behind(kernel: str) -> None:
+def test_a_failed_add_leaves_the_index_unchanged(kernel: str) -> None:
     index = MatchIndex(kernel=kernel)
     with pytest.raises(TypeError, match="unhashable"):
         index.add([], Filter("a = 1"))  # type: ignore[arg-type]
@@ -161,12 +161,12 @@ def test_a_failed_add_leaves_nothing_behind(kernel: str) -> None:
     assert index.statistics()["slots"] == 0
 
 
-def test_a_failed_link_leaves_nothing_behind(kernel: str) -> None:
+def test_a_failed_add_to_a_routing_index_leaves_it_unchanged(kernel: str) -> None:
     index = RoutingIndex(kernel=kernel)
     (wanted,) = Filter("a = 1").conjunctions
     with pytest.raises(TypeError):
         index.add_link(1.5, wanted)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="wants a Conjunction"):
+    with pytest.raises(TypeError, match="takes a Conjunction"):
         index.add_link(1, "a = 1")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a Filter"):
         index.add_local("x", "a = 1")  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def test_a_failed_link_leaves_nothing_behind(kernel: str) -> None:
     assert index.statistics()["slots"] == 0
 
 
-def test_an_engine_asserts_that_a_slot_is_taken(kernel: str) -> None:
+def test_an_engine_asserts_that_a_slot_is_in_use(kernel: str) -> None:
     engine = new_engine(kernel)
     (only,) = Filter("a = 1").conjunctions
     slot = engine.insert(Planner().plan(only))
@@ -192,7 +192,7 @@ def test_an_engine_asserts_that_a_slot_is_taken(kernel: str) -> None:
 
 
 def test_rare_attributes_cost_a_group_no_rows(kernel: str) -> None:
-    # each would take 65 bits for every slot of the group
+    # each attribute would take 65 bits for every slot of the group
     index = MatchIndex(kernel=kernel)
     for number in range(2_000):
         index.add(number, Filter(f"s = 'IBM' AND x{number} > 5 AND price > {number % 50}"))
@@ -218,7 +218,7 @@ def test_both_engines_have_the_same_roots_for_long_lists(count: int) -> None:
 
 
 def test_groups_of_many_thousand_slots_stay_exact_while_they_grow_and_shrink(kernel: str) -> None:
-    # beyond one block of bit rows, through several redrawings of the buckets
+    # beyond one block of bit rows, through several redistributions of the buckets
     index = MatchIndex(kernel=kernel)
     size = 9_000
     for number in range(size):
@@ -234,7 +234,7 @@ def test_groups_of_many_thousand_slots_stay_exact_while_they_grow_and_shrink(ker
     assert index.match({"a": 5_000}) == {5_000, *range(4_961, 5_001, 2)}
 
 
-def test_places_that_were_freed_are_taken_again_and_stay_exact(kernel: str) -> None:
+def test_freed_slots_are_reused_and_stay_exact(kernel: str) -> None:
     rng = random.Random(11)
     index = MatchIndex(kernel=kernel)
     starts: dict[int, int] = {}
@@ -243,7 +243,7 @@ def test_places_that_were_freed_are_taken_again_and_stay_exact(kernel: str) -> N
             if number in starts and rng.random() < 0.6:
                 index.remove(number)
                 del starts[number]
-            else:  # new, or another range in its old place
+            else:  # new, or another range under the same key
                 starts[number] = rng.randrange(1_000)
                 low = starts[number]
                 index.add(number, Filter(f"a BETWEEN {low} AND {low + 40} AND b > {low % 7}"))

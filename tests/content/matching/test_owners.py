@@ -1,4 +1,4 @@
-"""Large results that are remembered, and forgotten when the index changes."""
+"""Large results are cached, and the cache is cleared when the index changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gapless import Filter, MatchIndex
 from gapless.content.matching.owners import Memo, Owners
 
 
-def test_a_shared_result_is_remembered_until_the_index_changes(kernel: str) -> None:
+def test_a_shared_result_is_cached_until_the_index_changes(kernel: str) -> None:
     index = MatchIndex(kernel=kernel)
     for key in range(300):
         index.add(key, Filter(f"a > {key % 3}"))
@@ -22,7 +22,7 @@ def test_a_shared_result_is_remembered_until_the_index_changes(kernel: str) -> N
     assert index.match({"a": 10}) == set(range(300))
 
 
-def test_memory_of_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Memo, "KEYS_MAX", 250)
     memo = Memo()
     for slots in (b"1", b"2", b"3"):
@@ -42,7 +42,7 @@ def test_any_hashable_object_is_a_key(kernel: str, key: object) -> None:
     assert index.match({"a": 2}) == {"second"}
 
 
-def test_a_result_is_the_callers_to_keep(kernel: str) -> None:
+def test_a_result_does_not_change_with_the_index(kernel: str) -> None:
     index = MatchIndex(kernel=kernel)
     for key in range(100):
         index.add(key, Filter("a = 1"))

@@ -1,4 +1,4 @@
-"""Plans: exact numbers as pairs of doubles and steps, and the choice of the way in."""
+"""Plans: exact numbers as pairs of doubles and steps, and the choice of the access path."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_encoded_numbers_are_ordered_as_the_numbers_are() -> None:
         ("", (AccessKind.ALWAYS, "", ())),
     ],
 )
-def test_the_way_in_is_the_most_selective_condition_that_a_hash_can_answer(
+def test_the_access_path_is_the_most_selective_condition_with_a_hash(
     text: str, expected: tuple[AccessKind, str, tuple[Value, ...]]
 ) -> None:
     assert access(text) == Access(*expected)
 
 
-def test_of_two_equalities_the_one_compared_with_more_values_leads_in() -> None:
+def test_of_two_equalities_the_one_with_more_distinct_values_is_the_access_path() -> None:
     planner = Planner()
     for number in range(50):
         text = f"exchange = 'N{number % 3}' AND symbol = 'S{number}'"
@@ -64,19 +64,19 @@ def test_of_two_equalities_the_one_compared_with_more_values_leads_in() -> None:
     assert access("exchange = 'N1' AND symbol = 'S7'", planner).attribute == "symbol"
 
 
-def test_without_an_equality_a_rare_attribute_leads_in() -> None:
+def test_without_an_equality_a_rare_attribute_is_the_access_path() -> None:
     planner = Planner()
     for _ in range(100):
         planner.added(planner.plan(conjunction("common > 1")))
     assert access("common > 1 AND rare > 1", planner).attribute == "rare"
 
 
-def test_an_in_list_longer_than_the_limit_is_no_way_in() -> None:
+def test_an_in_list_longer_than_the_limit_is_no_access_path() -> None:
     values = ", ".join(str(2 * number) for number in range(17))
     assert access(f"a IN ({values})").kind is AccessKind.PRESENT
 
 
-def test_equal_conjunctions_have_one_identity_and_others_have_another() -> None:
+def test_equal_conjunctions_and_only_they_have_equal_identities() -> None:
     rng = random.Random(4)
     planner = Planner()
     by_identity: dict[bytes, Conjunction] = {}
@@ -87,7 +87,7 @@ def test_equal_conjunctions_have_one_identity_and_others_have_another() -> None:
 
 
 def test_a_conjunction_with_half_a_surrogate_pair_has_an_identity_too() -> None:
-    # no filter has one, but conjunctions may be put together by hand
+    # no filter has one, but conjunctions may be built directly
     planner = Planner()
     found = {
         planner.plan(Conjunction(((name, allowed),))).identity
@@ -97,12 +97,12 @@ def test_a_conjunction_with_half_a_surrogate_pair_has_an_identity_too() -> None:
     assert len(found) == 6
 
 
-def test_an_open_interval_between_two_neighbouring_integers_is_no_point() -> None:
-    # low and high coincide half a step beside 2**53, where no number is
+def test_an_open_interval_between_adjacent_integers_is_no_point() -> None:
+    # low and high coincide half a step beside 2**53, where there is no number
     assert access("a > 9007199254740992 AND a < 9007199254740993").kind is AccessKind.PRESENT
 
 
-def test_planning_alone_leaves_nothing_behind() -> None:
+def test_planning_alone_leaves_the_planner_unchanged() -> None:
     # the forest plans conjunctions that it only looks up
     planner = Planner()
     for number in range(100):
@@ -110,7 +110,7 @@ def test_planning_alone_leaves_nothing_behind() -> None:
     assert not any(vars(planner).values())
 
 
-def test_what_was_stored_and_removed_is_forgotten() -> None:
+def test_removed_conjunctions_leave_the_planner_empty() -> None:
     forest = CoveringForest()
     for number in range(100):
         each = conjunction(f"x{number} = 1 AND y{number} = 2 AND z{number} > 3")

@@ -16,7 +16,7 @@ from tests.content.matching import samples
 
 
 class Checked:
-    """A routing index beside plain lists of what it should hold."""
+    """A routing index and plain lists of its expected contents."""
 
     def __init__(self, kernel: str, rng: random.Random, links: int) -> None:
         self.index = RoutingIndex(kernel=kernel)
@@ -60,7 +60,7 @@ class Checked:
 
 @pytest.mark.parametrize("links", [1, 3, 64, 65, 200])
 @pytest.mark.parametrize("seed", range(scaled(4)))
-def test_links_and_local_subscriptions_are_those_that_brute_force_finds(
+def test_links_and_local_subscriptions_agree_with_brute_force(
     kernel: str, links: int, seed: int
 ) -> None:
     checked = Checked(kernel, random.Random(seed), links)
@@ -85,7 +85,7 @@ def test_without_local_subscriptions_a_search_ends_when_all_links_are_hit(kernel
     assert checked.index.match({"a": 0}) == Route(0, frozenset())
 
 
-def test_a_link_that_wants_the_same_twice_wants_it_once(kernel: str) -> None:
+def test_a_conjunction_added_twice_to_a_link_counts_once(kernel: str) -> None:
     index = RoutingIndex(kernel=kernel)
     (wanted,) = Filter("a > 0").conjunctions
     index.add_link(2, wanted)

@@ -1,4 +1,4 @@
-"""Proxies between brokers: what a cut holds back, and that it arrives when the cut is gone."""
+"""Proxies between brokers: a cut delays bytes until it is healed."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ async def ends() -> AsyncIterator[Ends]:
             writer.close()
         server.close()
         await proxies.stop()
-        await asyncio.sleep(0.01)  # transports end in a turn of their own
+        await asyncio.sleep(0.01)  # transports close in a later turn of the loop
 
 
 @async_test
-async def test_of_two_brokers_the_first_finds_a_proxy_in_place_of_the_other() -> None:
+async def test_the_first_of_two_brokers_dials_a_proxy_instead_of_the_other() -> None:
     async with ends() as made:
         assert set(made.proxies.addresses_for("b1")) == {"b2"}
         assert made.proxies.addresses_for("b2") == {}
@@ -56,7 +56,7 @@ async def test_of_two_brokers_the_first_finds_a_proxy_in_place_of_the_other() ->
 
 
 @async_test
-async def test_a_cut_holds_back_one_direction_and_loses_nothing() -> None:
+async def test_a_cut_delays_one_direction_and_loses_nothing() -> None:
     async with ends() as made:
         reader, writer = await made.dial()
         writer.write(b"one")
@@ -75,7 +75,7 @@ async def test_a_cut_holds_back_one_direction_and_loses_nothing() -> None:
 
 
 @async_test
-async def test_who_dials_across_a_cut_waits_for_the_healing() -> None:
+async def test_a_dial_across_a_cut_waits_until_it_is_healed() -> None:
     async with ends() as made:
         await made.proxies.cut([THERE, BACK])
         _, writer = await made.dial()
@@ -91,7 +91,7 @@ async def test_who_dials_across_a_cut_waits_for_the_healing() -> None:
 
 
 @async_test
-async def test_a_broker_that_closes_is_closed_at_the_other_end_too() -> None:
+async def test_a_close_of_a_broker_closes_the_other_end() -> None:
     async with ends() as made:
         reader, _ = await made.dial()
         await soon(lambda: bool(made.accepted))
@@ -100,7 +100,7 @@ async def test_a_broker_that_closes_is_closed_at_the_other_end_too() -> None:
 
 
 @async_test
-async def test_a_broker_that_is_not_there_turns_away_who_dials() -> None:
+async def test_a_dial_of_a_missing_broker_is_refused() -> None:
     proxies = Proxies()
     await proxies.start(overlay_of("line:2"))
     reader, writer = await asyncio.open_connection(*proxies.addresses_for("b1")["b2"])

@@ -1,4 +1,4 @@
-"""Real brokers, with proxies between them: a link is cut, and the session goes around it."""
+"""Real brokers with proxies between them: a session uses relays while its link is cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARAMETERS = Parameters(delta=1, feed_switch_delay_ms=500)
 
 @asynccontextmanager
 async def line(words: str) -> AsyncIterator[tuple[Proxies, dict[str, Node]]]:
-    """Run brokers that reach each other through proxies only."""
+    """Run brokers that reach each other only through proxies."""
     proxies = Proxies()
     overlay = await proxies.start(overlay_of(words, delta=PARAMETERS.delta))
     async with AsyncExitStack() as stack:
@@ -36,9 +36,7 @@ async def line(words: str) -> AsyncIterator[tuple[Proxies, dict[str, Node]]]:
 
 
 @async_test
-async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back_after_that() -> (
-    None
-):
+async def test_a_session_uses_a_relay_while_its_link_is_cut_and_the_link_afterwards() -> None:
     async with line("line:3") as (proxies, nodes):
         sessions = nodes["b1"].broker.components.sessions
         await soon(lambda: sorted(sessions.direct_peers()) == ["b2", "b3"])
@@ -68,7 +66,7 @@ async def test_a_session_goes_over_another_broker_while_its_link_is_cut_and_back
 
 
 @async_test
-async def test_the_other_broker_of_a_cell_feeds_in_place_of_one_behind_a_cut() -> None:
+async def test_the_other_broker_of_a_cell_feeds_instead_of_one_behind_a_cut() -> None:
     async with (
         line("line:2x2") as (proxies, nodes),
         gapless.connect(nodes["b1a"].url) as near,

@@ -1,4 +1,4 @@
-"""Guests: every visit is a new subscription, and nothing between two visits is missed."""
+"""Temporary subscribers: every client session is a new subscription, and no event between is missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PART = SubscriberRole("visitor", ALL, ("b1",))
 
 
 async def publish(publisher: Publisher, numbers: Iterable[int]) -> list[DemoPublished]:
-    """Publish numbers to a pubend; return what a feed would have written down."""
+    """Publish numbers to a pubend; return the records of a publisher."""
     done, pubend = [], publisher.pubend
     for number in numbers:
         payload = msgspec.json.encode(PayloadHeader(pubend, number))
@@ -39,7 +39,7 @@ async def publish(publisher: Publisher, numbers: Iterable[int]) -> list[DemoPubl
 
 
 @async_test
-async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
+async def test_a_temporary_subscriber_that_returns_misses_no_event_since_its_first_start(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "visitor.delivered"
@@ -50,26 +50,26 @@ async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
     ):
         early = await publish(quotes, range(1, 4))
         tally = DemoCounters()
-        guest = TemporarySubscriber(PART, [overlay.url("b1")], tally)
+        temporary = TemporarySubscriber(PART, [overlay.url("b1")], tally)
         with RecordFile(path) as record:
-            visiting = asyncio.create_task(guest.run(record))
-            await soon(lambda: guest.session is not None and guest.session.broker == "b1")
+            visiting = asyncio.create_task(temporary.run(record))
+            await soon(lambda: temporary.session is not None and temporary.session.broker == "b1")
             done: list[DemoPublished] = []
-            while not tally.delivered:  # what is published before it begins is not owed
+            while not tally.delivered:  # events before its start are not expected
                 done += await publish(quotes, [4 + len(done)])
                 await asyncio.sleep(0.02)
-            assert not guest.ready.is_set(), "one of its streams does not exist yet"
+            assert not temporary.ready.is_set(), "one of its streams does not exist yet"
             async with session.publisher("trades") as trades:
-                await soon(guest.ready.is_set)
+                await soon(temporary.ready.is_set)
                 done += await publish(trades, range(1, 4))
                 await soon(lambda: tally.delivered >= 4)
-                guest.leave()
-                await soon(lambda: guest.session is None)
+                temporary.leave()
+                await soon(lambda: temporary.session is None)
                 done += await publish(trades, range(4, 9))
-                guest.come_back()
+                temporary.come_back()
                 done += await publish(trades, range(9, 12))
                 await soon(lambda: done[-1].tick in ticks(record, path))
-            guest.end()
+            temporary.end()
             await visiting
     notes = [*read_notes(path)]
     assert sum(isinstance(each, DemoOpened) for each in notes) == 1
@@ -79,6 +79,6 @@ async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
 
 
 def ticks(record: RecordFile, path: Path) -> set[int]:
-    """Return where what a watcher was given so far is."""
+    """Return the ticks that a subscriber has received so far."""
     record.flush()
     return {each.tick for each in read_notes(path) if isinstance(each, DemoDelivered)}

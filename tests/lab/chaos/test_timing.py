@@ -1,4 +1,4 @@
-"""What goes with the time after which a silent neighbour is down."""
+"""Parameters that follow from the session timeout."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def test_the_default_gives_the_defaults() -> None:
 @pytest.mark.parametrize(
     "session_timeout_ms", [SESSION_TIMEOUT_MIN_MS, 600, 3_000, 6_000, SESSION_TIMEOUT_MAX_MS]
 )
-def test_brokers_take_every_time_that_can_be_chosen(session_timeout_ms: int) -> None:
-    parameters = msgspec.convert(parameters_for(session_timeout_ms), Parameters)  # else it raises
+def test_brokers_accept_every_session_timeout_that_can_be_chosen(session_timeout_ms: int) -> None:
+    parameters = msgspec.convert(
+        parameters_for(session_timeout_ms), Parameters
+    )  # raises if invalid
     assert parameters.heartbeat_ms == session_timeout_ms // 6
     assert parameters.attach_expiry_ms >= 4 * session_timeout_ms
 
 
-def test_the_verdict_names_what_was_chosen() -> None:
+def test_the_verdict_names_the_chosen_parameters() -> None:
     timing = timing_for(3_000)
     assert (timing.heartbeat_ms, timing.session_timeout_ms) == (500, 3_000)
     assert "heartbeat_ms 500, session_timeout_ms 3000" in timing.story
@@ -38,7 +40,7 @@ def test_the_verdict_names_what_was_chosen() -> None:
 @pytest.mark.parametrize(
     "session_timeout_ms", [SESSION_TIMEOUT_MIN_MS - 1, SESSION_TIMEOUT_MAX_MS + 1]
 )
-def test_a_time_that_brokers_could_not_live_with_is_refused(session_timeout_ms: int) -> None:
+def test_an_invalid_session_timeout_is_refused(session_timeout_ms: int) -> None:
     ran = gapless("chaos", "--network", "proxies", "--session-timeout-ms", str(session_timeout_ms))
     assert ran.returncode == EXIT_WRONG_INPUT
     assert "--session-timeout-ms" in ran.stderr

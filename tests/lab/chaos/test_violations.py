@@ -1,4 +1,4 @@
-"""A run that should not be clean is not: each alarm rings, alone and in a run that goes wrong."""
+"""A faulty run is not clean: each violation is reported, alone and in a whole run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=("lost", "stuck", "listed"))
-def test_one_thing_that_is_wrong_makes_the_exit_code_1_and_keeps_the_records(
+def test_one_violation_makes_the_exit_code_1_and_keeps_the_records(
     wrong: ChaosVerdict,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -73,11 +73,11 @@ def test_one_thing_that_is_wrong_makes_the_exit_code_1_and_keeps_the_records(
 ) -> None:
     assert not wrong.clean
     assert _code_of(wrong, tmp_path, monkeypatch) == run.EXIT_UNCLEAN == 1
-    assert [*tmp_path.iterdir()], "who looks for the reason needs them"
+    assert [*tmp_path.iterdir()], "the records are needed to find the reason"
     assert "NOT CLEAN" in capsys.readouterr().out
 
 
-def test_nothing_that_is_wrong_makes_it_0_and_keeps_nothing(
+def test_a_clean_run_has_exit_code_0_and_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _code_of(verdict_of(), tmp_path, monkeypatch) == 0
@@ -101,7 +101,7 @@ def _code_of(verdict: ChaosVerdict, directory: Path, monkeypatch: pytest.MonkeyP
     return run.perform_and_show(OPTIONS, ChaosNetworkKind.PROXIES)
 
 
-def test_the_verdict_says_against_which_settings_times_are_to_be_read(
+def test_the_verdict_shows_the_parameters_that_determine_the_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_verdict(make_console(), verdict_of(), DemoCounters())
@@ -114,7 +114,7 @@ def test_the_verdict_says_against_which_settings_times_are_to_be_read(
 
 
 @async_test
-async def test_a_filter_that_is_not_changed_or_cannot_be_is_told(
+async def test_a_filter_change_that_fails_or_times_out_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def late() -> str | None:
@@ -141,18 +141,18 @@ async def test_a_filter_that_is_not_changed_or_cannot_be_is_told(
     ]
 
 
-# --- runs that go wrong --------------------------------------------------------------------------
+# --- runs with violations ------------------------------------------------------------------------
 
 
 class NeverHealed(Proxies):
-    """A network on which a cut stays."""
+    """A network on which cuts are not healed."""
 
     async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
         del links
 
 
 class CutsEverything(Proxies):
-    """A network on which a cut of one link is one of all between the cells."""
+    """A network on which a cut of one link cuts all links between the cells."""
 
     _ALL = tuple(
         link
@@ -177,7 +177,7 @@ def wrong_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[int, Any]:
-    """Run one fault on a network, with little patience; return the exit code and the verdict."""
+    """Run one fault on a network with short timeouts; return the exit code and the verdict."""
 
     def one_fault(*_: Any) -> Iterator[tuple[Fault, ...]]:
         yield (fault,)
@@ -191,7 +191,7 @@ def wrong_run(
 
 
 @pytest.mark.slow
-def test_a_stream_that_had_a_way_and_stood_still_is_named(
+def test_a_stopped_stream_that_had_a_route_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, verdict = wrong_run(CutsEverything, CUT, tmp_path, monkeypatch, capsys)
@@ -205,14 +205,14 @@ def test_a_stream_that_had_a_way_and_stood_still_is_named(
 
 
 @pytest.mark.slow
-def test_what_is_not_healed_is_lost_stuck_and_listed(
+def test_an_unhealed_cut_is_reported_as_loss_stop_and_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fault = CUT._replace(cuts=CutsEverything._ALL)
     code, verdict = wrong_run(NeverHealed, fault, tmp_path, monkeypatch, capsys)
     assert code == run.EXIT_UNCLEAN
     assert "tape from nyse stood still for 4 s after: a cut" in verdict["stuck"]
-    assert not [each for each in verdict["stuck"] if "during" in each], "nobody had a way then"
+    assert not [each for each in verdict["stuck"] if "during" in each], "no stream had a route then"
     assert verdict["audit"]["total"]["lost"] > 0
     assert {each.split()[0] for each in verdict["listed"]} == {"b1a", "b1b", "b2a", "b2b"}
     assert verdict["kept"] == str(tmp_path)

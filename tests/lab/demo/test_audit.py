@@ -1,4 +1,4 @@
-"""The audit finds what is planted, and nothing where nothing is."""
+"""The audit finds every planted fault, and none in a clean run."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def test_an_event_that_never_came_is_lost(missing: int) -> None:
     assert "never came" in found.examples[0]
 
 
-def test_an_event_that_comes_again_is_a_duplicate_and_not_out_of_order() -> None:
+def test_a_repeated_event_is_a_duplicate_and_not_out_of_order() -> None:
     found = audited(SENT, opened(), *map(given, SENT), given(SENT[2]))
     assert (only(found).duplicates, only(found).out_of_order) == (1, 0)
     assert not found.is_clean
 
 
-def test_two_events_that_change_places_are_out_of_order() -> None:
+def test_two_swapped_events_are_out_of_order() -> None:
     first, second, *rest = SENT
     found = audited(SENT, opened(), *map(given, [second, first, *rest]))
     assert only(found).out_of_order == 1
@@ -105,22 +105,22 @@ def test_an_event_that_does_not_match_is_spurious() -> None:
     assert "does not match" in found.examples[0]
 
 
-def test_an_event_that_nobody_published_is_spurious() -> None:
+def test_an_event_that_was_not_published_is_spurious() -> None:
     found = audited(SENT, opened(), *map(given, [*SENT, published(7)]))
     assert only(found).spurious == 1
 
 
-def test_an_event_that_was_changed_on_its_way_is_spurious() -> None:
+def test_a_changed_event_is_spurious() -> None:
     changed = [*SENT[:4], published(5, price=21)]
     assert only(audited(SENT, opened(), *map(given, changed))).spurious == 1
 
 
-def test_an_event_at_another_place_than_was_acknowledged_is_spurious() -> None:
+def test_an_event_at_another_tick_than_acknowledged_is_spurious() -> None:
     found = audited(SENT, opened(), *map(given, SENT[:4]), given(SENT[4], tick=57))
     assert only(found).spurious == 1
 
 
-def test_an_event_from_before_the_start_is_spurious_and_not_owed() -> None:
+def test_an_event_before_the_start_is_spurious_and_not_expected() -> None:
     later = opened(p=25)
     found = audited(
         SENT, DemoOpened(later.filter, later.order, later.position, 9_000), given(SENT[1])
@@ -128,7 +128,7 @@ def test_an_event_from_before_the_start_is_spurious_and_not_owed() -> None:
     assert (only(found).expected, only(found).spurious) == (3, 1)
 
 
-def test_who_had_subscribed_is_owed_what_was_sent_after_that_whatever_its_start_says() -> None:
+def test_events_sent_after_the_subscription_are_expected_whatever_its_start() -> None:
     found = audited(SENT, opened(p=1_000_000))
     assert (only(found).expected, only(found).lost) == (5, 5)
 
@@ -139,11 +139,11 @@ def test_a_gap_is_not_clean() -> None:
     assert not found.is_clean
 
 
-# --- the third outcome ------------------------------------------------------------------------
+# --- unknown outcomes -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("came", [True, False])
-def test_an_event_of_unknown_outcome_may_come_or_not(came: bool) -> None:
+def test_an_event_of_unknown_outcome_may_be_delivered_or_not(came: bool) -> None:
     unknown = published(6, outcome="unknown")
     arrived = [given(unknown, tick=60)] if came else []
     found = audited([*SENT, unknown], opened(), *map(given, SENT), *arrived)
@@ -151,14 +151,14 @@ def test_an_event_of_unknown_outcome_may_come_or_not(came: bool) -> None:
     assert (found.unknown, found.unknown_delivered, only(found).expected) == (1, int(came), 5)
 
 
-def test_an_event_of_unknown_outcome_must_not_come_twice_nor_to_those_who_do_not_want_it() -> None:
+def test_an_event_of_unknown_outcome_must_not_be_a_duplicate_or_spurious() -> None:
     unknown, cheap = published(6, outcome="unknown"), published(7, price=1, outcome="unknown")
     notes = [given(unknown, tick=60), given(unknown, tick=65), given(cheap, tick=70)]
     found = audited([*SENT, unknown, cheap], opened(), *map(given, SENT), *notes)
     assert (only(found).duplicates, only(found).spurious) == (1, 1)
 
 
-def test_an_event_that_was_said_not_to_be_published_must_not_come() -> None:
+def test_an_event_reported_as_not_published_must_not_be_delivered() -> None:
     failed = published(6, outcome="failed")
     found = audited([*SENT, failed], opened(), *map(given, SENT), given(failed))
     assert (found.failed, only(found).spurious) == (1, 1)
@@ -167,7 +167,7 @@ def test_an_event_that_was_said_not_to_be_published_must_not_come() -> None:
 # --- filter changes ---------------------------------------------------------------------------
 
 MIXED = [published(number, price=20 if number % 2 else 1) for number in range(1, 9)]
-"""Odd numbers are dear, even ones cheap; ticks are 10, 20, …, 80."""
+"""Odd numbers are expensive, even ones cheap; ticks are 10, 20, …, 80."""
 
 
 def test_the_filter_changes_exactly_at_its_position() -> None:
@@ -179,20 +179,20 @@ def test_the_filter_changes_exactly_at_its_position() -> None:
     assert only(found).expected == 4
 
 
-def test_an_event_by_the_old_filter_after_the_position_is_spurious() -> None:
+def test_an_event_of_the_old_filter_after_the_position_is_spurious() -> None:
     switch = DemoFilterChanged("price < 10", {"p": 40})
     notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[4]), given(MIXED[5]), given(MIXED[7])]
     found = audited(MIXED, opened(), *notes, switch)
     assert (only(found).spurious, only(found).lost) == (1, 0)
 
 
-def test_an_event_by_the_new_filter_that_is_missing_after_the_position_is_lost() -> None:
+def test_a_missing_event_of_the_new_filter_after_the_position_is_lost() -> None:
     switch = DemoFilterChanged("price < 10", {"p": 40})
     notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[7])]
     assert only(audited(MIXED, opened(), *notes, switch)).lost == 1
 
 
-def test_each_pubend_changes_at_a_position_of_its_own() -> None:
+def test_the_filter_changes_at_a_tick_for_each_pubend() -> None:
     there = [published(number, price=1, pubend="q") for number in range(1, 5)]
     switch = DemoFilterChanged("price < 10", {"p": 10_000, "q": 25})
     dear = [each for each in MIXED if each.number % 2]
@@ -201,10 +201,10 @@ def test_each_pubend_changes_at_a_position_of_its_own() -> None:
     assert only(found).expected == 4 + 2
 
 
-# --- several streams, several visits ------------------------------------------------------------
+# --- several streams, several client sessions ---------------------------------------------------
 
 
-def test_only_in_total_order_do_streams_have_to_come_interleaved_by_tick() -> None:
+def test_only_in_total_order_streams_must_be_interleaved_by_tick() -> None:
     there = published(1, pubend="q", tick=15)
     notes = [given(SENT[0]), given(SENT[1]), given(there)]
     assert audited([*SENT[:2], there], opened(), *notes).is_clean
@@ -212,7 +212,7 @@ def test_only_in_total_order_do_streams_have_to_come_interleaved_by_tick() -> No
     assert only(total).out_of_order == 1
 
 
-def test_a_second_client_session_goes_on_after_the_first() -> None:
+def test_a_second_client_session_continues_after_the_first() -> None:
     notes: list[Note] = [
         *map(given, SENT[:2]),
         DemoOpened("price > 10", "publisher", {"p": 20}, 4_500),
@@ -221,17 +221,17 @@ def test_a_second_client_session_goes_on_after_the_first() -> None:
     assert found.is_clean
     assert only(found).expected == 5
     again = audited(SENT, opened(), *notes, *map(given, SENT[1:]))
-    assert only(again).duplicates == 1, "what came before the visit must not come again"
+    assert only(again).duplicates == 1, "events before the client session must not come again"
 
 
-def test_the_delay_counts_only_for_events_that_were_sent_while_the_subscriber_was_there() -> None:
+def test_the_latency_counts_only_events_sent_while_the_subscriber_was_connected() -> None:
     late = [given(each, at_us=1_000_000) for each in SENT[:4]]
     first = DemoOpened("price > 10", "publisher", {"p": 5}, 4_500)
     notes: list[Note] = [first, *late, given(SENT[4])]
     assert only(audited(SENT, *notes)).latency_ms == Latency(0.5, 0.5, 0.5, 0.5)
 
 
-def test_percentiles_are_those_of_the_delays() -> None:
+def test_percentiles_are_computed_from_the_latencies() -> None:
     assert Latency.of([each * 1_000 for each in range(1, 101)]) == Latency(51, 96, 100, 100)
     assert Latency.of([]) is None
 
@@ -252,7 +252,7 @@ def test_records_in_files_give_the_same_audit(tmp_path: Path) -> None:
     assert only(found).lost == 1
 
 
-def test_the_audit_uses_nothing_of_what_it_judges() -> None:
+def test_the_audit_imports_nothing_of_the_product() -> None:
     for name in ("audit.py", "records.py"):
         source = (Path(audit_module.__file__).parent / name).read_text()
         imports = [

@@ -1,4 +1,4 @@
-"""The demo end to end: real processes, a kill, and a clean audit; and nothing left behind."""
+"""The demo end to end: real processes, a kill, a clean audit, and no process left."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_short_demo_with_a_kill_is_clean(
     assert '"type":"switched"' in switches
 
 
-def test_a_demo_does_not_begin_in_a_directory_that_has_something_in_it(tmp_path: Path) -> None:
+def test_a_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("dear")
     with pytest.raises(UsageError, match="not empty"):
         perform_and_show(DemoOptions(), tmp_path)
     assert (tmp_path / "diary").read_text() == "dear"
 
 
-def test_the_command_says_what_is_wrong_with_its_input(
+def test_the_command_names_invalid_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = str(tmp_path / "data")
@@ -58,7 +58,7 @@ def test_the_command_says_what_is_wrong_with_its_input(
 
 
 def brokers_of(directory: Path) -> set[int]:
-    """Processes that run a broker of a demo."""
+    """Return the processes that run a broker of a demo."""
     found = set()
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
@@ -71,7 +71,7 @@ def brokers_of(directory: Path) -> set[int]:
     return found
 
 
-def test_an_interrupted_demo_stops_its_brokers_and_says_so(tmp_path: Path) -> None:
+def test_an_interrupted_demo_stops_its_brokers_with_a_message(tmp_path: Path) -> None:
     data = tmp_path / "data"
     process = subprocess.Popen(
         [sys.executable, "-c", CODE, str(data)],

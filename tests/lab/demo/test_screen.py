@@ -1,4 +1,4 @@
-"""What people see, on a terminal and in a file."""
+"""The output of the demo, on a terminal and in a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def test_a_clean_audit_is_shown_with_all_its_numbers() -> None:
     console = a_console()
     show_audit(console, an_audit(), DemoCounters())
     text = shown(console)
-    for part in ("2,000 events were acknowledged", "of 3 the outcome was unknown", "4 were said"):
+    for part in (
+        "2,000 events were acknowledged",
+        "of 3 the outcome was unknown",
+        "4 were reported",
+    ):
         assert part in text
     assert "1,234" in text
     assert "4,000.0" in text
@@ -51,14 +55,14 @@ def test_a_clean_audit_is_shown_with_all_its_numbers() -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost", "duplicates", "out_of_order", "spurious", "gaps"])
-def test_any_fault_makes_the_audit_say_that_it_is_not_clean(fault: str) -> None:
+def test_any_fault_makes_the_audit_not_clean(fault: str) -> None:
     console = a_console()
     show_audit(console, an_audit(**{fault: 1}), DemoCounters())
     assert "NOT CLEAN" in shown(console)
     assert "never came" in shown(console)
 
 
-def test_without_a_terminal_there_are_plain_lines_and_not_too_many(
+def test_without_a_terminal_plain_lines_are_printed_at_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [100.0]
@@ -78,14 +82,14 @@ def test_without_a_terminal_there_are_plain_lines_and_not_too_many(
     assert "\x1b" not in lines[0]
 
 
-def test_on_a_terminal_a_line_is_drawn_again_and_again() -> None:
+def test_on_a_terminal_one_line_is_redrawn() -> None:
     console = a_console(terminal=True)
     with Screen(console, DemoCounters()) as screen:
         screen.tick(3, 3)
     assert "3/3 brokers up" in shown(console)
 
 
-def test_a_quiet_screen_says_nothing() -> None:
+def test_a_quiet_screen_prints_nothing() -> None:
     console = a_console(terminal=True)
     with Screen(console, DemoCounters(), quiet=True) as screen:
         screen.say("hello")

@@ -1,4 +1,4 @@
-"""Everybody has a place in any tree, and the script kills those it should."""
+"""Every role has brokers in any tree, and the script kills the intended brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gapless_lab.demo.workload import TESTS, DemoFilter, assign_roles, quotes
 
 
 class Notebook:
-    """A stage on which everything is only written down."""
+    """A stage that only records the actions."""
 
     def __init__(self) -> None:
         self.kills: list[str] = []
@@ -54,10 +54,10 @@ def acted(topology: str, seconds: float, seed: int = 1) -> Notebook:
 
 @pytest.mark.parametrize("exchange", ["NYSE", "NASDAQ", "LSE", "TSE"])
 @pytest.mark.parametrize("text", TESTS)
-def test_a_python_function_and_its_filter_say_the_same(text: str, exchange: str) -> None:
-    wanted = Filter(text)
+def test_a_python_function_agrees_with_its_filter(text: str, exchange: str) -> None:
+    filter_ = Filter(text)
     for quote in islice(quotes(exchange, Random(7)), 500):
-        assert wanted.matches(quote) == TESTS[text](quote)
+        assert filter_.matches(quote) == TESTS[text](quote)
 
 
 @pytest.mark.parametrize("text", TESTS)
@@ -71,33 +71,37 @@ def test_every_filter_matches_some_events_and_only_one_matches_all(text: str) ->
     assert all(found) == (text == "TRUE")
 
 
-def test_a_wish_names_the_streams_on_which_it_can_match() -> None:
-    for watcher in assign_roles(generate("tree:2x3")).subscribers:
-        wanted = Filter(watcher.filter.text)
+def test_a_demo_filter_names_the_streams_that_it_can_match() -> None:
+    for subscriber in assign_roles(generate("tree:2x3")).subscribers:
+        filter_ = Filter(subscriber.filter.text)
         meets = {
             exchange.lower()
             for exchange in ("NYSE", "NASDAQ", "LSE", "TSE")
-            if wanted.intersects(Filter(f"exchange = '{exchange}'"))
+            if filter_.intersects(Filter(f"exchange = '{exchange}'"))
         }
-        assert meets == watcher.filter.pubends
+        assert meets == subscriber.filter.pubends
 
 
 @pytest.mark.parametrize("topology", ["line:1", "line:2", "line:3", "star:5", "tree:2x3"])
-def test_everybody_has_a_place_in_any_tree(topology: str) -> None:
+def test_every_role_has_brokers_in_any_tree(topology: str) -> None:
     overlay = generate(topology)
     cast = assign_roles(overlay)
     names = {name for name, _ in overlay.brokers}
-    homes = {broker for feed in cast.publishers for broker in feed.brokers}
-    homes |= {broker for watcher in cast.subscribers for broker in watcher.brokers}
-    assert homes | {cast.router} <= names
-    assert sum(feed.share for feed in cast.publishers) == pytest.approx(1)
+    used = {broker for publisher in cast.publishers for broker in publisher.brokers}
+    used |= {broker for subscriber in cast.subscribers for broker in subscriber.brokers}
+    assert used | {cast.router} <= names
+    assert sum(publisher.share for publisher in cast.publishers) == pytest.approx(1)
 
 
-def test_the_script_kills_hosts_of_a_pubend_of_a_durable_subscription_and_a_router() -> None:
+def test_the_script_kills_a_phb_an_shb_with_a_durable_subscription_and_a_router() -> None:
     cast = assign_roles(generate("tree:2x3"))
     notebook = acted("tree:2x3", 40)
-    wanted = {cast.publisher("nyse-1").brokers[0], cast.subscriber("desk").brokers[0], cast.router}
-    assert wanted <= set(notebook.kills)
+    expected = {
+        cast.publisher("nyse-1").brokers[0],
+        cast.subscriber("desk").brokers[0],
+        cast.router,
+    }
+    assert expected <= set(notebook.kills)
     assert ("switch", "desk") in notebook.others
     assert notebook.others.index(("leave", "abroad")) < notebook.others.index(
         ("come back", "abroad")
@@ -110,14 +114,14 @@ def test_a_short_run_has_one_kill_and_one_change_of_a_filter() -> None:
     assert notebook.others == [("switch", "desk"), ("enter", "late")]
 
 
-def test_a_long_run_has_more_kills_and_a_seed_gives_the_same_again() -> None:
+def test_a_long_run_has_more_kills_and_a_seed_repeats_them() -> None:
     short, long = acted("tree:2x3", 40), acted("tree:2x3", 200)
     assert len(long.kills) > len(short.kills)
     assert acted("tree:2x3", 200).kills == long.kills
     assert acted("tree:2x3", 200, seed=2).kills != long.kills
 
 
-def test_a_feed_gives_the_same_quotes_again_for_the_same_seed() -> None:
+def test_a_publisher_repeats_its_quotes_for_the_same_seed() -> None:
     def some(seed: int) -> list[object]:
         return [*islice(quotes("NYSE", Random(seed)), 20)]
 

@@ -1,4 +1,4 @@
-"""What the axes of experiments take: what makes no sense is refused in a line, before it is measured."""
+"""The axes of experiments: invalid values are refused in one line before any measurement."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
         ("pt-9", ["brokers=abc"], "brokers cannot be 'abc'; it takes a whole number"),
         ("pt-9", ["brokers=true"], "brokers cannot be true; it takes a whole number"),
         ("pt-9", ["brokers=100,200"], "brokers takes one value a run"),
-        ("pt-9", ["failed=999", "brokers=20"], "brokers 20, failed 999 cannot be: two brokers at"),
-        ("pt-9", ["failed=19", "brokers=20"], "two brokers at least must stay alive"),
+        ("pt-9", ["failed=999", "brokers=20"], "brokers 20, failed 999 cannot be: at least two"),
+        ("pt-9", ["failed=19", "brokers=20"], "at least two brokers must not fail"),
         ("pt-9", ["failed=1.5"], "failed cannot be 1.5; it takes a whole number from 0"),
         ("pt-9", ["delta=-1"], "delta cannot be -1; it takes a whole number from 0 to 10"),
         ("pt-9", ["delta=1,2,1"], "delta has a value twice"),
@@ -32,12 +32,12 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
         ("pt-9", ["runs=0"], "runs cannot be 0; it takes a whole number from 1"),
         ("pt-10", ["publishers=0"], "publishers cannot be 0; it takes a whole number from 1"),
         ("pt-10", ["failed_percent=150"], "failed_percent cannot be 150; it takes"),
-        ("pt-10", [*TINY_10, "failed_percent=95"], "publishers sit at brokers that live"),
-        ("pt-10", [*TINY_10, "subscribers=21"], "subscribers sit at different brokers"),
+        ("pt-10", [*TINY_10, "failed_percent=95"], "publishers are at live brokers"),
+        ("pt-10", [*TINY_10, "subscribers=21"], "subscribers are at different brokers"),
         (
             "pt-10",
             ["brokers=20", "publishers=1", "subscribers=1", "failed_percent=95"],
-            "no subscriber is left at a broker that lives",
+            "no subscriber is at a live broker",
         ),
         ("pt-10", ["window_s=0"], "window_s cannot be 0"),
         (
@@ -46,7 +46,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
             "counts_as cannot be 'both'; it takes neighbours or children",
         ),
         ("pt-11", ["delta=99"], "delta cannot be 99"),
-        ("pt-12", ["brokers=20", "failed=20"], "a broker at least must stay alive"),
+        ("pt-12", ["brokers=20", "failed=20"], "at least one broker must not fail"),
         ("gd-6", ["down_s=-3"], "down_s cannot be -3; it takes a number from 3 to 3,600"),
         ("gd-7", ["down_s=nan"], "down_s cannot be nan"),
         ("gd-8", ["down_s=inf"], "down_s cannot be inf"),
@@ -77,7 +77,7 @@ def test_values_that_cannot_be_measured_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_axis_says_what_it_takes_and_takes_what_is_run_by_itself(name: str) -> None:
+def test_every_axis_accepts_the_default_points(name: str) -> None:
     experiment = find(name)
     assert list(experiment.kinds) == list(experiment.full)
     assert experiment.points()
@@ -101,7 +101,7 @@ def test_every_axis_says_what_it_takes_and_takes_what_is_run_by_itself(name: str
         ("failover", ["dead_ms=60", "run=7"]),
     ],
 )
-def test_what_is_just_allowed_is_measured_and_told(
+def test_values_at_the_limits_are_measured_and_reported(
     name: str, axes: list[str], tmp_path: Path
 ) -> None:
     grid = [word for axis in axes for word in ("--grid", axis)]
@@ -109,7 +109,7 @@ def test_what_is_just_allowed_is_measured_and_told(
     assert (tmp_path / name / "README.md").exists()
 
 
-# --- the kinds themselves -------------------------------------------------------------------------
+# --- the kinds ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_just_allowed_is_measured_and_told(
         (OneOf(("told", "unseen")), ["told"], ["", "tol", 1, None]),
     ],
 )
-def test_a_kind_takes_what_lies_within_its_bounds(
+def test_a_kind_accepts_the_values_within_its_bounds(
     kind: Whole | NumberAxis | OneOf, taken: list[Plain], refused: list[Plain]
 ) -> None:
     assert all(kind.takes(value) for value in taken)
@@ -132,7 +132,7 @@ def test_an_axis_without_values_is_refused() -> None:
         checked_points({"a": ()}, {"a": Whole(0, 9)}, ())
 
 
-def test_too_many_points_are_refused_before_they_are_made() -> None:
+def test_too_many_points_are_refused_before_they_are_created() -> None:
     axes = {"a": range(1_000), "b": range(1_000)}
     kinds = dict.fromkeys(axes, Whole(0, 999))
     with pytest.raises(UsageError, match=f"1,000,000 points; a run has {POINTS_MAX:,} at most"):
@@ -146,7 +146,7 @@ def test_a_relation_that_is_broken_at_one_point_names_its_values() -> None:
         checked_points({"a": (1, 2), "b": (2, 3)}, kinds, (less,))
 
 
-def test_an_axis_that_is_given_twice_is_refused() -> None:
+def test_a_repeated_axis_is_refused() -> None:
     assert parse_axes(["a=1", "b=2..3"]) == {"a": [1], "b": [2, 3]}
     with pytest.raises(UsageError, match="the axis a is given twice; write its values as a=1,2,3"):
         parse_axes(["a=1", "b=2", " a =1"])

@@ -1,4 +1,4 @@
-"""``gapless lab``: lists, runs, keeps, goes on, and says what is wrong."""
+"""``gapless lab``: list, run, resume, errors."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_list_names_every_experiment_with_its_paper_and_figure(
     assert found[3]["axes"]["delta"] == [0, 1, 2, 3, 4]
 
 
-def test_the_guide_tells_of_every_experiment() -> None:
+def test_the_guide_describes_every_experiment() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "lab.md").read_text()
     assert [name for name in EXPERIMENTS if f"### `{name}`" not in page] == []
 
 
-def test_run_prints_and_keeps_a_table_a_page_and_a_plot(
+def test_run_prints_and_stores_a_table_a_page_and_a_plot(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("pt-9", *TINY, out=tmp_path) == 0
@@ -75,7 +75,7 @@ def test_run_as_json_is_the_whole_report(
     assert len(report["tables"][0]["rows"]) == 6
 
 
-def test_several_are_run_one_after_the_other(
+def test_several_experiments_are_run_one_after_the_other(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("pt-9", "pt-12", *TINY, "--json", out=tmp_path) == 0
@@ -88,17 +88,17 @@ def test_several_are_run_one_after_the_other(
         (["pt-99"], "no experiment 'pt-99'; did you mean pt-9?"),
         (["pt-9", "--grid", "colour=red"], "pt-9 has no axis colour; it has brokers, fan_out"),
         (["pt-9", "--grid", "colour"], "is no axis"),
-        (["pt-11", "--runs", "3"], "pt-11 has no chance in it"),
+        (["pt-11", "--runs", "3"], "pt-11 has no random part"),
         (["pt-9", "--grid", "delta=1", "--grid", "delta=2"], "the axis delta is given twice"),
         (["pt-9", "--runs", "3", "--grid", "runs=5"], "--runs sets the axis runs"),
         (["gd-6", "--runs", "1000000"], "--runs is a whole number from 1 to 1,000"),
         (["pt-9", "--grid", "brokers=5..3"], "5..3 is empty; write the smaller number first"),
         (["pt-9", "--grid", "runs=1..9999999"], "1..9999999 are more than 1,000,000 values"),
-        # the second of two: nothing is measured of the first
+        # the error is in the second of two: the first is not measured
         (["pt-12", "pt-9", "--quick", "--grid", "failed=199"], "pt-9: brokers 200, failed 199"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_begun(
+def test_invalid_input_is_refused_before_anything_is_measured(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(*arguments, out=tmp_path) == 2
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_before_anything_is_begun(
     assert not list(tmp_path.iterdir())
 
 
-# --- keeping and going on -------------------------------------------------------------------------
+# --- storing and resuming -------------------------------------------------------------------------
 
 
 def points() -> list[Point]:
@@ -114,12 +114,12 @@ def points() -> list[Point]:
     return find("pt-9").points(quick=True, runs=2, changed=changed)
 
 
-def shelf_at(folder: Path) -> ResultStore:
+def store_at(folder: Path) -> ResultStore:
     return ResultStore(folder, "1.0")
 
 
 class Interrupted:
-    """Measures some points, then is stopped as by Ctrl-C."""
+    """Measures some points, then raises KeyboardInterrupt."""
 
     def __init__(self, after: int) -> None:
         self.after = after
@@ -131,15 +131,15 @@ class Interrupted:
             yield run_point(catalogue.measure, place, point)
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    whole = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "whole"))
+def test_a_stopped_run_continues_with_the_missing_points(tmp_path: Path) -> None:
+    whole = ExperimentRun(find("pt-9"), points(), store_at(tmp_path / "whole"))
     whole.go()
-    shelf = shelf_at(tmp_path / "stopped")
-    stopped = ExperimentRun(find("pt-9"), points(), shelf)
+    store = store_at(tmp_path / "stopped")
+    stopped = ExperimentRun(find("pt-9"), points(), store)
     with pytest.raises(KeyboardInterrupt):
         stopped.go(Interrupted(3))
     assert len(stopped.rows) == 3
-    resumed = ExperimentRun(find("pt-9"), points(), shelf)
+    resumed = ExperimentRun(find("pt-9"), points(), store)
     assert len(resumed.missing) == 1
     watched: list[PointOutcome] = []
     resumed.go(one_by_one, watched.append)
@@ -147,20 +147,20 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert resumed.rows == whole.rows
 
 
-def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
-    shelf = shelf_at(tmp_path)
-    ExperimentRun(find("pt-9"), points(), shelf).go()
+def test_a_truncated_line_is_measured_again(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    ExperimentRun(find("pt-9"), points(), store).go()
     path = tmp_path / "points.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    assert len(ExperimentRun(find("pt-9"), points(), shelf).missing) == 1
+    assert len(ExperimentRun(find("pt-9"), points(), store).missing) == 1
 
 
-def test_ctrl_c_keeps_what_is_finished_and_says_so(
+def test_ctrl_c_keeps_the_finished_points_with_a_message(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gapless_lab.lab.running.one_by_one", Interrupted(2))
     assert run("pt-9", *TINY, out=tmp_path) == 130
-    kept = f"2 of 16 points are kept in {tmp_path / 'pt-9'}; the same command goes on there"
+    kept = f"2 of 16 points are kept in {tmp_path / 'pt-9'}; the same command continues"
     assert kept in capsys.readouterr().err
     assert "Not complete: 2 of 16 points" in (tmp_path / "pt-9" / "README.md").read_text()
     monkeypatch.undo()
@@ -189,16 +189,16 @@ def test_a_point_that_fails_is_named_and_the_others_are_kept(
     assert "1 point of 8 could not be measured" in said.out
     page = (tmp_path / "pt-9" / "README.md").read_text()
     assert "Not complete: 7 of 8 points" in page
-    assert "| 8 |  |" in page  # an empty place, and nothing that has slipped into it
+    assert "| 8 |  |" in page  # an empty cell
 
 
-def test_what_another_version_measured_is_measured_again(tmp_path: Path) -> None:
-    ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path)).go()
-    assert not ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path)).missing
+def test_points_of_another_version_are_measured_again(tmp_path: Path) -> None:
+    ExperimentRun(find("pt-9"), points(), store_at(tmp_path)).go()
+    assert not ExperimentRun(find("pt-9"), points(), store_at(tmp_path)).missing
     assert len(ExperimentRun(find("pt-9"), points(), ResultStore(tmp_path, "1.1")).missing) == 4
 
 
-def test_any_file_of_the_package_that_changes_is_other_code(tmp_path: Path) -> None:
+def test_a_change_of_any_file_of_the_package_changes_the_digest(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "broker.py").write_text("one = 1")
@@ -213,7 +213,7 @@ def test_any_file_of_the_package_that_changes_is_other_code(tmp_path: Path) -> N
     assert len({first, changed, digest_of(tmp_path)}) == 3
 
 
-def test_what_changed_code_of_the_same_version_measured_is_measured_again(
+def test_points_of_changed_code_of_the_same_version_are_measured_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = (*gapless.__path__, *gapless_lab.__path__)
@@ -232,9 +232,9 @@ def test_what_changed_code_of_the_same_version_measured_is_measured_again(
 def test_spark_measures_what_the_local_runner_measures(spark: SparkSession, tmp_path: Path) -> None:
     from gapless_lab.sweep.sweeping import outcomes
 
-    local = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "local"))
+    local = ExperimentRun(find("pt-9"), points(), store_at(tmp_path / "local"))
     local.go()
-    spread = ExperimentRun(find("pt-9"), points(), shelf_at(tmp_path / "spread"))
+    spread = ExperimentRun(find("pt-9"), points(), store_at(tmp_path / "spread"))
     spread.go(lambda missing: outcomes(spark, catalogue.MEASURE, missing))
     assert not spread.failures
     assert spread.rows == local.rows
@@ -242,13 +242,13 @@ def test_spark_measures_what_the_local_runner_measures(spark: SparkSession, tmp_
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the session of the tests, and leave it running."""
+    """Make commands use the session of the tests and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
 @pytest.mark.usefixtures("command")
-def test_run_with_spark_writes_what_the_local_run_writes_and_goes_on_without_a_session(
+def test_run_with_spark_writes_the_local_results_and_needs_no_session_when_complete(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local, spread = tmp_path / "local", tmp_path / "spread"

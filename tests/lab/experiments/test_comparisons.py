@@ -1,4 +1,4 @@
-"""What is held against the papers: every comparison says yes to what they say, and no to what they do not."""
+"""The comparisons with the papers: each one agrees with the paper's results and with no others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gapless_lab.lab.vt_6_17 import END_S, NEW, OLD, ROUTERS
 
 
 def verdicts(name: str, *rows: Row) -> dict[str, bool | None]:
-    """Return the verdicts of an experiment on planted rows, by subject."""
+    """Return the verdicts of an experiment on given rows, by subject."""
     return {each.subject: each.agrees for each in find(name).compare(rows)}
 
 
 def verdict(name: str, subject: str, *rows: Row) -> bool | None:
-    """Return the one verdict whose subject has these words."""
+    """Return the verdict whose subject contains these words."""
     found = [agrees for each, agrees in verdicts(name, *rows).items() if subject in each]
     assert len(found) == 1, f"{subject} is the subject of one comparison"
     return found[0]
@@ -32,7 +32,7 @@ def nine(fan_out: int, delta: int, share: float, *, failed: int = 60) -> Row:
     return {**at, "disconnected": share, "deviation": 1.0}
 
 
-def test_pt_9_a_larger_delta_must_improve_wherever_somebody_is_disconnected() -> None:
+def test_pt_9_a_larger_delta_must_improve_wherever_pairs_are_disconnected() -> None:
     subject = "fan-out 3: a larger δ"
     falling = [nine(3, 2, 0.0), nine(3, 1, 1.0), nine(3, 0, 9.0)]
     assert verdict("pt-9", subject, *falling) is True
@@ -48,7 +48,7 @@ def test_pt_9_a_larger_delta_must_improve_wherever_somebody_is_disconnected() ->
         (9.0, 5.0, True),
         (5.0, 9.0, False),
         (5.0, 5.0, None),
-        (5.1, 5.0, None),  # less than the runs differ among themselves
+        (5.1, 5.0, None),  # less than the difference among the runs
         (0.0, 0.0, None),
     ],
 )
@@ -59,16 +59,14 @@ def test_pt_9_the_narrow_tree_must_disconnect_clearly_more(
     assert verdict("pt-9", subject, nine(3, 2, narrow), nine(7, 2, wide)) is agrees
 
 
-def test_pt_9_one_number_of_failures_at_which_the_wide_tree_is_worse_is_a_no_that_names_it() -> (
-    None
-):
+def test_pt_9_a_number_of_failures_at_which_the_wide_tree_is_worse_is_named() -> None:
     rows = [nine(3, 2, 9.0), nine(7, 2, 5.0), nine(3, 2, 1, failed=40), nine(7, 2, 2, failed=40)]
     (found,) = [each for each in find("pt-9").compare(rows) if "disconnects more" in each.subject]
     assert found.ours == "more at 60 failed; fewer at 40 failed"
     assert found.agrees is False
 
 
-def test_pt_9_a_single_run_decides_nothing_over_two_trees() -> None:
+def test_pt_9_a_single_run_gives_no_verdict_on_two_trees() -> None:
     alone = {"runs": 1, "deviation": 0.0}
     rows = {**nine(3, 2, 9.0), **alone}, {**nine(7, 2, 1.0), **alone}
     assert verdict("pt-9", "disconnects more", *rows) is None
@@ -87,17 +85,17 @@ def ten(
     brokers: int = 500,
     differing: int = 0,
 ) -> Row:
-    """A point at which all came to which a way was left (or not), and what a hundred draws had."""
+    """Return a point: whether all reachable subscribers received, and the results of a hundred draws."""
     at = {"brokers": brokers, "failed_percent": percent, "failed": percent, "delta": delta}
     ways: Row = {"drawn": drawn, "drawn_error": error, "gain": gain, "gain_error": error}
     return {**at, "delivered": 90.0, "differing": differing, **ways, "healed": 100.0}
 
 
 PAPER_10 = [ten(3, 98.0), ten(2, 94.0), ten(1, 90.0), ten(0, 20.0)]
-WHO_10 = "to whom nothing comes during the failure"
+WHO_10 = "subscribers that receive nothing during the failure"
 
 
-def test_pt_10_deliveries_fall_by_about_four_percent_a_step_and_vastly_without_bypass() -> None:
+def test_pt_10_deliveries_fall_by_about_four_percent_a_step_and_most_without_bypass() -> None:
     assert set(verdicts("pt-10", *PAPER_10).values()) == {True, None}
     other = [ten(3, 96.0, gain=0.0), ten(2, 96.0, gain=16.0), ten(1, 80.0), ten(0, 75.0)]
     found = verdicts("pt-10", *other)
@@ -106,7 +104,7 @@ def test_pt_10_deliveries_fall_by_about_four_percent_a_step_and_vastly_without_b
 
 
 @pytest.mark.parametrize("error", [3.0, 100.0])
-def test_pt_10_what_is_within_two_standard_errors_of_a_bound_is_too_close_to_tell(
+def test_pt_10_a_value_within_two_standard_errors_of_a_bound_has_no_verdict(
     error: float,
 ) -> None:
     rows = [ten(3, 99.0, error=error), ten(2, 94.0, gain=15.0, error=error), ten(1, 70.0)]
@@ -117,19 +115,19 @@ def test_pt_10_what_is_within_two_standard_errors_of_a_bound_is_too_close_to_tel
     assert verdict("pt-10", "δ = 2 to 1", *rows) is (False if error == 3 else None)
 
 
-def test_pt_10_draws_stand_for_deliveries_only_if_all_came_to_which_a_way_was_left() -> None:
+def test_pt_10_draws_are_compared_only_if_all_reachable_subscribers_received() -> None:
     found = verdicts("pt-10", *PAPER_10, ten(3, 99.0, percent=5, differing=1))
     assert found.pop(WHO_10) is False
     assert set(found.values()) == {None}
 
 
-def test_pt_10_what_was_drawn_and_what_was_measured_are_told_apart() -> None:
-    (told,) = [each.ours for each in find("pt-10").compare(PAPER_10) if "97 %" in each.subject]
-    assert told == "98.0 ± 0.1 % in 100 draws; measured in 1 run: 90.0 %"
+def test_pt_10_draws_and_measurements_are_shown_separately() -> None:
+    (shown,) = [each.ours for each in find("pt-10").compare(PAPER_10) if "97 %" in each.subject]
+    assert shown == "98.0 ± 0.1 % in 100 draws; measured in 1 run: 90.0 %"
 
 
 @pytest.mark.parametrize("other", [{"percent": 5}, {"brokers": 100}])
-def test_pt_10_nothing_is_held_against_the_paper_at_another_size(other: dict[str, int]) -> None:
+def test_pt_10_other_sizes_are_not_compared_with_the_paper(other: dict[str, int]) -> None:
     found = verdicts("pt-10", *(ten(delta, 98.0, **other) for delta in range(4)))
     assert found.pop(WHO_10) is True
     assert set(found.values()) == {None}
@@ -140,7 +138,7 @@ def eleven(fan_out: int, most: int, brokers: int = 1_000) -> Row:
     return {**at, "most": most}
 
 
-def test_pt_11_sizes_are_held_against_the_paper_at_its_number_of_brokers() -> None:
+def test_pt_11_sizes_are_compared_at_the_number_of_brokers_of_the_paper() -> None:
     assert list(verdicts("pt-11", eleven(3, 99), eleven(7, 999)).values()) == [True, True]
     assert list(verdicts("pt-11", eleven(3, 100), eleven(7, 900)).values()) == [False, False]
     assert list(verdicts("pt-11", eleven(3, 99, 200), eleven(7, 199, 200)).values()) == [None, None]
@@ -196,7 +194,7 @@ GOOD = {"gd-6": GOOD_6, "gd-7": GOOD_7, "gd-8": GOOD_8}
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_gd_what_the_paper_says_is_agreed_to(name: str) -> None:
+def test_gd_the_results_of_the_paper_agree(name: str) -> None:
     assert set(verdicts(name, GOOD[name]).values()) == {True}
 
 
@@ -206,43 +204,45 @@ def test_gd_what_the_paper_says_is_agreed_to(name: str) -> None:
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": 1_000.0}),
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": 9_000.0}),
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": None}),
-        ("gd-6", "whom s1 asks", {"asked": "b1 b2"}),
-        ("gd-6", "whom s1 asks", {"asked": ""}),
+        ("gd-6", "where s1 sends its nacks", {"asked": "b1 b2"}),
+        ("gd-6", "where s1 sends its nacks", {"asked": ""}),
         ("gd-6", "worst latency at s1", {"s1_worst_ms": 3_100.0}),
         ("gd-6", "nacks of s1", {"s1_nacks": 1}),
         ("gd-6", "latency at s2", {"s2_worst_ms": 70.0}),
         ("gd-6", "latency at s2", {"s2_nacks": 1}),
         ("gd-6", "all events delivered", {"delivered": 99.9}),
         ("gd-7", "pubends that went through b1", {"pubends": 1}),
-        ("gd-7", "asked for again by s1", {"lost_ms": 1_900.0}),
-        ("gd-7", "asked for again by s1", {"lost_ms": 3_100.0}),
-        ("gd-7", "s1 and s2 ask for the same", {"s2_range_ms": 4_500.0}),
-        ("gd-7", "s1 and s2 ask for the same", {"s2_nacks": 5}),
-        ("gd-7", "what b2 asks of p1", {"consolidation": 0.0}),
-        ("gd-7", "what b2 asks of p1", {"consolidation": 0.8}),
+        ("gd-7", "nacked by s1", {"lost_ms": 1_900.0}),
+        ("gd-7", "nacked by s1", {"lost_ms": 3_100.0}),
+        ("gd-7", "s1 and s2 nack the same", {"s2_range_ms": 4_500.0}),
+        ("gd-7", "s1 and s2 nack the same", {"s2_nacks": 5}),
+        ("gd-7", "what b2 nacks at p1", {"consolidation": 0.0}),
+        ("gd-7", "what b2 nacks at p1", {"consolidation": 0.8}),
         ("gd-7", "nacks when b1 is back", {"later_nacks": 2}),
         ("gd-8", "logged but not sent", {"s1_worst_ms": 2_000.0}),
         ("gd-8", "nacks while p1 is down", {"nacks_while_down": 1}),
-        ("gd-8", "hosts that ask", {"asked_by": 4}),
+        ("gd-8", "SHBs that send nacks", {"asked_by": 4}),
         ("gd-8", "latency after the restart", {"s1_back_ms": 24_000.0}),
     ],
 )
-def test_gd_what_differs_from_the_paper_is_a_no(name: str, subject: str, other: Row) -> None:
+def test_gd_results_that_differ_from_the_paper_disagree(
+    name: str, subject: str, other: Row
+) -> None:
     assert verdict(name, subject, {**GOOD[name], **other}) is False
 
 
-def test_gd_7_what_was_not_asked_for_cannot_be_consolidated() -> None:
+def test_gd_7_without_nacks_there_is_no_verdict_on_consolidation() -> None:
     quiet: Row = {"consolidation": None, "s1_nacks": 0, "s2_nacks": 0}
     silent = {**GOOD_7, **quiet, "s1_range_ms": 0.0, "s2_range_ms": 0.0, "lost_ms": 0.0}
     found = verdicts("gd-7", silent)
-    assert found["what b2 asks of p1, against s1 and s2 together"] is None
-    assert found["s1 and s2 ask for the same"] is False
+    assert found["what b2 nacks at p1, against s1 and s2 together"] is None
+    assert found["s1 and s2 nack the same"] is False
 
 
-def test_gd_7_one_run_of_three_that_differs_is_no_modal_one() -> None:
+def test_gd_7_one_differing_run_of_three_does_not_decide() -> None:
     odd = {**GOOD_7, "s2_range_ms": 4_000.0}
-    assert verdict("gd-7", "ask for the same", GOOD_7, GOOD_7, odd) is True
-    assert verdict("gd-7", "ask for the same", GOOD_7, odd) is False
+    assert verdict("gd-7", "nack the same", GOOD_7, GOOD_7, odd) is True
+    assert verdict("gd-7", "nack the same", GOOD_7, odd) is False
 
 
 # --- VT -------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ SECONDS = int(END_S)
 def seventeen(
     *, old: int = 100, new: int = 100, before: int = 100, alone: int = 200, back: int = 100
 ) -> Row:
-    """A course in which ib3 is left alone from second 11 to 29, and ib2 comes back in the end."""
+    """Return a course in which ib3 is alone from second 11 to 29, and ib2 returns at the end."""
     last = [before] * 11 + [alone] * (SECONDS - 11)
     second = [100] * 11 + [0] * (SECONDS - 21) + [back] * 10
     passed = dict(zip(ROUTERS, ([0] * SECONDS, second, last), strict=True))
@@ -266,7 +266,7 @@ def seventeen(
     }
 
 
-def test_vt_6_17_what_the_paper_says_is_agreed_to() -> None:
+def test_vt_6_17_the_results_of_the_paper_agree() -> None:
     assert set(verdicts("vt-6.17", seventeen()).values()) == {True}
 
 
@@ -281,15 +281,17 @@ def test_vt_6_17_what_the_paper_says_is_agreed_to() -> None:
         ("when they are back", {"back": 10}),
     ],
 )
-def test_vt_6_17_what_differs_from_the_paper_is_a_no(subject: str, other: dict[str, int]) -> None:
+def test_vt_6_17_results_that_differ_from_the_paper_disagree(
+    subject: str, other: dict[str, int]
+) -> None:
     assert verdict("vt-6.17", subject, seventeen(**other)) is False
     assert verdict("vt-6.17", subject, seventeen(), seventeen(**other)) is False
 
 
-# --- what the text says is drawn ------------------------------------------------------------------
+# --- numbers of the papers in charts --------------------------------------------------------------
 
 
-def test_numbers_of_the_text_are_drawn_and_where_there_is_none_the_report_says_so() -> None:
+def test_numbers_of_the_paper_are_drawn_and_missing_ones_are_mentioned() -> None:
     course = msgspec.json.encode(Course([(-300.0, 5.0), (10.0, 5.0)], [])).decode()
     rows: Row = {"down_s": 20, "s1_course": course, "s2_course": course}
     six, _ = find("gd-6").charts([rows])

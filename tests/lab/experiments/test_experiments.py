@@ -1,4 +1,4 @@
-"""Every experiment at a tiny size: what the papers claim holds, and a point gives the same row again."""
+"""Every experiment at a tiny size: the claims of the papers hold, and a point repeats its row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _quick(name: str) -> tuple[Row, ...]:
 
 
 def quick(name: str) -> list[Row]:
-    """The rows of an experiment's quick version, measured once for all tests."""
+    """Return the rows of an experiment's quick version, measured once for all tests."""
     return [dict(row) for row in _quick(name)]
 
 
@@ -37,11 +37,11 @@ def agreeing(name: str) -> dict[str, bool | None]:
     return {each.subject: each.agrees for each in compared(name)}
 
 
-# --- all of them ----------------------------------------------------------------------------------
+# --- all experiments ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_it_names_its_paper_and_has_tables_charts_and_comparisons(name: str) -> None:
+def test_an_experiment_names_its_paper_and_has_tables_charts_and_comparisons(name: str) -> None:
     experiment, rows = find(name), quick(name)
     assert experiment.paper in PAPERS
     assert experiment.about.strip()
@@ -53,13 +53,13 @@ def test_it_names_its_paper_and_has_tables_charts_and_comparisons(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["failover", "gd-8", "pt-9", "pt-10", "pt-12"])
-def test_a_point_gives_the_same_row_again(name: str) -> None:
+def test_a_point_repeats_its_row(name: str) -> None:
     first = find(name).points(quick=True)[0]
     assert {**first, **measure(first)} == quick(name)[0]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_what_there_is_of_a_run_that_was_stopped_can_be_told(name: str) -> None:
+def test_a_partial_run_can_be_reported(name: str) -> None:
     experiment, rows = find(name), quick(name)
     for part in (rows[:1], rows[-1:]):
         assert experiment.tables(part)
@@ -73,7 +73,7 @@ def test_the_full_version_has_the_same_axes_as_the_quick_one(name: str) -> None:
     assert list(experiment.full) == list(experiment.quick)
 
 
-def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"no experiment 'pt9'; did you mean pt-9\?"):
         find("pt9")
 
@@ -93,7 +93,7 @@ def test_pt_9_larger_delta_disconnects_fewer_and_a_wide_tree_loses_less() -> Non
     assert shares[-1] < 3
 
 
-def test_pt_10_exactly_those_get_events_to_whom_a_way_is_left_and_all_after_healing() -> None:
+def test_pt_10_exactly_the_reachable_subscribers_receive_and_all_after_healing() -> None:
     rows = quick("pt-10")
     for row in rows:
         assert row["delivered"] == row["reachable"]
@@ -109,7 +109,7 @@ def test_pt_10_pairs_at_which_the_rule_of_bypass_does_not_hold_are_counted(
 ) -> None:
     planted = {"failed_percent": (17,), "delta": (0,)}
     (point,) = find("pt-10").points(quick=True, changed=planted)
-    # as if nobody were between them: more ways than there are
+    # as if no broker were between them: more paths than there are
     monkeypatch.setattr(
         ExperimentRoles, "longest_rows", lambda cast, _: [0] * len(cast.live_pairs())
     )
@@ -119,14 +119,14 @@ def test_pt_10_pairs_at_which_the_rule_of_bypass_does_not_hold_are_counted(
     assert lost > 1
 
 
-def test_pt_10_draws_are_the_casts_of_many_runs_and_the_same_whatever_was_measured() -> None:
+def test_pt_10_draws_are_the_roles_of_many_runs_and_do_not_depend_on_the_measured_run() -> None:
     rows = quick("pt-10")
     struck = {row["delta"]: row for row in rows if row["failed"]}
     for delta in (1, 2, 3):
         more, fewer = struck[delta], struck[delta - 1]
         apart = number(more, "drawn") - number(fewer, "drawn")
         assert number(more, "gain") == pytest.approx(apart, abs=0.002)
-        # the casts are the same, so no more is uncertain of the difference than of the two means
+        # the draws are the same, so the difference is no less certain than the two means
         both = hypot(number(more, "drawn_error"), number(fewer, "drawn_error"))
         assert 0 < number(more, "gain_error") < both + 0.001
     assert all((row["drawn"], row["drawn_error"]) == (100, 0) for row in rows if not row["failed"])
@@ -165,20 +165,20 @@ def test_pt_12_most_brokers_have_few_active_sessions() -> None:
 # --- GD -------------------------------------------------------------------------------------------
 
 
-def test_gd_6_a_cut_link_delays_whom_it_fed_and_nobody_else() -> None:
+def test_gd_6_a_cut_link_delays_only_the_subscribers_it_fed() -> None:
     found = agreeing("gd-6")
-    assert not found.pop("nacks of s1")  # ours have room for a large range
+    assert not found.pop("nacks of s1")  # our nacks can contain a large range
     assert set(found.values()) == {True}
 
 
-def test_gd_7_nacks_of_two_hosts_are_consolidated_by_the_router_that_is_left() -> None:
+def test_gd_7_nacks_of_two_shbs_are_consolidated_by_the_remaining_router() -> None:
     (row,) = quick("gd-7")
     assert 2_000 < number(row, "s1_worst_ms") < 3_500
     assert 0.4 <= number(row, "consolidation") <= 0.6
     assert row["delivered"] == 100
 
 
-def test_gd_8_what_was_logged_before_the_crash_comes_late_and_nobody_asks_meanwhile() -> None:
+def test_gd_8_events_logged_before_the_crash_come_late_and_without_nacks_meanwhile() -> None:
     (row,) = quick("gd-8")
     assert row["nacks_while_down"] == 0
     assert row["asked_by"] == 5
@@ -220,13 +220,13 @@ def small(**options: Any) -> testbed.Testbed:
     return bed
 
 
-def test_a_run_that_does_not_finish_has_no_numbers() -> None:
+def test_a_run_that_does_not_finish_has_no_result() -> None:
     bed = small()
     bed.sources[0].start(10_000)
     bed.run(1)
     bed.cut("a", "b")
     bed.run(1)
-    with pytest.raises(GuaranteeViolationError, match="not all that must come has come"):
+    with pytest.raises(GuaranteeViolationError, match="not all expected events have come"):
         bed.drain(seconds=5)
     bed.heal("a", "b")
     bed.drain()

@@ -1,4 +1,4 @@
-"""Reports say of which code they are: what an experiment runs counts, and nothing else does."""
+"""Reports name the code that an experiment runs, by digests of exactly that code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gapless_lab.lab.running import ExperimentRun
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A few files, in the place of the sources."""
+    """Return a few files that replace the sources."""
     held = {
         "gapless/broker/entry.py": "one = 1",
         "gapless/broker/fast.pyx": "two = 2",
@@ -38,7 +38,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mine(point: Point) -> Row:
-    """A measurement that is said to be of the lab."""
+    """Return the row of a measurement that pretends to be part of the lab."""
     return point
 
 
@@ -54,7 +54,7 @@ def digests() -> tuple[str, str]:
 @pytest.mark.parametrize(
     "name", ["gapless/wire/codec.py", "gapless_lab/lab/yours.py", "gapless/broker/fast.so"]
 )
-def test_what_an_experiment_does_not_run_and_what_is_compiled_says_nothing(
+def test_files_that_an_experiment_does_not_run_and_compiled_files_do_not_count(
     package: Path, name: str
 ) -> None:
     before = digests()
@@ -65,7 +65,7 @@ def test_what_an_experiment_does_not_run_and_what_is_compiled_says_nothing(
 @pytest.mark.parametrize(
     "name", ["gapless/broker/entry.py", "gapless/broker/fast.pyx", "gapless/broker/added.py"]
 )
-def test_a_source_of_the_machine_that_changes_is_another_machine(package: Path, name: str) -> None:
+def test_a_changed_source_of_the_machine_changes_its_digest(package: Path, name: str) -> None:
     machine, experiment = digests()
     (package / name).write_text("changed = 1")
     assert digests()[0] != machine
@@ -73,7 +73,7 @@ def test_a_source_of_the_machine_that_changes_is_another_machine(package: Path, 
 
 
 @pytest.mark.parametrize("name", ["gapless_lab/lab/mine.py", "gapless_lab/lab/shared.py"])
-def test_a_file_of_the_experiment_that_changes_leaves_the_machine_the_same(
+def test_a_changed_file_of_the_experiment_keeps_the_digest_of_the_machine(
     package: Path, name: str
 ) -> None:
     machine, experiment = digests()
@@ -83,7 +83,7 @@ def test_a_file_of_the_experiment_that_changes_leaves_the_machine_the_same(
 
 
 def loaded(*modules: str) -> set[str]:
-    """Return which files of gapless some modules bring along, in a fresh process."""
+    """Return the files of gapless that some modules import, in a fresh process."""
     code = f"import sys, {', '.join(modules)}; print(*(k for k in sys.modules))"
     found = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
@@ -100,7 +100,7 @@ def loaded(*modules: str) -> set[str]:
         (GRAPH, ("gapless_lab.lab.pt_9", "gapless_lab.lab.pt_11", "gapless_lab.lab.pt_12")),
     ],
 )
-def test_all_that_is_run_is_in_the_digest(
+def test_all_imported_code_is_in_the_digest(
     packages: tuple[str, ...], modules: tuple[str, ...]
 ) -> None:
     known = {package.removesuffix(".py") for package in packages} | {"gapless_lab/lab"}
@@ -109,7 +109,7 @@ def test_all_that_is_run_is_in_the_digest(
         for name in loaded(*modules)
         if not any(name == package or name.startswith(f"{package}/") for package in known)
     }
-    # what only gathers names, and a package whose one file is counted
+    # a module that only collects names, and a package whose one file is counted
     assert others <= {"gapless/errors", "gapless_lab/sim"}
 
 
@@ -123,12 +123,12 @@ def test_every_experiment_has_a_machine_and_files_of_its_own(name: str) -> None:
     assert same == [name]
 
 
-def test_a_report_says_of_which_code_it_is_and_is_found_to_be_of_the_code_here(
+def test_a_report_names_its_code_and_is_compared_with_the_present_code(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name in ("pt-9", "pt-11", "pt-12", "gd-6"):
-        shelf = ResultStore(tmp_path / name, "1.0+of-everything")
-        shelf.write(*ExperimentRun(find(name), find(name).points(quick=True), shelf).report())
+        store = ResultStore(tmp_path / name, "1.0+of-everything")
+        store.write(*ExperimentRun(find(name), find(name).points(quick=True), store).report())
     here = origin_of(find("pt-9"), "1.0")
     page = tmp_path / "pt-9" / "README.md"
     assert f"Of gapless 1.0, {here.digests} (" in page.read_text().splitlines()[-1]
@@ -138,7 +138,7 @@ def test_a_report_says_of_which_code_it_is_and_is_found_to_be_of_the_code_here(
     page.write_text(page.read_text().replace(here.machine, "0" * 12))
     (tmp_path / "gd-6" / "README.md").write_text("older than this")
     assert dict(present(tmp_path)) == {
-        "gd-6": "does not say of which code it is",
+        "gd-6": "names no code",
         "pt-9": "of the code here",
         "pt-11": "of the same machine; the experiment's own code has changed",
         "pt-12": "of another machine",

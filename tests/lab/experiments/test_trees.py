@@ -1,4 +1,4 @@
-"""What is counted on a graph, against brute force and against what brokers know."""
+"""Counts on a graph, against brute force and against the neighbourhoods of brokers."""
 
 from __future__ import annotations
 
@@ -23,42 +23,47 @@ from gapless_lab.lab.trees import (
 BROKERS = 30
 
 
-def goes_on(
-    around: dict[str, Neighbourhood], one: str, other: str, failed: AbstractSet[str]
+def is_connected(
+    neighbourhoods_of: dict[str, Neighbourhood], one: str, other: str, failed: AbstractSet[str]
 ) -> bool:
-    """Walk from broker to broker as they do: on to the first live one on the path that is known."""
+    """Walk from broker to broker as they route: to the first live one on the known path."""
     whole_tree = topology(BROKERS, 3).neighbourhood(one, BROKERS)
     path = [one, *whole_tree.path(other)]
     at = 0
     while path[at] != other:
-        live = next(place for place in range(at + 1, len(path)) if path[place] not in failed)
-        if path[live] not in around[path[at]]:
+        live = next(index for index in range(at + 1, len(path)) if path[index] not in failed)
+        if path[live] not in neighbourhoods_of[path[at]]:
             return False
         at = live
     return True
 
 
 @pytest.mark.parametrize("delta", [0, 1, 2, 3])
-def test_pairs_are_connected_exactly_if_brokers_find_their_way_by_what_they_know(
+def test_pairs_are_connected_exactly_if_brokers_find_a_route(
     delta: int,
 ) -> None:
     tree = topology(BROKERS, 3)
-    around = {each.own: each for each in neighbourhoods(tree, delta + 1)}
+    neighbourhoods_of = {each.own: each for each in neighbourhoods(tree, delta + 1)}
     drawn = draw_failures(BROKERS, 9, 3, seed=4)
     counted = connected_pairs(width(3), delta, drawn)
     for run, dead in enumerate(drawn):
-        failed = {f"n{place}" for place in dead.nonzero()[0]}
-        live = sorted(set(around) - failed)
-        walked = sum(goes_on(around, *pair, failed) for pair in itertools.combinations(live, 2))
+        failed = {f"n{index}" for index in dead.nonzero()[0]}
+        live = sorted(set(neighbourhoods_of) - failed)
+        walked = sum(
+            is_connected(neighbourhoods_of, *pair, failed)
+            for pair in itertools.combinations(live, 2)
+        )
         assert counted[run] == walked
 
 
 @pytest.mark.parametrize("delta", [0, 1, 2])
-def test_the_longest_row_of_failed_brokers_decides_over_a_pair(delta: int) -> None:
+def test_the_longest_row_of_failed_brokers_determines_whether_a_pair_is_connected(
+    delta: int,
+) -> None:
     drawn = draw_failures(BROKERS, 8, 2, seed=1)
     for run, dead in enumerate(drawn):
-        failed = {int(place) for place in dead.nonzero()[0]}
-        live = [place for place in range(BROKERS) if place not in failed]
+        failed = {int(index) for index in dead.nonzero()[0]}
+        live = [index for index in range(BROKERS) if index not in failed]
         whole = sum(
             longest_row(2, one, other, failed) <= delta
             for one, other in itertools.combinations(live, 2)
@@ -71,7 +76,7 @@ def test_without_failures_all_pairs_are_connected() -> None:
     assert connected_pairs(6, 0, drawn).tolist() == [50 * 49 // 2] * 2
 
 
-def test_so_many_brokers_fail_as_are_asked_for_and_the_same_ones_every_time() -> None:
+def test_the_requested_number_of_brokers_fails_and_a_seed_repeats_them() -> None:
     drawn = draw_failures(100, 17, 5, seed=3)
     assert drawn.sum(axis=1).tolist() == [17] * 5
     assert np.array_equal(drawn, draw_failures(100, 17, 5, seed=3))
@@ -84,13 +89,13 @@ def test_no_broker_has_more_neighbours_than_the_fan_out() -> None:
 
 
 def test_active_sessions_are_with_the_first_live_broker_of_every_path() -> None:
-    around = topology(15, 3).neighbourhood("n0", 3)
-    assert active(around, frozenset()) == ["n1", "n2"]
-    assert sorted(active(around, {"n1"})) == ["n2", "n3", "n4"]
-    assert sorted(active(around, {"n1", "n3"})) == ["n2", "n4", "n7", "n8"]
+    neighbourhoods_of = topology(15, 3).neighbourhood("n0", 3)
+    assert active(neighbourhoods_of, frozenset()) == ["n1", "n2"]
+    assert sorted(active(neighbourhoods_of, {"n1"})) == ["n2", "n3", "n4"]
+    assert sorted(active(neighbourhoods_of, {"n1", "n3"})) == ["n2", "n4", "n7", "n8"]
 
 
-def test_a_distribution_is_kept_in_a_flat_row() -> None:
+def test_a_distribution_is_stored_in_a_flat_row() -> None:
     row = described([1, 1, 2, 10])
     assert (row["least"], row["median"], row["most"], row["mean"]) == (1, 1, 10, 3.5)
     assert counts_of(row) == {1: 2, 2: 1, 10: 1}

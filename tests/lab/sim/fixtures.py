@@ -1,4 +1,4 @@
-"""A truth that a test writes by hand, and a subscription that it plays."""
+"""An oracle that a test fills, and a subscription that a test drives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATEST = StartPoint()
 
 
 class CheckerHarness:
-    """A truth that a test writes, and a subscription that it plays."""
+    """An oracle that a test fills, and a checker of a subscription that a test drives."""
 
     def __init__(self, filter_text: str = "TRUE", **options: bool) -> None:
         self.world = World(SimulationOptions(cells=1), Recorder)

@@ -1,12 +1,14 @@
-"""A machine that writes down what happens to it and does what it is asked to, and small worlds."""
+"""A machine that records its events and returns requested effects, and small worlds of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gapless.core.context import StepTime
+from gapless.core.effects import Effect
+from gapless.core.events import ClientRequest, MachineEvent, Received
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.machine import ClientRequest, Effect, MachineEvent, Received, StepTime
 from gapless.core.parameters import Parameters
 from gapless.messages.records import Record
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -16,7 +18,7 @@ from gapless_lab.sim.world import SimulatedHost, World
 
 
 class Recorder:
-    """Keeps every event with its moment; a request is a list of effects, which it returns."""
+    """Records every event with its time; a request is a list of effects, which it returns."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Recorder:
 
 
 class Listener:
-    """A client that writes down what it hears."""
+    """A client that records its notices."""
 
     name = "listener"
 
@@ -72,7 +74,7 @@ class Listener:
 
 
 def make_world(**options: Any) -> World:
-    """Return a world of recorders that have all started and met."""
+    """Return a world of recorders that have all started and are connected."""
     world = World(SimulationOptions(**options), Recorder)
     for host in world.hosts.values():
         world.start(host)
@@ -91,6 +93,6 @@ def machine(host: SimulatedHost) -> Recorder:
 
 
 def do(world: World, host: SimulatedHost, effects: Sequence[Effect]) -> None:
-    """Let a recorder have effects."""
+    """Let a recorder return effects."""
     assert host.process is not None
     world.happen(host.process, ClientRequest("test", effects))

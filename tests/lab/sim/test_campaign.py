@@ -1,4 +1,4 @@
-"""Many runs: in order, in several processes, and added up."""
+"""Many runs: in order, in several processes, and summed up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.lab.sim.toy import TOY, ToyMachine
 from tests.lab.sim.toy_runs import run_toy, toy_options
 
 
-def test_results_come_in_the_order_of_the_seeds() -> None:
+def test_results_are_in_the_order_of_the_seeds() -> None:
     results = list(run_many(range(5), TOY, run=run_toy))
     assert [result.options.seed for result in results] == [0, 1, 2, 3, 4]
 
@@ -30,7 +30,7 @@ def test_several_processes_give_the_same_results_as_one() -> None:
     assert alone == shared
 
 
-def test_a_summary_adds_runs_up() -> None:
+def test_a_summary_sums_up_runs() -> None:
     results = list(run_many(range(8), TOY, run=run_toy))
     summary = summarise(results, known=["damaged log", "a branch that is never taken"])
     assert summary.seeds == 8
@@ -41,16 +41,16 @@ def test_a_summary_adds_runs_up() -> None:
     assert sum(summary.faults.values()) > 0
 
 
-def test_a_branch_that_no_run_can_take_is_told_apart_with_its_reason() -> None:
-    assert set(OUT_OF_REACH) <= set(known_coverage_marks()), "the list names what is no mark"
+def test_an_unreachable_branch_is_listed_separately_with_its_reason() -> None:
+    assert set(OUT_OF_REACH) <= set(known_coverage_marks()), "the list names an unknown mark"
     summary = summarise([], known=["reply astray", "log full"])
     assert summary.never_hit == ["log full"]
     assert summary.out_of_reach == {"reply astray": OUT_OF_REACH["reply astray"]}
 
 
 def test_a_summary_names_the_seeds_that_failed() -> None:
-    plant = next(plant for plant, _ in TOY_BUGS if plant.name == "ticks")
-    with plant.installed():
+    bug = next(bug for bug, _ in TOY_BUGS if bug.name == "ticks")
+    with bug.installed():
         summary = summarise(run_many(range(3), TOY, run=run_toy))
     assert summary.violations == {"undurable": [0, 1, 2]}
 
@@ -67,8 +67,8 @@ def test_a_line_shows_a_run() -> None:
     assert result.steps_per_second > 0
 
 
-def test_a_missing_machine_is_said_plainly() -> None:
-    with pytest.raises(UsageError, match=r"no machine gapless\.nowhere:Broker"):
+def test_a_missing_machine_is_refused_with_its_name() -> None:
+    with pytest.raises(UsageError, match=r"the machine gapless\.nowhere:Broker cannot be imported"):
         load_factory("gapless.nowhere:Broker")
     assert load_factory(TOY) is not None
     assert load_factory(TOY).__name__ == ToyMachine.__name__
@@ -83,7 +83,7 @@ def test_a_regression_keeps_its_options() -> None:
 
 
 LATER_OPTIONS: set[str] = set()
-"""Options that came after all regressions; by default they leave the worlds before them alone."""
+"""Options that are newer than all regressions; their defaults do not change older worlds."""
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_regression_names_every_option_so_that_no_default_changes_its_world(
     named = entry["options"]
     assert set(SimulationOptions.__struct_fields__) - set(named) <= LATER_OPTIONS
     assert set(named) <= set(SimulationOptions.__struct_fields__), (
-        "an option was renamed or is gone"
+        "an option was renamed or removed"
     )
 
 
@@ -106,6 +106,6 @@ def test_the_marks_of_regressions_are_in_the_sources() -> None:
     }
 
 
-def test_the_toy_runs_fast_enough_to_be_of_use() -> None:
+def test_the_toy_runs_fast_enough() -> None:
     result = run_options(toy_options(3), TOY)
     assert result.steps_per_second > 5_000, "ten times less than on an idle core"

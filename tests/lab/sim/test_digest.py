@@ -1,4 +1,4 @@
-"""The canonical digest: equal runs have equal digests, words do not count, decisions do."""
+"""The canonical digest: equal runs have equal digests; texts do not count, decisions do."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from gapless.core.effects import DisconnectClient, Effect, Notify, Send
 from gapless.core.errors import UsageError
+from gapless.core.events import MachineEvent
 from gapless.core.ids import PubendId
-from gapless.core.machine import DisconnectClient, Effect, MachineEvent, Notify, Send
 from gapless.core.ticks import TickRange
 from gapless.messages import clients, streams
 from gapless.messages.records import DeleteRecord, Record, StorageChange
@@ -35,7 +36,7 @@ def folded(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", OFTEN)
-def test_brokers_decide_as_in_the_recorded_run(seed: int) -> None:
+def test_the_digest_equals_the_recorded_one(seed: int) -> None:
     assert digest.digest_of(seed) == digest.load(RECORDED)[seed]
 
 
@@ -82,7 +83,7 @@ def test_every_event_effect_message_and_record_has_a_number() -> None:
     assert len(digest.CODED) == len({*digest.CODED})
 
 
-def test_texts_for_people_do_not_count() -> None:
+def test_reason_texts_do_not_count() -> None:
     assert folded(DisconnectClient("c1", "too slow")) == folded(
         DisconnectClient("c1", "slow consumer")
     )
@@ -120,19 +121,19 @@ def test_a_value_without_a_number_counts_as_its_fields() -> None:
     assert folded(Outer("a", Inner(1, 2))) == folded(Flat("a", 1, 2)) == ["a", 1, 2]
 
 
-def test_the_word_of_a_record_key_is_a_number() -> None:
+def test_the_first_part_of_a_record_key_counts_as_a_number() -> None:
     found = folded(DeleteRecord(("subscription", "desk")))
     assert "subscription" not in found
     assert found != folded(DeleteRecord(("publisher", "desk")))
 
 
-def test_a_record_key_with_an_unknown_word_is_an_error() -> None:
+def test_a_record_key_with_an_unknown_first_part_is_an_error() -> None:
     with pytest.raises(KeyError):
         folded(DeleteRecord(("nothing", "desk")))
 
 
 def test_a_value_of_an_unknown_kind_is_an_error() -> None:
-    with pytest.raises(AssertionError, match="object has no place"):
+    with pytest.raises(AssertionError, match="object cannot be part of a digest"):
         folded(object())
 
 
@@ -157,15 +158,15 @@ def test_digests_are_written_and_read_again(tmp_path: Path) -> None:
     assert digest.compare({1: "a", 3: "c"}, {1: "a", 3: "d", 4: "e"}) == [3, 4]
 
 
-def test_a_line_that_is_no_digest_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "digests.txt"
     file.write_text("1 a\nnonsense\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"digests\.txt:2"):
         digest.load(file)
 
 
-def test_what_seeds_the_generators_stays_as_it_is() -> None:
-    """A run is a function of its seed through the order of these names and the names of the streams."""
+def test_the_order_of_seeded_parameters_is_frozen() -> None:
+    """A run depends on its seed through the order of these names and the names of the streams."""
     assert len(PACED_MS) == 34
     assert [TINY[name] for name in TINY] == [
         (1, 2),

@@ -1,11 +1,12 @@
-"""The simulated disk: what is durable when, and what a crash and damage do."""
+"""The simulated disk: durability, crashes and corruption."""
 
 from __future__ import annotations
 
 import pytest
 
+from gapless.core.effects import Fetch, Write
+from gapless.core.events import Fetched, Written
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import (
     AppendRow,
     DeleteRecord,
@@ -36,7 +37,7 @@ def append(world: World, host: SimulatedHost, *ticks: int) -> None:
         do(world, host, [Write(tick, (AppendRow(row(tick)),))])
 
 
-def test_a_write_is_answered_when_it_is_durable_and_not_before() -> None:
+def test_a_write_is_reported_when_it_is_durable_and_not_before() -> None:
     world, host = one(sync_us_min=1_000, sync_us_max=1_001)
     do(world, host, [Write(7, (PutRecord(IncarnationRecord(3)),))])
     assert host.disk.records == {}
@@ -46,12 +47,12 @@ def test_a_write_is_answered_when_it_is_durable_and_not_before() -> None:
     assert machine(host).events(Written) == [Written(7)]
 
 
-def test_writes_become_durable_in_the_order_of_asking() -> None:
+def test_writes_become_durable_in_the_order_of_the_requests() -> None:
     world, host = one()
     append(world, host, *range(1, 20))
     pass_ms(world, 100)
     assert [row.first for row in host.disk.logs[P]] == list(range(1, 20))
-    assert machine(host).events(Written) == [Written(ticket) for ticket in range(1, 20)]
+    assert machine(host).events(Written) == [Written(write_id) for write_id in range(1, 20)]
 
 
 def test_writes_that_wait_share_the_next_sync() -> None:
@@ -63,7 +64,7 @@ def test_writes_that_wait_share_the_next_sync() -> None:
     assert len(host.disk.logs[P]) == 4
 
 
-def test_a_crash_loses_exactly_what_was_not_synced() -> None:
+def test_a_crash_loses_exactly_the_writes_that_were_not_synced() -> None:
     world, host = one(sync_us_min=1_000, sync_us_max=1_001)
     append(world, host, 1, 2)
     pass_ms(world, 5)
@@ -73,10 +74,10 @@ def test_a_crash_loses_exactly_what_was_not_synced() -> None:
     world.start(host)
     pass_ms(world, 5)
     assert [row.first for row in host.disk.logs[P]] == [1, 2]
-    assert machine(host).events(Written) == [], "a write of an earlier life is answered to nobody"
+    assert machine(host).events(Written) == [], "a write of an earlier incarnation is not reported"
 
 
-def test_of_unsynced_writes_a_crash_may_leave_a_prefix_and_nothing_else() -> None:
+def test_a_crash_leaves_a_prefix_of_the_unsynced_writes() -> None:
     kept = []
     for seed in range(40):
         world, host = one(seed=seed, survive=1.0, sync_us_min=1_000)
@@ -142,7 +143,7 @@ def test_a_row_below_the_log_is_a_violation() -> None:
         (0, 100, 170, [10, 20]),
     ],
 )
-def test_a_fetch_gives_the_rows_that_touch_its_range_and_at_least_one(
+def test_a_fetch_returns_the_rows_that_overlap_its_range_and_at_least_one(
     low: int, high: int, bytes_max: int, ticks: list[int]
 ) -> None:
     world, host = one()
@@ -157,18 +158,18 @@ def test_a_fetch_gives_the_rows_that_touch_its_range_and_at_least_one(
     assert fetched.corruption is None
 
 
-def test_a_fetch_stops_before_a_corrupt_row_and_says_which() -> None:
+def test_a_fetch_stops_before_a_corrupt_row_and_names_it() -> None:
     world, host = one()
     append(world, host, 1, 2, 3)
     pass_ms(world, 10)
     host.disk.corrupt_row(P, 2)
     rows, corruption, _ = host.disk.read(P, 0, 10, 10_000)
     assert [row.first for row in rows] == [1]
-    assert corruption == "P: row 2 to 2 is damaged"
+    assert corruption == "P: row 2 to 2 is corrupt"
     assert host.disk.read(P, 3, 3, 10_000) == ((row(3),), None, True)
 
 
-def test_trimming_takes_corruption_away_with_its_row() -> None:
+def test_trimming_a_corrupt_row_removes_the_corruption() -> None:
     world, host = one()
     append(world, host, 1, 2, 3)
     pass_ms(world, 10)

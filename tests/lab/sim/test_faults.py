@@ -1,4 +1,4 @@
-"""Faults: each kind strikes, quiet is kept, and what must heal heals for good."""
+"""Faults: each kind occurs, quiet periods have none, and the core heals for good."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
 SMALL = SimulationOptions(seed=3, total=0.0, torn=0.0)
-"""A small world that the toy can be in."""
+"""A small world for the toy."""
 
 
 @pytest.mark.parametrize("kind", FAULT_KINDS)
-def test_a_kind_of_fault_strikes_and_no_other_does(kind: str) -> None:
+def test_only_the_chosen_kind_of_fault_occurs(kind: str) -> None:
     network = SimulatedNetworkKind.DATAGRAM if kind == "loss" else SimulatedNetworkKind.SESSION
     options = SMALL.with_(rates={kind: 8.0}, quiet=0.0, network=network)
     result = run_options(options, TOY)
@@ -30,7 +30,7 @@ def test_a_seed_without_rates_has_no_faults() -> None:
         assert result.violations == ()
 
 
-def test_in_quiet_periods_nothing_strikes() -> None:
+def test_quiet_periods_have_no_faults() -> None:
     loud = SMALL.with_(rates=dict.fromkeys(FAULT_KINDS, 5.0))
     assert run_options(loud.with_(quiet=1.0), TOY).faults == {}
     assert run_options(loud.with_(quiet=0.0), TOY).faults
@@ -49,7 +49,7 @@ def adjacent(left: SimulatedHost, right: SimulatedHost) -> bool:
     return left.cell == right.cell or right.cell in left.neighbourhood.neighbours
 
 
-def test_the_core_is_connected_and_whole_and_stays_so() -> None:
+def test_the_core_is_connected_and_running_and_stays_so() -> None:
     partial = 0
     for seed in range(60):
         run = healed(seed)
@@ -73,7 +73,7 @@ def test_the_core_is_connected_and_whole_and_stays_so() -> None:
     assert 5 < partial < 55
 
 
-def test_outside_the_core_some_hosts_stay_dead_and_some_stay_stopped() -> None:
+def test_outside_the_core_some_hosts_stay_dead_and_some_stay_paused() -> None:
     dead = stopped = 0
     for seed in range(60):
         run = healed(seed)
@@ -85,7 +85,7 @@ def test_outside_the_core_some_hosts_stay_dead_and_some_stay_stopped() -> None:
     assert stopped > 5
 
 
-def test_taking_one_kind_of_fault_away_leaves_the_others_as_they_were() -> None:
+def test_removing_one_kind_of_fault_does_not_change_the_others() -> None:
     rates = {"clock jump": 3.0, "slow client": 3.0}
     both = run_options(SMALL.with_(rates=rates), TOY)
     one = run_options(SMALL.with_(rates={"clock jump": 3.0}), TOY)

@@ -1,4 +1,4 @@
-"""Fencing (I12), limits (I14), reports that follow (I15): the probes ring when they are to."""
+"""Fencing (I12), limits (I14), reports that follow (I15): the invariants report violations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gapless.core.events import LinkDrained, LinkFull
 from gapless.core.ids import PubendId
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
-from gapless.core.machine import LinkDrained, LinkFull
 from gapless.core.ticks import TickRange
 from gapless.messages.overlay import Hello, Packet, PeerSessionId
 from gapless.messages.records import PublisherRecord, PutRecord
@@ -39,49 +39,49 @@ def some(world: World) -> SimulatedProcess:
 
 
 def fence() -> tuple[World, Any, SimulatedProcess]:
-    """Return a probe to which a broker has said that it began a session with x."""
+    """Return an invariant that has seen a broker start a session with x."""
     world, invariant = sound(FencingInvariant)
     process = some(world)
     invariant._hello(process, "x", Hello(process.host.broker, "n0", OWN, None, 1, 0))
     return world, invariant, process
 
 
-def hear(invariant: Any, process: SimulatedProcess, *packets: Packet) -> None:
+def receive(invariant: Any, process: SimulatedProcess, *packets: Packet) -> None:
     for packet in packets:
         invariant.arrived(process, "x", packet)
         invariant.taken(process, "x", packet)
 
 
-def test_packets_of_the_newest_session_in_order_are_lawful() -> None:
-    world, probe, process = fence()
-    hear(probe, process, *(Packet(OLD, OWN, number, ()) for number in (1, 2, 3)))
-    hear(probe, process, Packet(NEW, OWN, 1, ()))
+def test_packets_of_the_newest_session_in_order_are_no_violation() -> None:
+    world, invariant, process = fence()
+    receive(invariant, process, *(Packet(OLD, OWN, number, ()) for number in (1, 2, 3)))
+    receive(invariant, process, Packet(NEW, OWN, 1, ()))
     assert names(world) == []
 
 
-def test_a_packet_for_a_session_that_its_receiver_has_ended_breaks_i12() -> None:
-    world, probe, process = fence()
-    hear(probe, process, Packet(OLD, PeerSessionId(9, 0), 1, ()))
+def test_a_packet_for_a_session_that_the_receiver_has_ended_breaks_i12() -> None:
+    world, invariant, process = fence()
+    receive(invariant, process, Packet(OLD, PeerSessionId(9, 0), 1, ()))
     assert names(world) == ["I12"]
 
 
-def test_a_packet_of_a_session_that_its_sender_has_ended_breaks_i12() -> None:
-    world, probe, process = fence()
-    hear(probe, process, Packet(NEW, OWN, 1, ()), Packet(OLD, OWN, 1, ()))
+def test_a_packet_of_a_session_that_the_sender_has_ended_breaks_i12() -> None:
+    world, invariant, process = fence()
+    receive(invariant, process, Packet(NEW, OWN, 1, ()), Packet(OLD, OWN, 1, ()))
     assert names(world) == ["I12"]
 
 
-def test_a_packet_behind_a_hole_breaks_i12() -> None:
-    world, probe, process = fence()
-    hear(probe, process, Packet(NEW, OWN, 1, ()), Packet(NEW, OWN, 3, ()))
+def test_a_packet_after_a_missing_one_breaks_i12() -> None:
+    world, invariant, process = fence()
+    receive(invariant, process, Packet(NEW, OWN, 1, ()), Packet(NEW, OWN, 3, ()))
     assert names(world) == ["I12"]
 
 
-def test_a_new_incarnation_has_heard_nothing() -> None:
-    world, probe, process = fence()
-    hear(probe, process, Packet(NEW, OWN, 1, ()))
-    probe.started(world, process)
-    hear(probe, process, Packet(OLD, OWN, 1, ()))
+def test_a_new_incarnation_has_received_nothing() -> None:
+    world, invariant, process = fence()
+    receive(invariant, process, Packet(NEW, OWN, 1, ()))
+    invariant.started(world, process)
+    receive(invariant, process, Packet(OLD, OWN, 1, ()))
     assert names(world) == []
 
 
@@ -92,45 +92,47 @@ def test_a_new_incarnation_has_heard_nothing() -> None:
     "ranges", [tuple(TickRange(tick, tick) for tick in range(65)), (TickRange(1, 1_000_001),)]
 )
 def test_a_nack_of_too_many_or_too_long_ranges_breaks_i14(ranges: tuple[TickRange, ...]) -> None:
-    world, probe = sound(LimitInvariant, limits={"nack_ranges_max": 64, "nack_span_ms": 1_000})
-    probe._nack(some(world), "x", Nack(P, ranges))
+    world, invariant = sound(LimitInvariant, limits={"nack_ranges_max": 64, "nack_span_ms": 1_000})
+    invariant._nack(some(world), "x", Nack(P, ranges))
     assert names(world) == ["I14"]
 
 
 def test_a_frame_of_too_many_events_breaks_i14() -> None:
     most = 2 * JOIN_PUBLICATIONS_MAX
-    world, probe = sound(LimitInvariant, limits={"frame_events_max": most, "read_chunk_bytes": 1})
+    world, invariant = sound(
+        LimitInvariant, limits={"frame_events_max": most, "read_chunk_bytes": 1}
+    )
     events = tuple(Publication(tick, "p", tick, {}, b"") for tick in range(1, most + 2))
-    probe._framed(
+    invariant._framed(
         some(world), "x", StreamData(P, 2, KnowledgeRange(1, most + 1, 1, 0, events), first=True)
     )
     assert names(world) == ["I14"]
 
 
 def test_a_window_that_is_too_long_breaks_i14() -> None:
-    world, probe = sound(LimitInvariant, limits={"publisher_window": 10})
+    world, invariant = sound(LimitInvariant, limits={"publisher_window": 10})
     window = tuple((number, number, 1) for number in range(1, 12))
     record = PublisherRecord(P, "p", 1, 11, window, 0)
-    probe.durable(some(world).host, PutRecord(record))
+    invariant.durable(some(world).host, PutRecord(record))
     assert names(world) == ["I14"]
 
 
-def test_a_peer_that_is_slow_is_sent_nothing_until_it_is_free() -> None:
-    world, probe = sound(LimitInvariant)
+def test_sending_knowledge_over_a_full_link_breaks_i14() -> None:
+    world, invariant = sound(LimitInvariant)
     process = some(world)
-    stream = next(iter(probe.oracle.streams.values()))
+    stream = next(iter(invariant.oracle.streams.values()))
     machine: Any = process.machine
-    probe.moved(process, machine, LinkFull("x"))
-    probe.moved(process, machine, LinkDrained("x"))
-    probe.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
+    invariant.moved(process, machine, LinkFull("x"))
+    invariant.moved(process, machine, LinkDrained("x"))
+    invariant.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
     assert names(world) == []
-    probe.moved(process, machine, LinkFull("x"))
-    probe.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
-    probe.moved(process, machine, None)
+    invariant.moved(process, machine, LinkFull("x"))
+    invariant.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
+    invariant.moved(process, machine, None)
     assert names(world) == ["I14"]
 
 
-def test_a_router_that_does_not_hold_back_breaks_i14() -> None:
+def test_a_router_that_does_not_pause_a_peer_breaks_i14() -> None:
     ignored = (Router, "pause_peer", lambda *_: None)
     assert found(LimitInvariant, ignored, limits={"queue_bytes_max": 300}) == "I14"
 
@@ -140,10 +142,10 @@ def test_a_log_beyond_its_limit_breaks_i14() -> None:
     assert found(LimitInvariant, never_full, limits={"log_bytes_max": 500}, durable=1.0) == "I14"
 
 
-# --- reports follow ---------------------------------------------------------------------------
+# --- reports ----------------------------------------------------------------------------------
 
 
-def test_reports_that_stay_behind_break_i15() -> None:
+def test_reports_that_lag_behind_break_i15() -> None:
     calm = options(1, durable=0.0, past=0.0, rates={}, whole_core=1.0, liveness_ms=6_000)
     run = SimulationRun(calm, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])])
     with patched(AckReporter, "_ack_floor", lambda *_: 0):

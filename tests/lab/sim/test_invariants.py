@@ -1,4 +1,4 @@
-"""Probes: each rings when its invariant is broken, and none rings, or changes anything, otherwise."""
+"""Invariants: each reports its violation, and none reports or changes anything otherwise."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Patch = tuple[Any, str, Any]
 
 
 def options(seed: int, **changes: Any) -> SimulationOptions:
-    """Return a small world in which much happens, without faults but for clients that vanish."""
+    """Return a small, busy world without faults except clients that vanish."""
     made = SimulationOptions(
         seed=seed,
         safety_ms=1_500,
@@ -87,11 +87,11 @@ INACTIVE: dict[str, Any] = {
     "durable": 0.0,
     "churn_rate": 1.0,
 }
-"""A world in which hosts are cut off for so long that their pubends no longer wait for them."""
+"""A world in which hosts are cut off until they are inactive members."""
 
 
 def run_with(kind: Kind, seed: int = 0, **changes: Any) -> tuple[SimulationRun, Any]:
-    """Run the safety phase with one probe; return the run and the probe."""
+    """Run the safety phase with one invariant; return the run and the invariant."""
     run = SimulationRun(
         options(seed, **changes), observers=[lambda run: InvariantMonitor(run, [kind])]
     )
@@ -103,7 +103,7 @@ def run_with(kind: Kind, seed: int = 0, **changes: Any) -> tuple[SimulationRun, 
 
 
 def found(kind: Kind, *patches: Patch, seeds: int = 20, **changes: Any) -> str:
-    """Return what the probe finds with bugs planted; clients may notice first in some seeds."""
+    """Return the violation that is found with planted bugs; checkers may be first in some seeds."""
     with ExitStack() as stack:
         for owner, name, replacement in patches:
             stack.enter_context(patched(owner, name, replacement))
@@ -117,7 +117,7 @@ def found(kind: Kind, *patches: Patch, seeds: int = 20, **changes: Any) -> str:
 
 
 def sound(kind: Kind, seed: int = 0, **changes: Any) -> tuple[World, Any]:
-    """Return a world in which something has happened, and its probe, which has found nothing."""
+    """Return a world after a run and its invariant, which has found nothing."""
     run, invariant = run_with(kind, seed, **changes)
     assert run.world.violations == []
     return run.world, invariant
@@ -128,24 +128,24 @@ def names(world: World) -> list[str]:
 
 
 def pubend_of(invariant: Invariant) -> tuple[SimulatedHost, PubendId]:
-    """Return a pubend that has regimes, and its host."""
+    """Return a pubend that has stream epochs, and its host."""
     for pubend, stream_epochs in invariant.global_state.stream_epochs.items():
         if len(stream_epochs) > 1:
             return invariant.world.hosts[invariant.oracle.streams[pubend].broker], pubend
-    raise AssertionError("no pubend has two regimes")
+    raise AssertionError("no pubend has two stream epochs")
 
 
-# --- all of them ------------------------------------------------------------------------------
+# --- all invariants ---------------------------------------------------------------------------
 
 
-def test_a_sound_run_breaks_no_invariant() -> None:
+def test_a_correct_run_breaks_no_invariant() -> None:
     run = SimulationRun(options(1, durable=0.0, past=0.0))
     assert run.play().violations == ()
     assert isinstance(run.world.observers[0], InvariantMonitor)
     assert len(run.world.observers[0].invariants) == len(INVARIANTS)
 
 
-def test_probes_do_not_change_a_run() -> None:
+def test_invariants_do_not_change_a_run() -> None:
     digests = []
     for probes in ([monitor_run], []):
         run = SimulationRun(options(2, durable=0.0, past=0.0), observers=probes)
@@ -155,16 +155,16 @@ def test_probes_do_not_change_a_run() -> None:
     assert digests[0] == digests[1]
 
 
-def test_a_run_can_do_without_probes() -> None:
+def test_a_run_can_do_without_invariants() -> None:
     assert SimulationRun(options(0), observers=()).world.observers == []
 
 
-def test_the_command_can_do_without_probes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_can_do_without_invariants(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "run", "--seeds", "1", "--machine", TOY, "--no-invariants"]) in {0, 1}
     assert "seed      0" in capsys.readouterr().out
 
 
-def test_a_machine_that_is_no_broker_is_let_be() -> None:
+def test_a_machine_that_is_no_broker_is_not_checked() -> None:
     run = SimulationRun(toy_options(0), TOY)
     assert run.play().violations == ()
 
@@ -179,7 +179,7 @@ print(run.world.trace.short_digest, run.world.violations)
 """
 
 
-def test_what_probes_find_does_not_depend_on_the_hash_seed() -> None:
+def test_violations_do_not_depend_on_the_hash_seed() -> None:
     lines = []
     for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -193,18 +193,18 @@ def test_what_probes_find_does_not_depend_on_the_hash_seed() -> None:
 # --- ticks and events (I1, I2) ----------------------------------------------------------------
 
 
-def test_an_event_below_what_was_told_breaks_i1() -> None:
-    world, probe = sound(TickInvariant)
-    host, pubend = pubend_of(probe)
-    sent_up_to = probe.sent_up_to[pubend]
+def test_an_event_below_the_knowledge_sent_breaks_i1() -> None:
+    world, invariant = sound(TickInvariant)
+    host, pubend = pubend_of(invariant)
+    sent_up_to = invariant.sent_up_to[pubend]
     for tick in (sent_up_to + 1, sent_up_to):
         event = Publication(tick, "p", 1, {}, b"")
         assert names(world) == []
-        probe.durable(host, AppendRow(LogRow(pubend, tick, tick, 1, 0, 0, (event,))))
+        invariant.durable(host, AppendRow(LogRow(pubend, tick, tick, 1, 0, 0, (event,))))
     assert names(world) == ["I1"]
 
 
-def tell_early(self: Any, pending: Any, changes: Any) -> None:
+def send_early(self: Any, pending: Any, changes: Any) -> None:
     self._pending.append(pending)
     pending.durable = True
     self._context.write(changes, lambda: None)
@@ -212,26 +212,26 @@ def tell_early(self: Any, pending: Any, changes: Any) -> None:
 
 
 def test_an_event_that_is_sent_before_it_is_logged_breaks_i2() -> None:
-    assert found(LoggedBeforeSentInvariant, (Pubend, "_enqueue", tell_early)) == "I2"
+    assert found(LoggedBeforeSentInvariant, (Pubend, "_enqueue", send_early)) == "I2"
 
 
 def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
-    world, probe = sound(LoggedBeforeSentInvariant)
-    host, pubend = pubend_of(probe)
-    stream = probe.oracle.streams[pubend]
+    world, invariant = sound(LoggedBeforeSentInvariant)
+    host, pubend = pubend_of(invariant)
+    stream = invariant.oracle.streams[pubend]
     event = stream.publications[-1]
     forged = Publication(event.tick, event.publisher, event.sequence, event.attributes, b"forged")
     for each in (event, forged):
         assert names(world) == []
-        piece = KnowledgeRange(each.tick, each.tick, 1, 0, (each,))
-        probe.knowledge_sent(host.process, host.broker, True, stream, piece)
+        knowledge = KnowledgeRange(each.tick, each.tick, 1, 0, (each,))
+        invariant.knowledge_sent(host.process, host.broker, True, stream, knowledge)
     assert names(world) == ["I2"]
 
 
 # --- silence (I3) -----------------------------------------------------------------------------
 
 
-def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
+def test_silence_over_an_event_that_a_subscription_must_receive_breaks_i3() -> None:
     assert (
         found(
             SilenceInvariant,
@@ -241,91 +241,95 @@ def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
     )
 
 
-def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:
-    world, probe = sound(SilenceInvariant, subscribers=12)
+def test_wrong_silence_of_a_broker_breaks_i3() -> None:
+    world, invariant = sound(SilenceInvariant, subscribers=12)
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for pubend, subend in machine.subends.guaranteed.items():
-            stream = probe.oracle.streams[pubend]
+        for pubend, subend in machine.components.subends.guaranteed.items():
+            stream = invariant.oracle.streams[pubend]
             record = max(
-                probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
+                invariant.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
             )
             for cursor in subend.cursors.values():
                 if cursor.phase is not CursorPhase.LIVE or not stream.ticks:
                     continue
-                # as if nothing were handed over since it began
+                # as if nothing had been delivered since the start
                 subend._horizon.tick = cursor.start.after
-                piece = KnowledgeRange(cursor.start.after + 1, stream.ticks[-1], record.number, 0)
-                probe.knowledge_sent(host.process, host.broker, True, stream, piece)
+                knowledge = KnowledgeRange(
+                    cursor.start.after + 1, stream.ticks[-1], record.number, 0
+                )
+                invariant.knowledge_sent(host.process, host.broker, True, stream, knowledge)
     assert "I3" in names(world)
 
 
-def live_cursor(world: World, probe: Invariant) -> tuple[SimulatedHost, Any, Any, KnowledgeRange]:
-    """Return a strand that is live, and a piece that says all is silent since it began."""
+def live_cursor(
+    world: World, invariant: Invariant
+) -> tuple[SimulatedHost, Any, Any, KnowledgeRange]:
+    """Return a live cursor, and a knowledge range that is silent since its start."""
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for pubend, subend in machine.subends.guaranteed.items():
-            stream = probe.oracle.streams[pubend]
+        for pubend, subend in machine.components.subends.guaranteed.items():
+            stream = invariant.oracle.streams[pubend]
             record = max(
-                probe.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
+                invariant.global_state.stream_epochs[pubend].values(), key=lambda each: each.number
             )
             for cursor in subend.cursors.values():
                 if cursor.phase is not CursorPhase.LIVE or not stream.ticks:
                     continue
                 places = range(stream.after(cursor.start.after), len(stream.ticks))
                 if any(
-                    probe.oracle.matches(stream, cursor.segments.current.text, each)
+                    invariant.oracle.matches(stream, cursor.segments.current.text, each)
                     for each in places
                 ):
                     silent = KnowledgeRange(
                         cursor.start.after + 1, stream.ticks[-1], record.number, 0
                     )
                     return host, machine, cursor, silent
-    raise AssertionError("nobody was sent anything")
+    raise AssertionError("no cursor is live")
 
 
-def test_silence_that_a_stream_holds_wrongly_breaks_i3_in_that_step() -> None:
-    world, probe = sound(SilenceInvariant, subscribers=12)
-    host, machine, cursor, silent = live_cursor(world, probe)
-    probe._steps = 0  # nor is it the turn of all that is held
-    probe.moved(host.process, machine, None)
+def test_wrong_silence_in_a_stream_breaks_i3_in_that_step() -> None:
+    world, invariant = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, invariant)
+    invariant._steps = 0  # the check of all ranges is not due
+    invariant.moved(host.process, machine, None)
     assert names(world) == []
     cursor.subend._horizon.tick = cursor.start.after
     cursor.subend._stream.accumulate(silent)
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert "I3" in names(world)
 
 
-def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
-    world, probe = sound(SilenceInvariant, subscribers=12)
-    host, machine, cursor, silent = live_cursor(world, probe)
-    probe._steps = 0
-    segments = dict(machine.filters.segments)
-    machine.filters.segments.clear()
+def test_silence_that_is_known_when_a_filter_starts_breaks_i3() -> None:
+    world, invariant = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, invariant)
+    invariant._steps = 0
+    segments = dict(machine.components.filters.segments)
+    machine.components.filters.segments.clear()
     cursor.subend._horizon.tick = cursor.start.after
     cursor.subend._stream.accumulate(silent)
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert names(world) == []
-    machine.filters.segments.update(segments)
-    probe.moved(host.process, machine, None)
+    machine.components.filters.segments.update(segments)
+    invariant.moved(host.process, machine, None)
     assert "I3" in names(world)
 
 
 # --- tables (I4, I5) --------------------------------------------------------------------------
 
 
-def test_an_out_table_that_claims_what_it_left_out_breaks_i4() -> None:
+def test_an_out_table_that_claims_what_it_omits_breaks_i4() -> None:
     assert found(TableInvariant, (OutTable, "_passes", lambda *_: False)) == "I4"
 
 
-def test_an_owner_that_starts_before_it_was_said_breaks_i4() -> None:
+def test_an_owner_that_starts_before_its_table_was_sent_breaks_i4() -> None:
     def too_early(self: LeafTable, conjunction: Any) -> int:  # noqa: ARG001
         return max(1, self.sender.table.version)
 
     assert found(TableInvariant, (LeafTable, "_new_start", too_early)) == "I4"
 
 
-def test_a_copy_that_is_not_what_was_said_breaks_i5() -> None:
+def test_a_copy_that_differs_from_the_table_sent_breaks_i5() -> None:
     original = TableReceiver._complete
 
     def complete(self: TableReceiver) -> Any:
@@ -337,30 +341,30 @@ def test_a_copy_that_is_not_what_was_said_breaks_i5() -> None:
     assert found(TableInvariant, (TableReceiver, "_complete", complete)) == "I5"
 
 
-def test_a_copy_of_a_version_that_was_never_made_breaks_i5() -> None:
-    world, probe = sound(TableInvariant)
+def test_a_copy_of_a_version_that_never_existed_breaks_i5() -> None:
+    world, invariant = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
     edge = next(iter(machine.components.exchange.table_store.edges.values()))
     edge.tables()[0].version += 1_000
     edge.revision += 1
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert names(world) == ["I5"]
 
 
 def test_more_tables_than_brokers_of_a_direction_break_i14() -> None:
-    world, probe = sound(TableInvariant)
+    world, invariant = sound(TableInvariant)
     host = next(iter(world.hosts.values()))
     machine: Any = host.process and host.process.machine
     edge = next(iter(machine.components.exchange.table_store.edges.values()))
     held = next(edge.held())
     edge._held |= {"x": held, "y": held, "z": held}
     edge.revision += 1
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert names(world) == ["I14"]
 
 
-# --- regimes (I6) -----------------------------------------------------------------------------
+# --- stream epochs (I6) -----------------------------------------------------------------------
 
 S = ShbId("s", "c")
 P = PubendId("P9")
@@ -398,23 +402,23 @@ def test_stream_epochs_on_disk_keep_i6(changes: list[PutRecord], expected: list[
     assert names(run.world) == expected
 
 
-def test_a_piece_of_two_stream_epochs_breaks_i6() -> None:
-    world, probe = sound(StreamEpochInvariant)
-    host, pubend = pubend_of(probe)
-    stream_epochs = probe.global_state.stream_epochs[pubend]
-    stream = probe.oracle.streams[pubend]
+def test_a_knowledge_range_of_two_stream_epochs_breaks_i6() -> None:
+    world, invariant = sound(StreamEpochInvariant)
+    host, pubend = pubend_of(invariant)
+    stream_epochs = invariant.global_state.stream_epochs[pubend]
+    stream = invariant.oracle.streams[pubend]
     start = stream_epochs[2].start
-    probe.knowledge_sent(
+    invariant.knowledge_sent(
         host.process, host.broker, True, stream, KnowledgeRange(start, start, 2, 0)
     )
     assert names(world) == []
-    probe.knowledge_sent(
+    invariant.knowledge_sent(
         host.process, host.broker, True, stream, KnowledgeRange(start - 1, start, 1, 0)
     )
     assert names(world) == ["I6"]
 
 
-# --- strands and reads (I7, I8) ---------------------------------------------------------------
+# --- cursors and reads (I7, I8) ---------------------------------------------------------------
 
 
 def start_anywhere(self: Cursor, low: int, time: Any) -> None:  # noqa: ARG001
@@ -428,9 +432,9 @@ def test_a_start_in_a_stream_epoch_that_does_not_list_the_host_breaks_i7() -> No
     assert found(CursorInvariant, (Cursor, "start_if_served", start_anywhere)) == "I7"
 
 
-def test_who_was_there_before_a_pubend_and_begins_where_its_host_came_breaks_r46() -> None:
-    plant = (StartVerification, "guaranteed_start_after", lambda *_: None)
-    assert found(StartInvariant, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
+def test_an_older_subscription_that_starts_with_its_shb_breaks_r46() -> None:
+    bug = (StartVerification, "guaranteed_start_after", lambda *_: None)
+    assert found(StartInvariant, bug, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
 
 
 @pytest.mark.slow
@@ -445,67 +449,67 @@ def test_a_failover_that_forgets_start_guarantees_breaks_r46() -> None:
     }
     rates = {"crash": 2.0, "client loss": 8.0}
     busy = {"publish_rate": 80.0, "churn_rate": 3.0, "down_ms_max": 1_000, "safety_ms": 3_000}
-    plant = (ForcedMoves, "_set_guarantees", lambda *_: None)
+    bug = (ForcedMoves, "_set_guarantees", lambda *_: None)
     changes: dict[str, Any] = {**many, **failing_over, **busy, "rates": rates}
-    assert found(StartInvariant, plant, cells=4, **changes) == "R46"
+    assert found(StartInvariant, bug, cells=4, **changes) == "R46"
 
 
 def some_subend(world: World) -> tuple[SimulatedHost, Any, Any]:
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine
-        for subend in machine.subends.guaranteed.values():
+        for subend in machine.components.subends.guaranteed.values():
             if subend.has_base and subend.cursors:
                 return host, machine, subend
     raise AssertionError("no subend has begun")
 
 
 def test_a_horizon_that_falls_breaks_i7() -> None:
-    world, probe = sound(CursorInvariant)
+    world, invariant = sound(CursorInvariant)
     host, machine, subend = some_subend(world)
     subend._horizon.tick -= 1
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert names(world) == ["I7"]
 
 
-def test_a_position_below_what_was_told_breaks_i8() -> None:
-    world, probe = sound(CursorInvariant)
+def test_a_position_below_what_was_sent_breaks_i8() -> None:
+    world, invariant = sound(CursorInvariant)
     host, machine, subend = some_subend(world)
     cursor = next(iter(subend.cursors.values()))
     cursor.phase, cursor.last_sent = CursorPhase.CATCHING_UP, cursor.position + 10
     cursor.position -= 1
-    probe.moved(host.process, machine, None)
+    invariant.moved(host.process, machine, None)
     assert names(world) == ["I8"]
 
 
-def test_what_is_passed_in_a_stream_epoch_that_does_not_serve_it_breaks_i7() -> None:
-    plant = (CursorGroups, "is_covered", lambda *_: True)
-    assert found(CursorInvariant, plant, **INACTIVE) == "I7"
+def test_advancing_in_a_stream_epoch_that_does_not_serve_the_host_breaks_i7() -> None:
+    bug = (CursorGroups, "is_covered", lambda *_: True)
+    assert found(CursorInvariant, bug, **INACTIVE) == "I7"
 
 
-def test_what_is_read_for_another_filter_in_place_of_a_piece_breaks_i7() -> None:
-    plant = (Filters, "covering_filter", lambda _: "FALSE")
-    assert found(CursorInvariant, plant, **INACTIVE) == "I7"
+def test_reading_with_another_filter_breaks_i7() -> None:
+    bug = (Filters, "covering_filter", lambda _: "FALSE")
+    assert found(CursorInvariant, bug, **INACTIVE) == "I7"
 
 
-def test_an_answer_that_leaves_out_what_matches_breaks_i7() -> None:
+def test_a_read_reply_that_omits_a_match_breaks_i7() -> None:
     assert (
         found(ReadInvariant, (PubendRequestHandler, "_filter", lambda *_: Filter("FALSE"))) == "I7"
     )
 
 
-def test_an_answer_of_a_broker_to_itself_that_leaves_out_what_matches_breaks_i7() -> None:
-    plant = (PubendRequestHandler, "_filter", lambda *_: Filter("FALSE"))
-    assert found(ReadInvariant, plant, cells=1) == "I7"
+def test_a_local_read_that_omits_a_match_breaks_i7() -> None:
+    bug = (PubendRequestHandler, "_filter", lambda *_: Filter("FALSE"))
+    assert found(ReadInvariant, bug, cells=1) == "I7"
 
 
 # --- publishers (I12) -------------------------------------------------------------------------
 
 
-def test_what_is_logged_twice_breaks_i12() -> None:
-    """The oracle looks at every row that reaches a log."""
-    plant = (Publishers, "published", lambda *_: ())
+def test_a_sequence_that_is_logged_twice_breaks_i12() -> None:
+    """The oracle checks every row that is logged."""
+    bug = (Publishers, "published", lambda *_: ())
     details = []
-    with patched(*plant):
+    with patched(*bug):
         for seed in range(5):
             run = SimulationRun(options(seed, repeat_rate=50.0), observers=())
             run.start()
@@ -514,17 +518,17 @@ def test_what_is_logged_twice_breaks_i12() -> None:
     assert any("(I12)" in each for each in details)
 
 
-# --- what is kept (I9, I10) -------------------------------------------------------------------
+# --- retention (I9, I10) ----------------------------------------------------------------------
 
 
-def test_a_report_above_what_is_needed_breaks_i9() -> None:
+def test_a_report_above_the_needed_ticks_breaks_i9() -> None:
     def floor(self: AckReporter, subend: Any) -> int:  # noqa: ARG001
         return int(subend.horizon)
 
     assert found(ReportInvariant, (AckReporter, "_ack_floor", floor), durable=1.0) == "I9"
 
 
-def test_a_router_that_reports_more_than_it_heard_breaks_i9() -> None:
+def test_a_router_that_reports_more_than_it_received_breaks_i9() -> None:
     original = acks.grouped
 
     def generous(reports: Any, groups_max: int) -> Any:
@@ -537,7 +541,7 @@ def test_a_log_that_is_released_while_members_need_it_breaks_i10() -> None:
     assert found(RetentionInvariant, (Members, "ack_floor", lambda _: None)) == "I10"
 
 
-def test_a_log_that_is_released_below_a_hold_breaks_i10() -> None:
+def test_a_log_that_is_released_within_a_log_hold_breaks_i10() -> None:
     def floor(self: Members) -> int | None:
         return min((row.ack_floor for row in self._rows.values()), default=None)
 
@@ -547,49 +551,49 @@ def test_a_log_that_is_released_below_a_hold_breaks_i10() -> None:
 # --- feeds (I11) ------------------------------------------------------------------------------
 
 
-def test_a_feed_from_afar_breaks_i11() -> None:
-    world, probe = sound(FeedInvariant, shape="line")
-    _, pubend = pubend_of(probe)
-    home = probe.global_state.phb_cell(probe.oracle.streams[pubend])
+def test_a_feed_from_a_more_distant_broker_breaks_i11() -> None:
+    world, invariant = sound(FeedInvariant, shape="line")
+    _, pubend = pubend_of(invariant)
+    phb_cell = invariant.global_state.phb_cell(invariant.oracle.streams[pubend])
     ordered = sorted(
-        world.hosts.values(), key=lambda each: probe.global_state.distance(home, each.cell)
+        world.hosts.values(), key=lambda each: invariant.global_state.distance(phb_cell, each.cell)
     )
     near, far = ordered[0], ordered[-1]
-    probe._attached(near.process, far.broker, Attached(pubend, 2, 0))
+    invariant._attached(near.process, far.broker, Attached(pubend, 2, 0))
     assert names(world) == []
-    probe._attached(far.process, near.broker, Attached(pubend, 2, 0))
-    probe._attached(far.process, near.broker, Attached(pubend, 3, 0))
+    invariant._attached(far.process, near.broker, Attached(pubend, 2, 0))
+    invariant._attached(far.process, near.broker, Attached(pubend, 3, 0))
     assert names(world) == ["I11", "I11"]
 
 
 # --- durability (I13) -------------------------------------------------------------------------
 
 
-def test_a_stream_epoch_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
-    assert found(DurabilityInvariant, (Pubend, "_enqueue", tell_early)) == "I13"
+def test_a_stream_epoch_that_is_sent_before_it_is_durable_breaks_i13() -> None:
+    assert found(DurabilityInvariant, (Pubend, "_enqueue", send_early)) == "I13"
 
 
-def test_silence_above_the_ceiling_on_disk_breaks_i13() -> None:
+def test_silence_above_the_durable_tick_ceiling_breaks_i13() -> None:
     def raise_ceiling(self: Any, need: int) -> None:
         self._raised(need + 1)
 
     assert found(DurabilityInvariant, (Pubend, "_raise_ceiling", raise_ceiling)) == "I13"
 
 
-def test_a_start_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
+def test_a_start_that_is_confirmed_before_it_is_durable_breaks_i13() -> None:
     def store_nothing(self: DeliveryLimits, tick: int, *, started: bool = False) -> None:  # noqa: ARG001
         self._subscription.mark_dirty()
 
-    plant = (DeliveryLimits, "until_stored", store_nothing)
-    assert found(DurabilityInvariant, plant, durable=1.0) == "I13"
+    bug = (DeliveryLimits, "until_stored", store_nothing)
+    assert found(DurabilityInvariant, bug, durable=1.0) == "I13"
 
 
 # --- limits (I14) -----------------------------------------------------------------------------
 
 
 def test_a_cache_over_its_limit_breaks_i14() -> None:
-    plant = (router, "shrink", lambda *_: 0)
-    assert found(LimitInvariant, plant, limits={"cache_bytes": 300}) == "I14"
+    bug = (router, "shrink", lambda *_: 0)
+    assert found(LimitInvariant, bug, limits={"cache_bytes": 300}) == "I14"
 
 
 # --- convergence (I15) ------------------------------------------------------------------------
@@ -605,7 +609,7 @@ def never_settle(original: Any) -> Any:
 
 
 def outstanding_with(patch: Patch, seed: int = 0, **changes: Any) -> tuple[SimulationRun, str]:
-    """Return a run to its end with a bug planted, and what is found to be owed in vain."""
+    """Run to the end with a planted bug; return the run and what is outstanding."""
     with patched(*patch):
         run = SimulationRun(
             options(seed, liveness_ms=2_000, **changes),
@@ -617,20 +621,20 @@ def outstanding_with(patch: Patch, seed: int = 0, **changes: Any) -> tuple[Simul
 
 
 def test_an_overlay_that_does_not_settle_breaks_i15() -> None:
-    plant = (Edge, "_updated", never_settle(Edge._updated))
-    run, owed = outstanding_with(plant, whole_core=1.0)
+    bug = (Edge, "_updated", never_settle(Edge._updated))
+    run, missing = outstanding_with(bug, whole_core=1.0)
     assert len(run.world.core) == len(run.world.hosts)
-    assert "is not settled" in owed
+    assert "is not settled" in missing
 
 
 def test_a_part_that_does_not_settle_breaks_i15() -> None:
-    plant = (Edge, "_updated", never_settle(Edge._updated))
-    run, owed = outstanding_with(plant, seed=6, whole_core=0.0, cells=6)
+    bug = (Edge, "_updated", never_settle(Edge._updated))
+    run, missing = outstanding_with(bug, seed=6, whole_core=0.0, cells=6)
     assert 1 < len(run.world.core) < len(run.world.hosts)
-    assert "is not settled" in owed
+    assert "is not settled" in missing
 
 
-def test_a_part_owes_nothing_to_those_outside() -> None:
+def test_hosts_outside_the_core_are_not_outstanding() -> None:
     small = options(6, whole_core=0.0, cells=6, rates={"crash": 2.0, "permanent cut": 5.0})
     run = SimulationRun(
         small, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])]
@@ -647,15 +651,15 @@ def test_a_part_owes_nothing_to_those_outside() -> None:
     assert world.observers[0].outstanding(world) == [f"{outside[0].broker} has not started"]
 
 
-def test_a_table_that_keeps_what_nobody_wants_breaks_i15() -> None:
+def test_a_table_that_keeps_unused_filters_breaks_i15() -> None:
     original = OutTable.changed
 
     def only_more(self: OutTable, added: Any, removed: Any) -> None:
         del removed
         original(self, added, ())
 
-    _, owed = outstanding_with((OutTable, "changed", only_more), whole_core=1.0)
-    assert "which nobody wants" in owed
+    _, missing = outstanding_with((OutTable, "changed", only_more), whole_core=1.0)
+    assert "which no SHB wants" in missing
 
 
 def test_merged_tables_may_have_more_than_is_wanted() -> None:
@@ -667,19 +671,19 @@ def test_merged_tables_may_have_more_than_is_wanted() -> None:
     assert run.play().violations == ()
 
 
-def test_what_is_not_settled_not_fed_and_not_started_is_owed() -> None:
+def test_unsettled_edges_missing_feeds_and_pending_cursors_are_outstanding() -> None:
     run = SimulationRun(
         options(4, whole_core=1.0),
         observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])],
     )
     assert run.play().violations == ()
-    probe: WorldObserver = run.world.observers[0]
-    assert probe.outstanding(run.world) == []
+    invariant: WorldObserver = run.world.observers[0]
+    assert invariant.outstanding(run.world) == []
     host, machine, subend = some_subend(run.world)
     next(iter(machine.components.exchange.table_store.edges.values())).settled = False
-    subend._feed._current = None
+    subend._state.feed._current = None
     next(iter(subend.cursors.values())).phase = CursorPhase.PENDING
-    owed = " ".join(probe.outstanding(run.world))
+    missing = " ".join(invariant.outstanding(run.world))
     for part in ("is not settled", "has no feed", "has not started"):
-        assert part in owed
-    assert host.broker in owed
+        assert part in missing
+    assert host.broker in missing

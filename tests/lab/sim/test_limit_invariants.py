@@ -1,4 +1,4 @@
-"""Every limit that a broker forgets is seen by the probe of I14."""
+"""A broker that ignores a limit breaks the invariant I14."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ LOSSY: dict[str, Any] = {
     "rates": {"loss": 20.0, "client loss": 2.0},
     "publish_rate": 200.0,
 }
-"""A world in which much is lost, and asked for."""
+"""A world with many losses and nacks."""
 
 SLOW: dict[str, Any] = {
     "rates": {"slow client": 20.0, "client loss": 4.0},
     "publish_rate": 300.0,
     "credit_max": 1,
 }
-"""A world in which clients are slower than what comes."""
+"""A world in which clients are slower than the publications."""
 
 NARROW = {"prefetch_max": 1, "frame_events_max": 1, "read_chunk_bytes": 1}
-"""Limits under which little may wait for them."""
+"""Limits under which little may be queued for them."""
 
 
 def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any) -> str:
-    """Return what the probe finds if brokers act as if a limit, which is tiny, were far away."""
+    """Return the violation that is found if brokers ignore a tiny limit."""
     for seed in range(20):
         made = options(seed, limits={**limits, limit: value}, **changes)
         run = SimulationRun(made, observers=[lambda run: InvariantMonitor(run, [LimitInvariant])])
@@ -61,19 +61,19 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
         ("join_buffer_events_max", 0, "events held while joining", {}, SLOW),
         ("backlog_bytes", 0, "the bytes of the backlog", NARROW, SLOW),
         ("reads_per_shb_max", 1, "reads of", {}, {"past": 1.0, "subscribers": 12}),
-        ("staged_bytes_max", 100, "bytes that are staged", {}, {"stagers": 2, "stage_rate": 50.0}),
+        ("staged_bytes_max", 100, "staged bytes", {}, {"stagers": 2, "stage_rate": 50.0}),
         ("delta_log_max", 1, "deltas", {}, {}),
         ("stream_epochs_kept", 1, "stream epochs of", {}, {}),
         ("sets_per_session_max", 1, "sets of", {}, {}),
         ("sets_per_session_max", 1, "sets named to", {}, LOSSY),
         ("ack_groups", 1, "groups of hosts", {}, {}),
         ("table_conjunctions_max", 1, "conjunctions of", {}, {}),
-        ("nack_window", 1, "ticks that a host asks for", {"nack_span_ms": 1}, LOSSY),
+        ("nack_window", 1, "ticks that an SHB nacks", {"nack_span_ms": 1}, LOSSY),
         ("frame_bytes_max", 40, "bytes of a part of a table", {}, {"rates": {"cut": 10.0}}),
-        ("frame_bytes_max", 1, "bytes of an answer", {}, LOSSY),
+        ("frame_bytes_max", 1, "bytes of a reply", {}, LOSSY),
     ],
 )
-def test_a_limit_that_is_not_kept_breaks_i14(
+def test_ignoring_a_limit_breaks_i14(
     limit: str, value: int, what: str, limits: dict[str, int], changes: dict[str, Any]
 ) -> None:
     assert what in found_without(limit, value, limits, **changes)

@@ -1,4 +1,4 @@
-"""Cores: what lives for ever is connected enough that all of it must converge, and no more than that."""
+"""Liveness cores: they are connected enough to converge, and no more than that."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ends(pair: HostPair) -> tuple[str, str]:
     return left, right
 
 
-def way(topology: Topology, left: str, right: str) -> tuple[str, ...]:
+def path(topology: Topology, left: str, right: str) -> tuple[str, ...]:
     return topology.neighbourhood(left, len(topology.cells)).path(right)
 
 
@@ -48,14 +48,14 @@ def test_never_more_than_delta_cells_in_a_row_are_dead(delta: int) -> None:
         dead = [cell.name for cell in made.topology.cells if cell.name not in living]
         assert living
         for left, right in [*combinations(dead, 2), *((cell, cell) for cell in dead)]:
-            run = (left, *way(made.topology, left, right))
+            run = (left, *path(made.topology, left, right))
             if living.isdisjoint(run):
                 assert len(run) <= delta
                 longest = max(longest, len(run))
     assert longest == delta, "and it happens"
 
 
-def test_who_has_lost_a_link_for_ever_still_has_a_way_over_good_ones() -> None:
+def test_a_permanently_lost_link_has_a_route_over_good_links() -> None:
     cuts = 0
     for seed in SEEDS:
         made, chosen = core(seed, brokers_per_cell=2, cells=4)
@@ -72,8 +72,8 @@ def test_who_has_lost_a_link_for_ever_still_has_a_way_over_good_ones() -> None:
     assert cuts > 20
 
 
-def test_in_some_cores_a_living_cell_is_cut_off_from_one_side() -> None:
-    # an island (A2): its neighbour is out of reach, and others carry its sessions past it
+def test_in_some_cores_a_running_cell_is_cut_off_from_one_side() -> None:
+    # an island (A2): its neighbour is unreachable, and its sessions are relayed past it
     islands = 0
     for seed in SEEDS:
         made, chosen = core(seed, inner_losses=0.0)
@@ -86,7 +86,7 @@ def test_in_some_cores_a_living_cell_is_cut_off_from_one_side() -> None:
     assert islands > 5
 
 
-def test_without_cuts_that_stay_only_links_that_are_needed_are_kept() -> None:
+def test_without_permanent_cuts_exactly_the_needed_links_are_kept() -> None:
     for seed in SEEDS:
         made, chosen = core(seed, inner_losses=0.0, inner_cuts=0.0)
         for pair in made.network.pairs:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.machine import LinkDown, LinkUp, Send
+from gapless.core.effects import Send
+from gapless.core.events import LinkDown, LinkUp
 from gapless_lab.sim.network import SimulatedLink
 from gapless_lab.sim.options import SimulatedNetworkKind
 from gapless_lab.sim.world import SimulatedHost, World
@@ -28,7 +29,7 @@ def links_seen(host: SimulatedHost) -> list[str]:
 # --- sessions ---------------------------------------------------------------------------------
 
 
-def test_both_ends_of_a_new_connection_hear_that_it_is_up() -> None:
+def test_both_ends_of_a_new_connection_get_link_up() -> None:
     _, left, right, _ = two()
     assert links_seen(left) == links_seen(right) == ["LinkUp"]
 
@@ -56,7 +57,7 @@ def test_a_cut_loses_a_suffix_and_nothing_in_the_middle() -> None:
         assert len(arrived) <= 60
 
 
-def test_a_skipped_packet_is_lost_from_the_middle_and_the_connection_goes_on() -> None:
+def test_a_skipped_packet_is_lost_and_the_connection_continues() -> None:
     world, left, right, link = two()
     send(world, left, right, 1)
     link.skips = True
@@ -68,7 +69,7 @@ def test_a_skipped_packet_is_lost_from_the_middle_and_the_connection_goes_on() -
     assert links_seen(right) == ["LinkUp"]
 
 
-def test_after_a_break_both_ends_hear_of_the_old_connection_and_then_of_the_new_one() -> None:
+def test_after_a_break_both_ends_get_link_down_and_then_link_up() -> None:
     world, left, right, link = two(stall=0.0, half_open=0.0)
     world.network.cut(link)
     pass_ms(world, 300)
@@ -81,7 +82,7 @@ def test_after_a_break_both_ends_hear_of_the_old_connection_and_then_of_the_new_
     assert machine(right).packets() == [1]
 
 
-def test_a_half_open_end_is_not_told_as_long_as_the_cut_lasts() -> None:
+def test_a_half_open_end_gets_no_link_down_during_the_cut() -> None:
     world, left, right, link = two(stall=0.0, half_open=1.0)
     world.network.cut(link)
     pass_ms(world, 10_000)
@@ -92,7 +93,7 @@ def test_a_half_open_end_is_not_told_as_long_as_the_cut_lasts() -> None:
     assert len(links_seen(left)) > 1
 
 
-def test_a_stalled_connection_goes_on_without_loss() -> None:
+def test_a_stalled_connection_continues_without_loss() -> None:
     world, left, right, link = two(stall=1.0)
     send(world, left, right, 1, 2)
     world.network.cut(link)
@@ -102,11 +103,11 @@ def test_a_stalled_connection_goes_on_without_loss() -> None:
     world.network.heal(link)
     send(world, left, right, 4)
     pass_ms(world, 100)
-    if links_seen(right) == ["LinkUp"]:  # the transport has not given up
+    if links_seen(right) == ["LinkUp"]:  # the connection was not closed
         assert machine(right).packets() == [1, 2, 3, 4]
 
 
-def test_one_way_cuts_leave_the_other_way_open() -> None:
+def test_a_one_way_cut_leaves_the_other_direction_open() -> None:
     world, left, right, link = two(stall=1.0)
     world.network.cut(link)
     send(world, left, right, 1)
@@ -127,7 +128,7 @@ def test_no_packet_of_a_connection_arrives_in_the_next_one() -> None:
         assert machine(right).packets() == [4]
 
 
-def test_what_is_sent_before_the_new_link_is_heard_of_is_lost() -> None:
+def test_packets_sent_before_the_new_link_up_are_lost() -> None:
     world, left, right, _ = two(half_open=1.0)
     world.crash(right)
     send(world, left, right, 1)
@@ -139,7 +140,7 @@ def test_what_is_sent_before_the_new_link_is_heard_of_is_lost() -> None:
     assert machine(right).packets() == [2]
 
 
-def test_a_paused_process_gets_what_came_meanwhile_in_order() -> None:
+def test_a_paused_process_gets_the_delayed_packets_in_order() -> None:
     world, left, right, _ = two()
     world.pause(right)
     send(world, left, right, 1, 2, 3)
@@ -149,7 +150,7 @@ def test_a_paused_process_gets_what_came_meanwhile_in_order() -> None:
     assert machine(right).packets() == [1, 2, 3]
 
 
-def test_what_is_under_way_can_be_seen() -> None:
+def test_packets_in_flight_can_be_inspected() -> None:
     for network in SimulatedNetworkKind:
         world, left, right, _ = two(network=network)
         send(world, left, right, 1, 2)
@@ -189,13 +190,13 @@ def test_datagrams_are_lost_at_about_the_rate_of_the_link() -> None:
     assert 100 < len(datagrams(300, loss=0.5)) < 200
 
 
-def test_datagrams_are_doubled_where_the_options_say_so() -> None:
+def test_datagrams_are_duplicated_if_the_options_say_so() -> None:
     arrived = datagrams(300, loss=0.01, duplicate=0.5)
     assert len(arrived) > 380
     assert set(arrived) <= set(range(300))
 
 
-def test_a_cut_datagram_link_lets_nothing_through_and_heals() -> None:
+def test_a_cut_datagram_link_loses_everything_until_it_heals() -> None:
     world, left, right, link = two(network=SimulatedNetworkKind.DATAGRAM)
     world.network.cut(link)
     send(world, left, right, 1)

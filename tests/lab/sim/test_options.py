@@ -1,4 +1,4 @@
-"""Swarm options: every seed draws a lawful world, and all of what may differ does."""
+"""Swarm options: every seed draws a valid world, and every option varies."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_a_seed_always_draws_the_same_options() -> None:
     assert [draw(seed) for seed in range(600)] == DRAWN
 
 
-def test_every_seed_has_a_lawful_tree_and_lawful_parameters() -> None:
+def test_every_seed_has_a_valid_tree_and_valid_parameters() -> None:
     for options in DRAWN:
         assert len(options.topology().cells) == options.cells
-        parameters = options.parameters()  # checks its relations itself
+        parameters = options.parameters()  # raises if they are inconsistent
         assert parameters.delta == options.delta
         assert parameters.ordered_sessions == (options.network is SimulatedNetworkKind.SESSION)
 
@@ -42,7 +42,7 @@ def test_about_a_tenth_of_the_seeds_have_no_faults() -> None:
     assert 0.05 < calm / len(DRAWN) < 0.15
 
 
-def test_everything_that_may_differ_does() -> None:
+def test_every_option_varies() -> None:
     assert {options.shape for options in DRAWN} == set(SHAPES)
     assert {options.network for options in DRAWN} == set(SimulatedNetworkKind)
     assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
@@ -58,7 +58,7 @@ def test_everything_that_may_differ_does() -> None:
     assert {name for options in DRAWN for name in options.limits} >= set(TINY)
 
 
-def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
+def test_most_seeds_have_no_situation_and_the_others_have_one() -> None:
     failovers = [each for each in DRAWN if is_about_failovers(each)]
     conflicting = [each for each in DRAWN if each.conflicting_names]
     others = [
@@ -76,12 +76,12 @@ def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -
 
 
 def has_regions(options: SimulationOptions) -> bool:
-    """Say whether cells fail as a whole, or are of different sizes (``tests/lab/sim/test_regions.py``)."""
+    """Return whether cells fail as a whole or differ in size (``tests/lab/sim/test_regions.py``)."""
     return options.mixed_cells or not options.rates.keys().isdisjoint(OUTAGE_KINDS)
 
 
 def is_about_failovers(options: SimulationOptions) -> bool:
-    """Say whether clients flee more often than chance alone lets them."""
+    """Return whether clients fail over more often than by chance."""
     return options.failover != with_redundancy(draw_ordinary(options.seed)).failover
 
 
@@ -90,7 +90,7 @@ def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_a_situation_changes_a_seed_always_in_the_same_way_and_lawfully(name: str) -> None:
+def test_a_situation_changes_a_seed_repeatably_and_validly(name: str) -> None:
     for seed in range(50):
         options = draw_ordinary(seed)
         changed = SITUATIONS[name](options, Random(seed))
@@ -100,25 +100,25 @@ def test_a_situation_changes_a_seed_always_in_the_same_way_and_lawfully(name: st
         assert SimulationOptions.of_json(changed.json()) == changed
 
 
-def test_what_breaks_stays_broken_for_at_least_the_shortest_time() -> None:
+def test_a_fault_lasts_at_least_the_shortest_time() -> None:
     options = SimulationOptions(down_ms_min=500, down_ms_max=800)
     drawn = [options.down_us(Random(seed)) for seed in range(100)]
     assert all(501_000 <= each <= 801_000 for each in drawn)
 
 
-def test_a_gap_is_lawful_only_where_a_log_may_go_while_it_is_needed() -> None:
+def test_a_gap_is_allowed_only_if_a_needed_log_may_be_released() -> None:
     assert not SimulationOptions().forgiving
     assert SimulationOptions(expiry=True).forgiving
     assert SimulationOptions(expiry_s=1).forgiving
     assert SimulationOptions(limits={"log_bytes_max": 1_000}).forgiving
 
 
-def test_options_travel_as_json() -> None:
+def test_options_survive_json() -> None:
     for options in DRAWN[:50]:
         assert SimulationOptions.of_json(options.json()) == options
 
 
-def test_the_line_shows_what_differs_from_the_defaults() -> None:
+def test_the_line_shows_the_options_that_differ_from_the_defaults() -> None:
     options = SimulationOptions(seed=7, cells=5, rates={"one-way cut": 1.5})
     assert options.line() == "seed=7 cells=5 rates={one-way-cut:1.5}"
 
@@ -134,5 +134,5 @@ def test_every_shape_makes_a_tree_of_any_size(shape: str) -> None:
 
 
 def test_an_unknown_shape_is_refused() -> None:
-    with pytest.raises(UsageError, match="no shape"):
+    with pytest.raises(UsageError, match="is not a shape"):
         tree("ring", 3, 2, 1, seed=1)

@@ -1,4 +1,4 @@
-"""Outages: whole cells fail, are held down or cut off as long as it lasts, and heal."""
+"""Outages: whole cells fail or are cut off for a time, and heal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = range(20)
 
 
 def started(**changes: float) -> World:
-    """Return a world in which all hosts live."""
+    """Return a world in which all hosts run."""
     world = SimulationRun(LONG.with_(**changes), TOY).world
     for host in world.hosts.values():
         world.start(host)
@@ -36,7 +36,7 @@ def started(**changes: float) -> World:
 
 
 def struck(kind: str, seed: int, **changes: float) -> World:
-    """Return a world in the moment after an outage began."""
+    """Return a world just after the start of an outage."""
     world = started(**changes)
     assert Outages(world, lambda: True).strike(kind, Random(seed))
     return world
@@ -47,13 +47,13 @@ def links(world: World) -> list[SimulatedLink]:
 
 
 def dead_cells(world: World) -> list[CellId]:
-    """Return the cells in which nobody lives."""
+    """Return the cells without a running broker."""
     living = {host.cell for host in world.hosts.values() if host.process is not None}
     return [cell.name for cell in world.topology.cells if cell.name not in living]
 
 
 def islands(world: World) -> list[CellId]:
-    """Return the cells without a good link to the outside."""
+    """Return the cells without a good link to other cells."""
     joined = {
         cell
         for link in links(world)
@@ -72,10 +72,10 @@ def is_whole(world: World) -> bool:
     return alive and not any(link.cut for link in links(world))
 
 
-# --- what each kind breaks -------------------------------------------------------------------------
+# --- effects of each kind --------------------------------------------------------------------------
 
 
-def test_a_cell_crash_takes_all_brokers_of_one_cell_and_nothing_else() -> None:
+def test_a_cell_crash_kills_all_brokers_of_one_cell_and_no_others() -> None:
     for seed in SEEDS:
         world = struck("cell crash", seed)
         (dead,) = dead_cells(world)
@@ -84,7 +84,7 @@ def test_a_cell_crash_takes_all_brokers_of_one_cell_and_nothing_else() -> None:
             assert (host.process is None) == (host.cell == dead)
 
 
-def test_an_isolated_cell_runs_and_has_links_inside_only() -> None:
+def test_an_isolated_cell_runs_and_has_only_inner_links() -> None:
     for seed in SEEDS:
         world = struck("cell isolated", seed)
         (island,) = islands(world)
@@ -94,7 +94,7 @@ def test_an_isolated_cell_runs_and_has_links_inside_only() -> None:
             assert link.cut == (island in (link.source.cell, link.target.cell) and not inside)
 
 
-def test_a_side_cut_takes_all_links_of_a_cell_towards_one_neighbour_both_ways() -> None:
+def test_a_side_cut_cuts_all_links_of_a_cell_towards_one_neighbour_in_both_directions() -> None:
     passed = 0
     for seed in SEEDS:
         world = struck("side cut", seed)
@@ -111,17 +111,17 @@ def test_a_side_cut_takes_all_links_of_a_cell_towards_one_neighbour_both_ways() 
             not link.cut and link.source.cell not in (cell, *far) and link.target.cell in far
             for link in links(world)
         )
-    assert passed > 5, "others often reach past the cell"
+    assert passed > 5, "others often have links past the cell"
 
 
 def between(world: World, cell: CellId, neighbour: CellId) -> set[tuple[CellId, CellId]]:
-    """Return by their cells all links between a cell and one side of it, both ways."""
+    """Return all links between a cell and one side of it, in both directions, by their cells."""
     far = side(world.topology, cell, neighbour)
     ends = {(link.source.cell, link.target.cell) for link in links(world)}
     return {each for each in ends if cell in each and not set(far).isdisjoint(each)}
 
 
-def test_a_one_way_side_cut_takes_one_direction() -> None:
+def test_a_one_way_side_cut_cuts_one_direction() -> None:
     outward = set()
     for seed in SEEDS:
         gone = cut(struck("one-way side cut", seed))
@@ -135,7 +135,7 @@ def test_a_one_way_side_cut_takes_one_direction() -> None:
 @pytest.mark.parametrize(
     ("kind", "broken"), [("barrier crash", dead_cells), ("barrier isolated", None)]
 )
-def test_a_barrier_is_one_cell_longer_than_what_bypass_covers_and_has_two_sides(
+def test_a_barrier_is_one_cell_longer_than_delta_and_has_two_sides(
     kind: str, broken: Callable[[World], list[CellId]] | None, delta: int
 ) -> None:
     for seed in SEEDS:
@@ -157,12 +157,12 @@ def test_a_barrier_is_one_cell_longer_than_what_bypass_covers_and_has_two_sides(
 
 
 def test_some_barriers_are_one_island_and_in_some_each_cell_is_one() -> None:
-    # one end of the line, with a single cell, is alone too
+    # one end of the line, with a single cell, is an island too
     alone = {len(islands(struck("barrier isolated", seed))) for seed in SEEDS}
     assert alone == {1, 3}
 
 
-def test_where_there_is_nothing_to_strike_nothing_is() -> None:
+def test_an_outage_without_a_possible_target_does_not_occur() -> None:
     alone = Outages(started(cells=1), lambda: True)
     assert [kind for kind in OUTAGE_KINDS if alone.strike(kind, Random(1))] == ["cell crash"]
     short = Outages(started(cells=3), lambda: True)
@@ -173,8 +173,8 @@ def test_where_there_is_nothing_to_strike_nothing_is() -> None:
 
 
 @pytest.mark.parametrize("kind", OUTAGE_KINDS)
-def test_what_was_broken_together_heals_at_once_or_bit_by_bit(kind: str) -> None:
-    moments = set()
+def test_an_outage_heals_at_once_or_step_by_step(kind: str) -> None:
+    stepwise = set()
     for seed in SEEDS:
         world = struck(kind, seed)
         assert not is_whole(world)
@@ -185,11 +185,11 @@ def test_what_was_broken_together_heals_at_once_or_bit_by_bit(kind: str) -> None
             seen.append(sum(broken) + sum(link.cut for link in links(world)))
         assert is_whole(world)
         assert 50_000 <= world.now - begun <= 505_000
-        moments.add(len(set(seen)) > 2)
-    assert moments == {True, False}
+        stepwise.add(len(set(seen)) > 2)
+    assert stepwise == {True, False}
 
 
-def test_a_host_that_was_down_before_comes_back_when_its_cell_does() -> None:
+def test_a_host_that_was_already_down_restarts_with_its_cell() -> None:
     world = started(cells=1)
     first, *_ = world.hosts.values()
     world.crash(first)
@@ -200,7 +200,7 @@ def test_a_host_that_was_down_before_comes_back_when_its_cell_does() -> None:
     assert is_whole(world)
 
 
-def test_a_cut_that_is_over_sooner_does_not_open_an_island() -> None:
+def test_a_cut_that_ends_sooner_does_not_end_the_isolation() -> None:
     opened = 0
     for seed in SEEDS:
         rates = {"cut": 40.0, "cell isolated": 1.0}
@@ -215,7 +215,7 @@ def test_a_cut_that_is_over_sooner_does_not_open_an_island() -> None:
     assert opened > 100
 
 
-def test_two_outages_of_one_cell_are_over_when_both_are() -> None:
+def test_overlapping_outages_of_a_cell_end_with_the_last_one() -> None:
     world = started(cells=1)
     outages = Outages(world, lambda: True)
     outages.strike("cell crash", Random(1))
@@ -226,7 +226,7 @@ def test_two_outages_of_one_cell_are_over_when_both_are() -> None:
     assert dead_cells(world) == ["n0"]
 
 
-def test_in_the_liveness_phase_nothing_is_held() -> None:
+def test_the_liveness_phase_has_no_outages() -> None:
     for seed in range(10):
         rates = {"cell crash": 10.0, "cell isolated": 10.0, "one-way side cut": 10.0}
         options = LONG.with_(
@@ -247,7 +247,7 @@ def test_in_the_liveness_phase_nothing_is_held() -> None:
 # --- relapses --------------------------------------------------------------------------------------
 
 
-def test_soon_after_an_outage_those_who_recover_are_struck_again() -> None:
+def test_a_relapse_hits_a_recovering_cell_or_its_neighbour() -> None:
     hit = set()
     for seed in SEEDS:
         world = started(relapse=1.0, seed=seed)
@@ -267,7 +267,7 @@ def test_soon_after_an_outage_those_who_recover_are_struck_again() -> None:
     assert hit == {"one", "same", "next"}
 
 
-def test_without_relapses_there_are_none_and_in_quiet_periods_there_are_none() -> None:
+def test_no_relapse_occurs_without_the_option_or_in_quiet_periods() -> None:
     for relapse, may_strike in ((0.0, True), (1.0, False)):
         world = started(relapse=relapse)
         outages = Outages(world, partial(bool, may_strike))
@@ -280,13 +280,13 @@ def test_without_relapses_there_are_none_and_in_quiet_periods_there_are_none() -
 
 
 @pytest.mark.parametrize("kind", OUTAGE_KINDS)
-def test_a_kind_of_outage_is_counted_by_its_name_and_no_other_is(kind: str) -> None:
+def test_an_outage_is_counted_under_its_name_only(kind: str) -> None:
     result = run_options(LONG.with_(rates={kind: 3.0}, quiet=0.0), TOY)
     assert result.violations == ()
     assert set(result.faults) == {kind}
 
 
-def test_a_relapse_is_counted_too() -> None:
+def test_a_relapse_is_counted() -> None:
     result = run_options(LONG.with_(rates={"cell crash": 3.0}, quiet=0.0, relapse=0.8), TOY)
     assert result.violations == ()
     assert set(result.faults) == {"cell crash", "relapse"}

@@ -1,4 +1,4 @@
-"""The alarms ring: a sound toy passes, and each way to break it is found and named."""
+"""A correct toy passes, and each planted bug of it is found and named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.machine import Notify
+from gapless.core.effects import Notify
 from gapless.messages.clients import Delivery, Gap, Published
 from gapless.messages.records import AppendRow
 from gapless_lab.sim.planted_bugs import PlantedBug, hunt
@@ -20,7 +20,7 @@ Maker = Callable[[Any], Any]
 
 
 def changing_effects(change: Callable[[ToyMachine, Any], list[Any]]) -> Maker:
-    """Return a maker that changes what a step tells."""
+    """Return a maker that changes the effects of a step."""
 
     def maker(original: Any) -> Any:
         def step(self: ToyMachine, event: Any, now: Any) -> list[Any]:
@@ -92,7 +92,7 @@ def cut_elsewhere(original: Any) -> Any:
         original(self, client, request)
         held = self.subscriptions.get(request.subscription)
         if held is not None and held.history:
-            held.history[-1][1].clear()  # the new filter governs all that has not come yet
+            held.history[-1][1].clear()  # the new filter applies to everything not delivered yet
 
     return set_filter
 
@@ -145,7 +145,7 @@ TOY_BUGS = [
         {"lost", "nonmonotonic"},
     ),
     (
-        toy_bug("gap", "a gap is told for nothing", "step", changing_effects(invent_gap)),
+        toy_bug("gap", "a gap without a reason", "step", changing_effects(invent_gap)),
         {"dishonest gap"},
     ),
     (toy_bug("ticks", "wrong ticks", "step", changing_effects(lie_about_ticks)), {"undurable"}),
@@ -171,7 +171,7 @@ TOY_BUGS = [
 ]
 
 
-def test_the_sound_toy_passes() -> None:
+def test_the_correct_toy_passes() -> None:
     for seed in range(scaled(60)):
         result = run_toy(seed)
         assert result.violations == (), result.options.line()
@@ -194,7 +194,7 @@ def test_a_machine_that_does_not_merge_breaks_the_total_order() -> None:
     assert names == {"disorder"}
 
 
-def test_a_plant_is_gone_after_its_time() -> None:
+def test_a_planted_bug_is_removed_after_the_block() -> None:
     before = {name: getattr(ToyMachine, name) for name in ("step", "_log", "_filter_at")}
     for planted, _ in TOY_BUGS:
         with planted.installed():

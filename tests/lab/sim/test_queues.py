@@ -1,10 +1,11 @@
-"""A simulated link tells its sender when much waits to be sent, and when it is gone (R40)."""
+"""A simulated link reports to its sender when its queue is full and when it is drained (R40)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, Send
+from gapless.core.effects import Send
+from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp
 from gapless.messages.overlay import Packet, PeerSessionId
 from gapless_lab.sim.network import SimulatedLink
 from gapless_lab.sim.options import SimulatedNetworkKind
@@ -14,11 +15,11 @@ from tests.lab.sim.recorder import do, machine, make_world, pass_ms
 SESSION = PeerSessionId(1, 1)
 PACKET = Packet(SESSION, SESSION, 1, tuple(range(15)))
 BYTES = 64 * 16
-"""About what the network takes that packet to be."""
+"""About the size of that packet for the network."""
 
 
 def two(**options: Any) -> tuple[World, SimulatedHost, SimulatedHost, SimulatedLink]:
-    """Return a world in which four packets fit into a queue, and five do not."""
+    """Return a world in which four packets fit a queue, and five do not."""
     limits = {"queue_bytes_max": 4 * BYTES}
     world = make_world(cells=2, stall=1.0, half_open=0.0, limits=limits, **options)
     left, right = world.hosts.values()
@@ -42,7 +43,7 @@ def test_a_queue_at_its_limit_is_not_full() -> None:
     assert notified(left) == []
 
 
-def test_a_sender_is_told_once_that_its_queue_is_full() -> None:
+def test_a_sender_gets_link_full_once() -> None:
     world, left, right, link = two()
     world.network.cut(link)
     send(world, left, right, 5)
@@ -53,7 +54,7 @@ def test_a_sender_is_told_once_that_its_queue_is_full() -> None:
     assert notified(right) == [], "its own queue is empty"
 
 
-def test_a_sender_is_told_that_its_queue_is_free_when_half_of_it_is() -> None:
+def test_a_sender_gets_link_drained_when_half_of_the_queue_is_free() -> None:
     world, left, right, link = two()
     world.network.cut(link)
     send(world, left, right, 6)
@@ -80,7 +81,7 @@ def test_a_queue_can_become_full_again() -> None:
     assert notified(left) == ["LinkFull", "LinkDrained"] * 2
 
 
-def test_a_connection_that_breaks_takes_its_queue_along() -> None:
+def test_a_broken_connection_drops_its_queue() -> None:
     world, left, right, link = two()
     world.network.cut(link)
     send(world, left, right, 6)
@@ -91,7 +92,7 @@ def test_a_connection_that_breaks_takes_its_queue_along() -> None:
     assert (link.bytes, link.full) == (0, False)
     seen = [type(event) for event in machine(left).events(LinkUp, LinkDown, LinkFull, LinkDrained)]
     assert (seen[:2], seen[-1]) == ([LinkUp, LinkFull], LinkUp)
-    assert LinkDrained not in seen, "that goes without saying"
+    assert LinkDrained not in seen, "the end of the connection implies it"
 
 
 def test_datagrams_do_not_queue() -> None:

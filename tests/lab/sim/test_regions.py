@@ -1,4 +1,4 @@
-"""Regions: which cells lie in a row or on a side, and in how many seeds whole cells fail."""
+"""Regions: rows and sides of cells, and how often whole cells fail."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def sizes(options: SimulationOptions) -> set[int]:
     return {len(cell.brokers) for cell in options.topology().cells}
 
 
-# --- what lies together ----------------------------------------------------------------------------
+# --- rows and sides --------------------------------------------------------------------------------
 
 
-def test_a_row_has_somebody_at_both_ends() -> None:
+def test_a_row_has_cells_at_both_ends() -> None:
     assert sorted(rows(FORK, 1)) == [("b",), ("b",), ("b",), ("c",)]
     assert sorted(rows(FORK, 2)) == [("b", "c"), ("c", "b")]
     assert rows(FORK, 3) == []
 
 
-def test_the_longest_row_lies_between_the_two_cells_farthest_apart() -> None:
+def test_the_longest_row_is_between_the_two_most_distant_cells() -> None:
     assert longest_row(FORK) == 2
     assert [longest_row(tree("line", cells, 2, 1, seed=1)) for cells in (1, 2, 3, 5)] == [
         0,
@@ -41,12 +41,12 @@ def test_the_longest_row_lies_between_the_two_cells_farthest_apart() -> None:
     assert longest_row(tree("star", 9, 2, 1, seed=1)) == 1
 
 
-def test_a_side_is_all_that_is_reached_over_one_neighbour() -> None:
+def test_a_side_has_all_cells_behind_one_neighbour() -> None:
     assert sorted(side(FORK, "b", "c")) == ["c", "d"]
     assert sorted(side(FORK, "c", "b")) == ["a", "b", "e"]
 
 
-# --- which seeds have what -------------------------------------------------------------------------
+# --- drawn options ---------------------------------------------------------------------------------
 
 
 def test_in_about_a_fifth_of_the_seeds_with_several_cells_whole_cells_fail() -> None:
@@ -57,11 +57,11 @@ def test_in_about_a_fifth_of_the_seeds_with_several_cells_whole_cells_fail() -> 
     assert {options.relapse for options in STRUCK} == {0.0, 0.3, 0.6}
 
 
-def test_nothing_fails_as_a_whole_where_nothing_fails_or_there_is_one_cell() -> None:
+def test_no_cell_fails_in_calm_seeds_or_with_one_cell() -> None:
     assert not any(options.calm or options.cells == 1 for options in STRUCK)
 
 
-def test_a_seed_with_barriers_has_a_row_that_is_longer_than_what_bypass_covers() -> None:
+def test_a_seed_with_barriers_has_a_row_longer_than_delta() -> None:
     barred = [options for options in STRUCK if not options.rates.keys().isdisjoint(BARRIERS)]
     assert all(rows(options.topology(), options.delta + 1) for options in barred)
     assert {options.delta for options in barred} >= {0, 1, 2}
@@ -80,7 +80,7 @@ def test_in_about_a_quarter_of_the_worlds_cells_are_of_different_sizes() -> None
             assert sizes(options) == {options.brokers_per_cell}
 
 
-def test_a_seed_that_has_neither_is_as_it_was() -> None:
+def test_a_seed_with_neither_is_unchanged() -> None:
     others = [options for options in DRAWN if options not in STRUCK and not options.mixed_cells]
     assert len(others) > len(DRAWN) / 2
     for options in others:
@@ -88,7 +88,7 @@ def test_a_seed_that_has_neither_is_as_it_was() -> None:
         assert options.outage_ms == SimulationOptions().outage_ms
 
 
-def test_what_is_drawn_depends_on_nothing_but_the_seed_and_what_was_drawn_before() -> None:
+def test_regions_depend_only_on_the_options_drawn_before() -> None:
     plain = SimulationOptions(seed=5, cells=6, brokers_per_cell=3, rates={"crash": 1.0})
     for seed in range(50):
         options = plain.with_(seed=seed)

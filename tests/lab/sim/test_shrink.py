@@ -15,7 +15,7 @@ from tests.lab.sim.test_planted_bugs import TOY_BUGS
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-BY_NAME = {plant.name: plant for plant, _ in TOY_BUGS}
+BY_NAME = {bug.name: bug for bug, _ in TOY_BUGS}
 
 
 def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
@@ -36,7 +36,7 @@ def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
     assert small.steps < failing.steps
 
 
-def test_shrinking_keeps_to_its_number_of_runs() -> None:
+def test_shrinking_respects_its_number_of_runs() -> None:
     with BY_NAME["early"].installed():
         failing = run_options(toy_options(7), TOY)
         count = 0
@@ -50,7 +50,7 @@ def test_shrinking_keeps_to_its_number_of_runs() -> None:
     assert count <= 10
 
 
-def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
+def test_a_fault_that_the_failure_needs_is_kept() -> None:
     options = toy_options(7).with_(
         rates={"crash": 4.0, "pause": 1.0}, forgotten_positions=1.0, durable=1.0
     )
@@ -62,7 +62,7 @@ def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
     assert "pause" not in small.options.rates
 
 
-def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_needs_them() -> None:
+def test_outages_and_mixed_cells_are_removed_if_they_are_not_needed() -> None:
     rates = {"cell crash": 2.0, "barrier isolated": 2.0}
     changed = {"cells": 4, "brokers_per_cell": 3, "mixed_cells": True, "relapse": 0.6}
     options = toy_options(7).with_(rates=rates, outage_ms=900, **changed)
@@ -72,7 +72,7 @@ def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_need
     assert (small.brokers_per_cell, small.mixed_cells) == (1, False)
 
 
-def test_every_option_is_made_simpler_or_left_alone_for_a_reason() -> None:
+def test_every_option_is_shrunk_or_excluded_with_a_reason() -> None:
     busy = far_from_simple()
     fields = set(SimulationOptions.__struct_fields__)
     shrunk = {name for simpler in one_step_simpler(busy) for name in changed(busy, simpler)}
@@ -81,17 +81,17 @@ def test_every_option_is_made_simpler_or_left_alone_for_a_reason() -> None:
     assert all(LEFT_ALONE.values())
 
 
-def test_every_step_changes_one_option_and_leaves_a_lawful_world() -> None:
+def test_every_step_changes_one_option_and_leaves_a_valid_world() -> None:
     for seed in range(40):
         options = draw(seed)
         for simpler in one_step_simpler(options):
             assert len(changed(options, simpler)) == 1
-            simpler.parameters()  # checks its relations itself
+            simpler.parameters()  # raises if they are inconsistent
             assert len(simpler.topology().cells) == simpler.cells
 
 
 def far_from_simple() -> SimulationOptions:
-    """Return options of which none is at its simplest."""
+    """Return options with no option at its simplest."""
     changes: dict[str, Any] = {
         "network": SimulatedNetworkKind.DATAGRAM,
         "shape": "star",
@@ -105,7 +105,7 @@ def far_from_simple() -> SimulationOptions:
 
 
 def one_step_simpler(options: SimulationOptions) -> Iterator[SimulationOptions]:
-    violation = Violation("stuck", "something is owed", at_us=1_000)
+    violation = Violation("stuck", "something is outstanding", at_us=1_000)
     result = msgspec.structs.replace(NOTHING, options=options, violations=(violation,))
     for each in _passes():
         yield from each(result)

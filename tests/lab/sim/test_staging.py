@@ -1,4 +1,4 @@
-"""Writers that stage in simulated overlays, and the alarms that watch them."""
+"""Writers that stage batches in simulated overlays, and their checker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gapless_lab.sim.world import World
 FAULTS = {"crash": 1.0, "crash inside a sync": 2.0, "client loss": 2.0, "reset": 1.0}
 
 
-def test_a_share_of_the_seeds_has_writers_and_the_others_are_as_they_were() -> None:
+def test_some_seeds_have_writers_and_the_others_are_unchanged() -> None:
     drawn = [draw(seed) for seed in range(200)]
     assert 10 < sum(each.stagers > 0 for each in drawn) < 50
     for each in drawn:
@@ -22,7 +22,7 @@ def test_a_share_of_the_seeds_has_writers_and_the_others_are_as_they_were() -> N
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_are_in_the_log_whole_and_once_whatever_fails(seed: int) -> None:
+def test_batches_are_logged_completely_and_once_under_faults(seed: int) -> None:
     options = SimulationOptions(
         seed=seed, cells=2, stagers=2, stage_rate=20.0, rates=FAULTS, safety_ms=3_000, domain=2
     )
@@ -45,35 +45,35 @@ def test_rare_branches_are_reached() -> None:
 # --- the checker -----------------------------------------------------------------------------------
 
 
-class Bell(World):
-    """A world that only notes what is wrong."""
+class RecordingWorld(World):
+    """A world that only records violations."""
 
     def __init__(self) -> None:
-        self.rung: list[str] = []
+        self.reported: list[str] = []
 
     def violate(self, name: str, detail: str) -> None:
         del detail
-        self.rung.append(name)
+        self.reported.append(name)
 
 
-def rung(asked: dict[int, list[str]], *logged: str) -> list[str]:
-    """Return the alarms when commits were asked for, by batch, and this is logged."""
-    bell = Bell()
-    checker = WriterChecker(bell, "w")
+def violations_of(asked: dict[int, list[str]], *logged: str) -> list[str]:
+    """Return the violations for requested commits, by batch, and the logged events."""
+    world = RecordingWorld()
+    checker = WriterChecker(world, "w")
     for batch, commits in asked.items():
         for commit in commits:
             checker.asked(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
     for tick, each in enumerate(logged):
         checker.logged(Publication(tick, "w", tick, {}, f"w/{each}".encode()))
-    return bell.rung + ["S1" for _ in checker.half_logged()]
+    return world.reported + ["S1" for _ in checker.half_logged()]
 
 
-def test_whole_batches_in_order_ring_no_alarm() -> None:
-    assert rung({1: ["a b"], 2: ["c"], 4: ["d", "e"]}, "1/a", "1/b", "2/c", "4/e") == []
+def test_complete_batches_in_order_are_no_violation() -> None:
+    assert violations_of({1: ["a b"], 2: ["c"], 4: ["d", "e"]}, "1/a", "1/b", "2/c", "4/e") == []
 
 
 @pytest.mark.parametrize(
-    ("logged", "alarm"),
+    ("logged", "violation"),
     [
         (("1/a", "1/b", "1/a"), "S1"),
         (("1/a",), "S1"),
@@ -84,5 +84,5 @@ def test_whole_batches_in_order_ring_no_alarm() -> None:
         (("3/c",), "S2"),
     ],
 )
-def test_what_must_not_be_rings(logged: tuple[str, ...], alarm: str) -> None:
-    assert alarm in rung({1: ["a b"], 2: ["c"]}, *logged)
+def test_a_wrong_log_is_a_violation(logged: tuple[str, ...], violation: str) -> None:
+    assert violation in violations_of({1: ["a b"], 2: ["c"]}, *logged)

@@ -1,4 +1,4 @@
-"""Traces: lines that people can read, and digests of everything."""
+"""Traces: readable lines, and digests of everything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gapless.core.effects import Notify, Send, Write
+from gapless.core.events import ClientRequest, Received, Written
 from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import ClientRequest, Notify, Received, Send, Write, Written
 from gapless.core.ticks import TickRange
 from gapless.messages import clients, mobility, overlay, propagation, records, staging, streams
 from gapless.messages import pubend_requests as requests
@@ -54,13 +55,13 @@ def test_every_event_of_a_step_has_a_short_form() -> None:
 
 
 @pytest.mark.parametrize("kind", FORMS, ids=lambda each: each.__name__)
-def test_a_form_names_only_fields_that_there_are(kind: type) -> None:
+def test_a_form_names_only_existing_fields(kind: type) -> None:
     named = set(re.findall(r"\{(\w+)\}", FORMS[kind]))
     assert named <= {*kind.__struct_fields__, "constraint"}  # type: ignore[attr-defined]
     assert all("{" in part for part in re.findall(r"<([^<>]*)>", FORMS[kind]))
 
 
-def test_a_kind_without_a_form_is_told_by_its_name_and_its_fields() -> None:
+def test_a_kind_without_a_form_is_written_with_its_name_and_its_fields() -> None:
     class Oddity(msgspec.Struct):
         name: str
         quality: Quality = Quality.BEST_EFFORT
@@ -72,7 +73,7 @@ def test_a_kind_without_a_form_is_told_by_its_name_and_its_fields() -> None:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def test_times_of_every_kind_count_from_the_beginning_of_the_run() -> None:
+def test_all_times_are_relative_to_the_start_of_the_run() -> None:
     tick = WALL_START + 25_087
     assert (
         TraceFormatter().format(Nack(P, (TickRange(tick, tick + 5),)))
@@ -83,9 +84,9 @@ def test_times_of_every_kind_count_from_the_beginning_of_the_run() -> None:
     assert TraceFormatter().format(Published(7, (0, 12_345))) == "Published 7: (0, 12345)"
 
 
-def test_names_are_written_as_people_say_them() -> None:
-    told = TraceFormatter().format((ShbId("b", "c"), VirtualTime(7, 2), PubendId("P", 2)))
-    assert told == "(b@c, 7:2, P#2)"
+def test_ids_are_written_in_their_usual_form() -> None:
+    text = TraceFormatter().format((ShbId("b", "c"), VirtualTime(7, 2), PubendId("P", 2)))
+    assert text == "(b@c, 7:2, P#2)"
     assert TraceFormatter().format(Quality.BEST_EFFORT) == "best effort"
     assert (
         TraceFormatter().format(VectorEntry(VirtualTime(7, 2), 3, retired=True))
@@ -93,18 +94,19 @@ def test_names_are_written_as_people_say_them() -> None:
     )
 
 
-def test_long_lists_and_texts_are_cut_with_a_count() -> None:
-    told = TraceFormatter().format(Published(1, tuple(range(LISTED + 3))))
-    assert told == "Published 1: (0, 1, 2, 3, … 3 more)"
-    told = TraceFormatter().format(SetFilter(1, "s", "x = 1 OR " * 20 + "y"))
-    assert told.endswith('x = 1 … 121 more characters"')
+def test_long_lists_and_texts_are_shortened_with_a_count() -> None:
+    text = TraceFormatter().format(Published(1, tuple(range(LISTED + 3))))
+    assert text == "Published 1: (0, 1, 2, 3, … 3 more)"
+    text = TraceFormatter().format(SetFilter(1, "s", "x = 1 OR " * 20 + "y"))
+    assert text.endswith('x = 1 … 121 more characters"')
 
 
-def test_what_is_empty_or_zero_is_left_out_where_that_is_usual() -> None:
+def test_empty_and_zero_fields_are_omitted_where_that_is_usual() -> None:
     event = Publication(WALL_START, "p", 3, {"kind": "a", "hot": True}, b"")
-    piece = KnowledgeRange(WALL_START, WALL_START, 4, 0, (event,))
+    knowledge = KnowledgeRange(WALL_START, WALL_START, 4, 0, (event,))
     assert (
-        TraceFormatter().format(piece) == "[0.000000, 0.000000] e4 (0.000000 p/3 {kind=a hot=yes})"
+        TraceFormatter().format(knowledge)
+        == "[0.000000, 0.000000] e4 (0.000000 p/3 {kind=a hot=yes})"
     )
     silence = StreamSilence(
         ((P, 2, KnowledgeRange(1, 5, 4, 6), True), (P, 3, KnowledgeRange(6, 7, 4, 0), False))
@@ -131,43 +133,46 @@ def change(base: int, *entries: tuple[ShbId, int], forgotten: tuple[ShbId, ...] 
     return TableDelta(TABLE, base, base + 1, (), (), vector, forgotten, (), (), (), 0)
 
 
-def test_a_change_of_a_table_is_told_with_the_entries_at_its_base() -> None:
-    teller = TraceFormatter()
+def test_a_table_delta_is_written_with_the_entries_of_its_base() -> None:
+    formatter = TraceFormatter()
     for part in (whole(0, (S, 3)), whole(1, (T, 4))):
-        teller.format(part)
-    assert "v5 to v6 if (s@n 1:3, t@n 1:4) entries (s@n 1:9)" in teller.format(change(5, (S, 9)))
-    assert "v6 to v7 if (s@n 1:9, t@n 1:4) removes (t@n)" in teller.format(
+        formatter.format(part)
+    assert "v5 to v6 if (s@n 1:3, t@n 1:4) entries (s@n 1:9)" in formatter.format(change(5, (S, 9)))
+    assert "v6 to v7 if (s@n 1:9, t@n 1:4) removes (t@n)" in formatter.format(
         change(6, forgotten=(T,))
     )
-    assert "v7 to v8 if (s@n 1:9)" in teller.format(change(7))
-    assert "if (not told)" in teller.format(change(20))
+    assert "v7 to v8 if (s@n 1:9)" in formatter.format(change(7))
+    assert "if (unknown)" in formatter.format(change(20))
 
 
-def test_a_change_is_known_also_if_its_packet_was_too_long_to_be_shown() -> None:
-    teller = TraceFormatter()
+def test_a_table_delta_is_known_also_if_its_packet_was_shortened() -> None:
+    formatter = TraceFormatter()
     ends = PeerSessionId(1, 1), PeerSessionId(2, 1)
-    teller.format(Packet(*ends, 1, (*[Nack(P, ())] * 9, whole(0, (S, 3)))))
-    assert "if (s@n 1:3)" in teller.format(change(5))
+    formatter.format(Packet(*ends, 1, (*[Nack(P, ())] * 9, whole(0, (S, 3)))))
+    assert "if (s@n 1:3)" in formatter.format(change(5))
 
 
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def test_a_line_says_when_who_what_happened_and_what_followed() -> None:
+def test_a_line_has_time_broker_event_and_effects() -> None:
     event = ClientRequest("c.1", SetFilter(4, "s", "price < 3"))
     lines = lines_of((event, [Write(2, ()), Notify("c.1", Credit("s", 1))]))
     asked = 'c.1 asks SetFilter 4: s "price < 3"'
     assert lines == [f"    0.025087 b1     {asked} => write 2; notifies c.1 Credit s 1"]
 
 
-def test_what_does_not_fit_goes_on_the_lines_after_it() -> None:
+def test_effects_that_do_not_fit_continue_on_the_next_lines() -> None:
     effects = [
         Write(number, (DeleteRecord(("incarnation", "a name of some length", str(number))),))
         for number in range(5)
     ]
     lines = lines_of((Written(1), effects))
     assert lines[0] == "    0.025087 b1     write 1 is on disk"
-    assert lines[3] == '    0.025087 b1       => write 2: erases (life, "a name of some length", 2)'
+    assert (
+        lines[3]
+        == '    0.025087 b1       => write 2: erases (incarnation, "a name of some length", 2)'
+    )
     assert len(lines) == 6
 
 
@@ -176,7 +181,7 @@ def test_steps_in_which_only_time_passed_have_no_line() -> None:
     assert lines_of((None, [Write(1, ())])) == ["    0.025087 b1     time passes => write 1"]
 
 
-def test_contents_that_are_not_shown_are_in_the_digest_all_the_same() -> None:
+def test_omitted_contents_are_in_the_digest() -> None:
     digests = []
     for last in (1, 2):
         trace = Trace(lambda _: None)
@@ -187,7 +192,7 @@ def test_contents_that_are_not_shown_are_in_the_digest_all_the_same() -> None:
     assert digests[0] != digests[1]
 
 
-def test_a_run_of_the_broker_is_told_in_short_lines() -> None:
+def test_a_run_of_the_broker_is_written_in_short_lines() -> None:
     lines: list[str] = []
     result = run_options(
         SimulationOptions(seed=5, cells=4, safety_ms=600, rates={"crash": 2.0}), sink=lines.append
@@ -207,7 +212,7 @@ def test_a_run_of_the_broker_is_told_in_short_lines() -> None:
     )
 
 
-def test_lines_change_nothing_of_a_run() -> None:
+def test_writing_lines_does_not_change_a_run() -> None:
     options = SimulationOptions(seed=5, cells=2, safety_ms=300)
     with_lines, without_lines = run_options(options, sink=lambda _: None), run_options(options)
     assert with_lines.trace_hash == without_lines.trace_hash
@@ -215,10 +220,10 @@ def test_lines_change_nothing_of_a_run() -> None:
     assert not without_lines.text_hash
 
 
-def test_a_packet_is_told_by_its_peer_its_session_and_its_messages() -> None:
+def test_a_packet_is_written_with_its_peer_its_session_and_its_messages() -> None:
     packet = Packet(
         PeerSessionId(WALL_START, 2), PeerSessionId(2, 1), 7, (Nack(P, ()), Nack(P, ()))
     )
     (line,) = lines_of((Received("b2", packet), [Send("b3", packet)]))
-    told = "0.000000/2 #7: Nack P (); Nack P ()"
-    assert line.endswith(f" from b2 {told} => to b3 {told}")
+    text = "0.000000/2 #7: Nack P (); Nack P ()"
+    assert line.endswith(f" from b2 {text} => to b3 {text}")

@@ -1,4 +1,4 @@
-"""The world: time, lives, pauses, clocks, clients, and that a run is a function of its options."""
+"""The world: time, incarnations, pauses, clocks, clients; a run is a function of its options."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-from gapless.core.machine import (
-    ClientDown,
-    ClientRequest,
-    ClientUp,
-    DisconnectClient,
-    Notify,
-    Write,
-)
+from gapless.core.effects import DisconnectClient, Notify, Write
+from gapless.core.events import ClientDown, ClientRequest, ClientUp
 from gapless.messages.records import IncarnationRecord, PutRecord
 from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.runner import SimulationRun, run_options
@@ -75,7 +69,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
 # --- time -------------------------------------------------------------------------------------
 
 
-def test_what_has_the_same_time_happens_in_the_order_of_asking() -> None:
+def test_actions_at_the_same_time_run_in_the_order_of_scheduling() -> None:
     world = make_world(cells=1)
     seen: list[int] = []
     for number in range(5):
@@ -109,7 +103,7 @@ def test_an_earlier_timer_wakes_earlier_and_the_later_one_only_once() -> None:
     assert [moment.now for moment, _ in recorder.steps[before:]] == [now + 400_000]
 
 
-def test_now_begins_anew_with_every_incarnation_and_the_wall_clock_goes_on() -> None:
+def test_now_restarts_with_every_incarnation_and_the_wall_clock_continues() -> None:
     world = make_world(cells=1)
     host = first(world)
     old = machine(host).born
@@ -131,10 +125,10 @@ def test_a_clock_jump_moves_the_wall_clock_of_one_host_only() -> None:
     assert machine(right).steps[-1][0].clock == WALL_START + world.now
 
 
-# --- lives ------------------------------------------------------------------------------------
+# --- incarnations -----------------------------------------------------------------------------
 
 
-def test_the_first_step_of_an_incarnation_is_given_nothing() -> None:
+def test_the_first_step_of_an_incarnation_has_no_event() -> None:
     world = make_world(cells=1)
     moment, event = machine(first(world)).steps[0]
     assert event is None
@@ -152,7 +146,7 @@ def test_a_crash_loses_the_memory_and_counts_its_marks() -> None:
     assert machine(host) is not old
 
 
-def test_a_paused_process_runs_nothing_and_then_sees_its_timer() -> None:
+def test_a_paused_process_runs_no_step_and_then_its_timer() -> None:
     world = make_world(cells=1)
     host = first(world)
     recorder = machine(host)
@@ -168,7 +162,7 @@ def test_a_paused_process_runs_nothing_and_then_sees_its_timer() -> None:
     assert len(recorder.steps) == before + 1
 
 
-def test_a_doomed_host_never_comes_back() -> None:
+def test_a_doomed_host_never_restarts() -> None:
     world = make_world(cells=1)
     host = first(world)
     world.crash(host)
@@ -178,7 +172,7 @@ def test_a_doomed_host_never_comes_back() -> None:
 
 
 class Fragile(Recorder):
-    """Breaks when it is asked for something."""
+    """Fails at a request."""
 
     def step(self, event: Any, now: Any) -> list[Any]:
         assert not isinstance(event, ClientRequest), "a broken assertion"
@@ -195,7 +189,7 @@ def test_an_exception_of_a_machine_is_a_violation_that_ends_the_run() -> None:
     assert "a broken assertion" in world.violations[0].detail
 
 
-def test_an_armed_crash_strikes_between_a_write_and_its_sync() -> None:
+def test_an_armed_crash_occurs_between_a_write_and_its_sync() -> None:
     world = make_world(cells=1, sync_us_min=1_000, survive=0.0)
     host = first(world)
     host.crash_armed = True
@@ -209,7 +203,7 @@ def test_an_armed_crash_strikes_between_a_write_and_its_sync() -> None:
 # --- clients ----------------------------------------------------------------------------------
 
 
-def test_a_connection_carries_talk_both_ways_in_order() -> None:
+def test_a_connection_carries_requests_and_notices_in_order() -> None:
     world = make_world(cells=1, delay_us_max=20_000)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
@@ -220,7 +214,7 @@ def test_a_connection_carries_talk_both_ways_in_order() -> None:
     assert machine(host).events(ClientUp) == [ClientUp("listener.1")]
 
 
-def test_a_client_that_leaves_hears_nothing_more_and_the_machine_hears_of_it() -> None:
+def test_a_client_that_disconnects_gets_no_more_notices_and_the_machine_gets_client_down() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
@@ -234,7 +228,7 @@ def test_a_client_that_leaves_hears_nothing_more_and_the_machine_hears_of_it() -
     assert listener.notices == []
 
 
-def test_a_disconnected_client_hears_the_reason_after_all_that_was_told() -> None:
+def test_a_disconnected_client_gets_the_reason_after_all_notices() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
@@ -244,7 +238,7 @@ def test_a_disconnected_client_hears_the_reason_after_all_that_was_told() -> Non
     assert listener.losses == ["disconnected: too slow"]
 
 
-def test_clients_hear_when_their_broker_crashes_and_when_none_is_there() -> None:
+def test_clients_are_notified_when_their_broker_crashes_or_is_missing() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     world.connections.connect(listener, host)
@@ -256,11 +250,11 @@ def test_clients_hear_when_their_broker_crashes_and_when_none_is_there() -> None
     assert listener.losses == ["the broker is gone", "no such broker"]
 
 
-# --- probes -----------------------------------------------------------------------------------
+# --- observers --------------------------------------------------------------------------------
 
 
 class Counter(WorldObserver):
-    """Counts what a probe is told."""
+    """Counts the calls of an observer."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(("started", "stepped", "crashed", "finished"), 0)
@@ -278,7 +272,7 @@ class Counter(WorldObserver):
         self.counts["finished"] += 1
 
 
-def test_a_probe_is_told_of_every_incarnation_and_step() -> None:
+def test_an_observer_is_called_for_every_incarnation_and_step() -> None:
     counter = Counter()
     options = SimulationOptions(rates={"crash": 5.0}, subscribers=1, total=0.0)
     result = SimulationRun(options, TOY, observers=[lambda _: counter]).play()
@@ -289,14 +283,14 @@ def test_a_probe_is_told_of_every_incarnation_and_step() -> None:
 
 
 class Objector(WorldObserver):
-    """Finds something at the tenth step."""
+    """Reports a violation at the tenth step."""
 
     def stepped(self, world: World, process: Any, event: Any, effects: Any) -> None:  # noqa: ARG002
         if world.steps == 10:
             world.violate("I3", "an invariant does not hold")
 
 
-def test_what_a_probe_finds_ends_the_run() -> None:
+def test_a_violation_of_an_observer_ends_the_run() -> None:
     result = SimulationRun(SimulationOptions(), TOY, observers=[lambda _: Objector()]).play()
     assert result.steps == 10
     assert result.violations[0].name == "I3"

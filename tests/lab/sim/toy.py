@@ -1,8 +1,8 @@
-"""A toy machine: every broker copies every log whole, by asking its neighbours again and again.
+"""A toy machine: every broker copies every log completely, by repeated requests to its neighbours.
 
 It is slow and keeps everything for ever, but it keeps the promises that a client can see, under all
-faults, so the simulator can be tested before, and apart from, the real broker. It does no total
-order and releases nothing.
+faults. So the simulator can be tested without the real broker. The toy has no total order and
+releases nothing.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.machine import (
+from gapless.core.context import Context, Identity, StepTime
+from gapless.core.effects import Effect, Send
+from gapless.core.events import (
     ClientDown,
     ClientRequest,
-    Context,
-    Effect,
     Fetched,
-    Identity,
     LinkDown,
     LinkUp,
     MachineEvent,
     Received,
-    Send,
-    StepTime,
     Written,
 )
+from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.clients import (
     Ack,
@@ -72,7 +69,7 @@ class Pull(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Publications of a pubend from a place on."""
+    """Publications of a pubend from an index on."""
 
     pubend: PubendId
     first: int
@@ -80,7 +77,7 @@ class Rows(NamedTuple):
 
 
 class HostedPubend:
-    """A pubend that this broker hosts; it does one thing after the other."""
+    """A pubend that this broker hosts; it handles one request after the other."""
 
     def __init__(self, record: PubendRecord) -> None:
         self.record = record
@@ -152,7 +149,7 @@ class ToyMachine(Subscribing):
     def next_timer(self) -> int | None:
         return self.context.next_timer()
 
-    # --- lives -------------------------------------------------------------------------------
+    # --- start and recovery ------------------------------------------------------------------
 
     def _recall(self, record: Record) -> None:
         match record:
@@ -170,7 +167,7 @@ class ToyMachine(Subscribing):
                 raise AssertionError(record)
 
     def _load(self) -> None:
-        """Read the logs, then begin to talk."""
+        """Read the logs, then start to gossip."""
         self.loading = len(self.hosted)
         for pubend in self.hosted:
             self._new_stream(pubend)
@@ -375,7 +372,7 @@ class ToyMachine(Subscribing):
         self._log(client, request, row)
 
     def _log(self, client: str, request: Publish, row: LogRow) -> None:
-        """Write a row; what hangs on it follows."""
+        """Write a row; the reply follows when it is durable."""
 
         def done() -> None:
             self._extend(row.pubend, row.publications)

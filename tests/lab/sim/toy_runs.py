@@ -1,4 +1,4 @@
-"""Runs of the toy: what it cannot do is left out of the options."""
+"""Runs of the toy: the options omit what it cannot do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of the toy that has to do with subscriptions."""
+"""The subscriptions of the toy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gapless.content.filter import Filter
+from gapless.core.context import Context
 from gapless.core.ids import VIRTUAL_TIME_ZERO, PubendId
-from gapless.core.machine import Context
 from gapless.messages.clients import (
     Delivery,
     FilterSet,
@@ -28,7 +28,7 @@ from gapless.messages.streams import Publication
 
 
 class Subscription:
-    """A subscription: its filters, where it is, who reads it."""
+    """A subscription: its filters, its position, its client."""
 
     def __init__(self, name: str, filter_text: str, *, durable: bool) -> None:
         self.name = name
@@ -39,13 +39,13 @@ class Subscription:
         self.cursor: dict[PubendId, int] = {}
         self.acked: dict[PubendId, int] = {}
         self.history: list[tuple[str, dict[PubendId, int]]] = []
-        """Earlier filters, oldest first, each with up to where it governs."""
+        """Past filters, oldest first, each with the tick up to which it applies."""
         self.held = False
         """Whether a write has to be durable before anything is delivered."""
 
 
 class Subscribing:
-    """Knows streams as far as they are copied here, and delivers from them."""
+    """Keeps the copied part of the streams, and delivers from it."""
 
     context: Context
 
@@ -82,7 +82,7 @@ class Subscribing:
         held = self.subscriptions.get(request.subscription)
         if held is not None and held.durable:
             wanted = dict(request.start.position)
-            # what is not acknowledged anywhere was known from its beginning
+            # a pubend without an acknowledgement was known from its first tick
             held.cursor = {
                 pubend: max(held.acked.get(pubend, 0), wanted.get(pubend, 0))
                 for pubend in {**self.streams, **held.acked, **wanted}
@@ -100,7 +100,7 @@ class Subscribing:
             self._answer(held, client, answer)
 
     def _store(self, held: Subscription, then: Callable[[], None]) -> None:
-        """Keep a durable subscription; it waits meanwhile."""
+        """Store a durable subscription; it waits meanwhile."""
         segments = [
             *(
                 FilterSegmentRecord(text, VIRTUAL_TIME_ZERO, tuple(ends.items()))

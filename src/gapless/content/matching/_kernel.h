@@ -1,9 +1,9 @@
-/* The innermost loops of the matching kernel, and the layout of what they read.
+/* The innermost loops of the matching kernel, and the layout of their data.
  *
  * A range is one alternative of a condition on one attribute; the alternatives of an attribute
- * stand in a row, all but the last with `more` set. Numbers are (double, step) pairs, see
- * plan.py. Rows are bit sets over the positions of a group: a set bit says that the condition
- * of that position can not hold for a value of this row's bucket.
+ * are adjacent, all but the last with `more` set. Numbers are (double, step) pairs, see plan.py.
+ * Rows are bit sets over the positions of a group: a bit is set if the condition of that position
+ * cannot hold for a value of this row's bucket.
  */
 #ifndef GAPLESS_KERNEL_H
 #define GAPLESS_KERNEL_H
@@ -34,7 +34,7 @@ enum {
     CONSTRAINED_ROW = 64, ROWS_STORED = 65, BOUNDS = NUMBER_ROWS - 1, BOUNDS_PADDED = 63
 };
 
-#define BLOCK 64 /* words of a group that are worked on at a time: 4,096 positions, in cache */
+#define BLOCK 64 /* words of a group that are processed at a time: 4,096 positions, in cache */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
 #define VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
@@ -50,7 +50,7 @@ static inline int lowest_bit(uint64_t word) { int n = 0; while (!(word & 1)) { w
 static inline int highest_bit(uint64_t word) { int n = 0; while (word >>= 1) n++; return n; }
 #endif
 
-/* Slots to verify are far apart in memory: asked for some steps ahead, they arrive in parallel. */
+/* Slots to verify are far apart in memory: prefetched some steps ahead, they load in parallel. */
 static inline void expect(const void *memory, int lines) {
 #if defined(__GNUC__)
     for (int i = 0; i < lines; i++) __builtin_prefetch((const char *)memory + 64 * i);
@@ -64,8 +64,8 @@ static inline int same_text(PyObject *left, PyObject *right) {
                              && PyUnicode_Compare(left, right) == 0);
 }
 
-/* How many bounds are not above the number. The places behind the last bound hold NaN, which is
- * never below anything; so the search has six steps and no branch that could be guessed wrong. */
+/* The number of bounds that are not above the number. The entries after the last bound are NaN,
+ * which compares false; so the search has six steps and no branch to mispredict. */
 static inline int count_bounds(const double *at, double number) {
     int count = 0;
     for (int step = 32; step; step >>= 1)
@@ -130,7 +130,7 @@ static inline int attribute_inside(const range_t *inner, const range_t *outer) {
     }
 }
 
-/* Whether, by their ranges, everything that `narrow` allows `wide` allows. */
+/* Whether `wide` allows everything that `narrow` allows, by their ranges. */
 static inline int ranges_cover(const range_t *wide, const range_t *wide_end,
                                const range_t *narrow, const range_t *narrow_end) {
     for (; wide < wide_end; wide = next_attribute(wide)) {
@@ -142,8 +142,8 @@ static inline int ranges_cover(const range_t *wide, const range_t *wide_end,
     return 1;
 }
 
-/* What no row excludes, so many fours of words at a time: they stay in registers while the rows go
- * by, of which there are many. A plain loop over words would write each sum back to memory. */
+/* The positions that no row excludes, so many fours of words at a time: they stay in registers
+ * during the loop over the rows. A plain loop over words would write each result back to memory. */
 #if defined(__GNUC__)
 typedef uint64_t four_t __attribute__((vector_size(32), aligned(8), may_alias));
 
@@ -182,7 +182,7 @@ VECTOR_CLONES static int any_left(uint64_t *left, uint64_t *const *rows, int row
     return any != 0;
 }
 
-/* left[w] = keep & all rows over a block, given up as soon as nothing is left. */
+/* left[w] = keep & all rows over a block; ends as soon as nothing is left. */
 VECTOR_CLONES static int all_common(uint64_t *left, uint64_t *const *rows, int row_count,
                                     const uint64_t *keep, int at, int words) {
     uint64_t any = 1;

@@ -2,10 +2,10 @@
 # cython: initializedcheck=False, freethreading_compatible=False
 """The compiled engine of the matching index. Theory of operation: see the package's docstring.
 
-Slots live in groups. A group holds the slots that events find by one key; it is scanned slot by
-slot while small and through its bit rows once it has grown (`SMALL`). Memory is plain C arrays
+Slots are in groups. A group contains the slots that events find by one key. It is scanned slot by
+slot while it is small and through its bit rows once it has grown (`SMALL`). Memory is C arrays
 that double, so adding costs amortised constant time and nothing is ever rebuilt as a whole; the
-bucket bounds of a group are drawn anew when it has grown eightfold.
+bucket bounds of a group are computed again when it has grown eightfold.
 """
 
 from cpython.dict cimport PyDict_Next
@@ -64,23 +64,23 @@ cdef extern from "_kernel.h" nogil:
 
 
 ctypedef struct location_t:
-    PyObject *group  # borrowed: a group lives while it has slots
+    PyObject *group  # borrowed: a group exists while it has slots
     uint32_t position
 
 ctypedef struct rule_t:
-    PyObject *check  # a Conjunction for what ranges cannot say, or NULL
+    PyObject *check  # a Conjunction for what ranges cannot express, or NULL
     uint32_t location_count
     uint32_t range_count
-    uint32_t verified  # the first ranges; those behind them are implied by the access
+    uint32_t verified  # the first ranges; the access implies those after them
 
 cdef enum:
     LINE = 8  # words of a line of the processor's cache
-    SPREAD = 64  # words from which on rows are kept off each other's lines
+    SPREAD = 64  # words from which on rows are kept off each other's cache lines
     SMALL = 16  # slots that are verified one by one
     RESLICE_FACTOR = 8
-    COLUMN_SHARE = 16  # an attribute has rows if one in so many slots of a group asks for it
-    SAMPLE = 2048  # ends that bounds are drawn from
-    PENDING = 64  # slots that wait for their memory before they are verified
+    COLUMN_SHARE = 16  # an attribute has rows if one in so many slots of a group constrains it
+    SAMPLE = 2048  # slots from whose ends bounds are computed, about
+    PENDING = 64  # slots that wait for a prefetch before they are verified
     EQUAL = 0
     PREFIX = 1
     PRESENT = 2

@@ -2,7 +2,7 @@
 
 
 cdef class Engine(Search):
-    """The whole engine; see the fallback (`fallback.py`) for the same in plain Python."""
+    """The whole engine; the fallback (`fallback.py`) is the same in plain Python."""
 
     def coverers(self, plan):
         """Return, in order, the slots that may cover the plan's conjunction."""
@@ -17,7 +17,7 @@ cdef class Engine(Search):
         known = [(name, alternatives) for name, alternatives in plan.ranges
                  if name in self.attributes]
         if not wider and len(known) < len(plan.ranges):
-            return []  # what is covered asks for every attribute that the coverer asks for
+            return []  # a covered slot constrains every attribute that its coverer constrains
         cdef uint32_t count = sum([len(pair[1]) for pair in known])
         cdef range_t *ranges = <range_t *>grown(NULL, (count + 1) * sizeof(range_t))
         cdef list result = []
@@ -31,10 +31,10 @@ cdef class Engine(Search):
         finally:
             drop_texts(ranges, count)
             PyMem_Free(ranges)
-        return sorted(set(result))  # an IN list stands in several groups
+        return sorted(set(result))  # an IN list is in several groups
 
     cdef list leading_here(self, const range_t *part, const range_t *end, dict stems):
-        """Return the groups whose slots can cover: their key must hold wherever the ranges do."""
+        """Return the groups whose slots can cover: their key holds whenever the ranges do."""
         cdef list groups = [] if self.always is None else [self.always]
         cdef Attribute attribute
         while part < end:
@@ -55,9 +55,9 @@ cdef class Engine(Search):
         return [group for group in groups if group is not None]
 
     cdef list holding_all(self, const range_t *part, const range_t *end):
-        """Return groups that hold every slot with conditions on all attributes of the ranges.
+        """Return groups that contain every slot with conditions on all attributes of the ranges.
 
-        Any one attribute will do; take the one with the fewest groups.
+        One attribute is enough; the one with the fewest groups is used.
         """
         cdef Attribute attribute, best = None
         cdef list values, best_values
@@ -80,7 +80,7 @@ cdef class Engine(Search):
         return [group for group in groups if group is not None]
 
     cdef list points(self, const range_t *part):
-        """Return the values of a condition that allows single values only, else nothing."""
+        """Return the values of a condition that allows single values only, otherwise nothing."""
         cdef list values = []
         while True:
             if part.kind == ONE_TEXT:
@@ -137,8 +137,8 @@ cdef class Engine(Search):
         return 0
 
     cdef int rows_against(self, Group group, const range_t *ranges, const range_t *end) except -2:
-        """Gather rows that rule a coverer out: excluded at an end of the ranges, or asking for
-        an attribute that the ranges leave open."""
+        """Collect rows that exclude a coverer: it is excluded at an end of the ranges, or it
+        constrains an attribute that the ranges do not."""
         cdef column_t *column
         cdef const range_t *part
         cdef uint64_t rows
@@ -152,15 +152,15 @@ cdef class Engine(Search):
                 rows = 0
             else:
                 rows = allowed_rows(part, <Bounds>column.bounds)
-                if rows & NUMBER_BITS:  # what holds at both ends of a stretch holds inside, or
-                    rows = (rows & ~NUMBER_BITS  # has a hole, which the comparison of ranges sees
+                if rows & NUMBER_BITS:  # a condition that holds at both ends holds inside, or
+                    rows = (rows & ~NUMBER_BITS  # has a gap, which the comparison of ranges finds
                             | <uint64_t>1 << lowest_bit(rows & NUMBER_BITS)
                             | <uint64_t>1 << highest_bit(rows & NUMBER_BITS))
             count = self.gather(column, group.stride, rows, rows == 0, count)
         return count
 
     cdef int rows_for(self, Group group, const range_t *ranges, const range_t *end) except -2:
-        """Gather rows that all covered slots are in: constrained, and excluded outside."""
+        """Collect rows that contain all covered slots: constrained, and excluded outside."""
         cdef column_t *column
         cdef uint64_t rows
         cdef int count = 0
@@ -172,8 +172,8 @@ cdef class Engine(Search):
                     count = self.gather(column, group.stride, rows, True, count)
                 elif (group.attribute != ranges.attribute or group.kind == ALWAYS) and (
                         group not in (<Attribute>self.by_number[ranges.attribute]).users):
-                    return -1  # nobody here asks for it
-            # else: what the key implies has no rows
+                    return -1  # no slot here constrains it
+            # otherwise the key implies the condition, which has no rows
             ranges = next_attribute(ranges)
         return count
 

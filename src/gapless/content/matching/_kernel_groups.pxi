@@ -1,8 +1,8 @@
-# Groups of slots: their bit rows, and where the buckets of a row begin.
+# Groups of slots: their bit rows, and the bounds of the buckets.
 
 
 cdef class Bounds:
-    """Where the number buckets of a column begin; remembers the bucket of the present event."""
+    """The starts of the number buckets of a column; caches the bucket of the current event."""
 
     cdef double at[BOUNDS_PADDED]
     cdef uint64_t epoch
@@ -15,7 +15,7 @@ cdef class Bounds:
         distinct = sorted(set(ends))
         cdef Py_ssize_t size = len(distinct)
         if size > BOUNDS:
-            # by rank in the sample, not by value: crowded stretches get narrow buckets
+            # by rank in the sample, not by value: dense ranges get narrow buckets
             ends.sort()
             distinct = sorted({ends[(i + 1) * len(ends) // (BOUNDS + 1)] for i in range(BOUNDS)})
             size = len(distinct)
@@ -34,7 +34,7 @@ cdef class Bounds:
 
 
 cdef uint64_t allowed_rows(const range_t *part, Bounds bounds) except? 0:
-    """Return the buckets in which some value meets the condition, a bit each."""
+    """Return the buckets in which some value satisfies the condition, a bit each."""
     cdef uint64_t rows = 0
     cdef int low, high
     while True:
@@ -58,7 +58,7 @@ cdef inline int text_row(PyObject *text) except -1:
 
 
 # The bit rows of one attribute in one group. A plain struct: a search reads one for every
-# attribute of every group it visits, so they have to lie together.
+# attribute of every group that it scans, so they have to be adjacent in memory.
 ctypedef struct column_t:
     uint64_t *rows
     PyObject *bounds  # owned
@@ -67,16 +67,16 @@ ctypedef struct column_t:
 
 
 cdef inline size_t stride_of(size_t words) noexcept:
-    """Return how far apart the rows of so many words are.
+    """Return the distance between rows of so many words.
 
-    Words double. At a power of two, the words of one position in all rows would fall into the same
-    few lines of the processor's cache and drive each other out; a line more spreads them.
+    Words double. At a power of two, the words of one position in all rows would map to the same
+    few lines of the processor's cache and evict each other; one more line spreads them.
     """
     return words if words < SPREAD else words + LINE
 
 
 cdef int reserve_column(column_t *column, size_t words, size_t old_words) except -1:
-    """Make room for more positions."""
+    """Allocate rows for more positions."""
     cdef int row
     cdef size_t stride = stride_of(words), old_stride = stride_of(old_words)
     cdef uint64_t *rows = <uint64_t *>grown(NULL, ROWS_STORED * stride * sizeof(uint64_t))
@@ -92,7 +92,7 @@ cdef int reserve_column(column_t *column, size_t words, size_t old_words) except
 
 cdef int mark_column(column_t *column, const range_t *part, uint32_t position, size_t stride,
                      bint on) except -1:
-    """Note (or forget) in which buckets the condition of a position cannot hold."""
+    """Set (or clear) the bit of a position in the buckets in which its condition cannot hold."""
     cdef uint64_t allowed = allowed_rows(part, <Bounds>column.bounds)
     cdef uint64_t excluded = ~allowed
     cdef uint64_t bit = <uint64_t>1 << (position & 63)
@@ -157,7 +157,7 @@ cdef class Group:
         return column
 
     cdef uint32_t take_position(self) except? 0xFFFFFFFF:
-        """Return a free position: a hole if there is one, else a new one at the end."""
+        """Return a free position: one below the top if there is one, otherwise a new one."""
         cdef size_t word
         cdef uint32_t position = self.top
         if self.count < self.top:
@@ -175,7 +175,7 @@ cdef class Group:
         return position
 
     cdef int give_position(self, uint32_t position) except -1:
-        """Leave a hole at a position."""
+        """Free a position."""
         self.live[position >> 6] &= ~(<uint64_t>1 << (position & 63))
         self.count -= 1
         if position >> 6 < self.first_hole:
@@ -206,18 +206,18 @@ cdef class Group:
 
 
 cdef class Attribute:
-    """What the index knows of one attribute: the groups it leads to, and its shared bounds."""
+    """The groups of one attribute, and its shared bounds."""
 
     cdef uint32_t number, uses
     cdef str name
-    cdef dict equal  # value -> Group; 1 and 1.0 are one key, bools are kept apart
+    cdef dict equal  # value -> Group; 1 and 1.0 are one key, bools are separate
     cdef dict prefixes
     cdef tuple lengths
     cdef dict length_counts  # of the prefixes
     cdef Group when_true, when_false, present
     cdef Bounds bounds
     cdef uint32_t bounds_from
-    cdef dict users  # Group found by another attribute -> how many of its slots ask for this one
+    cdef dict users  # Group found by another attribute -> number of its slots that use this one
 
     def __cinit__(self, uint32_t number, str name):
         self.number = number

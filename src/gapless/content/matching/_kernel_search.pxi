@@ -40,7 +40,7 @@ cdef class Search(Store):
         return found
 
     def route(self, attributes):
-        """Return the mask of the links that want the event, and the local keys."""
+        """Return the mask of the links for which the event matches, and the local keys."""
         self.begin(True)
         try:
             return self.mask(attributes), self.keys()
@@ -48,7 +48,7 @@ cdef class Search(Store):
             self.busy = False
 
     def links(self, events):
-        """Return for each event the mask of the links that want it."""
+        """Return for each event the mask of the links for which it matches."""
         cdef list found = []
         for attributes in events:
             self.begin(True)
@@ -78,18 +78,18 @@ cdef class Search(Store):
             self.busy = False
 
     cdef int begin(self, bint routing) except -1:
-        """Begin a search; what it uses belongs to it until it ends."""
+        """Start a search, which has the arrays of the engine until it ends."""
         self.check_idle()
         self.busy = True
         self.routing = routing
         return 0
 
     cdef int run(self, attributes) except -1:
-        """Put the event into the value array, visit the groups it leads to, clean up.
+        """Put the event into the value array, scan the groups of its attributes, clean up.
 
-        The fast path is for dicts of plain values. It holds a reference to each value it looks at,
-        so that nothing is freed under it, and runs no code of the caller's: a subclass of `str` with
-        a `__hash__` of its own, say, goes the slow way, as a plain copy.
+        The fast path is for dicts of plain values. It holds a reference to each value it reads, so
+        that nothing is freed during the search, and runs no code of the caller: an event with a
+        subclass of `str` that has its own `__hash__`, for example, is searched as a plain copy.
         """
         cdef Py_ssize_t place = 0
         cdef PyObject *name
@@ -125,7 +125,7 @@ cdef class Search(Store):
         return self.run_copy(event)
 
     cdef int run_copy(self, dict event) except -1:
-        """Search a plain copy of an event; what is still odd in it no attribute can hold."""
+        """Search a plain copy of an event; values that are still not plain are invalid."""
         cdef dict plain = plain_event(event)
         for name, value in list(plain.items()):
             if not is_plain(<PyObject *>name, <PyObject *>value):
@@ -158,7 +158,7 @@ cdef class Search(Store):
         return 0
 
     cdef int visit(self, Attribute attribute, dict event) except -1:
-        """Scan the groups that one attribute of the event leads to."""
+        """Scan the groups of one attribute of the event."""
         cdef value_t *value = &self.values[attribute.number]
         cdef PyObject *found
         cdef Py_ssize_t length
@@ -184,7 +184,7 @@ cdef class Search(Store):
         return 0
 
     cdef int scan(self, Group group, dict event) except -1:
-        """Verify the slots of a group that its bit rows do not rule out."""
+        """Verify the slots of a group that its bit rows do not exclude."""
         cdef uint64_t left[BLOCK]
         cdef uint64_t bits
         cdef size_t at = 0, word, words
@@ -241,7 +241,7 @@ cdef class Search(Store):
         return value.kind
 
     cdef inline int consider(self, uint32_t slot, dict event) except -1:
-        """Verify a slot that may match, and note it as a hit if it does."""
+        """Verify a slot that may match, and add it to the hits if it does."""
         cdef rule_t *rule = self.rules[slot]
         cdef range_t *ranges = ranges_of(rule)
         cdef bint local = True
@@ -287,7 +287,7 @@ cdef class Search(Store):
         self.memo.clear()
 
     def disown(self, uint32_t slot, key):
-        """Take `key` off the slot's owners."""
+        """Remove `key` from the slot's owners."""
         self.check_slot(slot)
         held = self.owners[slot]
         if type(held) is Owners:
@@ -325,7 +325,7 @@ cdef class Search(Store):
         return frozenset(single)
 
     def set_links(self, uint32_t slot, mask):
-        """Say which links want what the slot matches (a bit a link)."""
+        """Set the links that own the slot (a bit a link)."""
         self.check_slot(slot)
         cdef size_t words = (mask.bit_length() + 63) >> 6
         cdef size_t word
@@ -335,7 +335,7 @@ cdef class Search(Store):
             self.masks[slot * self.mask_words + word] = (mask >> (64 * word)) & 0xFFFFFFFFFFFFFFFF
 
     def set_all_links(self, mask):
-        """Say which links there are: when all of them were hit a search without local owners ends."""
+        """Set the mask of all links: once all are hit, a search without local owners ends."""
         self.check_idle()
         cdef size_t words = (mask.bit_length() + 63) >> 6
         cdef size_t word
@@ -379,7 +379,7 @@ cdef class Search(Store):
 
 
 cdef inline int give(dict found, key, item) except -1:
-    """Put an item behind those that a key has."""
+    """Append an item to those of a key."""
     cdef PyObject *items = PyDict_GetItemWithError(found, key)
     if items == NULL:
         found[key] = [item]
@@ -389,7 +389,7 @@ cdef inline int give(dict found, key, item) except -1:
 
 
 cdef inline bint is_plain(PyObject *name, PyObject *value) noexcept:
-    """Say whether a name is a str and a value of one of the types of values, no subclass."""
+    """Return whether a name is exactly a str and a value exactly of one of the value types."""
     return PyUnicode_CheckExact(<object>name) and (
         PyFloat_CheckExact(<object>value) or PyUnicode_CheckExact(<object>value)
         or PyLong_CheckExact(<object>value) or PyBool_Check(<object>value)

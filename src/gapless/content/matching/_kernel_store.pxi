@@ -1,4 +1,4 @@
-# The slots: how a plan is laid out in memory, and how it enters and leaves its groups.
+# The slots: the layout of a plan in memory, and how it is added to and removed from its groups.
 
 
 cdef class Store:
@@ -84,7 +84,7 @@ cdef class Store:
         return slot
 
     def delete(self, uint32_t slot):
-        """Forget a slot; return the attributes that no slot asks for any more."""
+        """Remove a slot; return the attributes that no slot constrains any more."""
         self.check_slot(slot)
         self.busy = True
         try:
@@ -110,7 +110,7 @@ cdef class Store:
         return unused
 
     cdef int check_idle(self) except -1:
-        """Refuse to be used inside a search: its arrays are in use."""
+        """Refuse use inside a search, which uses the arrays."""
         if self.busy:
             raise IndexBusyError()
         return 0
@@ -122,7 +122,7 @@ cdef class Store:
         return 0
 
     cdef list forget_attributes(self, rule_t *rule, Group group):
-        """Take a rule's uses off its attributes; return the names of those without any use left."""
+        """Uncount a rule's uses of its attributes; return the names of those without any use."""
         cdef const range_t *part = ranges_of(rule)
         cdef const range_t *end = part + rule.range_count
         cdef list unused = []
@@ -134,7 +134,7 @@ cdef class Store:
         return unused
 
     cdef int take_use(self, uint32_t number, list unused) except -1:
-        """Take one use off an attribute; one without any use gives its number back."""
+        """Uncount one use of an attribute; without any use its number is free."""
         cdef Attribute attribute = self.by_number[number]
         attribute.uses -= 1
         if not attribute.uses:
@@ -162,8 +162,8 @@ cdef class Store:
         return self.slot_top - 1
 
     cdef rule_t *new_rule(self, plan, uint32_t location_count, Attribute access) except NULL:
-        """Lay a plan out in memory. What the access implies comes last, if it is needed at all:
-        only to compare slots with each other."""
+        """Lay a plan out in memory. Ranges that the access implies come last, and only if slots
+        are compared with each other."""
         cdef tuple ranges = plan.ranges
         cdef tuple pair, alternatives
         cdef list named = [], implied = []
@@ -247,7 +247,7 @@ cdef class Store:
         return attribute
 
     cdef Group group(self, int kind, Attribute attribute, key, bint make):
-        """Return the group of a key, made if asked for; None if there is none."""
+        """Return the group of a key; if there is none, make it or return None."""
         cdef Group group
         if kind == ALWAYS:
             group = self.always
@@ -268,7 +268,7 @@ cdef class Store:
         return group
 
     cdef int hang(self, Group group, Attribute attribute, Group there) except -1:
-        """Put `there` (the group, or None to take it away) where the group's key leads."""
+        """Store `there` (the group, or None to remove it) under the group's key."""
         if group.kind == ALWAYS:
             self.always = there
         elif group.kind == PRESENT:
@@ -333,13 +333,13 @@ cdef class Store:
         cdef column_t *column
         while part < end:
             column = group.column(part.attribute)
-            if column != NULL:  # else too few slots ask for it, and it is left to verification
+            if column != NULL:  # without rows, verification decides
                 mark_column(column, part, position, group.stride, on)
             part = next_attribute(part)
         return 0
 
     cdef column_t *new_column(self, Group group, uint32_t number, list ends) except NULL:
-        """Make a column. Groups found by presence share bounds, so that an event's value is put
+        """Add a column. Groups found by presence share bounds, so that an event's value is put
         into a bucket once; groups found by equality have their own, as prices differ by symbol."""
         cdef Attribute attribute
         cdef Bounds bounds
@@ -365,10 +365,10 @@ cdef class Store:
             part += 1
 
     cdef int slice(self, Group group) except -1:
-        """Give a group its bit rows, with bounds drawn from the slots it has now.
+        """Give a group bit rows, with bounds computed from its current slots.
 
-        Only attributes that a fair share of the slots asks for get rows: each takes 65 bits a slot of
-        the group, so rows for rare ones would cost more than they rule out.
+        Only attributes that a fair share of the slots constrains get rows: each takes 65 bits a
+        slot of the group, so rows for rare ones would cost more than they exclude.
         """
         cdef dict ends = {}, uses = {}
         cdef uint32_t position, stride = 1 + group.count // SAMPLE
@@ -408,7 +408,7 @@ cdef class Store:
         return [group for group in groups if group is not None]
 
     def statistics(self):
-        """Return counts for people: slots, attributes, groups by way in, groups with rows."""
+        """Return counts for people: slots, attributes, groups by access, groups with rows."""
         cdef Group group
         groups = self.all_groups()
         kinds = [group.kind for group in groups]

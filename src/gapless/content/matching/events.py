@@ -1,8 +1,8 @@
 """Events as the engines take them: plain names, plain values.
 
-A search holds on to an event's values while it runs. With plain types nothing of the caller's runs in
-between: no ``__hash__`` of a subclass of ``str``, no lookup in a mapping of its own. Such events are
-copied first; the ordinary ones, dicts of plain values, are not.
+A search keeps references to an event's values while it runs. With plain types no code of the caller
+runs in between: no ``__hash__`` of a subclass of ``str``, no lookup in another mapping. Events with
+other types are copied first; the ordinary ones, dicts of plain values, are not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = frozenset((float, int, str, bool, type(None)))
 def plain_event(attributes: object) -> dict[str, Any]:
     """Return a copy of an event with plain names and values; refuse what is no event.
 
-    A value that no attribute can hold is left as it is: it matters only where a filter asks for it.
+    An invalid value is left unchanged: it matters only if a filter constrains its attribute.
     """
     if not isinstance(attributes, Mapping):
         raise AttributeValueError(

@@ -1,8 +1,8 @@
 """The engine in plain Python: the same slots, groups and rows as the compiled one.
 
-Used where the kernel was not built, and as its counterpart in tests. What survives the bit rows
-of all groups is verified at once by NumPy where it is many, one by one where it is few.
-Theory of operation: see the package's docstring; the names are those of the kernel, and the
+Used if the kernel was not built, and as its counterpart in tests. The candidates that the bit rows
+leave are verified by NumPy if they are many, one by one if they are few.
+Theory of operation: see the package's docstring. The names are those of the kernel, and the
 modules ``fallback_store``, ``fallback_groups`` and ``fallback_covering`` are divided like it.
 """
 
@@ -36,13 +36,13 @@ __all__ = ["Engine"]
 T = TypeVar("T")
 
 _FEW: Final = 12
-"""Survivors that are cheaper to verify one by one than by NumPy."""
+"""Candidates that are faster to verify one by one than by NumPy."""
 
 _NAN: Final = ValueKind.NAN.value
 
 
 class Engine:
-    """Slots found by events; see the kernel (`_kernel.pyx`) for the same, compiled."""
+    """Slots found by events; the kernel (`_kernel.pyx`) is the compiled form."""
 
     def __init__(self, covering: bool = False) -> None:
         self._store = SlotStore(covering=covering)
@@ -66,7 +66,7 @@ class Engine:
             return slot
 
     def delete(self, slot: int) -> list[str]:
-        """Forget a slot; return the attributes that no slot asks for any more."""
+        """Remove a slot; return the attributes that no slot constrains any more."""
         with self._guard:
             unused = self._store.delete(slot)
             self._owners[slot] = None
@@ -94,7 +94,7 @@ class Engine:
         return found
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
-        """Return the mask of the links that want the event, and the local keys."""
+        """Return the mask of the links for which the event matches, and the local keys."""
         with self._guard:
             hits = self._hits(attributes)
             mask = 0
@@ -104,7 +104,7 @@ class Engine:
             return mask, self._keys_of(local)
 
     def links(self, events: Iterable[Attributes]) -> list[int]:
-        """Return for each event the mask of the links that want it."""
+        """Return for each event the mask of the links for which it matches."""
         return [self.route(attributes)[0] for attributes in events]
 
     def find(self, attributes: Attributes) -> list[int]:
@@ -163,12 +163,12 @@ class Engine:
     def _verify_many(
         self, slots: SlotArray, event: dict[str, EventValue], hits: list[int]
     ) -> list[int]:
-        """Add the plain slots that hold to the hits; return those that are not plain."""
+        """Add the plain slots that match to the hits; return those that are not plain."""
         values: ValueArray = np.full(self._store.numbers_max + 1, np.nan)
         values[0] = 0.0
         for name, (kind, (number, step), _) in event.items():
             if kind == NUMBER:
-                if step:  # no double holds this number, so doubles do not say it all
+                if step:  # not exact as a double, so doubles do not decide
                     return list(slots.tolist())
                 values[self._attributes[name].number] = number
         plain = self._store.plain.is_plain[slots]
@@ -213,7 +213,7 @@ class Engine:
         self._memo.clear()
 
     def disown(self, slot: int, key: Hashable) -> None:
-        """Take ``key`` off the slot's owners."""
+        """Remove ``key`` from the slot's owners."""
         self._guard.check()
         self._store.rule(slot)
         held = self._owners[slot]
@@ -239,13 +239,13 @@ class Engine:
         return frozenset(single).union(*[owner.keys for owner in several])
 
     def set_links(self, slot: int, mask: int) -> None:
-        """Say which links want what the slot matches (a bit a link)."""
+        """Set the links that own the slot (a bit a link)."""
         self._guard.check()
         self._store.rule(slot)
         self._masks[slot] = mask
 
     def set_all_links(self, mask: int) -> None:
-        """Say which links there are; the fallback has no use for it."""
+        """Set the mask of all links; the fallback does not use it."""
 
     # --- covering ----------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Engine:
         return fallback_covering.covered(self._store, plan)
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people: slots, attributes, groups by way in, groups with rows."""
+        """Return counts for people: slots, attributes, groups by access, groups with rows."""
         return self._store.statistics()
 
 

@@ -1,4 +1,4 @@
-"""What the fallback engine knows of one attribute: the groups that it leads to, and shared bounds."""
+"""The groups and shared bounds of one attribute in the fallback engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AttributeGroups", "group_key"]
 
 
 def group_key(value: Value | None) -> Hashable:
-    """Return the key of a value; bools are kept apart from 0 and 1."""
+    """Return the key of a value; bools differ from 0 and 1."""
     return (value,) if isinstance(value, bool) else value
 
 
@@ -49,27 +49,27 @@ class AttributeGroups:
         self._bounds_from = 0
 
     def add_use(self) -> None:
-        """A slot uses the attribute."""
+        """Count a slot that uses the attribute."""
         self._uses += 1
 
     def drop_use(self) -> bool:
-        """A slot uses the attribute no more; return whether no other does."""
+        """Uncount a slot that used the attribute; return whether no other uses it."""
         self._uses -= 1
         return not self._uses
 
     def count_user(self, group: SlotGroup, change: int) -> None:
-        """A group found by another attribute has so many slots more that use this one."""
+        """Change the number of slots that use this attribute in a group of another one."""
         self.users[group] += change
         if not self.users[group]:
             del self.users[group]
 
     def groups(self) -> list[SlotGroup]:
-        """Return all groups that the attribute leads to."""
+        """Return all groups of the attribute."""
         found = [*self.equal.values(), *self.prefixes.values()]
         return found if self.present is None else [*found, self.present]
 
     def group(self, kind: AccessKind, key: Hashable) -> SlotGroup | None:
-        """Return the group to which an access leads, if it is there."""
+        """Return the group of an access, or None."""
         if kind is AccessKind.PRESENT:
             return self.present
         if kind is AccessKind.PREFIX:
@@ -77,14 +77,14 @@ class AttributeGroups:
         return self.equal.get(key)
 
     def prefix_groups(self, text: str) -> list[SlotGroup]:
-        """Return the groups of the prefixes that a text has."""
+        """Return the groups of the prefixes of a text."""
         size = len(text)
         lengths = [length for length in self.lengths if length <= size]
         found = [self.prefixes.get(text[:length]) for length in lengths]
         return [group for group in found if group is not None]
 
     def add(self, group: SlotGroup) -> None:
-        """Let a group be found."""
+        """Add a group."""
         if group.access.kind is AccessKind.PRESENT:
             self.present = group
             return
@@ -93,7 +93,7 @@ class AttributeGroups:
             self._count_length(group, 1)
 
     def remove(self, group: SlotGroup) -> None:
-        """Let a group be found no more."""
+        """Remove a group."""
         if group.access.kind is AccessKind.PRESENT:
             self.present = None
             return
@@ -111,7 +111,7 @@ class AttributeGroups:
             self.lengths = tuple(sorted(self._length_counts))
 
     def bounds_for(self, count: int, sample: list[float]) -> BucketBounds:
-        """Return the bounds that groups found by presence share; they are drawn anew after much growth."""
+        """Return the bounds that groups found by presence share, new ones after much growth."""
         if self._bounds is None or count > 4 * self._bounds_from:
             self._bounds = BucketBounds(sample)
             self._bounds_from = count

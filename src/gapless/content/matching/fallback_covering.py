@@ -41,11 +41,11 @@ def covered(store: SlotStore, plan: Plan) -> list[int]:
         left = group.live
         for name, alternatives in plan.ranges:
             if group.columns is None or group.has_key_on(name):
-                continue  # what the key implies has no rows
+                continue  # the key implies the condition, which has no rows
             column = group.columns.get(name)
             if column is None:
                 if group not in store.attributes[name].users:
-                    left = 0  # nobody here asks for it
+                    left = 0  # no slot here constrains it
                     break
                 continue
             left &= column.rows[CONSTRAINED_ROW]
@@ -56,11 +56,11 @@ def covered(store: SlotStore, plan: Plan) -> list[int]:
             for slot in group.slot_list(left)
             if cover(plan.ranges, dict(store.rule(slot).ranges))
         ]
-    return sorted(set(slots))  # an IN list stands in several groups
+    return sorted(set(slots))  # an IN list is in several groups
 
 
 def _leading_here(store: SlotStore, plan: Plan) -> list[SlotGroup]:
-    """Return the groups whose slots can cover: their key must hold wherever the plan does."""
+    """Return the groups whose slots can cover: their key holds whenever the plan does."""
     stems = dict(plan.stems)
     found = [store.always]
     for name, alternatives in plan.ranges:
@@ -78,9 +78,9 @@ def _leading_here(store: SlotStore, plan: Plan) -> list[SlotGroup]:
 
 
 def _holding_all(store: SlotStore, ranges: Ranges) -> list[SlotGroup]:
-    """Return groups that hold every slot with conditions on all attributes of the ranges.
+    """Return groups that contain every slot with conditions on all attributes of the ranges.
 
-    Any one attribute will do; take the one with the fewest groups.
+    One attribute is enough; the one with the fewest groups is used.
     """
     if not ranges:
         return store.all_groups()

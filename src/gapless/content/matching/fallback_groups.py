@@ -1,8 +1,8 @@
-"""Groups of the twin: their bit rows, and the arithmetic of ranges.
+"""Groups of the fallback engine: their bit rows, and the comparison of ranges.
 
-A bit row is an int with a bit a position: Python joins long ints fast. The layout of rows is the
-kernel's (`_kernel.h`): missing, FALSE, TRUE, NaN, twelve rows of texts by hash, 48 rows of numbers
-by bounds, and one that says which positions have a condition at all.
+A bit row is an int with a bit a position, because Python combines long ints fast. The layout of
+rows is the kernel's (`_kernel.h`): missing, FALSE, TRUE, NaN, twelve rows of texts by hash, 48 rows
+of numbers by bounds, and one for the positions that have a condition at all.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 SMALL: Final = 6
-"""Slots that are verified one by one."""
+"""The largest group whose slots are verified one by one."""
 RESLICE_FACTOR: Final = 8
 COLUMN_SHARE: Final = 16
-"""An attribute has rows in a group if one in so many of its slots asks for it."""
+"""An attribute has rows in a group if one in so many of its slots constrains it."""
 _SAMPLE: Final = 2_048
 _FEW_BITS: Final = 16
 
-# plain ints: looking up a member of an enum costs more than the comparison
+# plain ints: to look up a member of an enum costs more than the comparison
 _MISSING: Final = ValueKind.MISSING.value
 NUMBER: Final = ValueKind.NUMBER.value
 TEXT: Final = ValueKind.TEXT.value
@@ -71,7 +71,7 @@ Positions: TypeAlias = npt.NDArray[np.intp]
 
 
 class SlotRule:
-    """What a slot asks for."""
+    """The conditions of a slot."""
 
     __slots__ = ("access", "check", "choices", "intervals", "locations", "ranges", "verified")
 
@@ -89,7 +89,7 @@ class SlotRule:
             else:
                 choices.append((name, alternatives))
         self.intervals = tuple(intervals)
-        """Attributes that must be a number between two pairs: by far the commonest."""
+        """Attributes that must be a number between two pairs: by far the most frequent."""
         self.choices = tuple(choices)
         """Attributes with other conditions."""
         self.check: Conjunction | None = plan.check
@@ -97,14 +97,14 @@ class SlotRule:
 
 
 class BucketBounds:
-    """Where the number buckets of a column begin; remembers the bucket of the present event."""
+    """The starts of the number buckets of a column; caches the bucket of the current event."""
 
     __slots__ = ("_epoch", "_row", "at")
 
     def __init__(self, sample: list[float]) -> None:
         distinct = sorted(set(sample))
         if len(distinct) > _BOUNDS_MAX:
-            # by rank in the sample, not by value: crowded stretches get narrow buckets
+            # by rank in the sample, not by value: dense ranges get narrow buckets
             ranked, steps = sorted(sample), _BOUNDS_MAX + 1
             distinct = sorted({ranked[i * len(ranked) // steps] for i in range(1, steps)})
         self.at = distinct
@@ -116,7 +116,7 @@ class BucketBounds:
         return _NUMBER_ROW + bisect_right(self.at, number)
 
     def row_now(self, number: float, epoch: int) -> int:
-        """Return the row of the present event's number, worked out once per event."""
+        """Return the row of the current event's number, computed once per event."""
         if self._epoch != epoch:
             self._epoch = epoch
             self._row = _NUMBER_ROW + bisect_right(self.at, number)
@@ -134,7 +134,7 @@ class BitColumn:
         self.ever_allowed = 0
 
     def allowed(self, alternatives: tuple[Alternative, ...]) -> int:
-        """Return the buckets in which some value meets the condition, a bit each."""
+        """Return the buckets in which some value satisfies the condition, a bit each."""
         rows = 0
         for kind, low, _, high, _, text in alternatives:
             if kind == NUMBER:
@@ -147,7 +147,7 @@ class BitColumn:
         return rows
 
     def mark(self, alternatives: tuple[Alternative, ...], position: int) -> None:
-        """Note in which buckets the condition of a position cannot hold."""
+        """Set the bit of a position in the buckets in which its condition cannot hold."""
         allowed = self.allowed(alternatives)
         self.ever_allowed |= allowed
         bit = 1 << position
@@ -155,7 +155,7 @@ class BitColumn:
             self.rows[row] |= bit
 
     def unmark(self, position: int) -> None:
-        """Forget the condition of a position."""
+        """Clear the bits of a position."""
         keep = ~(1 << position)
         self.rows = [row & keep for row in self.rows]
 
@@ -187,7 +187,7 @@ class SlotGroup:
         self.sliced_at = 0
 
     def take_position(self, slot: int) -> int:
-        """Give a slot a position: a hole if there is one, else a new one at the end."""
+        """Give a slot a position: a free one if there is one, otherwise a new one at the end."""
         if self.holes:
             position = self.holes.pop()
             self.slots[position] = slot
@@ -200,7 +200,7 @@ class SlotGroup:
         return position
 
     def release_position(self, position: int) -> None:
-        """Take the slot at a position out."""
+        """Remove the slot at a position."""
         for column in (self.columns or {}).values():
             column.unmark(position)
         self.holes.append(position)
@@ -208,12 +208,12 @@ class SlotGroup:
         self.count -= 1
 
     def slice(self, columns: dict[str, BitColumn]) -> None:
-        """Give the group new bit rows, with nothing marked in them."""
+        """Give the group new, empty bit rows."""
         self.columns = columns
         self.sliced_at = self.count
 
     def survivors(self, event: dict[str, EventValue], epoch: int) -> int:
-        """Return the positions that the bit rows do not rule out."""
+        """Return the positions that the bit rows do not exclude."""
         excluded = 0
         for name, column in (self.columns or {}).items():
             kind, pair, text = event.get(name, ABSENT)
@@ -240,10 +240,10 @@ class SlotGroup:
         return self.count > SMALL and self.count > RESLICE_FACTOR * self.sliced_at
 
     def sample(self, rules: list[SlotRule]) -> dict[str, list[float]]:
-        """Return ends of number ranges, from which bounds can be drawn, by attribute.
+        """Return ends of number ranges by attribute, from which bounds can be computed.
 
-        Only attributes that a fair share of the slots asks for: rows for rare ones would cost
-        more than they rule out.
+        Only attributes that a fair share of the slots constrains are included: rows for rare ones
+        would cost more than they exclude.
         """
         stride = 1 + len(rules) // _SAMPLE
         uses: Counter[str] = Counter()
@@ -259,7 +259,7 @@ class SlotGroup:
         }
 
     def has_key_on(self, name: str) -> bool:
-        """Say whether the key itself says something of the attribute's value."""
+        """Return whether the key itself constrains the attribute's value."""
         keyed = self.access.kind in (AccessKind.EQUAL, AccessKind.PREFIX)
         return keyed and self.access.attribute == name
 
@@ -271,14 +271,14 @@ def ends(alternatives: tuple[Alternative, ...]) -> list[float]:
 
 
 def positions(bits: int) -> Positions:
-    """Return the places of the set bits as an array."""
+    """Return the indexes of the set bits as an array."""
     size = (bits.bit_length() + 7) // 8
     octets = np.frombuffer(bits.to_bytes(size, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little").view(np.bool_))
 
 
 def places(bits: int) -> list[int]:
-    """Return the places of the set bits."""
+    """Return the indexes of the set bits."""
     if bits.bit_count() > _FEW_BITS:
         many: list[int] = positions(bits).tolist()
         return many
@@ -290,7 +290,7 @@ def places(bits: int) -> list[int]:
 
 
 def end_rows(rows: int) -> list[int]:
-    """Return the rows, of the number rows only the first and the last."""
+    """Return the rows; of the number rows only the first and the last."""
     number_rows = rows & _NUMBER_BITS
     first_and_last = {
         (number_rows & -number_rows).bit_length() - 1,
@@ -300,7 +300,7 @@ def end_rows(rows: int) -> list[int]:
 
 
 def cover(wide: Ranges, narrow: dict[str, tuple[Alternative, ...]]) -> bool:
-    """Say whether, by their ranges, everything that ``narrow`` allows ``wide`` allows."""
+    """Return whether ``wide`` allows everything that ``narrow`` allows, by their ranges."""
     return all(
         name in narrow
         and all(any(_is_inside(inner, outer) for outer in outers) for inner in narrow[name])

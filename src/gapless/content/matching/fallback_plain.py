@@ -21,7 +21,7 @@ SlotArray: TypeAlias = npt.NDArray[np.int64]
 
 
 class PlainSlots:
-    """The slots whose doubles say it all, as arrays: which attributes, from where, to where.
+    """The slots that doubles describe exactly, as arrays: attributes, lowest and highest values.
 
     Number 0 stands for no attribute: its value is 0 and its range is everything.
     """
@@ -33,7 +33,7 @@ class PlainSlots:
         self._high: ValueArray = np.zeros((0, _WIDTH))
 
     def store(self, slot: int, rule: SlotRule, attributes: Mapping[str, AttributeGroups]) -> None:
-        """Note the ranges of a slot, if its doubles say it all."""
+        """Store the ranges of a slot if doubles describe it exactly."""
         if slot >= len(self.is_plain):
             self._grow(max(64, len(self.is_plain)))
         self.is_plain[slot] = (
@@ -50,7 +50,7 @@ class PlainSlots:
                 self._high[slot, place] = high[0]
 
     def verified(self, slots: SlotArray, values: ValueArray) -> SlotArray:
-        """Return those of the plain slots that hold for the values (by attribute number)."""
+        """Return the plain slots that match the values (by attribute number)."""
         found = values[self._which[slots]]
         holds = (self._low[slots] <= found) & (found <= self._high[slots])
         return slots[holds.all(axis=1)]

@@ -1,4 +1,4 @@
-"""The slots of the fallback engine: rules, the groups that lead to them, their bit rows."""
+"""The slots of the fallback engine: their rules, groups and bit rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SlotStore:
 
     @property
     def numbers_max(self) -> int:
-        """The greatest number that an attribute has."""
+        """The greatest number of an attribute."""
         return len(self.attributes) + len(self._free_numbers)
 
     def rule(self, slot: int) -> SlotRule:
@@ -68,7 +68,7 @@ class SlotStore:
         return slot
 
     def delete(self, slot: int) -> list[str]:
-        """Forget a slot; return the attributes that no slot uses any more."""
+        """Remove a slot; return the attributes that no slot uses any more."""
         rule = self.rule(slot)
         for group, position in rule.locations:
             self._count_users(group, rule, -1)
@@ -109,7 +109,7 @@ class SlotStore:
         return found + [g for attribute in self.attributes.values() for g in attribute.groups()]
 
     def _groups_for(self, access: Access) -> list[SlotGroup]:
-        """Return the groups to which an access leads; those that are missing are made."""
+        """Return the groups of an access; missing ones are created."""
         groups = []
         for value in access.values or (None,):
             key = group_key(value)
@@ -132,7 +132,7 @@ class SlotStore:
             self.attributes[group.access.attribute].remove(group)
 
     def _slice(self, group: SlotGroup) -> None:
-        """Give a group its bit rows, with bounds drawn from the slots it has now."""
+        """Give a group bit rows, with bounds computed from its current slots."""
         held = [(position, self.rule(group.slots[position])) for position in places(group.live)]
         sample = group.sample([rule for _, rule in held])
         group.slice({name: self._new_column(group, name, sample[name]) for name in sorted(sample)})
@@ -140,13 +140,13 @@ class SlotStore:
             _mark(group, rule, position)
 
     def _new_column(self, group: SlotGroup, name: str, sample: list[float]) -> BitColumn:
-        """Make a column; groups found by presence share bounds, those found by a value do not."""
+        """Return a column. Groups found by presence share bounds, those found by a value do not."""
         if group.access.kind in (AccessKind.EQUAL, AccessKind.PREFIX):
             return BitColumn(BucketBounds(sample))
         return BitColumn(self.attributes[name].bounds_for(group.count, sample))
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people: slots, attributes, groups by way in, groups with rows."""
+        """Return counts for people: slots, attributes, groups by access, groups with rows."""
         groups = self.all_groups()
         kinds = Counter(group.access.kind for group in groups)
         return {
@@ -165,5 +165,5 @@ def _mark(group: SlotGroup, rule: SlotRule, position: int) -> None:
     assert group.columns is not None
     for name, alternatives in rule.verified:
         column = group.columns.get(name)
-        if column is not None:  # else too few slots ask for it: left to verification
+        if column is not None:  # without rows, verification decides
             column.mark(alternatives, position)

@@ -1,12 +1,12 @@
-"""The covering forest: which conjunctions have to be told to others, and which are covered.
+"""The covering forest: which conjunctions have to be propagated, and which are covered.
 
-A root is covered by no other conjunction that the forest knows of; every other conjunction hangs
-below one that covers it. Only the roots are indexed, so a newcomer is compared with the few roots
-that the index finds, not with all (VT 4.1.2 keeps a graph of all coverings; what is propagated,
-its roots, is the same). A newcomer without coverer takes over the roots it covers; removing a
-root hangs its children under other roots, or makes them roots.
+A root is covered by no other conjunction in the forest, as far as known. Every other conjunction is
+below one that covers it. Only the roots are indexed, so a new conjunction is compared with the few
+roots that the index finds, not with all (VT 4.1.2 keeps a graph of all coverings; its roots, which
+are propagated, are the same). A new conjunction without a coverer becomes the parent of the roots
+it covers. When a root is removed, its children move below other roots or become roots.
 
-Covering may be missed, which leaves a root too many and is safe; it is never claimed wrongly.
+Covering may be missed, which leaves a superfluous root and is safe; it is never claimed wrongly.
 Equal conjunctions are one node, counted.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["CoveringForest", "RootChange"]
 
 
 class RootChange(NamedTuple):
-    """What became a root and what is no longer one, in the order it happened."""
+    """The conjunctions that became roots and those that are no longer roots, in order."""
 
     added: tuple[Conjunction, ...] = ()
     removed: tuple[Conjunction, ...] = ()
@@ -45,21 +45,29 @@ class _Node:
         self.slot: int | None = None
 
     def add_copy(self) -> None:
-        """The same conjunction was inserted again."""
+        """Count another copy of the conjunction."""
         self.copies += 1
 
     def drop_copy(self) -> bool:
-        """One copy was removed; return whether others are left."""
+        """Uncount a copy; return whether others are left."""
         self.copies -= 1
         return self.copies > 0
 
     def hang_under(self, parent: _Node) -> None:
         """Become the child of a node that covers this one."""
         self.parent = parent
-        parent.children[self.conjunction] = self
+        parent.adopt(self)
+
+    def adopt(self, child: _Node) -> None:
+        """Add a child."""
+        self.children[child.conjunction] = child
+
+    def release(self, conjunction: Conjunction) -> None:
+        """Remove a child."""
+        del self.children[conjunction]
 
     def lose_parent(self) -> None:
-        """The parent has left the forest."""
+        """Detach the node from its parent, which was removed."""
         self.parent = None
 
     def become_root(self, slot: int) -> None:
@@ -67,7 +75,7 @@ class _Node:
         self.slot = slot
 
     def cease_to_be_root(self) -> None:
-        """The engine finds the node no more."""
+        """Clear the slot, because the engine no longer has the node."""
         self.slot = None
 
 
@@ -99,7 +107,7 @@ class CoveringForest:
         return conjunction in self._nodes
 
     def __iter__(self) -> Iterator[Conjunction]:
-        """Go through the different conjunctions, oldest first."""
+        """Iterate over the different conjunctions, oldest first."""
         return iter(self._nodes)
 
     @property
@@ -108,16 +116,16 @@ class CoveringForest:
         return frozenset(node.conjunction for node in self._roots.values())
 
     def is_root(self, conjunction: Conjunction) -> bool:
-        """Say whether the conjunction is a root; KeyError if it is not in the forest."""
+        """Return whether the conjunction is a root; KeyError if it is not in the forest."""
         return self._nodes[conjunction].slot is not None
 
     def parent(self, conjunction: Conjunction) -> Conjunction | None:
-        """Return the coverer it hangs under, None for a root; KeyError if it is not here."""
+        """Return the parent, which covers it, or None for a root; KeyError if it is not here."""
         parent = self._nodes[conjunction].parent
         return None if parent is None else parent.conjunction
 
     def coverer(self, conjunction: Conjunction) -> Conjunction | None:
-        """Return a root that covers (or equals) the conjunction, in the forest or not, if any."""
+        """Return a root that covers (or equals) the conjunction, or None. It may be a new one."""
         node = self._nodes.get(conjunction)
         while node is not None and node.parent is not None:
             node = node.parent
@@ -126,7 +134,7 @@ class CoveringForest:
         return None if node is None else node.conjunction
 
     def insert(self, conjunction: Conjunction) -> RootChange:
-        """Add a conjunction and return what changed at the roots."""
+        """Add a conjunction and return the change of the roots."""
         node = self._nodes.get(conjunction)
         if node is not None:
             node.add_copy()
@@ -135,14 +143,14 @@ class CoveringForest:
         return self._settle(node)
 
     def remove(self, conjunction: Conjunction) -> RootChange:
-        """Take one copy out and return what changed at the roots; KeyError if there is none."""
+        """Remove one copy and return the change of the roots; KeyError if there is none."""
         node = self._nodes[conjunction]
         if node.drop_copy():
             return NO_CHANGE
         del self._nodes[conjunction]
         if node.parent is not None:
-            # covering is transitive: what this one covered, its coverer covers
-            del node.parent.children[conjunction]
+            # covering is transitive: the parent covers the children too
+            node.parent.release(conjunction)
             for child in node.children.values():
                 child.hang_under(node.parent)
             return NO_CHANGE
@@ -158,7 +166,7 @@ class CoveringForest:
         }
 
     def _resettle(self, gone: _Node) -> RootChange:
-        """Find a new place for each child of a root that is gone."""
+        """Place each child of a removed root."""
         added: dict[Conjunction, None] = {}
         removed = {gone.conjunction: None}
         for child in gone.children.values():
@@ -167,13 +175,13 @@ class CoveringForest:
             added.update(dict.fromkeys(change.added))
             for conjunction in change.removed:
                 if conjunction in added:
-                    del added[conjunction]  # promoted a moment ago: never seen from outside
+                    del added[conjunction]  # added just before: not visible from outside
                 else:
                     removed[conjunction] = None
         return RootChange(tuple(added), tuple(removed))
 
     def _settle(self, node: _Node) -> RootChange:
-        """Hang a node under a coverer, or make it a root above the roots it covers."""
+        """Put a node below a coverer, or make it a root above the roots it covers."""
         plan = self._planner.plan(node.conjunction)
         coverer = self._find_coverer(node.conjunction, plan)
         if coverer is not None:

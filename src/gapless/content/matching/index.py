@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class MatchIndex:
-    """A set of filters under keys, and the question which of them an event matches.
+    """A set of filters under keys, to find those that an event matches.
 
     >>> from gapless import Filter, MatchIndex
     >>> index = MatchIndex()
@@ -29,8 +29,8 @@ class MatchIndex:
     frozenset()
 
     A key is any hashable object. The filters themselves are not kept. ``kernel`` is
-    ``"compiled"`` or ``"fallback"``; unless given, the fastest there is. An index is for one thread
-    at a time; used inside its own search it raises IndexBusyError.
+    ``"compiled"`` or ``"fallback"``, by default the fastest available. An index may be used by one
+    thread at a time; use inside its own search raises IndexBusyError.
     """
 
     def __init__(self, *, kernel: str | None = None) -> None:
@@ -46,7 +46,7 @@ class MatchIndex:
         return key in self._slots
 
     def add(self, key: Hashable, filter: Filter) -> None:
-        """Put a filter under a key; a filter that the key had before is replaced."""
+        """Put a filter under a key; it replaces an earlier filter of the key."""
         check_filter(filter)
         hash(key)  # before anything is changed
         slots = self._table.acquire_all(filter.conjunctions)
@@ -58,7 +58,7 @@ class MatchIndex:
         self._slots[key] = slots[0] if len(slots) == 1 else slots
 
     def remove(self, key: Hashable) -> None:
-        """Take a key and its filter out; KeyError if it is not there."""
+        """Remove a key and its filter; KeyError if it does not exist."""
         slots = self._slots.pop(key)
         for slot in (slots,) if isinstance(slots, int) else slots:
             self._engine.disown(slot, key)
@@ -73,7 +73,7 @@ class MatchIndex:
         return self._engine.match_batch(events)
 
     def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
-        """Return for each key that any of several events matches their items, in their order.
+        """Return for each key the items of the events that match its filter, in order.
 
         >>> index = MatchIndex()
         >>> index.add("cheap", Filter("price < 90"))
@@ -83,5 +83,5 @@ class MatchIndex:
         return self._engine.distribute(events, items)
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for people: keys, distinct conjunctions, groups by way in."""
+        """Return counts for people: keys, distinct conjunctions, groups by access."""
         return {"keys": len(self._slots), **self._engine.statistics()}

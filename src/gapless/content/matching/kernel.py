@@ -1,7 +1,7 @@
-"""Which engine runs: the compiled kernel where it was built, else its Python fallback.
+"""Selects the engine: the compiled kernel if it was built, otherwise its Python fallback.
 
 ``GAPLESS_KERNEL=fallback`` or ``=compiled`` in the environment forces one. The choice changes speed
-and nothing else; it is the only thing this room reads from its surroundings.
+and nothing else; it is the only thing this package reads from its environment.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ T = TypeVar("T")
 
 
 class MatchEngine(Protocol):
-    """Slots, found by events. A slot is a small int; plans go in, slots and owners come out."""
+    """Slots, found by events. A slot is a small int that stands for a stored plan."""
 
     def insert(self, plan: Plan) -> int:
         """Store a plan and return its slot."""
 
     def delete(self, slot: int) -> list[str]:
-        """Forget a slot; return the attributes that no slot asks for any more."""
+        """Remove a slot; return the attributes that no slot constrains any more."""
 
     def own(self, slot: int, key: Hashable) -> None:
         """Make ``key`` an owner of the slot."""
 
     def disown(self, slot: int, key: Hashable) -> None:
-        """Take ``key`` off the slot's owners."""
+        """Remove ``key`` from the slot's owners."""
 
     def set_links(self, slot: int, mask: int) -> None:
-        """Say which links want what the slot matches."""
+        """Set the links that own the slot."""
 
     def set_all_links(self, mask: int) -> None:
-        """Say which links there are."""
+        """Set the mask of all links."""
 
     def match(self, attributes: Attributes) -> frozenset[Any]:
         """Return the owners of the slots that the event matches."""
@@ -48,7 +48,7 @@ class MatchEngine(Protocol):
         """Return the owners for each event."""
 
     def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
-        """Return for each owner the items whose events it is found by, in their order."""
+        """Return for each owner the items of the events that match its slots, in order."""
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the links and the owners of the slots that the event matches."""
@@ -70,12 +70,12 @@ class MatchEngine(Protocol):
 
 
 COMPILED: Any = None
-"""The compiled engine class, or None where it was not built."""
+"""The compiled engine class, or None if it was not built."""
 
 try:
     from gapless.content.matching import _kernel
 except ImportError as error:
-    _built = f"the compiled kernel is not there ({error}); the fallback does the same, slower"
+    _built = f"the compiled kernel was not built ({error}); the fallback does the same, slower"
 else:
     COMPILED = _kernel.Engine
     _built = "the compiled kernel was built with the package"
@@ -87,14 +87,14 @@ if _forced not in ("", "compiled", "fallback"):
     )
 
 KERNEL = _forced or ("fallback" if COMPILED is None else "compiled")
-"""Which engine an index takes unless it is told otherwise: ``"compiled"`` or ``"fallback"``."""
+"""The default engine of an index: ``"compiled"`` or ``"fallback"``."""
 
 KERNEL_REASON = f"GAPLESS_KERNEL={_forced} is set" if _forced else _built
 """Why, in a sentence."""
 
 
 def new_engine(kernel: str | None = None, covering: bool = False) -> MatchEngine:
-    """Return an empty engine; ``covering`` says whether it will be asked who covers whom."""
+    """Return an empty engine; ``covering`` enables the search for coverers and covered slots."""
     chosen = kernel or KERNEL
     if chosen == "fallback":
         return fallback.Engine(covering)

@@ -1,8 +1,8 @@
-"""Who owns a slot, and the memory of results that many owners share.
+"""The owners of slots, and a cache of results that many owners share.
 
 Equal conjunctions share one slot, so a slot may have thousands of owners, and an event that
-matches a few such slots has a large result. Building it costs far more than finding the slots;
-so a result is remembered by the slots it came from until the index changes.
+matches a few such slots has a large result. To build it costs far more than to find the slots, so
+a result is cached by its slots until the index changes.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ class Owners:
         self._frozen: frozenset[Hashable] | None = None
 
     def add(self, key: Hashable) -> None:
-        """Make a key an owner."""
+        """Add an owner."""
         self.keys.add(key)
         self._frozen = None
 
     def discard(self, key: Hashable) -> None:
-        """Take a key off, if it is one."""
+        """Remove an owner, if the key is one."""
         self.keys.discard(key)
         self._frozen = None
 
     def frozen(self) -> frozenset[Hashable]:
-        """Return the keys as a result that may be handed out many times."""
+        """Return the keys as a set that many results can share."""
         if self._frozen is None:
             self._frozen = frozenset(self.keys)
         return self._frozen
 
 
 class Memo:
-    """Results by the slots they came from; at most ``KEYS_MAX`` keys in all of them together."""
+    """Results by their slots; at most ``KEYS_MAX`` keys in all of them together."""
 
     WORTHWHILE: ClassVar = 64
-    """Shared keys in a result from which on remembering it pays."""
+    """The number of shared keys in a result from which caching it pays."""
     KEYS_MAX: ClassVar = MEMO_KEYS_MAX
 
     __slots__ = ("_results", "held")
@@ -57,7 +57,7 @@ class Memo:
         self.held = 0
 
     def clear(self) -> None:
-        """Forget all: the index changed."""
+        """Remove all results, because the index changed."""
         if self._results:
             self._results.clear()
             self.held = 0

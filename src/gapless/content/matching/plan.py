@@ -1,16 +1,16 @@
-"""How a conjunction is stored in the index: its way in, what to verify, what is left to Python.
+"""How a conjunction is stored in the index: its access, its ranges, and what Python evaluates.
 
-An engine (compiled or twin) knows nothing of value sets. It stores, per slot:
+An engine (compiled or fallback) does not know value sets. It stores for each slot:
 
 - an **access**: the one condition by which events find the slot: an attribute equals one of a few
-  values, begins with a prefix, or is merely present; or nothing (every event);
-- **ranges**: per attribute, the alternatives of which one must hold: a closed interval of numbers,
-  one text, any text, TRUE, FALSE, NaN, or missing;
-- a **check**: a smaller conjunction with what ranges cannot say (ranges of texts, patterns, derived
-  terms), asked last and only of survivors.
+  values, begins with a prefix, or is present; or nothing (every event);
+- **ranges**: for each attribute, the alternatives of which one must hold: a closed interval of
+  numbers, one text, any text, TRUE, FALSE, NaN, or missing;
+- a **check**: a smaller conjunction with the conditions that ranges cannot express (ranges of
+  texts, patterns, derived terms), evaluated last and only for the remaining slots.
 
-Numbers are compared exactly though the engine holds doubles: a number is the pair (nearest
-double, twice what rounding lost), and pairs are ordered as the numbers are. An open end lies one
+Numbers are compared exactly, although the engine stores doubles: a number is the pair (nearest
+double, twice the rounding error), and pairs are ordered like the numbers. An open end is one
 half-step inside: ``> 5`` is ``>= (5.0, 1)``, ``< 5`` is ``<= (5.0, -1)``. So every interval is
 closed and ints above 2**53 need no special case.
 """
@@ -49,7 +49,7 @@ _ZEROS: Final = repeat(0)
 
 
 class ValueKind(enum.IntEnum):
-    """What an event's value is, and what an alternative asks for. The engines share the numbers."""
+    """The kind of an event's value or of an alternative. The engines share the numbers."""
 
     MISSING = 0
     FALSE = 1
@@ -63,7 +63,7 @@ class ValueKind(enum.IntEnum):
 
 
 class AccessKind(enum.IntEnum):
-    """By which kind of condition events find a slot."""
+    """The kind of condition by which events find a slot."""
 
     EQUAL = 0
     PREFIX = 1
@@ -77,7 +77,7 @@ Alternative: TypeAlias = tuple[int, float, int, float, int, str | None]
 Ranges: TypeAlias = tuple[tuple[str, tuple[Alternative, ...]], ...]
 """Alternatives by attribute."""
 
-# plain ints: looking up a member of an enum costs more than using it
+# plain ints: to look up a member of an enum costs more than to use it
 _NUMBER: Final = ValueKind.NUMBER.value
 _ONE_TEXT: Final = ValueKind.ONE_TEXT.value
 _MISSING: Final[Alternative] = (ValueKind.MISSING.value, 0.0, 0, 0.0, 0, None)
@@ -88,7 +88,7 @@ _TEXT: Final[Alternative] = (ValueKind.TEXT.value, 0.0, 0, 0.0, 0, None)
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
-    """The way in. ``values`` are the points of EQUAL or the one prefix of PREFIX."""
+    """The condition by which events find a slot: the points of EQUAL, or the prefix of PREFIX."""
 
     kind: AccessKind
     attribute: str
@@ -96,19 +96,19 @@ class Access(msgspec.Struct, frozen=True, gc=False):
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """A conjunction as an engine takes it."""
+    """A conjunction in the form that an engine stores."""
 
     access: Access
     ranges: Ranges
     implied: bool
-    """Whether the access alone proves the ranges of its attribute."""
+    """Whether the access alone implies the ranges of its attribute."""
     check: Conjunction | None
     stems: tuple[tuple[str, str], ...]
-    """Prefixes that all texts of an attribute share; what covers them is found there."""
+    """Prefixes that all texts of an attribute share; coverers are found in their groups."""
     rivals: tuple[Access, ...]
-    """All equalities it could have been found by, if there are several."""
+    """All equalities that could be its access, if there are several."""
     identity: bytes
-    """A digest of the conjunction: equal ones have the same, whatever their access."""
+    """A digest of the conjunction: equal conjunctions have equal digests with any access."""
 
 
 # looked up once, as above
@@ -121,18 +121,18 @@ _bytes_of: Final = msgspec.msgpack.Encoder().encode
 
 
 class Planner:
-    """Plans conjunctions for one index; knows how its attributes have been used so far."""
+    """Plans conjunctions for one index, from the uses of its attributes so far."""
 
     def __init__(self) -> None:
         self._compared: dict[str, int] = {}
-        """With how many values an attribute is compared, where that matters: hashed bits."""
+        """The values with which an attribute is compared, as hashed bits, if that matters."""
         self._required: dict[str, int] = {}
-        """How many conjunctions that are found by presence ask for the attribute."""
+        """The number of conjunctions found by presence that constrain the attribute."""
         self._anchored: dict[str, int] = {}
-        """How many of them are found by the presence of this attribute."""
+        """The number of conjunctions found by the presence of this attribute."""
 
     def plan(self, conjunction: Conjunction) -> Plan:
-        """Choose the way in and lay out the rest."""
+        """Choose the access and compute the ranges and the check."""
         ranges: list[tuple[str, tuple[Alternative, ...]]] = []
         unsaid: list[tuple[str, ValueSet]] = []
         equal: list[Access] = []
@@ -143,7 +143,7 @@ class Planner:
             if len(cuts) == 2 and not (
                 allowed.texts or allowed.bools or allowed.null or allowed.nan
             ):
-                interval = _interval(cuts[0], cuts[1])  # by far the commonest
+                interval = _interval(cuts[0], cuts[1])  # by far the most frequent case
                 ranges.append((name, (interval,)))
                 present.append(name)
                 if interval[1] == interval[3] and (values := points((interval,))):
@@ -175,7 +175,7 @@ class Planner:
         return Plan(access, tuple(ranges), implied, check, stems, rivals, identity)
 
     def added(self, plan: Plan) -> None:
-        """Take note that a plan was stored."""
+        """Count a plan that was stored."""
         for rival in plan.rivals:
             seen = self._compared.get(rival.attribute, 0)
             for value in rival.values:
@@ -189,14 +189,14 @@ class Planner:
             self._anchored[anchor] = self._anchored.get(anchor, 0) + 1
 
     def forget(self, names: list[str]) -> None:
-        """Drop what is known of attributes that no stored plan asks for any more."""
+        """Remove the counts of attributes that no stored plan constrains any more."""
         for name in names:
             self._compared.pop(name, None)
             self._required.pop(name, None)
             self._anchored.pop(name, None)
 
     def _choose(self, equal: list[Access], prefixes: list[Access], present: list[str]) -> Access:
-        """Take the most selective way in: equality, then prefix, then presence."""
+        """Choose the most selective access: equality, then prefix, then presence."""
         if len(equal) == 1 and not (prefixes and isinstance(equal[0].values[0], bool)):
             return equal[0]
         if equal:
@@ -208,15 +208,15 @@ class Planner:
         return self._anchor(present) if present else _ALWAYS
 
     def _selectivity(self, access: Access) -> tuple[bool, float]:
-        """Rank an equality: by how many values its attribute is compared with, per value here."""
+        """Rank an equality: by the number of values compared with its attribute, per value here."""
         seen = self._compared.get(access.attribute, 0).bit_count() + 1
         return not isinstance(access.values[0], bool), seen / len(access.values)
 
     def _anchor(self, present: list[str]) -> Access:
-        """Choose the attribute whose presence leads to the slot: a rare one, as few events have it.
+        """Choose the attribute whose presence is the access: a rare one, as few events have it.
 
-        Among about equally rare ones take the one that already leads to most slots: events then
-        visit few large groups and not many small ones.
+        Of about equally rare ones the one that is already the access of most slots is chosen:
+        events then reach few large groups instead of many small ones.
         """
         required, anchored = self._required.get, self._anchored.get
         limit = 2 * min(map(required, present, _ZEROS)) + _SIMILAR
@@ -233,7 +233,7 @@ def _mark(value: Value) -> int:
 
 
 def encode_number(value: Number) -> tuple[float, int]:
-    """Return the nearest double and twice what it lost.
+    """Return the nearest double and twice the rounding error.
 
     >>> encode_number(5), encode_number(2**53 + 1)
     ((5.0, 0), (9007199254740992.0, 2))
@@ -251,14 +251,14 @@ def _identity(
     unsaid: list[tuple[str, ValueSet]],
     conjunction: Conjunction,
 ) -> bytes:
-    """Return 120 bits that stand for the conjunction: no two ever met have the same.
+    """Return a digest of 120 bits, which is assumed to be unique.
 
     So a table of a million conjunctions need not keep a million trees of Python objects.
     """
     rest = repr((unsaid, conjunction.residuals)) if unsaid or conjunction.residuals else ""
     try:
         written = _bytes_of((ranges, rest))
-    except UnicodeEncodeError:  # half of a surrogate pair, which no filter of ours has
+    except UnicodeEncodeError:  # half of a surrogate pair, which no parsed filter has
         written = repr((ranges, rest)).encode()
     return blake2b(written, digest_size=15).digest()
 
@@ -277,7 +277,7 @@ def _interval(low: Cut, high: Cut) -> Alternative:
 
 
 def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:
-    """Return the alternatives of a set, and whether they say all of it."""
+    """Return the alternatives of a set, and whether they describe it exactly."""
     cuts = allowed.numbers
     found: list[Alternative] = []
     if cuts:
@@ -321,7 +321,7 @@ def points(
 
 
 def _common_prefix(allowed: ValueSet) -> str:
-    """Return what all texts of a set begin with, where the set has texts only."""
+    """Return the common prefix of all texts of a set; empty if the set has other values."""
     if not allowed.texts or allowed.numbers or allowed.bools or allowed.null or allowed.nan:
         return ""
     return spans.stem((allowed.texts[0], allowed.texts[-1]))

@@ -1,7 +1,7 @@
-"""One use at a time: what is under way must not be met half done.
+"""A guard against use of an index during an operation on it.
 
-Python may run a caller's code almost anywhere: a key's ``__hash__``, a weak reference's callback while
-garbage is collected, another thread. An index that is entered again then says so.
+Python may run a caller's code almost anywhere: a key's ``__hash__``, a weak reference's callback
+during garbage collection, another thread. An index that is used again then raises IndexBusyError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["ReentrancyGuard"]
 
 
 class ReentrancyGuard:
-    """A section that one use at a time may be in."""
+    """A section that only one operation may enter at a time."""
 
     __slots__ = ("_busy",)
 
@@ -20,18 +20,18 @@ class ReentrancyGuard:
         self._busy = False
 
     def check(self) -> None:
-        """Raise if somebody is inside."""
+        """Raise IndexBusyError if an operation is in the section."""
         if self._busy:
             raise IndexBusyError
 
     def enter(self) -> None:
-        """Go in, or raise if somebody is inside."""
+        """Enter the section; IndexBusyError if an operation is in it."""
         if self._busy:
             raise IndexBusyError
         self._busy = True
 
     def leave(self) -> None:
-        """Come out again."""
+        """Leave the section."""
         self._busy = False
 
     def __enter__(self) -> None:

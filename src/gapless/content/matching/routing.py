@@ -1,4 +1,4 @@
-"""The index of a router: one pass gives the links an event goes to and its local subscriptions."""
+"""The index of a router: one pass finds the links of an event and its local subscriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Route", "RoutingIndex"]
 
 
 class Route(NamedTuple):
-    """Where an event goes: a bit per link, and the keys of local subscriptions."""
+    """The destinations of an event: a bit per link, and the keys of local subscriptions."""
 
     links: int
     local: frozenset[Any]
@@ -27,7 +27,7 @@ class Route(NamedTuple):
 class RoutingIndex:
     """Conjunctions owned by links (numbered from 0) and filters owned by local subscriptions.
 
-    As every index, it is for one thread at a time.
+    It may be used by one thread at a time, as every index.
 
     >>> from gapless import Filter
     >>> index = RoutingIndex()
@@ -46,12 +46,12 @@ class RoutingIndex:
         self._masks: dict[int, int] = {}
 
     def add_link(self, link: int, conjunction: Conjunction) -> None:
-        """Say that a link wants what the conjunction matches. Saying it again changes nothing."""
+        """Add a conjunction of a link. To add it again changes nothing."""
         if not 0 <= operator.index(link) < LINKS_MAX:
             raise UsageError(f"link {link} is not within 0 … {LINKS_MAX - 1} (limit LINKS_MAX)")
         if not isinstance(conjunction, Conjunction):
             raise TypeError(
-                f"a link wants a Conjunction, not a {type(conjunction).__name__}; "
+                f"a link takes a Conjunction, not a {type(conjunction).__name__}; "
                 "add each of a filter's conjunctions"
             )
         slot = self._table.acquire(conjunction)
@@ -65,19 +65,19 @@ class RoutingIndex:
             self._engine.set_all_links(self.links)
 
     def remove_link(self, link: int, conjunction: Conjunction) -> None:
-        """Say that a link no longer wants it; KeyError if it did not."""
+        """Remove a conjunction of a link; KeyError if the link does not have it."""
         slot = self._table.find(conjunction)
         if slot is None or slot not in self._links.get(link, ()):
             raise KeyError((link, str(conjunction)))
         self._drop(link, slot)
 
     def drop_link(self, link: int) -> None:
-        """Forget all that a link wants; it may have wanted nothing."""
+        """Remove all conjunctions of a link, if it has any."""
         for slot in sorted(self._links.get(link, ())):
             self._drop(link, slot)
 
     def add_local(self, key: Hashable, filter: Filter) -> None:
-        """Put a local subscription's filter under a key; a filter it had before is replaced."""
+        """Put a local subscription's filter under a key; it replaces an earlier one."""
         check_filter(filter)
         hash(key)  # before anything is changed
         slots = self._table.acquire_all(filter.conjunctions)
@@ -88,26 +88,26 @@ class RoutingIndex:
         self._local[key] = slots
 
     def remove_local(self, key: Hashable) -> None:
-        """Take a local subscription out; KeyError if it is not there."""
+        """Remove a local subscription; KeyError if it does not exist."""
         for slot in self._local.pop(key):
             self._engine.disown(slot, key)
             self._table.release(slot)
 
     @property
     def links(self) -> int:
-        """The mask of all links that want something."""
+        """The mask of all links that have conjunctions."""
         return sum(1 << link for link in self._links)
 
     def match(self, attributes: Attributes) -> Route:
-        """Return where an event with these attributes goes."""
+        """Return the destinations of an event with these attributes."""
         return Route(*self._engine.route(attributes))
 
     def match_batch(self, events: Iterable[Attributes]) -> list[Route]:
-        """Return where each of several events goes, in their order."""
+        """Return the destinations of each of several events, in order."""
         return [Route(*self._engine.route(attributes)) for attributes in events]
 
     def match_links(self, events: Iterable[Attributes]) -> list[int]:
-        """Return of each of several events only the links that it goes to, in their order."""
+        """Return only the links of each of several events, in order."""
         return self._engine.links(events)
 
     def statistics(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Conjunctions by slot: equal ones share a slot, counted."""
+"""Conjunctions by slot: equal ones share a slot, with a count of owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SlotTable", "check_filter"]
 
 
 class SlotTable:
-    """Slots of one engine, with how many owners each has."""
+    """The slots of one engine, with their numbers of owners."""
 
     def __init__(self, engine: MatchEngine) -> None:
         self._engine = engine
@@ -28,7 +28,7 @@ class SlotTable:
         return len(self._slot_by_identity)
 
     def acquire(self, conjunction: Conjunction) -> int:
-        """Return the conjunction's slot, made if it is new, with one owner more."""
+        """Return the conjunction's slot, a new one if needed, and count one more owner."""
         self._guard.enter()
         try:
             return self._acquire(conjunction)
@@ -53,7 +53,7 @@ class SlotTable:
         return slot
 
     def acquire_all(self, conjunctions: tuple[Conjunction, ...]) -> tuple[int, ...]:
-        """Return the slots of several conjunctions; all or none get an owner more."""
+        """Return the slots of several conjunctions; count one more owner for all or none."""
         if len(conjunctions) == 1:  # most have one
             return (self.acquire(conjunctions[0]),)
         slots: list[int] = []
@@ -71,7 +71,7 @@ class SlotTable:
         return self._slot_by_identity.get(self._planner.plan(conjunction).identity)
 
     def release(self, slot: int) -> None:
-        """Take one owner off a slot; the last one takes the slot along."""
+        """Uncount one owner of a slot; the slot is removed with the last one."""
         self._guard.enter()
         try:
             self._release(slot)
@@ -92,6 +92,6 @@ class SlotTable:
 
 
 def check_filter(filter: object) -> None:
-    """Raise unless it is a filter."""
+    """Raise TypeError unless it is a filter."""
     if not isinstance(filter, Filter):
         raise TypeError(f"this takes a Filter, not a {type(filter).__name__}; write Filter(text)")

@@ -1,10 +1,10 @@
-"""Plain events: those that can be sent as they are, told from all others many at a time.
+"""Detection of plain events, which can be sent unchanged, many at a time.
 
-A publisher may give events of any kind of mapping, with values of derived types, with values that are
-missing; each of these is looked at and copied. Nearly all are dicts of plain values with bytes. To find
-that out in Python takes longer than to encode them, so it is compiled (``_plain.pyx``); :mod:`.fallback`
-says the same in Python. Which one is used is the choice of the matching kernel
-(:mod:`gapless.content.matching.kernel`).
+A publisher may pass events as any mapping, with values of derived types and with missing values;
+each of these is checked and copied. Nearly all are dicts of plain values with bytes. To check that
+in Python takes longer than to encode them, so the check is compiled (``_plain.pyx``);
+:mod:`.fallback` does the same in Python. The matching kernel
+(:mod:`gapless.content.matching.kernel`) decides which one is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gapless.content.plain import fallback
 __all__ = ["COMPILED", "are_plain"]
 
 COMPILED: Callable[[Sequence[object]], bool] | None = None
-"""The compiled form, or None where it was not built."""
+"""The compiled form, or None if it was not built."""
 
 try:
     from gapless.content.plain import _plain

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: freethreading_compatible=False
-"""Plain events, told in one walk. What they are: see the package's docstring and the twin.
+"""Detection of plain events in one pass. See the package for its purpose, and the fallback.
 
-Nothing of the caller's runs in between, as all types are exact; so what is borrowed stays.
+No code of the caller runs during the pass, as all types are exact; so borrowed references stay
+valid.
 """
 
 from cpython.bool cimport PyBool_Check
@@ -20,7 +21,7 @@ cdef extern from "Python.h":
 
 
 def are_plain(events):
-    """Say whether all are pairs of a dict and bytes, the dict from texts to values, none of a derived type."""
+    """Return whether all events are pairs of a dict and bytes, the dict from texts to values."""
     cdef object event
     for event in events:
         if not (

@@ -1,4 +1,4 @@
-"""Plain events, told in Python."""
+"""Detection of plain events in Python."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLAIN = frozenset({bool, int, float, str})
 
 
 def are_plain(events: Sequence[object]) -> bool:
-    """Say whether all are pairs of a dict and bytes, the dict from texts to values, none of a derived type.
+    """Return whether all events are pairs of a dict and bytes, the dict from texts to values.
 
-    Texts are not looked into: whether they hold half of a surrogate pair shows when they are encoded.
+    Derived types are not plain. Lone surrogates are not checked; encoding a text finds them.
 
     >>> are_plain([({"price": 91.5}, b"...")]), are_plain([({"price": None}, b"")])
     (True, False)
@@ -39,5 +39,5 @@ def are_plain(events: Sequence[object]) -> bool:
 
 
 def _are_all(kind: type, things: Iterable[object]) -> bool:
-    """Say whether all are of one type, and none of a derived one."""
+    """Return whether all objects are exactly of one type."""
     return {kind}.issuperset(map(type, things))

@@ -1,23 +1,23 @@
-"""Surveys: what stands where in packs, found in one walk and told by columns.
+"""Column scans: the fields and attributes of packed events as columns, from one pass.
 
 Theory of operation
 -------------------
-A pack (:mod:`gapless.packed.pick`) is publications as the log has them, in msgpack. Two would like
-to know little of each of very many: a broker, which of them match a filter; a Spark task, their values
-as columns. To make Python objects of all of them costs each many times what it needs.
+Packed events (:mod:`gapless.packed.pick`) are publications as the log stores them, in msgpack. Two
+users need little of very many of them: a broker needs those that match a filter, and a Spark task
+needs their values as columns. To create Python objects for all would cost many times that work.
 
-A **survey** walks through packs once and notes, of every publication, four fields and the attributes
-that were named: what kind of value each is (:mod:`.fields`), and a *word* of 64 bits. The word of a
-number is the number. That of a text is its first eight bytes, so words are in the order of the texts,
-except that those of long texts may be equal. What was noted is read as NumPy columns; texts, payloads
-and attributes as JSON come as one piece with offsets, which is how Arrow has them.
+A **column scan** reads packed events once and records four fields and the named attributes of every
+publication: the kind of each value (:mod:`.fields`) and a *word* of 64 bits. The word of a number
+is the number. That of a text is its first eight bytes, so words have the order of the texts, except
+that those of long texts may be equal. The columns are NumPy arrays. Texts, payloads and attributes
+as JSON are one block of bytes with offsets, as in Arrow.
 
-The walk is compiled (``_scan.pyx``); :mod:`.fallback` does the same in Python. Which one is used is
-the choice of the matching kernel (:mod:`gapless.content.matching.kernel`).
+The scan is compiled (``_scan.pyx``); :mod:`.fallback` does the same in Python. The matching kernel
+(:mod:`gapless.content.matching.kernel`) decides which one is used.
 
-A **column filter** (:mod:`.column_filter`) says by columns which publications may match a filter.
-What it lets fall does not match; the rest is asked one by one, so that a filter means here what it
-means everywhere.
+A **column filter** (:mod:`.column_filter`) decides by columns which publications may match a
+filter. Those that it drops do not match. The undecided ones are matched one by one, so a filter has
+the same meaning as everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gapless.packed.scan.fallback import ColumnScan, PackedEvents, ScannedColumn
 __all__ = ["COMPILED", "ColumnFilter", "ColumnScan", "PackedEvents", "ScannedColumn"]
 
 COMPILED: type[ColumnScan] | None = None
-"""The compiled column scan, or None where it was not built."""
+"""The compiled column scan, or None if it was not built."""
 
 try:
     from gapless.packed.scan import _scan
@@ -39,4 +39,4 @@ else:
     COMPILED = _scan.ColumnScan
 
 if KERNEL == "compiled" and COMPILED is not None:
-    ColumnScan = COMPILED  # type: ignore[misc]  # to who asks it is the fallback, but faster
+    ColumnScan = COMPILED  # type: ignore[misc]  # same interface as the fallback

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, freethreading_compatible=False
-"""The compiled column scan. What it is for: see the package's docstring. What it gives: see the fallback.
+"""The compiled column scan. See the package for its purpose and the fallback for its interface.
 
-A pack is walked token by token, always with an eye on its end: what it holds may have come from
-elsewhere. Of each field a `value_t` is kept; that of a text, and that of a payload, has its address,
-so a column scan keeps its rows.
+Packed events are read token by token, always with a check for their end, because they may come from
+elsewhere. A `value_t` is recorded for each field. That of a text or a payload has its address, so a
+column scan keeps its rows.
 """
 
 from cpython.bytearray cimport (
@@ -22,7 +22,7 @@ import numpy as np
 
 _encode_json = msgspec.json.Encoder().encode
 
-# The fields and kinds of `fields.py`, with what else a walk meets.
+# The fields and kinds of `fields.py`, and the other kinds of tokens.
 cdef enum:
     TICK = 0
     PUBLISHER = 1
@@ -44,7 +44,7 @@ cdef enum:
 
 cdef enum:
     PARTS = 5  # of a publication
-    JSON_GROWTH = 8  # by which JSON is larger than msgpack at most: a text of control characters is 6
+    JSON_GROWTH = 8  # JSON is at most so many times as large as msgpack; control characters take 6
 
 ctypedef struct value_t:
     uint64_t word
@@ -66,9 +66,9 @@ _VALUE = np.dtype([("word", "u8"), ("at", "u8"), ("size", "u4"), ("kind", "u4")]
 
 
 cdef class ColumnScan:
-    """What stands in some packed rows; the interface is that of the Python fallback."""
+    """The columns of packed events; the interface is that of the Python fallback."""
 
-    cdef list _packed_rows  # kept, for values have addresses in them
+    cdef list _packed_rows  # kept, because values have addresses in them
     cdef bytearray _events
     cdef bytearray _values
     cdef Py_ssize_t _count
@@ -106,7 +106,7 @@ cdef class ColumnScan:
         return self._columns["size"][:, field]
 
     cdef Py_ssize_t _walk(self, const uint8_t[::1] packed, Py_ssize_t first, name_t *names) except -1:
-        """Note what is in packed events, from the index `first` on; return how many publications it has."""
+        """Record packed events from the index `first` on; return the number of publications."""
         cdef const uint8_t *at = &packed[0]
         cdef const uint8_t *end = at + packed.shape[0]
         cdef event_t *event = (<event_t *>PyByteArray_AS_STRING(self._events)) + first
@@ -119,7 +119,7 @@ cdef class ColumnScan:
         cdef Py_ssize_t count, index
         at = take(at, end, &token)
         count = <Py_ssize_t>token.word
-        with nogil:  # others may read the next rows of the log meanwhile
+        with nogil:  # other threads may read the next rows of the log meanwhile
             for index in range(count):
                 at = take_event(at, end, event, row, names, name_count)
                 if at == NULL:
@@ -127,7 +127,7 @@ cdef class ColumnScan:
                 event += 1
                 row += width
         if at != end:
-            raise msgspec.DecodeError("a pack is not as brokers write it")
+            raise msgspec.DecodeError("the packed events are malformed")
         return count
 
     def texts(self, Py_ssize_t field):
@@ -167,7 +167,7 @@ cdef class ColumnScan:
         return bytes(memoryview(data)[: out - begin])
 
     def json(self):
-        """As the fallback; numbers with a point are left to msgspec, all at once, so both write the same."""
+        """As the fallback; msgspec encodes all floats at once, so that both results are equal."""
         cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
         cdef Py_ssize_t index, total = 0
         cdef list floats = []
@@ -202,7 +202,7 @@ cdef bytearray unwritten(Py_ssize_t size):
 
 
 cdef Py_ssize_t count_of(const uint8_t[::1] packed) except -1:
-    """Return how many publications a pack says it has: not more than would fit."""
+    """Return the number of publications in the head of packed events; never more than would fit."""
     cdef value_t token
     if (
         packed.shape[0] == 0
@@ -210,7 +210,7 @@ cdef Py_ssize_t count_of(const uint8_t[::1] packed) except -1:
         or token.kind != ARRAY
         or token.word * (PARTS + 1) > <uint64_t>packed.shape[0]
     ):
-        raise msgspec.DecodeError("this is no pack")
+        raise msgspec.DecodeError("these are not packed events")
     return <Py_ssize_t>token.word
 
 
@@ -220,13 +220,13 @@ cdef bytearray new_offsets(Py_ssize_t count, int64_t total):
     return bytearray((count + 1) * sizeof(int32_t))
 
 
-# --- walking ---------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------
 
 
 cdef const uint8_t *take_event(
     const uint8_t *at, const uint8_t *end, event_t *event, value_t *row, name_t *names, int count
 ) noexcept nogil:
-    """Note one publication; return where the next one begins, NULL if it is not as it should be."""
+    """Record one publication; return the start of the next one, or NULL if it is malformed."""
     cdef value_t token
     cdef uint64_t parts
     event.at = at
@@ -251,7 +251,7 @@ cdef const uint8_t *take_event(
     at = take(at, end, &row[PAYLOAD])
     if at == NULL or row[PAYLOAD].kind != BYTES:
         return NULL
-    while at != NULL and parts > PARTS:  # what a later version has added
+    while at != NULL and parts > PARTS:  # fields that a later version added
         at = passed(at, end)
         parts -= 1
     if at != NULL:
@@ -288,7 +288,7 @@ cdef const uint8_t *take_attributes(
 
 
 cdef const uint8_t *passed(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Return what comes behind a value, whatever is in it."""
+    """Return the address after a value of any kind."""
     cdef value_t token
     cdef uint64_t left = 1
     while left and at != NULL:
@@ -334,7 +334,7 @@ cdef inline const uint8_t *take(
     if head == 0xC0 or head == 0xC2 or head == 0xC3:
         found.kind = NIL if head == 0xC0 else FALSE if head == 0xC2 else TRUE
         return at
-    return NULL  # an extension, of which there are none here
+    return NULL  # an extension type, which brokers do not write
 
 
 cdef inline uint64_t big_endian(const uint8_t *at, int size) noexcept nogil:
@@ -379,7 +379,7 @@ cdef inline const uint8_t *take_number(
 cdef inline const uint8_t *take_sized(
     const uint8_t *at, const uint8_t *end, value_t *found, uint8_t head
 ) noexcept nogil:
-    """Read what has a length of its own: payloads, long texts, long arrays and maps."""
+    """Read a token with a length field: a payload, or a long text, array or map."""
     cdef int size
     cdef uint64_t length
     if head <= 0xC6:
@@ -410,144 +410,4 @@ cdef inline const uint8_t *take_bytes(
     return at + size
 
 
-# --- writing ---------------------------------------------------------------------------------------
-
-
-cdef uint8_t *put_array(uint8_t *out, uint32_t count) noexcept nogil:
-    """Write the head of an array, as short as msgspec does."""
-    cdef int size = 0 if count < 16 else 2 if count < 0x10000 else 4
-    out[0] = <uint8_t>(0x90 | count) if size == 0 else 0xDC if size == 2 else 0xDD
-    out += 1
-    while size:
-        size -= 1
-        out[0] = <uint8_t>(count >> 8 * size)
-        out += 1
-    return out
-
-
-cdef int gather_floats(event_t *event, list found) except -1:
-    """Add the floats among attributes to a list. What a column scan has walked through is valid."""
-    cdef const uint8_t *at = event.attributes
-    cdef const uint8_t *end = at + event.attributes_size
-    cdef value_t token
-    cdef double number
-    while at < end:
-        at = take(at, end, &token)
-        if token.kind == FLOAT:
-            memcpy(&number, &token.word, sizeof(number))
-            found.append(number)
-    return 0
-
-
-cdef char *put_json(char *out, event_t *event, const char **floats) noexcept nogil:
-    """Write attributes as JSON; there is room enough. Floats are taken from where they stand written."""
-    cdef const uint8_t *at = event.attributes
-    cdef const uint8_t *end = at + event.attributes_size
-    cdef value_t token
-    at = take(at, end, &token)
-    out[0] = b"{"
-    out += 1
-    while at < end:
-        at = take(at, end, &token)
-        out = put_text(out, token.at, token.size)
-        out[0] = b":"
-        out += 1
-        at = take(at, end, &token)
-        if token.kind == TEXT:
-            out = put_text(out, token.at, token.size)
-        elif token.kind == INT:
-            out = put_int(out, <int64_t>token.word)
-        elif token.kind == FLOAT:
-            out = put_float(out, token.word, floats)
-        else:
-            out = put_word(out, b"true" if token.kind == TRUE else b"false")
-        out[0] = b","
-        out += 1
-    if (out - 1)[0] == b",":
-        out -= 1
-    out[0] = b"}"
-    return out + 1
-
-
-cdef inline char *put_word(char *out, const char *word) noexcept nogil:
-    while word[0]:
-        out[0] = word[0]
-        out += 1
-        word += 1
-    return out
-
-
-cdef inline char *put_float(char *out, uint64_t word, const char **floats) noexcept nogil:
-    """Copy the next float; one that is not finite stands there as null, and here by its name."""
-    cdef double number
-    cdef const char *text = floats[0]
-    memcpy(&number, &word, sizeof(number))
-    if not isfinite(number):
-        out = put_word(out, b"NaN" if isnan(number) else b"Infinity" if number > 0 else b"-Infinity")
-    while text[0] != b"," and text[0] != b"]":
-        if isfinite(number):
-            out[0] = text[0]
-            out += 1
-        text += 1
-    floats[0] = text + 1
-    return out
-
-
-cdef inline char *put_int(char *out, int64_t number) noexcept nogil:
-    cdef char digits[20]
-    cdef int count = 0
-    cdef uint64_t left = <uint64_t>number
-    if number < 0:
-        out[0] = b"-"
-        out += 1
-        left = 0 - left
-    while count == 0 or left:
-        digits[count] = <char>(48 + left % 10)
-        left //= 10
-        count += 1
-    while count:
-        count -= 1
-        out[0] = digits[count]
-        out += 1
-    return out
-
-
-cdef inline char *put_text(char *out, const uint8_t *at, uint32_t size) noexcept nogil:
-    """Write a text in quotes; what JSON cannot have in it is escaped as msgspec does it."""
-    cdef const uint8_t *end = at + size
-    out[0] = b'"'
-    out += 1
-    while at < end:
-        if at[0] >= 0x20 and at[0] != b'"' and at[0] != b"\\":
-            out[0] = <char>at[0]
-            out += 1
-        else:
-            out = put_escaped(out, at[0])
-        at += 1
-    out[0] = b'"'
-    return out + 1
-
-
-cdef char *put_escaped(char *out, uint8_t byte) noexcept nogil:
-    cdef const char *hexadecimal = b"0123456789abcdef"
-    cdef char short_form = 0
-    if byte == b'"' or byte == b"\\":
-        short_form = <char>byte
-    elif byte == 8:
-        short_form = b"b"
-    elif byte == 9:
-        short_form = b"t"
-    elif byte == 10:
-        short_form = b"n"
-    elif byte == 12:
-        short_form = b"f"
-    elif byte == 13:
-        short_form = b"r"
-    out[0] = b"\\"
-    if short_form:
-        out[1] = short_form
-        return out + 2
-    out = put_word(out + 1, b"u00")
-    out[0] = hexadecimal[byte >> 4]
-    out[1] = hexadecimal[byte & 15]
-    return out + 2
+include "_scan_json.pxi"

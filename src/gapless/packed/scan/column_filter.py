@@ -1,9 +1,9 @@
-"""Which publications may match a filter, and which do, said by columns: few operations for very many.
+"""Decides by columns which publications may match a filter, and which do.
 
-Of a text only its first eight bytes are compared, and of a large int what a float holds of it. Both are
-rounded down or up, but stay in order. So what is outside of a span, its ends included, does not match;
-what is strictly inside does. What is at an end is in doubt, unless the span is one short text or one small
-number, as is everything that patterns and derived terms decide.
+Of a text only the first eight bytes are compared, and of a large int its value as a float. Both are
+rounded but keep their order. So a value outside a span does not match, and a value strictly inside
+matches. A value at an end is undecided, unless the span is one short text or one small number.
+Everything that depends on patterns and derived terms is undecided too.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = ["ColumnFilter"]
 _WORD_MAX: Final = 2**64 - 1
 
 _WORD_BYTES: Final = 8
-"""Of a text, in its word."""
+"""The bytes of a text in its word."""
 
 _EXACT_MAX: Final = 2.0**53
-"""A float below this is no other number, rounded."""
+"""Below this, different ints are different floats."""
 
 _ROUNDED: Final = -1
-"""No size of a value."""
+"""Equal to no size of a value."""
 
 
 class _Values:
-    """An attribute of all publications."""
+    """One attribute of all publications."""
 
     def __init__(self, column_scan: ColumnScan, field: int) -> None:
         self._column_scan = column_scan
@@ -50,33 +50,33 @@ class _Values:
 
     @cached_property
     def numbers(self) -> NDArray[np.float64]:
-        """Where they are numbers."""
+        """The numbers; meaningless for other kinds."""
         ints, floats = self.words.view(np.int64), self.words.view(np.float64)
         return np.where(self.kinds == INT, ints, floats)
 
     @cached_property
     def sizes(self) -> NDArray[np.uint32]:
-        """How many bytes they have, where they are texts."""
+        """The sizes of the texts in bytes."""
         return self._column_scan.sizes(self._field)
 
 
 class _Verdict(NamedTuple):
-    """Of every publication, whether it may match, and whether it does for sure."""
+    """For every publication, whether it may match, and whether it certainly does."""
 
     may: NDArray[np.bool_]
     does: NDArray[np.bool_]
 
 
 class _Range(NamedTuple):
-    """Spans as the lowest and the highest of each, in order."""
+    """Spans as arrays of their lowest and highest values, in order."""
 
     lows: NDArray[Any]
     highs: NDArray[Any]
     sizes: NDArray[np.int64]
-    """Of the text that is all of a span, or 0 for a number; else that of nothing."""
+    """The size of the text that is the whole span, 0 for a number, otherwise _ROUNDED."""
 
     def holds(self, values: NDArray[Any], sizes: NDArray[np.uint32] | int) -> _Verdict:
-        """Say which of some values are within one of the spans, and for sure."""
+        """Return which values may be within one of the spans, and which certainly are."""
         if len(self.lows) == 1:
             (low,), (high,), (size,) = self
             may = (low <= values) & (values <= high)
@@ -88,11 +88,11 @@ class _Range(NamedTuple):
 
 
 class _Gate:
-    """What one conjunction asks of one attribute."""
+    """The constraint of one conjunction on one attribute."""
 
     def __init__(self, allowed: ValueSet) -> None:
         self._does = np.zeros(KINDS, np.bool_)
-        """The kinds that are allowed as such."""
+        """The kinds that are allowed with any value."""
         self._does[ABSENT] = allowed.null
         self._does[FALSE] = bool(allowed.bools & 1)
         self._does[TRUE] = bool(allowed.bools & 2)
@@ -103,7 +103,7 @@ class _Gate:
         self._has_patterns = bool(allowed.patterns)
 
     def judge(self, values: _Values) -> _Verdict:
-        """Say who may pass, and who does."""
+        """Return which values may satisfy the constraint, and which do."""
         may, does = self._may[values.kinds], self._does[values.kinds]
         if self._numbers is not None:
             is_number = (values.kinds == INT) | (values.kinds == FLOAT)
@@ -120,23 +120,23 @@ class _Gate:
 
 
 class _Conjunction(NamedTuple):
-    """What has to hold together."""
+    """The constraints of one conjunction."""
 
     gates: list[tuple[int, _Gate]]
-    """Each with the place of its attribute among the names."""
+    """Each with the index of its attribute among the names."""
     is_all: bool
-    """Whether nothing else has to hold."""
+    """Whether the conjunction has no other constraints."""
 
 
 class ColumnFilter:
-    """Judges by one filter."""
+    """Evaluates one filter over columns."""
 
     def __init__(self, wanted: Filter) -> None:
         names = sorted(wanted.attributes)
         self.names: tuple[str, ...] = (
             tuple(names) if len(names) <= COLUMN_FILTER_ATTRIBUTES_MAX else ()
         )
-        """What a survey must have noted."""
+        """The attributes that the column scan must record."""
         self._conjunctions = [
             _Conjunction(
                 [
@@ -150,7 +150,7 @@ class ColumnFilter:
         ]
 
     def left(self, column_scan: ColumnScan) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return the places of those that may match, and which of these do."""
+        """Return the indexes of publications that may match, and which of them do."""
         columns = [_Values(column_scan, NAMED + index) for index in range(len(self.names))]
         any_may, any_does = np.zeros((2, len(column_scan)), np.bool_)
         for gates, is_all in self._conjunctions:

@@ -1,4 +1,4 @@
-"""The survey in Python: publications are decoded, and asked."""
+"""The column scan in Python: it decodes the publications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["ColumnScan", "PackedEvents", "ScannedColumn", "word_of_text"]
 
 PackedEvents: TypeAlias = bytes | memoryview
 ScannedColumn: TypeAlias = tuple[NDArray[np.int32], bytes | bytearray]
-"""Where each piece begins, and where the last one ends; and all pieces one behind the other."""
+"""The offsets of the values, with the end of the last one, and their concatenated bytes."""
 
 _publications: Final = msgspec.msgpack.Decoder(list[Publication]).decode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -49,7 +49,7 @@ _KINDS: Final = {type(None): ABSENT, int: INT, float: FLOAT, str: TEXT, bytes: B
 
 
 class ColumnScan:
-    """What stands in some packs. Raises msgspec.DecodeError if they are not as brokers write them."""
+    """The columns of packed events. Raises msgspec.DecodeError if they are malformed."""
 
     def __init__(self, packed_rows: Sequence[PackedEvents], names: Sequence[str] = ()) -> None:
         self._names = tuple(names)
@@ -57,7 +57,7 @@ class ColumnScan:
         self._found = [each for packed in packed_rows for each in _publications(packed)]
 
     def __len__(self) -> int:
-        """Return how many publications there are."""
+        """Return the number of publications."""
         return len(self._found)
 
     def kinds(self, field: int) -> NDArray[np.uint32]:
@@ -65,23 +65,23 @@ class ColumnScan:
         return np.array([_kind_of(each) for each in self._values(field)], np.uint32)
 
     def words(self, field: int) -> NDArray[np.uint64]:
-        """Return the word of a field, for every publication; that of what is no number or text is 0."""
+        """Return the word of a field, for every publication; 0 if it is no number or text."""
         return np.array([_word_of(each) for each in self._values(field)], np.uint64)
 
     def sizes(self, field: int) -> NDArray[np.uint32]:
-        """Return how many bytes a field has, for every publication; what is no text or payload has none."""
+        """Return the bytes of a field, for every publication; 0 if it is no text or payload."""
         return np.array([len(_bytes_of(each)) for each in self._values(field)], np.uint32)
 
     def texts(self, field: int) -> ScannedColumn:
-        """Return the texts, or payloads, of a field; what is none is empty."""
+        """Return the texts, or payloads, of a field; other values are empty."""
         return _column([_bytes_of(each) for each in self._values(field)])
 
     def json(self) -> ScannedColumn:
-        """Return the attributes as JSON; what is not finite is NaN or Infinity, as Spark reads it."""
+        """Return the attributes as JSON, with NaN and Infinity as Spark reads them."""
         return _column([_as_json(each.attributes) for each in self._found])
 
     def part(self, indexes: Sequence[int] | NDArray[np.intp]) -> bytes:
-        """Return a pack of the publications that stand at some places."""
+        """Return the publications at some indexes as packed events."""
         return _encode([self._raws[index] for index in indexes])
 
     def _values(self, field: int) -> list[Value | bytes | None]:
@@ -109,9 +109,9 @@ def _word_of(value: Value | bytes | None) -> int:
 
 
 def word_of_text(text: str) -> int:
-    """Return the first eight bytes of a text as a number: no less than that of a lesser text.
+    """Return the first eight bytes of a text as a number that keeps the order of texts.
 
-    The end of a span may be half of a surrogate pair, which is no text but has its place in the order.
+    The end of a span may be half of a surrogate pair, which is no text but has an order.
     """
     return int.from_bytes(text[:8].encode("utf-8", "surrogatepass")[:8].ljust(8, b"\0"), "big")
 

@@ -1,4 +1,4 @@
-"""What a survey has of every publication, and the kinds of values there are."""
+"""The fields that a column scan records of every publication, and the kinds of values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHER: Final = 1
 SEQUENCE: Final = 2
 PAYLOAD: Final = 3
 NAMED: Final = 4
-"""From here on fields are attributes, in the order in which they were named."""
+"""The first of the attributes, which follow in the order of their names in the call."""
 
 ABSENT: Final = 0
 FALSE: Final = 1
@@ -35,4 +35,4 @@ FLOAT: Final = 4
 TEXT: Final = 5
 BYTES: Final = 6
 KINDS: Final = 7
-"""How many kinds there are."""
+"""The number of kinds."""

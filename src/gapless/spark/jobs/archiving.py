@@ -1,4 +1,4 @@
-"""``archive``: streams into Parquet, by pubend and day, every event once; and how an archive is read."""
+"""``archive``: streams into Parquet, by pubend and day, each event once; reading an archive."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ __all__ = [
 ]
 
 EVERY_S: Final = 10.0
-"""How often a following archive makes a batch, unless the user says otherwise."""
+"""The default interval of batches of a following archive."""
 
 EVENTS_MAX: Final = 1_000_000
-"""Events of a batch, unless the user says otherwise: a long history is copied in pieces, so that one that
-is interrupted goes on from the last piece."""
+"""The default maximum of events in a batch: a long history is copied in parts, so that an
+interrupted copy continues after the last part."""
 
 _LOOK_S: Final = 1
-"""How often is looked whether the query has ended, so that Ctrl-C is heard."""
+"""How often the end of the query is checked, so that Ctrl-C is handled."""
 
 _AS_NAMED: Final = "decode(encode(pubend, 'ISO-8859-1'), 'UTF-8') AS pubend"
-"""A pubend's name in a path is UTF-8 with escapes, and Spark makes a character of every byte of it. As this
-looks at nothing but the path, a condition on it still leaves files out unopened."""
+"""A pubend's name in a path is UTF-8 with escapes, and Spark makes one character of every byte. The
+expression uses only the path, so a condition on it still skips files without opening them."""
 
 
 class StreamReport(msgspec.Struct, frozen=True):
-    """What an archive has of one stream."""
+    """The content of an archive for one stream."""
 
     pubend: str
     events: int
@@ -69,7 +69,7 @@ class StreamReport(msgspec.Struct, frozen=True):
 
 
 class ArchiveReport(msgspec.Struct, frozen=True):
-    """What an archive has, and what this run did."""
+    """The content of an archive, and what this run did."""
 
     path: str
     version: int
@@ -81,10 +81,10 @@ class ArchiveReport(msgspec.Struct, frozen=True):
     new_batches: int
     merged_files: int
     skipped: dict[str, int]
-    """By pubend how many ticks (microseconds) the archive lacks since it began, as brokers had released them
-    before they were archived. How many events were there nobody knows."""
+    """Per pubend how many ticks (microseconds) the archive lacks since its start, because brokers
+    had released them before they were archived. The number of events in them is unknown."""
     new_skipped: dict[str, int]
-    """The same of this run."""
+    """The same for this run."""
     seconds: float
 
 
@@ -96,12 +96,12 @@ class ArchiveProgress(msgspec.Struct):
     merged: int = 0
 
     def add_batch(self, events: int) -> None:
-        """A batch with so many events is in the archive."""
+        """Count a batch that is in the archive."""
         self.batches += 1
         self.events += events
 
     def add_merged(self, files: int) -> None:
-        """So many files were merged."""
+        """Count files that were merged."""
         self.merged += files
 
 
@@ -125,14 +125,15 @@ def archive(
     keep_s: float = KEEP_S,
     on_progress: Callable[[ArchiveProgress], None] | None = None,
 ) -> ArchiveReport:
-    """Copy streams into an archive, from where it ended; ``start`` is for a new one.
+    """Copy streams into an archive, from its last position; ``start`` applies to a new one.
 
-    It ends when everything is copied that was there when it began. With ``follow`` it goes on until it
-    is interrupted (KeyboardInterrupt), which is its ordinary end. ``reader`` names a durable reader, for
-    which brokers keep their logs until they are archived. What was released before it was archived is an
-    error, or with ``on_release="skip"`` left out and counted. ``events_max`` bounds a batch,
-    ``partition_bytes`` what a task reads of a log, and ``deadline_s`` how long a broker may be away. Brokers
-    that ask who reads are shown the token in ``token_file``, which the driver and every executor have.
+    It ends when everything is copied that existed at its start. With ``follow`` it continues until
+    it is interrupted (KeyboardInterrupt), which is its normal end. ``reader`` names a durable
+    reader, for which brokers hold their logs until they are archived. Events that were released
+    before they were archived are an error, or with ``on_release="skip"`` are skipped and counted.
+    ``events_max`` limits a batch, ``partition_bytes`` what a task reads of a log, and
+    ``deadline_s`` the time for which a broker may be unreachable. ``token_file`` has the token for
+    brokers that require one; the driver and every executor need the file.
     """
     store = ArchiveStore(path)
     asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
@@ -148,7 +149,7 @@ def archive(
         **({"reader": reader} if reader else {}),
         **({"tokenFile": str(token_file)} if token_file is not None else {}),
     }
-    parse_options(options)  # what is wrong is said before anything is begun
+    parse_options(options)  # report faults before anything is started
     _open(store, asked)
     ready_executors(spark)
     frame = spark.readStream.format("gapless").options(**options).load()
@@ -170,24 +171,24 @@ def archive(
 
 
 def _open(store: ArchiveStore, asked: Manifest) -> None:
-    """See that the archive is there and is of the same streams."""
+    """Create the archive, or check that it has the same streams."""
     store.create(asked)
     found = store.read()
     if (found.filter, found.pubends) != (asked.filter, asked.pubends):
         streams = ", ".join(found.pubends) or "all pubends"
         raise UsageError(
             f"{store.path} is an archive of {streams} with the filter {found.filter}; "
-            "ask for the same, or begin another archive"
+            "use the same options, or start another archive"
         )
     if found.batch >= 0 and _query_id(store) != found.query:
         raise UsageError(
-            f"{store.path} has lost its checkpoint, so nobody knows where it ended; begin another "
+            f"{store.path} has lost its checkpoint, so its last position is unknown; start another "
             "archive, or restore _checkpoint"
         )
 
 
 def _query_id(store: ArchiveStore) -> str:
-    """Return the name that Spark gave to the checkpoint; empty if there is none."""
+    """Return the id that Spark gave to the checkpoint; empty if there is none."""
     try:
         return str(json.loads((store.checkpoint / "metadata").read_text("utf-8"))["id"])
     except FileNotFoundError:
@@ -195,18 +196,18 @@ def _query_id(store: ArchiveStore) -> str:
 
 
 def _skipped(store: ArchiveStore) -> dict[str, int]:
-    """Return how many ticks of each pubend were left out so far, as the checkpoint says."""
+    """Return how many ticks of each pubend were skipped so far, from the checkpoint."""
     offsets = store.checkpoint / "offsets"
     numbers = [int(each.name) for each in offsets.glob("[0-9]*") if each.name.isdigit()]
     if not numbers:
         return {}
-    # a version, what holds for the whole batch, and then a line a source: there is one
+    # a version, metadata of the batch, then one line per source: there is one
     last = (offsets / str(max(numbers))).read_text("utf-8").splitlines()[-1]
     return Offset.of(json.loads(last)).skipped
 
 
 class _ArchiveRun:
-    """One run: takes batches as Spark gives them."""
+    """One run: stores the batches of the query."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class _ArchiveRun:
         self.progress = ArchiveProgress()
 
     def keep(self, frame: DataFrame, batch: int) -> None:
-        """Write a batch and take it into the archive in one step, unless it is in already."""
+        """Write a batch and add it to the archive atomically, unless it is already there."""
         store, query = self._store, _query_id(self._store)
         if store.read().batch >= batch:
             return
@@ -232,7 +233,7 @@ class _ArchiveRun:
             return
         self.progress.add_batch(sum(each.rows for each in files))
         if self._compact:
-            # twice as many as at the end: a batch should not wait for this often
+            # twice the final limit, so that few batches wait for this
             self.merge(frame.sparkSession, least=2 * SMALL_FILES_MAX)
         self._report_progress()
 
@@ -249,7 +250,7 @@ class _ArchiveRun:
 
 
 def _write(frame: DataFrame, store: ArchiveStore) -> list[DataFile]:
-    """Let tasks write the events of a batch; only those that succeeded are heard."""
+    """Let tasks write the events of a batch; only successful tasks return files."""
     from gapless.spark.jobs.parts import PART_COLUMNS, file_of_row, part_writer
 
     rows = frame.mapInArrow(part_writer(str(store.data)), PART_COLUMNS).collect()
@@ -279,7 +280,7 @@ def report_of(
     seconds: float = 0.0,
     skipped_before: Mapping[str, int] | None = None,
 ) -> ArchiveReport:
-    """Tell what an archive has."""
+    """Return what an archive has."""
     manifest = store.read()
     skipped = _skipped(store)
     before = skipped if skipped_before is None else skipped_before
@@ -316,11 +317,11 @@ def _stream(name: str, files: list[DataFile]) -> StreamReport:
 
 
 def read_archive(spark: SparkSession, path: str | Path) -> DataFrame:
-    """Return what an archive has now: the columns of the source, and ``date``.
+    """Return the current content of an archive: the columns of the source, and ``date``.
 
-    The frame stays at the version that was the newest when it was made. Its files stay as long as
-    ``keep_s`` of whoever compacts, a day by default: a query that takes longer has to be made anew.
-    Conditions on ``pubend`` and ``date`` leave files out unopened.
+    The frame keeps the version that was the newest when it was made. Replaced files are kept for
+    ``keep_s`` of the compaction, a day by default: a query that takes longer has to be made again.
+    Conditions on ``pubend`` and ``date`` skip files without opening them.
     """
     from pyspark.sql.types import DateType, StructType
 

@@ -1,8 +1,8 @@
-"""Audit logs as a DataFrame of facts: read at once, or segment by segment as they end.
+"""Audit logs as a DataFrame of facts: read at once, or segment by segment as they are closed.
 
-A log that is read at once is read with the segments that still grow. A log that is followed is read by
-Structured Streaming, which takes each segment once when it has got its last name; what was found is kept
-as Parquet by batch, and a batch that is repeated writes the same again over itself.
+A log that is read at once includes the open segments. A log that is followed is read by Structured
+Streaming, which takes each segment once, when it was closed and renamed. The facts are stored as
+Parquet by batch, and a repeated batch overwrites itself with the same facts.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ FACTS: Final = (
     "kind string, run string, offset long, client_session string, pubend string, tick long, "
     "publisher string, sequence long, attributes binary, control binary, principal string"
 )
-"""The columns of :class:`~gapless.audit.facts.Fact`, as Spark writes schemas."""
+"""The columns of :class:`~gapless.audit.facts.Fact`, as a Spark schema."""
 
 _ROWS: Final = 20_000
-"""Facts that a task makes into a batch."""
+"""Facts in one record batch of a task."""
 
 _SEGMENTS_EACH: Final = 4
-"""Segments of a task, at least."""
+"""The minimum of segments per task."""
 
 Batches = Iterator["pa.RecordBatch"]
 
 
 class NoClosedSegmentError(UsageError):
-    """All segments still grow, and only those that have ended are wanted; later there are some."""
+    """All segments are still open, and only closed ones are used; later there will be some."""
 
 
 def directories_of(paths: Sequence[str | Path]) -> list[Path]:
-    """Return the directories that were named, also by patterns, that have segments or may get some."""
+    """Return the named directories, also by patterns, and their subdirectories."""
     named = [str(path) for path in paths]
     found = [Path(each) for text in named for each in sorted(glob(text)) or [text]]  # noqa: PTH207
     for path in found:
         if not path.is_dir():
-            raise UsageError(f"{path} is no directory of an audit log")
+            raise UsageError(f"{path} is not a directory of an audit log")
     inside = (each for path in found for each in (path, *path.rglob("*")) if each.is_dir())
     return [*dict.fromkeys(each.resolve() for each in inside)]
 
 
 def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
-    """Return what all segments of directories say, those included that still grow."""
+    """Return the facts of all segments of directories, including open ones."""
     segments = [str(path) for each in directories_of(paths) for path in segments_of(each)]
     if not segments:
         named = ", ".join(map(str, paths))
-        raise UsageError(f"there is no segment of an audit log in {named}")
+        raise UsageError(f"there are no segments of audit logs in {named}")
     tasks = max(1, len(segments) // _SEGMENTS_EACH)
     tasks = max(min(len(segments), spark.sparkContext.defaultParallelism), tasks)
     listed = spark.createDataFrame([(each,) for each in segments], "path string")
@@ -67,23 +67,23 @@ def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
 
 
 def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) -> DataFrame:
-    """Take what has ended since the last time into ``state``, once; return all that it has."""
+    """Add newly closed segments to ``state``, each once; return all its facts."""
     state = state.resolve()
     facts = state / "facts"
     for path in directories_of(paths):
-        # each costs a stream: those without ended segments need none, and the state itself is no log
+        # each costs a stream: skip directories without closed segments, and the state itself
         if not path.is_relative_to(state) and any(path.glob(f"*{CLOSED}")):
             _take(spark, path, state)
     if not facts.exists():
         raise NoClosedSegmentError(
-            f"no segment of an audit log has ended in {', '.join(map(str, paths))}: one ends when it is "
-            "large or old (segment_bytes, segment_s), or when its writer ends"
+            f"no segment of an audit log is closed in {', '.join(map(str, paths))}: "
+            "a segment is closed when it is large or old (segment_bytes, segment_s), or when its writer ends"
         )
     return spark.read.schema(FACTS).option("recursiveFileLookup", "true").parquet(local_uri(facts))
 
 
 def _take(spark: SparkSession, path: Path, state: Path) -> None:
-    """Take the segments of a directory that have ended since the last time."""
+    """Add the segments of a directory that were closed since the last time."""
     columns = "path string, modificationTime timestamp, length long, content binary"
     source = (
         spark.readStream.format("binaryFile")
@@ -111,7 +111,7 @@ def _batch_writer(directory: Path) -> Callable[[DataFrame, int], None]:
     return keep
 
 
-# --- in tasks --------------------------------------------------------------------------------------
+# --- in tasks -------------------------------------------------------------------------------------
 
 
 def _read_paths(batches: Batches) -> Batches:
@@ -131,7 +131,7 @@ def _read_contents(batches: Batches) -> Batches:
 
 
 def _facts_in(name: str) -> Iterator[Fact]:
-    """Read a segment that may get its last name just now, or be removed."""
+    """Read a segment that may be renamed or removed meanwhile."""
     for path in (Path(name), Path(name).with_suffix(CLOSED)):
         try:
             data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What an audit tells, in one piece."""
+"""The result of an audit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["AuditLogReport", "AuditReport", "AuditRow"]
 
 
 class AuditRow(msgspec.Struct, kw_only=True):
-    """What is to be said of one subscription, or of all."""
+    """The counts of one subscription, or of all."""
 
     subscription: str
     side: str = ""
-    """Whose log counts: the client's, or that of brokers."""
+    """Whose log is used: the client's, or that of brokers."""
     expected: int = 0
     delivered: int = 0
     lost: int = 0
@@ -22,27 +22,27 @@ class AuditRow(msgspec.Struct, kw_only=True):
     out_of_order: int = 0
     spurious: int = 0
     gaps: int = 0
-    """Told gaps; what falls into them is not lost."""
+    """Reported gaps; events in them are not lost."""
     in_flight: int = 0
     repeated: int = 0
-    """Came again as it was not acknowledged, or was sought."""
+    """Came again because it was not acknowledged, or after a seek."""
     unjudged: int = 0
     unauthorised: int | None = None
-    """Was sent to somebody who has no right to it; None if rights were not judged."""
+    """Sent to a principal without a right; None if rights were not judged."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         found = (self.lost, self.duplicates, self.out_of_order, self.spurious, self.gaps)
         return not any(found) and not self.unauthorised
 
     def judge_rights(self, unauthorised: int) -> None:
-        """Note how many deliveries had no right."""
+        """Set the number of unauthorised deliveries."""
         self.unauthorised = unauthorised
 
 
 class AuditLogReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One life of a writer."""
+    """One run of a writer."""
 
     side: str
     name: str
@@ -50,7 +50,7 @@ class AuditLogReport(msgspec.Struct, frozen=True, kw_only=True):
     started_us: int
     seen_us: int
     is_closed: bool
-    """Whether it ended in order; else it runs, or crashed."""
+    """Whether it ended in order; otherwise it still runs, or crashed."""
     is_whole: bool
     """Whether all its segments are there."""
 
@@ -60,25 +60,25 @@ class AuditReport(msgspec.Struct, kw_only=True):
 
     published: int
     unsure: int
-    """Published events of which nobody knows whether they are on disk: their broker died meanwhile."""
+    """Published events that may not be on disk, because their broker crashed."""
     unlogged: int
     """Acknowledged to a publisher, and not in the log of the broker."""
     given: int | None
-    """How many of the published are among the events that were given; None if none were given."""
+    """How many published events are among the given events; None if none were given."""
     undescribed: int
-    """Published, and what they have is neither in a log nor among the events: who is owed them is not
-    known, so they are not judged."""
+    """Published events whose attributes are neither in a log nor among the given events: their
+    deliveries are unknown, so they are not judged."""
     undescribed_first: list[str]
     """A few of them."""
     rights: RightsReport | None
-    """What was published or delivered without a right; None if no rules were given: not judged."""
+    """Unauthorised publications and deliveries; None if no rules were given."""
     rows: list[AuditRow]
     total: AuditRow
     examples: list[str]
     logs: list[AuditLogReport]
 
     def add_rights(self, found: RightsFindings) -> None:
-        """Note what was published or delivered without a right."""
+        """Add the unauthorised publications and deliveries."""
         self.rights = found.report
         self.total.judge_rights(found.report.unauthorised_deliveries)
         for row in self.rows:
@@ -87,6 +87,6 @@ class AuditReport(msgspec.Struct, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every guarantee was kept."""
         may = self.rights is None or self.rights.is_clean
         return self.total.is_clean and not self.unlogged and may

@@ -1,19 +1,19 @@
-"""``audit``: what was owed to whom, what came, and every difference, from audit logs.
+"""``audit``: expected deliveries, actual deliveries, and every difference, from audit logs.
 
-Who is owed what is computed from what brokers published and from the timelines of subscriptions
-(:mod:`gapless.audit.timelines`), with the filters evaluated by gapless' own index on executors
-(:mod:`.expected_deliveries`). What came is compared with it, event by event, in Spark.
+Expected deliveries are computed from the events that brokers published and from the timelines of
+subscriptions (:mod:`gapless.audit.timelines`); gapless' own index evaluates the filters on
+executors (:mod:`.expected_deliveries`). Spark compares actual deliveries with them, event by event.
 
-- *lost*: owed, settled, and never came.
-- *duplicates*: came again, and the subscriber had not asked for it again.
+- *lost*: expected, settled, and never came.
+- *duplicates*: came again without a request of the subscriber.
 - *out of order*: came after a later one of its pubend, of its publisher, or of the total order.
-- *spurious*: came and does not match the filter that governs there, is before the start, was never
-  published, or is not what was published.
-- *in flight*: owed, did not come, and may still come or have come.
-- *unauthorised*: published by, or sent to, somebody whom the rules that were given do not allow it
+- *spurious*: came and does not match the filter that applies there, is before the start, was never
+  published, or differs from what was published.
+- *in flight*: expected, did not come, and may still come or have come.
+- *unauthorised*: published by, or sent to, a principal against the given rules
   (:mod:`.rights_audit`).
-- *unjudged*: came, and nobody can know whether it should have: it was published before the log begins, or
-  what it has is written down nowhere.
+- *unjudged*: came, and it is unknown whether it should have: it was published before the log
+  begins, or its attributes are not recorded anywhere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["TAIL_S", "AuditLogReport", "AuditReport", "AuditRow", "audit"]
 
 TAIL_S: Final = 60.0
-"""How long an event may take to come before it counts as lost, though nothing later came."""
+"""How long an event may take before it counts as lost, even if nothing later came."""
 
 EXAMPLES: Final = 10
 """So many findings are described; all are counted."""
@@ -76,14 +76,14 @@ def audit(
     rights: Rights | str | Path | None = None,
     examples: int = EXAMPLES,
 ) -> AuditReport:
-    """Return what audit logs say of promises that were kept and broken.
+    """Return which guarantees were kept and broken according to audit logs.
 
-    ``paths`` are directories of brokers and clients, or patterns of such. With ``state``, a directory
-    that is kept from one call to the next, each segment is read once, when it has ended. ``events`` are
-    streams as they are (``format("gapless")``), or an archive of them: what was published is then taken
-    from there, and from the log where they lack it. They are needed where publications were written down
-    without attributes. With ``rights``, rules or the file that has them, it is judged too who published and
-    who was sent what; they are held against the whole log.
+    ``paths`` are directories of brokers and clients, or patterns of such. With ``state``, a
+    directory that is kept between calls, each segment is read once, when it is closed. ``events``
+    are streams (``format("gapless")``) or an archive of them: the attributes of publications are
+    then taken from there, and from the log where they are missing. They are needed if publications
+    were recorded without attributes. With ``rights``, rules or a file with rules, it also judges
+    which principals published and received which events, over the whole log.
     """
     rules = rights if rights is None or isinstance(rights, Rights) else load_rights(rights)
     if events is not None and (missing := {*_EVENT, "attributes"} - {*events.columns}):
@@ -112,7 +112,7 @@ def _audited(
     subscriptions = subscriptions_of(controls, tail_us)
     published = _published(facts, events)
     if events is not None:
-        published = published.persist()  # the events are read once
+        published = published.persist()  # read the events only once
     shared = spark.sparkContext.broadcast(expected_deliveries_of(subscriptions, logs))
     expected = published.mapInArrow(expected_writer(shared), EXPECTED)
     judged = _judged(_receipts(spark, facts, subscriptions), expected, subscriptions).persist()
@@ -132,7 +132,7 @@ def _audited(
 
 
 class _Description(msgspec.Struct, frozen=True):
-    """Of which published events is known what they have."""
+    """How many published events have known attributes."""
 
     given: int | None
     undescribed: int
@@ -140,7 +140,7 @@ class _Description(msgspec.Struct, frozen=True):
 
 
 def _published(facts: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Return published events, with what the events that were given say of them."""
+    """Return published events with the attributes of the given events."""
     from pyspark.sql import functions as f
 
     published = facts.where("kind = 'p'").drop("control")
@@ -151,7 +151,7 @@ def _published(facts: DataFrame, events: DataFrame | None) -> DataFrame:
 
 
 def _description(published: DataFrame, *, are_given: bool) -> _Description:
-    """Count of which events is known what they have; raise if of none, as nothing can be judged then."""
+    """Count events with known attributes; raise if there are none, so nothing can be judged."""
     from pyspark.sql import functions as f
 
     row = published.agg(
@@ -162,7 +162,7 @@ def _description(published: DataFrame, *, are_given: bool) -> _Description:
     assert row is not None
     if row["undescribed"] and not are_given:
         raise UsageError(
-            f"{row['undescribed']:,} publications were written down without attributes, so what is owed is "
+            f"{row['undescribed']:,} publications were recorded without attributes, so deliveries are "
             "not known: set attributes = true under [audit] of the brokers, or give the events themselves"
         )
     if row["undescribed"] and row["undescribed"] == row["all"]:
@@ -180,7 +180,7 @@ def _description(published: DataFrame, *, are_given: bool) -> _Description:
 def _receipts(
     spark: SparkSession, facts: DataFrame, subscriptions: Sequence[AuditedSubscription]
 ) -> DataFrame:
-    """Return what came to whom."""
+    """Return which event came for which subscription."""
     from pyspark.sql import functions as f
 
     sessions = [
@@ -205,10 +205,10 @@ def _receipts(
 def _judged(
     receipts: DataFrame, expected: DataFrame, subscriptions: Sequence[AuditedSubscription]
 ) -> DataFrame:
-    """Return every event that came, or was owed and did not, with what is to be said of it.
+    """Return every event that came, or was expected and did not, with its verdict.
 
-    All is looked at by subscription and pubend, so events are moved once; those of a subscription in
-    total order are moved once more.
+    Everything is evaluated by subscription and pubend, so events are shuffled once; those of a
+    subscription in total order are shuffled once more.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -227,7 +227,7 @@ def _judged(
     )
     marked = marked.selectExpr(
         "*",
-        # nothing is owed there, or it is not what was published
+        # nothing is expected there, or it differs from what was published
         "is_first AND (number IS NULL OR (sequence >= 0 AND sequence <> number)) AS is_strange",
         "int(is_repeated) AS repeated",
         "int(came AND NOT is_first AND NOT is_repeated) AS duplicates",
@@ -247,7 +247,7 @@ def _judged(
 
 
 def _out_of_order(totals: list[int]) -> Column:
-    """Return whether something that belongs behind an event came before it."""
+    """Return whether a later event came before an event."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -265,7 +265,7 @@ def _out_of_order(totals: list[int]) -> Column:
     return (f.col("good") & found).cast("int")
 
 
-# --- what is told ----------------------------------------------------------------------------------
+# --- report ---------------------------------------------------------------------------------------
 
 
 def _report(

@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["Alike", "Backtest", "FilterReport", "backtest", "events_at"]
 
 SKETCH: Final = (512, 16_384)
-"""Events of a filter that its sketch keeps, at least and at most: the fewer filters the more. Pairs with no
-more matches are compared exactly; for others the Jaccard index has a standard error of at most 0.022."""
+"""Minimum and maximum of events in the sketch of a filter: the fewer filters, the more. Pairs with
+no more matches are compared exactly; for others the Jaccard index has a standard error of at most
+0.022."""
 
 HASHES: Final = 5_000_000
-"""What the sketches of all filters have together, about, where they are longer than at least."""
+"""The approximate total of hashes in all sketches that are longer than the minimum."""
 
 HASHES_MAX: Final = 20_000_000
-"""What they may have together; with very many filters each has less than at least."""
+"""The maximal total of hashes; with very many filters each sketch is shorter than the minimum."""
 
 TOP: Final = 20
-"""Pairs of filters that are told."""
+"""Pairs of filters that are reported."""
 
 _TASKS_EACH: Final = 4
-"""Tasks for each core: enough to even out, few enough that what they tell is little."""
+"""Tasks per core: enough to balance the load, few enough that their results are small."""
 
 _NEEDED: Final = ("pubend", "tick", "attributes")
 _SECOND: Final = 1_000_000
@@ -51,24 +52,24 @@ class FilterReport(msgspec.Struct, frozen=True):
     filter: str
     count: int
     share: float
-    """Of all events."""
+    """As a share of all events."""
     per_second: float
-    """Of the time that the events span."""
+    """Over the time that the events span."""
     per_hour: float
     first: int | None
-    """The tick of the first event that it matched."""
+    """The tick of the first matching event."""
     last: int | None
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Two filters that match the same events, more or less."""
+    """Two filters that match similar sets of events."""
 
     left: str
     right: str
     jaccard: float
     shared: int
     exact: bool
-    """Whether both numbers are counted; else they are estimated."""
+    """Whether both numbers are counted; otherwise they are estimated."""
 
 
 class Backtest(msgspec.Struct, frozen=True):
@@ -81,15 +82,15 @@ class Backtest(msgspec.Struct, frozen=True):
     first: int | None
     last: int | None
     seconds: float
-    """How much time the events span."""
+    """The time that the events span."""
     filters: list[FilterReport]
     """In the order in which they were given."""
     equal: list[list[str]]
-    """Filters that mean the same."""
+    """Equivalent filters."""
     alike: list[Alike]
-    """Pairs of filters that differ, the most alike first; of those that mean the same one stands for all."""
+    """Pairs of different filters, the most similar first; equivalent filters count as one."""
     looked_at: int
-    """Among how many filters pairs were looked for; those that match most."""
+    """Pairs were searched among so many filters, those that match most."""
     exact_up_to: int
     """Pairs of filters with no more matches than this are compared exactly."""
 
@@ -111,7 +112,7 @@ class Backtest(msgspec.Struct, frozen=True):
 
 
 def _schema_of(kind: type[msgspec.Struct]) -> pa.Schema:
-    """Return the columns of a table of structs: rows alone do not tell, as there may be none."""
+    """Return the columns of a table of structs, because there may be no rows to infer them from."""
     import pyarrow as pa
 
     kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -125,7 +126,7 @@ def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
     if store.exists():
         return read_archive(spark, path)
     if not store.path.exists():
-        raise UsageError(f"{store.path} is neither an archive nor Parquet: nothing is there")
+        raise UsageError(f"{store.path} is neither an archive nor Parquet: it does not exist")
     return spark.read.parquet(local_uri(store.path))
 
 
@@ -140,8 +141,9 @@ def backtest(
     """Return which filters would have matched how many events, and which match the same ones.
 
     ``events`` needs the columns ``pubend``, ``tick`` and ``attributes`` (JSON) of the source. With
-    ``top=0`` pairs are not looked for. ``sketch`` is how many matches of a filter are kept to compare
-    it; pairs with no more are compared exactly. Unless given, it is 512 or more, by the number of filters.
+    ``top=0`` pairs are not searched. ``sketch`` is how many matches of a filter are kept to compare
+    it; pairs with no more are compared exactly. By default it is 512 or more, by the number of
+    filters.
     """
     missing = [name for name in _NEEDED if name not in events.columns]
     if missing:
@@ -170,7 +172,7 @@ def sketch_size(filters: int, wanted: int | None) -> int:
 def _tallied(
     spark: SparkSession, events: DataFrame, texts: tuple[str, ...], sketch: int
 ) -> pa.Table:
-    """Match on executors, and add up what they tell, by filter."""
+    """Match on executors, and add up their results by filter."""
     from pyspark.sql import functions as f
 
     context = spark.sparkContext

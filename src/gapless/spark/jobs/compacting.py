@@ -1,9 +1,10 @@
-"""Compaction: one large file for many small ones, under the eyes of readers.
+"""Compaction: one large file for many small ones, while they may be read.
 
 Files of a pubend and a day are merged in the order of their ticks, each group by a task. Then the
-manifest is switched, group by group: the new file comes in and the old ones go out in one step. A crash
-before that leaves a file that nobody knows; one after it, old files that ``clean`` removes in time.
-Streams may go on meanwhile: what they add is not among what is merged.
+manifest is changed, group by group: the new file is added and the old ones are removed atomically.
+A crash before that leaves a file that no version names; a crash after it leaves old files that
+``clean`` removes later. Streams may continue meanwhile: new files are not in the groups that are
+merged.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_FILES_MAX", "TARGET_BYTES", "Compaction", "compact_archive", "small_groups"]
 
 TARGET_BYTES: Final = 134_217_728
-"""How large files get. Spark reads so much in a task, and smaller files are a cost for every reader."""
+"""The size of merged files. A Spark task reads so much, and smaller files slow readers down."""
 
 SMALL_FILES_MAX: Final = 16
-"""So many small files may lie in a partition before ``archive`` merges them by itself."""
+"""So many small files may be in a partition before ``archive`` merges them."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     merged: int
     """How many files were replaced."""
     made: int
-    """By how many."""
+    """By how many files."""
     rows: int
     removed: int
-    """How many files were removed that nothing names any more."""
+    """How many files were removed that no version names any more."""
 
 
 def compact_archive(
@@ -51,16 +52,17 @@ def compact_archive(
     least: int = 2,
     keep_s: float = KEEP_S,
 ) -> Compaction:
-    """Merge small files of an archive, then remove what was replaced more than ``keep_s`` ago.
+    """Merge small files of an archive, then remove files that were replaced more than ``keep_s``
+    ago.
 
-    ``least`` is how many small files in a row are worth it.
+    ``least`` is the smallest number of consecutive small files that are merged.
     """
     store = ArchiveStore(path)
     groups = small_groups(store.read(), target_bytes, least)
     merged_files = made = rows = 0
     for old, new in zip(groups, _merge(spark, store, groups), strict=True):
         replace = partial(_replaced, old, new)
-        if store.change(replace) is None:  # somebody else has merged them
+        if store.change(replace) is None:  # another process has merged them
             (store.data / new.path).unlink()
             continue
         merged_files, made, rows = merged_files + len(old), made + 1, rows + new.rows
@@ -90,7 +92,7 @@ def _merge(
 
 
 def small_groups(manifest: Manifest, target_bytes: int, least: int) -> list[list[DataFile]]:
-    """Return the runs of small files that are worth merging, none larger than the target."""
+    """Return the runs of small files to merge, none larger than the target."""
     found: list[list[DataFile]] = []
     for files in manifest.partitions().values():
         group: list[DataFile] = []

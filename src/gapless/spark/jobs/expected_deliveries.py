@@ -1,7 +1,9 @@
-"""Who is owed what: published events, matched with the filters that govern, by the brokers' own index.
+"""Expected deliveries: published events, matched with the applicable filters by the brokers' own
+index.
 
-What an event has is said by the events that were given (``told``, as JSON) or else by the log of its broker
-(``attributes``, as msgpack). Of an event of which neither says it nobody knows who is owed it.
+The attributes of an event are in the given events (``told``, as JSON), or else in the log of its
+broker (``attributes``, as msgpack). If they are in neither, the deliveries of the event are
+unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ EXPECTED: Final = (
     "sub long, pubend string, tick long, publisher string, number long, settled boolean, "
     "sure boolean"
 )
-"""An event that a subscription is owed, as Spark writes schemas."""
+"""An event that a subscription must receive, as a Spark schema."""
 
 _ROWS: Final = 50_000
 
@@ -44,22 +46,22 @@ _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 class ExpectedDeliveries(msgspec.Struct, frozen=True):
-    """What tasks need to know of all subscriptions."""
+    """The data of all subscriptions for tasks."""
 
     texts: tuple[str, ...]
     """Filters, each once."""
     spans: dict[tuple[int, str], list[tuple[int, int, bool, int]]]
-    """By filter and pubend: above which tick, up to which, whether settled, and for whom."""
+    """By filter and pubend: above which tick, up to which, whether settled, which subscription."""
     sure: dict[tuple[str, str], int]
-    """By run and pubend, up to which tick it is known that events are on disk."""
+    """By run and pubend, the tick up to which events are known to be on disk."""
     closed: frozenset[str]
-    """Runs that ended in order: all is known of them."""
+    """Runs that ended in order: all their events are on disk."""
 
 
 def expected_deliveries_of(
     subscriptions: Sequence[AuditedSubscription], logs: dict[str, AuditWriterRun]
 ) -> ExpectedDeliveries:
-    """Return what is owed, by filter."""
+    """Return the expected deliveries by filter."""
     texts: dict[str, int] = {}
     spans: dict[tuple[int, str], list[tuple[int, int, bool, int]]] = {}
     for index, each in enumerate(subscriptions):
@@ -73,7 +75,7 @@ def expected_deliveries_of(
 
 @functools.lru_cache(maxsize=1)
 def index_of(texts: tuple[str, ...]) -> MatchIndex:
-    """Build the index of a process; the next task there finds it built."""
+    """Build the index of a process; later tasks of the process reuse it."""
     index = MatchIndex()
     for place, text in enumerate(texts):
         index.add(place, Filter(text))
@@ -83,7 +85,7 @@ def index_of(texts: tuple[str, ...]) -> MatchIndex:
 def expected_writer(
     shared: Broadcast[ExpectedDeliveries],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what turns published events into those that subscriptions are owed."""
+    """Return the function that maps published events to expected deliveries."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -113,7 +115,7 @@ def _expected(deliveries: ExpectedDeliveries, batch: pa.RecordBatch) -> Iterator
 
 
 def described(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the events of which is known what they have."""
+    """Return the events with known attributes."""
     import pyarrow.compute as pc
 
     given, logged = batch.column("told").is_valid(), batch.column("attributes").is_valid()
@@ -121,7 +123,7 @@ def described(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def attributes_in(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return what described events have."""
+    """Return the attributes of such events."""
     given = batch.column("told").to_pylist()
     logged = batch.column("attributes").to_pylist()
     if None not in given:

@@ -1,4 +1,4 @@
-"""Filters with names, from a file: a JSON object with ``name`` and ``filter`` a line, or a filter a line."""
+"""Named filters from a file: per line a JSON object with ``name`` and ``filter``, or a filter."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gapless.core.errors import FilterError, UsageError
 __all__ = ["NamedFilter", "index_of", "parse_filters", "read_filters"]
 
 _WRONG_SHOWN = 50
-"""Wrong lines that an error names; beyond, it says how many more there are."""
+"""Wrong lines that an error names; the others are counted."""
 
 
 class NamedFilter(msgspec.Struct, frozen=True):
-    """A filter and what it is called."""
+    """A filter and its name."""
 
     name: str
     filter: Filter
@@ -31,12 +31,12 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_filters(path: Path) -> list[NamedFilter]:
-    """Return the filters of a file; all lines that are wrong are named at once."""
+    """Return the filters of a file; an error names all wrong lines."""
     return parse_filters(path.read_text("utf-8").splitlines(), str(path))
 
 
 def parse_filters(lines: Iterable[str], where: str = "the list") -> list[NamedFilter]:
-    """Return the filters of some lines. Empty lines and those that begin with # are passed over.
+    """Return the filters of some lines. Empty lines and lines that begin with # are skipped.
 
     >>> [each.name for each in parse_filters(["a = 1", '{"name": "cheap", "filter": "price < 5"}'])]
     ['line 1', 'cheap']
@@ -53,7 +53,7 @@ def parse_filters(lines: Iterable[str], where: str = "the list") -> list[NamedFi
             wrong.append(f"line {number}: {_one_line(error)}")
             continue
         if named.name in found:
-            wrong.append(f"line {number}: there is a filter {named.name!r} already")
+            wrong.append(f"line {number}: the name {named.name!r} is used twice")
         found[named.name] = named
     if wrong:
         more = [f"and {len(wrong) - _WRONG_SHOWN} more"] if len(wrong) > _WRONG_SHOWN else []
@@ -72,13 +72,13 @@ def _parsed(text: str, number: int) -> NamedFilter:
 
 
 def _one_line(error: Exception) -> str:
-    """Return what an error says without the excerpt below it."""
+    """Return the message of an error without the excerpt below it."""
     return str(error).splitlines()[0]
 
 
 @lru_cache(maxsize=1)
 def index_of(texts: tuple[str, ...]) -> MatchIndex:
-    """Build the index of filters in a task's process, by place; the next task there finds it built."""
+    """Build the index of filters in a task's process; later tasks of the process reuse it."""
     index = MatchIndex()
     for place, text in enumerate(texts):
         index.add(place, Filter(text))

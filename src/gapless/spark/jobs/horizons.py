@@ -1,6 +1,6 @@
-"""What the logs of brokers can know: from where to where, and what is only perhaps on disk.
+"""What the logs of brokers cover: from which tick to which, and which events may not be on disk.
 
-Most audits find nothing that has to be looked up here; those that do look at few events.
+Most audits find nothing that has to be looked up here; the others look up few events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EVENT: Final = ["pubend", "tick"]
 
 
 class Horizon:
-    """From where to where the logs know what was published on each pubend."""
+    """The ticks from which to which the logs contain the publications of each pubend."""
 
     def __init__(self, facts: DataFrame, logs: dict[str, AuditWriterRun]) -> None:
         from pyspark.sql import functions as f
@@ -33,7 +33,7 @@ class Horizon:
         )
         self.published = sum(row["count"] for row in found)
         self.unsure = 0
-        """Events of brokers that did not end in order, behind what they knew to be on disk."""
+        """Events of crashed or running brokers after the last that is known to be on disk."""
         self._bounds: dict[str, tuple[int, int]] = {}
         for row in found:
             pubend, log = row["pubend"], logs[row["run"]]
@@ -55,10 +55,11 @@ class Horizon:
 def looked_up(
     judged: DataFrame, facts: DataFrame, horizon: Horizon, undescribed: DataFrame
 ) -> DataFrame:
-    """Return verdicts after a look at what is strange or not proven.
+    """Return verdicts after a lookup of spurious and unproven events.
 
-    What came and was not owed is not judged if no log could know of it, or if it is ``undescribed``: nobody
-    knows what it has. What may not be on disk is owed if anybody was told of it, or was given it.
+    An event that came unexpectedly is not judged if no log could contain it, or if it is
+    ``undescribed``: its attributes are unknown. An event that may not be on disk is expected if it
+    was acknowledged or delivered to any client.
     """
     from pyspark.sql import functions as f
 
@@ -93,7 +94,7 @@ def looked_up(
 
 
 def unlogged(facts: DataFrame, horizon: Horizon) -> int:
-    """Count what publishers were told and no broker has written down, where one should have."""
+    """Count events that were acknowledged to publishers and are missing in the brokers' logs."""
     described = facts.where("kind = 'q'").select(*_EVENT)
     missing = described.join(facts.where("kind = 'p'").select(*_EVENT), _EVENT, "left_anti")
     known = missing.join(horizon.frame(), "pubend")

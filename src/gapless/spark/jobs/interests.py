@@ -1,8 +1,8 @@
-"""Interest: which cells have subscriptions, and how much of what is published where they ask for.
+"""Interests: which cells have subscriptions, and how many events of each cell match their filters.
 
-Brokers write down who subscribes with them, and with which filter. An event is *wanted* in a cell if it
-matches a filter that any subscription there has had at any time of the log. So it is wanted also where it
-was not delivered, since the subscriber had not come yet, or had left.
+Brokers record their subscriptions and filters. An event is *wanted* in a cell if it matches a
+filter that any subscription there has had at any time of the log. So it is also wanted if it was
+not delivered, because the subscription had not started yet, or had ended.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["CellInterest", "interests_of", "wanted_in"]
 
 WANTED: Final = "source string, target string, events long"
-"""What a task tells, as Spark writes schemas."""
+"""The rows that a task returns, as a Spark schema."""
 
 
 class CellInterest(msgspec.Struct, frozen=True):
-    """What the subscriptions of a cell ask for."""
+    """The filters of a cell's subscriptions."""
 
     cell: str
     subscriptions: int
@@ -38,15 +38,15 @@ class CellInterest(msgspec.Struct, frozen=True):
 
 
 class _CellFilters(msgspec.Struct, frozen=True):
-    """What tasks need to know of interests."""
+    """The interests, in the form for tasks."""
 
     texts: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
-    """By filter the cells that have it."""
+    """The cells that have each filter."""
 
 
 def interests_of(controls: Iterable[Control]) -> list[CellInterest]:
-    """Return what each cell asks for, in the order of their names."""
+    """Return the interests of each cell, in the order of their names."""
     names: dict[str, set[tuple[str, str]]] = {}
     filters: dict[str, set[str]] = {}
     for each in controls:
@@ -60,7 +60,7 @@ def interests_of(controls: Iterable[Control]) -> list[CellInterest]:
 def wanted_in(
     published: DataFrame, interests: Iterable[CellInterest]
 ) -> dict[tuple[str, str], int] | None:
-    """Return how many events of each cell are wanted in each; None if logs do not say what events have.
+    """Return how many events of each cell are wanted in each cell; None if logs have no attributes.
 
     ``published`` has the columns of facts, and the ``cell`` of each.
     """
@@ -102,7 +102,7 @@ def _wanted_writer(
 
 
 def _wanted(cell_filters: _CellFilters, batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-    """Give where each event comes from, with each cell that wants it."""
+    """Yield the source cell of each event with each cell that wants it."""
     found = index_of(cell_filters.texts).match_batch(attributes_in(batch))
     for source, filters in zip(batch.column("cell").to_pylist(), found, strict=True):
         for target in {cell for each in filters for cell in cell_filters.cells[each]}:

@@ -1,29 +1,29 @@
-"""The manifest of an archive: which files belong to it, and which batches they hold.
+"""The manifest of an archive: the files that belong to it, and the last batch in them.
 
 Theory of operation
 -------------------
 An archive is a directory::
 
-    _manifest/00000007.json      what the archive is, at its version 7
-    _checkpoint/                 where Spark is in the streams
+    _manifest/00000007.json      the manifest of version 7
+    _checkpoint/                 the position of Spark in the streams
     data/pubend=quotes/date=2026-01-31/….parquet
 
-The newest version is the archive. A file that it does not name does not belong to it: it may be of a
-task that failed, of a batch that was not finished, or replaced by a larger one since.
+The newest version is the archive. A file that it does not name does not belong to it: the file may
+be from a failed task or an unfinished batch, or be replaced by a larger one.
 
-A change is one step. The next version is written beside, synced, and then linked to its name, which
-fails if somebody else took that name. Then the change is made anew, on top of what the other did. So
-there is no moment without a whole manifest, and no change is lost.
+A change is atomic. The next version is written to a draft, synced, and then linked to its name,
+which fails if another process took that name. Then the change is repeated on top of the other one.
+So there is always a complete manifest, and no change is lost.
 
-A batch is in the archive if its number is: the number and the files of a batch come in by the same step.
-Spark may repeat a batch that was not finished, or was and Spark does not know; the second time it is
-seen here that nothing is to be done.
+The number and the files of a batch are added by the same change. Spark may repeat a batch that was
+not finished, or whose completion it has not recorded; the manifest then contains its number
+already, and nothing is added.
 
-A reader takes the file names of one version. Files that were replaced stay for a time (``keep_s``), so
-that a reader that began before can end. Then they are removed, and with them the versions that name
-them.
+A reader uses the file names of one version. Replaced files are kept for a time (``keep_s``), so
+that a reader that started before can finish. Then they are removed, and with them the versions that
+name them.
 
-All this needs a file system with hard links, as local disks and NFS have.
+This needs a file system with hard links, such as local disks and NFS.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
 __all__ = ["KEEP_S", "ArchiveStore", "DataFile", "Manifest", "partition_path"]
 
 FORMAT: Final = 1
-"""What this program writes, and the newest that it reads."""
+"""The format that this program writes, and the newest that it reads."""
 
 KEEP_S: Final = 86_400.0
-"""How long replaced files stay for those who read them still, unless the user says otherwise."""
+"""The default time for which replaced files are kept for readers."""
 
 VERSIONS_KEPT: Final = 20
-"""Versions that are always kept, for people who want to see what happened."""
+"""Versions that are always kept, for diagnosis."""
 
 TRIES_MAX: Final = 100
-"""How often a change is made anew because somebody else was faster."""
+"""How often a change is repeated because another process was faster."""
 
 _NAME: Final = "{:08d}.json"
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of events of one pubend and one day."""
+    """A file with events of one pubend and one day."""
 
     path: str
     """Relative to ``data``."""
@@ -68,9 +68,9 @@ class DataFile(msgspec.Struct, frozen=True):
     rows: int
     bytes: int
     low: int
-    """The first tick in it."""
+    """Its first tick."""
     high: int
-    """The last tick in it."""
+    """Its last tick."""
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -87,22 +87,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     filter: str = "TRUE"
     pubends: tuple[str, ...] = ()
-    """Which streams are archived; empty for all."""
+    """The archived streams; empty for all."""
     query: str = ""
-    """The checkpoint that counts the batches."""
+    """The id of the checkpoint that numbers the batches."""
     batch: int = -1
-    """The last batch that is in."""
+    """The last batch in the archive."""
     files: tuple[DataFile, ...] = ()
     removed: tuple[Removed, ...] = ()
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(each.rows for each in self.files)
 
     @property
     def bytes(self) -> int:
-        """How much room the files take."""
+        """The size of all files."""
         return sum(each.bytes for each in self.files)
 
     def partitions(self) -> dict[tuple[str, str], list[DataFile]]:
@@ -113,14 +113,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def with_batch(self, batch: int, files: Iterable[DataFile], query: str = "") -> Manifest | None:
-        """Return it with a batch, None if it has that batch."""
+        """Return the manifest with a batch added, or None if it has that batch."""
         if batch <= self.batch:
             return None
         added = (*self.files, *files)
         return msgspec.structs.replace(self, query=query, batch=batch, files=added)
 
     def with_replaced(self, old: Iterable[DataFile], new: DataFile, at: float) -> Manifest | None:
-        """Return it with one file for several, None if one of them is gone already."""
+        """Return the manifest with one file for several, or None if one of them is not in it."""
         replaced = {each.path for each in old}
         kept = tuple(each for each in self.files if each.path not in replaced)
         if len(kept) + len(replaced) != len(self.files):
@@ -142,11 +142,11 @@ class ArchiveStore:
         self._versions = self.path / "_manifest"
 
     def exists(self) -> bool:
-        """Say whether there is an archive."""
+        """Return whether there is an archive."""
         return bool(self._numbers())
 
     def create(self, manifest: Manifest) -> None:
-        """Make the first version; if there is one already it stays."""
+        """Create the first version, unless there is one."""
         self._versions.mkdir(parents=True, exist_ok=True)
         self.data.mkdir(exist_ok=True)
         sync_directory(self.path)
@@ -159,15 +159,15 @@ class ArchiveStore:
         for _ in range(TRIES_MAX):
             numbers = self._numbers()
             if not numbers:
-                raise UsageError(f"{self.path} is no archive")
+                raise UsageError(f"{self.path} is not an archive")
             try:
                 return self._decoded(self._versions / _NAME.format(numbers[-1]))
             except FileNotFoundError:
-                continue  # an old version, removed while we looked
+                continue  # an old version, removed meanwhile
         raise UsageError(f"{self.path}: the archive changes faster than it can be read")
 
     def change(self, change: Callable[[Manifest], Manifest | None]) -> Manifest | None:
-        """Make a change in one step; None if there is nothing to be changed."""
+        """Make a change atomically; return None if there is nothing to change."""
         for _ in range(TRIES_MAX):
             before = self.read()
             after = change(before)
@@ -176,23 +176,23 @@ class ArchiveStore:
             after = msgspec.structs.replace(after, version=before.version + 1)
             if self._link(after):
                 return after
-        raise UsageError(f"{self.path}: others change the archive all the time")
+        raise UsageError(f"{self.path}: other processes change the archive: try again later")
 
     def check(self, files: Iterable[DataFile]) -> None:
-        """Raise unless files that tasks told of are here, whole."""
+        """Raise unless the files that tasks have reported are here and complete."""
         for each in files:
             path = self.data / each.path
             if not path.exists() or path.stat().st_size != each.bytes:
                 raise UsageError(
-                    f"{path} is not as a task wrote it; an archive has to be in a directory that the "
+                    f"{path} is missing or incomplete; an archive must be in a directory that the "
                     "driver and all executors share"
                 )
 
     def clean(self, keep_s: float = KEEP_S) -> list[str]:
-        """Remove files that nothing names and that nobody can need any more; return their paths.
+        """Remove files that no version needs; return their paths.
 
-        These are replaced files, and what failed tasks and batches have left. Younger ones than
-        ``keep_s`` stay: somebody may read them, or be about to write them.
+        These are replaced files, and files of failed tasks and batches. Files newer than ``keep_s``
+        are kept: a process may read or write them.
         """
         before = time.time() - keep_s
         current = self.read()
@@ -227,13 +227,13 @@ class ArchiveStore:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except msgspec.MsgspecError as error:
-            raise CorruptionError(f"{path} is no manifest: {error}") from error
+            raise CorruptionError(f"{path} is not a manifest: {error}") from error
         if found.format > FORMAT:
             raise NewerFormatError(f"{path} was written by a newer program")
         return found
 
     def _link(self, manifest: Manifest) -> bool:
-        """Give a version its name, whole and synced; False if the name is taken."""
+        """Link a complete and synced version to its name; return False if the name is taken."""
         draft = self._versions / f"draft-{uuid.uuid4().hex}"
         try:
             with draft.open("wb") as file:
@@ -255,7 +255,7 @@ def _forgetting(manifest: Manifest, dropped: set[str]) -> Manifest:
 
 
 def sync_directory(path: Path) -> None:
-    """See that the names in a directory are on disk."""
+    """Sync a directory, so that the names in it are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -264,10 +264,9 @@ def sync_directory(path: Path) -> None:
 
 
 def partition_path(pubend: str, day: date | str) -> str:
-    """Return where files of a pubend and a day are, as Spark names partitions.
+    """Return the directory of a pubend and a day, as Spark names partitions.
 
-    Names of files are plain ASCII, whatever a pubend is called: Java finds no others where the system's
-    language is not set.
+    File names are plain ASCII for any pubend name: Java finds no others if no locale is set.
 
     >>> partition_path("eu/quotes", "2026-01-31")
     'pubend=eu%2Fquotes/date=2026-01-31'

@@ -1,4 +1,4 @@
-"""Overlap: which filters match the same events, told from their sketches."""
+"""Overlap: which filters match the same events, estimated from their sketches."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from gapless.spark.jobs.sketches import Longs, ranks
 __all__ = ["FilterPair", "Overlap", "most_alike"]
 
 PAIRS_MAX: Final = 20_000_000
-"""Meetings of two filters at an event that are looked at; beyond, shorter sketches have to do."""
+"""The most pairs of filters at common events that are compared; beyond, sketches are shortened."""
 
 SKETCH_MIN: Final = 16
-"""Shorter sketches than this say nothing; then the filters that match least are left out."""
+"""Shorter sketches than this are useless; then the filters that match least are omitted."""
 
 _CHOICE: Final = 50
-"""For each pair that is wanted so many are looked at closely."""
+"""So many candidates per wanted pair are compared closely."""
 
 
 class FilterPair(msgspec.Struct, frozen=True):
-    """Two filters, by number, and how far they match the same events."""
+    """Two filters, by number, and how similar they are."""
 
     left: int
     right: int
     jaccard: float
-    """The share of the events that either matches that both match."""
+    """The events that both match as a share of those that either matches."""
     shared: int
     """How many events both match."""
     exact: bool
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """The pairs that are most alike."""
+    """The most similar pairs."""
 
     pairs: list[FilterPair]
     looked_at: int
-    """Among how many filters, those that match most."""
+    """Pairs were searched among so many filters, those that match most."""
     chosen_by: int
-    """How many events of a filter were used, at most, to choose the pairs."""
+    """How many events of a filter were used at most to choose the pairs."""
 
 
 def most_alike(counts: Longs, keys: Longs, hashes: Longs, size: int, wanted: int) -> Overlap:
@@ -74,7 +74,7 @@ def most_alike(counts: Longs, keys: Longs, hashes: Longs, size: int, wanted: int
 
 
 def _meetings(hashes: Longs) -> int:
-    """Return how many pairs of filters there are at all events together."""
+    """Return the number of pairs of filters with a common event, over all events."""
     _, sizes = np.unique(hashes, return_counts=True)
     return int((sizes * (sizes - 1) // 2).sum())
 
@@ -88,7 +88,7 @@ def _met(keys: Longs, hashes: Longs) -> tuple[Longs, Longs, Longs]:
     active = np.arange(len(keys), dtype=np.int64)
     step = 0
     while len(active):
-        # each with the one that stands so many steps behind it at the same event
+        # each with the one so many entries after it at the same event
         step += 1
         active = active[active + step < len(keys)]
         active = active[hashes[active] == hashes[active + step]]
@@ -100,7 +100,7 @@ def _met(keys: Longs, hashes: Longs) -> tuple[Longs, Longs, Longs]:
 def _compared(
     left: int, right: int, counts: Longs, sketches: Sequence[Longs], size: int
 ) -> FilterPair:
-    """Compare two filters: exactly if their sketches are all they matched."""
+    """Compare two filters: exactly if their sketches contain all their matches."""
     both = int(counts[left]) + int(counts[right])
     common = np.intersect1d(sketches[left], sketches[right], assume_unique=True)
     if counts[left] <= size and counts[right] <= size:

@@ -1,7 +1,7 @@
 """Files of an archive, as tasks write them: events of one pubend and one day, as Parquet.
 
-A file has a name that nobody has had before, and is synced before it is told of. So a task that is tried
-again, and one that dies on the way, leave files that nobody hears of.
+A file has a unique name and is synced before it is reported. So a task that is repeated, or that
+crashes, leaves only files that are not reported.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ FILE: Final = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-"""What is in a file; the pubend and the day are in its path."""
+"""The columns of a file; the pubend and the day are in its path."""
 
 PART_COLUMNS: Final = (
     "path string, pubend string, date string, rows long, bytes long, low long, high long"
 )
-"""What a task tells of a file, as Spark writes schemas."""
+"""What a task reports of a file, as a Spark schema."""
 
 OPEN_MAX: Final = 32
-"""Files that a task has open at once. Events come by pubend and in order, so one is enough nearly always."""
+"""Open files of a task. Events come by pubend and in order, so one is nearly always enough."""
 
 BATCH_ROWS: Final = 65_536
-"""Rows that are in memory at once where files are merged."""
+"""Rows that are in memory at once while files are merged."""
 
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,7 +69,7 @@ class _Part:
         self._writer.write_table(rows)
 
     def close(self) -> DataFile:
-        """Finish and sync the file, and tell of it."""
+        """Finish and sync the file, and return its description."""
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -80,7 +80,7 @@ class _Part:
         return DataFile(path, *self._key, self._rows, size, self._low, self._high)
 
     def _sync_directories(self) -> None:
-        """See that the file's name is on disk, and those of its directories: they may be new, too."""
+        """Sync the directories of the file, which may be new too."""
         for each in self._path.parents:
             sync_directory(each)
             if each == self._data:
@@ -88,7 +88,7 @@ class _Part:
 
 
 def part_writer(data: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what writes the events of a task to files below a directory and tells of them."""
+    """Return the function that writes the events of a task to files and reports them."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = list(_written(Path(data), batches))
@@ -115,7 +115,7 @@ def _written(data: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFile
 
 
 def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Table]]:
-    """Cut a batch by pubend and day."""
+    """Split a batch by pubend and day."""
     if not len(batch):
         return
     table = pa.Table.from_batches([batch])
@@ -130,7 +130,7 @@ def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Table]]:
 
 
 def date_of(day: int) -> str:
-    """Return a day, counted from the beginning of 1970, as people write it.
+    """Return a day, counted from the start of 1970, as a date.
 
     >>> date_of(20_000)
     '2024-10-04'
@@ -139,7 +139,7 @@ def date_of(day: int) -> str:
 
 
 def merged(data: str, files: Sequence[DataFile]) -> DataFile:
-    """Write one file with the events of several, which stay as they are; raise if a row is missing."""
+    """Write one file with the events of several, which are kept; raise if a row is missing."""
     part = _Part(Path(data), files[0].pubend, files[0].date)
     for each in files:
         with pq.ParquetFile(Path(data) / each.path) as source:
@@ -152,5 +152,5 @@ def merged(data: str, files: Sequence[DataFile]) -> DataFile:
 
 
 def file_of_row(row: Sequence[object]) -> DataFile:
-    """Return the file that a row tells of."""
-    return DataFile(*row)  # type: ignore[arg-type]  # in the order of TOLD
+    """Return the file that a row describes."""
+    return DataFile(*row)  # type: ignore[arg-type]  # in the order of PART_COLUMNS

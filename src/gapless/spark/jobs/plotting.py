@@ -16,7 +16,7 @@ __all__ = ["Plot", "can_plot", "draw_plot"]
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """What is drawn: ``y`` over ``x``, a line for each value of ``series``."""
+    """A plot: ``y`` over ``x``, a line for each value of ``series``."""
 
     x: str
     y: str
@@ -24,7 +24,7 @@ class Plot(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Plot:
-        """Return the plot that ``x:y`` or ``x:y:series`` stands for.
+        """Return the plot of ``x:y`` or ``x:y:series``.
 
         >>> Plot.parse("cells:steps:shape")
         Plot(x='cells', y='steps', series='shape')
@@ -42,14 +42,14 @@ class Plot(msgspec.Struct, frozen=True):
 
 
 def can_plot() -> bool:
-    """Say whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw_plot(rows: Sequence[Mapping[str, Any]], plot: Plot, directory: Path) -> Path | None:
-    """Draw a plot into a directory and return the picture, None without matplotlib.
+    """Draw a plot into a directory and return the picture; None without matplotlib.
 
-    Points of a line that share their ``x`` are drawn as dots, with the line through their mean.
+    Points of a line with the same ``x`` are drawn as dots, with the line through their mean.
     """
     lines = lines_of(rows, plot)
     if not can_plot():
@@ -77,7 +77,7 @@ def draw_plot(rows: Sequence[Mapping[str, Any]], plot: Plot, directory: Path) ->
 
 
 def lines_of(rows: Sequence[Mapping[str, Any]], plot: Plot) -> dict[str, list[tuple[Any, float]]]:
-    """Return the points of each line; rows that lack one of the quantities are left out."""
+    """Return the points of each line; rows without one of the values are omitted."""
     names = {name for row in rows for name in row}
     wanted = [plot.x, plot.y, *([plot.series] if plot.series else [])]
     missing = [name for name in wanted if name not in names]

@@ -1,4 +1,4 @@
-"""``profile``: traffic and interest between cells, from audit logs of brokers, and a tree that suits them."""
+"""``profile``: traffic and interests of cells, from audit logs of brokers, and a tree for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DEGREE", "CellTraffic", "Profile", "edges_of", "profile"]
 
 DEGREE: Final = 3
-"""Neighbours that a cell has at most, unless told otherwise."""
+"""The default maximum of neighbours of a cell."""
 
 
 class CellTraffic(msgspec.Struct, frozen=True):
@@ -34,55 +34,55 @@ class CellTraffic(msgspec.Struct, frozen=True):
     target: str
     events: int
     wanted: int | None = None
-    """How many match a filter that somebody in the target has had; None if logs have no attributes."""
+    """How many match any filter of the target cell; None if logs have no attributes."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Who talks to whom, who asks for what, and a tree that was found for it."""
+    """The traffic between cells, their interests, and the proposed tree."""
 
     events: int
-    """Published."""
+    """The number of published events."""
     flows: list[CellTraffic]
     """Between all cells, also within one; the largest first."""
     interests: list[CellInterest]
-    """What each cell asks for."""
+    """The interests of each cell."""
     groups: list[TrafficGroup]
-    """Events by where they came from and all the cells they went to; the largest first."""
+    """Events by their source cell and all their target cells; the largest first."""
     degree: int
     present: list[CellEdge]
     present_hops: int
     present_degree: int
     proposed: list[CellEdge]
-    """The best tree that was found within the degree; the present one if there is none with fewer hops."""
+    """The best tree found within the degree; the current one if none has fewer hops."""
     proposed_hops: int
 
     @property
     def is_within_degree(self) -> bool:
-        """Whether the present tree keeps to the degree; if not, every other may cost more."""
+        """Whether the current tree is within the degree; if not, every other may cost more."""
         return self.present_degree <= self.degree
 
     @property
     def is_better(self) -> bool:
-        """Whether the proposed tree costs less than the present one."""
+        """Whether the proposed tree costs less than the current one."""
         return self.proposed_hops < self.present_hops
 
     @property
     def saving(self) -> float:
-        """The part of all hops that is saved; below 0 if the degree costs more than the search saves."""
+        """The share of saved hops; negative if the degree costs more than the search saves."""
         return 1 - self.proposed_hops / self.present_hops if self.present_hops else 0.0
 
     @property
     def added(self) -> list[CellEdge]:
-        """Edges that the proposed tree has and the present one has not."""
+        """Edges of the proposed tree that the current one does not have."""
         return sorted(set(self.proposed) - set(self.present))
 
     @property
     def removed(self) -> list[CellEdge]:
-        """Edges that the present tree has and the proposed one has not."""
+        """Edges of the current tree that the proposed one does not have."""
         return sorted(set(self.present) - set(self.proposed))
 
     def overlay(self, present: OverlayConfig) -> OverlayConfig:
-        """Return the proposed tree, with the cells and brokers of the present one."""
+        """Return the proposed tree, with the cells and brokers of the current one."""
         cells = {cell.name: list(cell.brokers) for cell in present.topology.cells}
         topology = Topology.of(cells, self.proposed)
         return msgspec.structs.replace(present, topology=topology)
@@ -103,11 +103,12 @@ def profile(
     *,
     degree: int = DEGREE,
 ) -> Profile:
-    """Return the traffic and the interest that audit logs of brokers tell of, and a tree for them.
+    """Return the traffic and the interests of cells from audit logs of brokers, and a tree for
+    them.
 
-    Events are counted by where they were published and in which cells they were delivered; what else
-    flows between brokers is not. The tree has no cell with more neighbours than ``degree``, which may cost
-    hops where the present one does not keep to that.
+    Events are counted by the cell of their publication and the cells of their deliveries; other
+    messages between brokers are not counted. No cell of the tree has more neighbours than
+    ``degree``, which may cost hops if the current tree has more.
     """
     ready_executors(spark)
     facts = facts_at(spark, paths).persist()
@@ -137,7 +138,7 @@ def profile(
 def _flows(
     groups: Sequence[TrafficGroup], wanted: Mapping[tuple[str, str], int] | None
 ) -> list[CellTraffic]:
-    """Return the matrix of cells, the largest first; also what was only wanted and never came."""
+    """Return the matrix of cells, the largest first; also events that match and never came."""
     events = dict.fromkeys(wanted or (), 0)
     for group in groups:
         for target in group.targets:
@@ -153,7 +154,7 @@ def _flows(
 
 
 def _seen(facts: DataFrame) -> tuple[DataFrame, list[CellInterest]]:
-    """Return what brokers published and delivered, with their cells; and what is asked for there."""
+    """Return what brokers published and delivered, with their cells; and the cells' interests."""
     from pyspark.sql import functions as f
 
     rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
@@ -163,7 +164,7 @@ def _seen(facts: DataFrame) -> tuple[DataFrame, list[CellInterest]]:
         (run, log.header.cell) for run, log in logs.items() if log.header.side == "broker"
     ]
     if not logged_cells:
-        raise UsageError("there is no log of a broker: only brokers know in which cell they are")
+        raise UsageError("there is no log of a broker: only logs of brokers contain cells")
     cells = f.broadcast(facts.sparkSession.createDataFrame(logged_cells, "run string, cell string"))
     return facts.where("kind IN ('p', 'd')").join(cells, "run"), interests_of(controls)
 

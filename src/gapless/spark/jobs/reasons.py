@@ -1,4 +1,4 @@
-"""What an error of Spark says, without the Java and Python around it."""
+"""The message of a Spark error, without the Java and Python around it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _OURS: Final[dict[str, type[GaplessError]]] = {
         UnavailableError,
     )
 }
-"""Errors that tell whoever called what to do, and that are made of a message alone."""
+"""Errors that matter to the caller, and that are made of a message alone."""
 
 
 def as_ours(error: Exception, prefix: str) -> GaplessError:
-    r"""Return an error that says what Spark's says, of the kind that was raised inside if it is ours.
+    r"""Return an error with Spark's message, of the gapless type that was raised inside, if any.
 
     >>> as_ours(ValueError("aborted\ngapless.core.errors.DeadlineError: too late"), "it stopped")
     DeadlineError('it stopped: too late')
@@ -52,7 +52,7 @@ def as_ours(error: Exception, prefix: str) -> GaplessError:
 
 
 def reason_of(error: Exception) -> str:
-    r"""Return the line of an error that says what happened: the first that Python raised.
+    r"""Return the decisive line of an error: the first that Python raised.
 
     >>> reason_of(
     ...     ValueError("job aborted\n  File x\ngapless.core.errors.UsageError: no log\nat java")

@@ -1,7 +1,7 @@
-"""Rights as an auditor states them: who may publish and who may get what.
+"""Rights that an auditor states: who may publish and who may receive what.
 
-A file in TOML. A rule names a principal, a group or everybody (``*``), what is meant by it, and a filter;
-without a filter it is for all events::
+A file in TOML. A rule names a principal, a group or everybody (``*``), a right, and a filter;
+without a filter it applies to all events::
 
     allow = [
         ["feed", "publish"],
@@ -13,9 +13,10 @@ without a filter it is for all events::
     [groups]
     traders = ["alice", "bob"]
 
-What no rule allows is not allowed. What a rule denies is not allowed either, whatever another one allows.
-Somebody whom a broker did not ask for a token has no name, and only the rules for everybody are his. Brokers
-do not know these rules: they are what is held against what brokers have written down.
+An event that no rule allows is not allowed. An event that a rule denies is not allowed either,
+whatever another rule allows. A client without a token has no principal; only the rules for
+everybody apply to it. Brokers do not know these rules: an audit applies them to the records of
+brokers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _RIGHTS: Final[tuple[Right, ...]] = ("publish", "subscribe")
 
 
 class _RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may stand in the file."""
+    """The keys of the file."""
 
     allow: list[list[str]] = []
     deny: list[list[str]] = []
@@ -46,7 +47,7 @@ class _RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AccessRule(NamedTuple):
-    """What somebody may do, or may not."""
+    """What a principal may do, or may not."""
 
     principal: str
     right: Right
@@ -54,24 +55,24 @@ class AccessRule(NamedTuple):
 
 
 class _Lists(NamedTuple):
-    """The filters of rules for one principal and one right, by their places."""
+    """The filters of rules for one principal and one right, by index."""
 
     allowed: frozenset[int]
     denied: frozenset[int]
 
 
 class CompiledRights(msgspec.Struct, frozen=True):
-    """Rules in the form that tasks use."""
+    """Rules in the form for tasks."""
 
     texts: tuple[str, ...]
     """Filters, each once."""
     named: dict[tuple[str, str], _Lists]
-    """By principal and right, for all who are named by a rule or a group."""
+    """By principal and right, for all principals that a rule or a group names."""
     others: dict[str, _Lists]
     """By right, for all others."""
 
     def allow(self, principal: str, right: Right, matching: Iterable[int]) -> bool:
-        """Say whether an event is allowed, by the filters that match it."""
+        """Return whether an event is allowed, by the filters that match it."""
         lists = self.named.get((principal, right)) or self.others[right]
         return not lists.allowed.isdisjoint(matching) and lists.denied.isdisjoint(matching)
 
@@ -95,7 +96,7 @@ class Rights(msgspec.Struct, frozen=True):
         deny: Iterable[Sequence[str]] = (),
         groups: Mapping[str, Iterable[str]] | None = None,
     ) -> Rights:
-        """Return rules; UsageError names the one that cannot be."""
+        """Return checked rules; a UsageError names the invalid one."""
         members = {name: tuple(each) for name, each in (groups or {}).items()}
         for name, inside in members.items():
             wrong = next((each for each in inside if each in members or each == EVERYBODY), None)
@@ -112,11 +113,11 @@ class Rights(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many rules there are."""
+        """The number of rules."""
         return len(self.allowing) + len(self.denying)
 
     def rulings(self) -> CompiledRights:
-        """Return them in the form that tasks use."""
+        """Return the rules in the form for tasks."""
         rules = (*self.allowing, *self.denying)
         indices = {text: index for index, text in enumerate(dict.fromkeys(r.filter for r in rules))}
 
@@ -145,7 +146,7 @@ def _rule(kind: str, index: int, given: Sequence[str]) -> AccessRule:
         raise UsageError(f'{where} must be ["principal", "publish" or "subscribe", "filter"]')
     principal, right = given[0], next((each for each in _RIGHTS if each == given[1]), None)
     if not principal:
-        raise UsageError(f"{where} names nobody; for everybody write {EVERYBODY!r}")
+        raise UsageError(f"{where} names no principal; for everybody write {EVERYBODY!r}")
     if right is None:
         raise UsageError(f"{where}: {shortened(given[1])!r} is neither 'publish' nor 'subscribe'")
     try:
@@ -156,7 +157,7 @@ def _rule(kind: str, index: int, given: Sequence[str]) -> AccessRule:
 
 def load_rights(path: str | Path) -> Rights:
     """Read a file of rules."""
-    from gapless.runtime.toml import read_toml  # tasks need none of it
+    from gapless.runtime.toml import read_toml  # tasks do not need it
 
     found = read_toml(Path(path), _RightsFile)
     try:

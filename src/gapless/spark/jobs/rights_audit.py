@@ -1,8 +1,9 @@
-"""What was published or delivered without a right, from audit logs of brokers and rules that are stated.
+"""Unauthorised publications, deliveries and reads, from audit logs of brokers and given rules.
 
-A broker writes down whose each publication, each visit and each reading of a log is, as it knows it by a token.
-Rules are evaluated on executors, once for an event, for its publisher and for all who were sent it or have read
-it. What clients have written counts not here: what a broker has sent is out, whether it was taken or not.
+A broker records the principal of each publication, each client session and each read of a log, as
+it authenticated it. Rules are evaluated on executors, once per event, for its publisher and for all
+principals that it was sent to or that have read it. Records of clients do not count here: an event
+that a broker has sent is disclosed, whether it was received or not.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["PrincipalRow", "RightsFindings", "RightsReport", "ruled"]
 
 _EVENT: Final = ["pubend", "tick"]
 _WRONG: Final = "pubend string, tick long, principal string, kind string, event string"
-"""What a task tells of an event that somebody had no right to, as Spark writes schemas."""
+"""The row of an unauthorised event that a task returns, as a Spark schema."""
 
 _PUBLISHED: Final = "p"
 _DELIVERED: Final = "d"
@@ -34,35 +35,35 @@ _READ: Final = "r"
 
 _UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
 
-_NOBODY: Final = "somebody without a name"
+_NOBODY: Final = "a client without a principal"
 
 
 class PrincipalRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one principal did or got without a right."""
+    """What one principal did or received without a right."""
 
     principal: str
-    """Empty: the broker asked for no token."""
+    """Empty: the broker required no token."""
     published: int = 0
     delivered: int = 0
     read: int = 0
 
 
 class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules say of a log."""
+    """The result of the rules for a log."""
 
     rules: int
     unauthorised_publications: int
     unauthorised_deliveries: int
-    """Once for each subscription and event, however often it was sent."""
+    """Once per subscription and event, however often it was sent."""
     unauthorised_reads: int
-    """Once for each principal and event, however often it was read from a log."""
+    """Once per principal and event, however often it was read from a log."""
     unjudged: int
-    """Publications and deliveries of events of which nobody has written down what they have."""
+    """Publications and deliveries of events whose attributes are not recorded."""
     principals: list[PrincipalRow]
 
     @property
     def is_clean(self) -> bool:
-        """Whether nobody did or got what the rules do not allow."""
+        """Whether everything is allowed by the rules."""
         found = (
             self.unauthorised_publications,
             self.unauthorised_deliveries,
@@ -72,13 +73,13 @@ class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What tasks need to know: rules, and who has read what."""
+    """The data for tasks: rules, and who has read what."""
 
     rulings: CompiledRights
     texts: tuple[str, ...]
-    """The filters of rules, in their places, then others of readings."""
+    """The filters of rules by index, then the other filters of reads."""
     spans: dict[tuple[int, str], list[tuple[int, int, str]]]
-    """By filter and pubend: above which tick, up to which, and who has read that."""
+    """By filter and pubend: above which tick, up to which, and which principal has read it."""
 
 
 def _known(rights: Rights, readings: Sequence[Reading]) -> _Known:
@@ -92,11 +93,11 @@ def _known(rights: Rights, readings: Sequence[Reading]) -> _Known:
 
 
 class RightsFindings(msgspec.Struct, frozen=True):
-    """What was found."""
+    """The result."""
 
     report: RightsReport
     by_subscription: dict[str, int]
-    """Deliveries without a right."""
+    """Unauthorised deliveries by subscription."""
     examples: list[str]
 
 
@@ -108,7 +109,7 @@ def ruled(
     rights: Rights,
     examples: int,
 ) -> RightsFindings:
-    """Hold rules against what was published, delivered and read."""
+    """Evaluate rules for published, delivered and read events."""
     spark = facts.sparkSession
     shared = spark.sparkContext.broadcast(_known(rights, readings))
     sent = _sent(spark, facts, recipients).persist()
@@ -128,7 +129,7 @@ def ruled(
 
 
 def _sent(spark: SparkSession, facts: DataFrame, recipients: Sequence[Recipient]) -> DataFrame:
-    """Return to whom brokers have sent which event, for which subscription, each once."""
+    """Return for which subscription and principal brokers have sent which event, each once."""
     from pyspark.sql import functions as f
 
     columns = "run string, client_session string, subscription string, principal string"
@@ -142,7 +143,7 @@ def _sent(spark: SparkSession, facts: DataFrame, recipients: Sequence[Recipient]
 
 
 def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[_Known]) -> DataFrame:
-    """Return events that were published, sent to somebody or read, without a right."""
+    """Return events that were published, sent or read without a right."""
     from pyspark.sql import functions as f
 
     receivers = sent.groupBy(*_EVENT).agg(f.collect_set("principal").alias("receivers"))
@@ -211,7 +212,7 @@ def _examples(
     ]
 
 
-# --- in tasks --------------------------------------------------------------------------------------------
+# --- in tasks -------------------------------------------------------------------------------------
 
 
 def _judge(
@@ -254,7 +255,7 @@ def _judged(known: _Known, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _readers(known: _Known, indices: set[int], pubend: str, tick: int) -> set[str]:
-    """Return who has read an event, by the filters that match it."""
+    """Return the principals that have read an event, by the filters that match it."""
     return {
         principal
         for index in indices

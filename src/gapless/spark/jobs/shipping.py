@@ -1,7 +1,7 @@
-"""Executors elsewhere need gapless: this finds out whether they have it, and ships it if they do not.
+"""Executors on other computers need gapless: this checks whether they have it, and ships it if not.
 
-What is shipped is the sources in a zip. A compiled kernel cannot be imported from a zip, so executors
-then match with the Python twin: the same results, slower. For speed, install gapless there.
+The sources are shipped in a zip. A compiled kernel cannot be imported from a zip, so executors then
+match with the Python fallback: the same results, slower. For speed, install gapless there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["ready_executors"]
 
 NEEDED: Final = ("msgspec", "numpy", "pyarrow")
-"""What gapless itself needs in a task, and cannot be shipped as sources."""
+"""Packages that gapless needs in a task, and that cannot be shipped as sources."""
 
 _ASKED_MAX: Final = 64
-"""How many tasks ask: enough to meet every executor of a small cluster."""
+"""How many tasks check: enough to reach every executor of a small cluster."""
 
 
 def ready_executors(spark: SparkSession, *more: ModuleType) -> bool:
-    """See that tasks can import gapless, and ``more`` packages; return whether they had to be shipped.
+    """Ensure that tasks can import gapless and ``more`` packages; return whether they were shipped.
 
-    Raises UsageError that names what executors lack. In a local session there is nothing to do: tasks
-    run in the same installation.
+    Raises a UsageError that names what executors lack. A local session needs nothing: its tasks run
+    in the same installation.
     """
     master = str(spark.sparkContext.master)
     if master.startswith("local") and not master.startswith("local-cluster"):
@@ -56,7 +56,7 @@ def ready_executors(spark: SparkSession, *more: ModuleType) -> bool:
 
 
 class _Lacking(dict[str, set[str]]):
-    """By package the hosts that lack it."""
+    """The hosts that lack each package."""
 
     def hosts(self) -> Iterable[tuple[str, list[str]]]:
         found: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ class _Lacking(dict[str, set[str]]):
 
 
 def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
-    # A function inside a function travels as its code, so it runs where gapless is not.
+    # A nested function is sent as its code, so it runs on hosts without gapless.
     def ask(_: Iterable[int]) -> Iterator[tuple[str, str]]:
         import importlib
         import socket
@@ -88,9 +88,9 @@ def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
 
 
 def packed(*packages: ModuleType) -> Path:
-    """Return a zip of the sources of packages, which stays as long as this process.
+    """Return a zip of the sources of packages, which exists as long as this process.
 
-    Executors fetch it when they start, so it is needed as long as there may be new ones.
+    Executors fetch it when they start, so it is needed as long as new ones may start.
     """
     directory = tempfile.mkdtemp(prefix="gapless-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)

@@ -1,10 +1,10 @@
-"""Sketches: of each filter the matched events with the smallest hashes, at most so many.
+"""Sketches: per filter the matched events with the smallest hashes, up to a limit.
 
-Every event has one hash, whatever filter it matches. So the smallest hashes of a filter are a fair sample
-of its events, and the samples of two filters have the same events in common as far as the filters do:
-of the smallest hashes of their union, the share that both have estimates their Jaccard index. Sketches
-of parts merge into the sketch of the whole. A filter with fewer matches than the limit has all of them
-in its sketch, and what is computed from it is exact.
+An event has the same hash for all filters. So the smallest hashes of a filter are a fair sample of
+its events, and the samples of two filters overlap as much as the filters do: among the smallest
+hashes of their union, the share that both have estimates their Jaccard index. Sketches of parts
+merge into the sketch of the whole. The sketch of a filter with fewer matches than the limit
+contains all of them, and results computed from it are exact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Longs = npt.NDArray[np.int64]
 LARGEST: Final = np.iinfo(np.int64).max
 
 _PENDING_MIN: Final = 1_000_000
-"""So many hashes are gathered before they are sorted, at least."""
+"""At least so many hashes are collected before they are sorted."""
 
 
 def event_hashes(indices: Longs, ticks: Longs) -> Longs:
@@ -35,7 +35,7 @@ def event_hashes(indices: Longs, ticks: Longs) -> Longs:
 
 
 def ranks(keys: Longs) -> Longs:
-    """Return the place of each element among its equals, which stand side by side.
+    """Return the index of each element among its equals, which are adjacent.
 
     >>> ranks(np.array([3, 3, 5, 5, 5])).tolist()
     [0, 1, 0, 1, 2]
@@ -46,19 +46,19 @@ def ranks(keys: Longs) -> Longs:
 
 
 class Sketches:
-    """The sketches of several filters, under their numbers."""
+    """The sketches of several filters, by their numbers."""
 
     def __init__(self, filters: int, size: int) -> None:
         self._size = size
         self._limits = np.full(filters, LARGEST, dtype=np.int64)
-        """From which hash on an event is too large for a filter's sketch."""
+        """From this hash on an event is too large for the filter's sketch."""
         self._keys: list[Longs] = []
         self._hashes: list[Longs] = []
         self._pending = 0
         self._held = 0
 
     def add(self, keys: Longs, hashes: Longs) -> None:
-        """Take matches: for each the filter and the hash of the event."""
+        """Add matches: for each the filter and the hash of the event."""
         if not self._size:
             return
         small = hashes < self._limits[keys]
@@ -69,7 +69,7 @@ class Sketches:
             self.squeezed()
 
     def squeezed(self) -> tuple[Longs, Longs]:
-        """Return filters and hashes, sorted, and keep no more than these."""
+        """Return filters and hashes, sorted, and keep only these."""
         keys = np.concatenate([np.zeros(0, np.int64), *self._keys])
         hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
         order = np.lexsort((hashes, keys))

@@ -1,7 +1,7 @@
-"""Tallies: what a task counts while it matches, and how it tells.
+"""Tallies: what a task counts while it matches.
 
-A task builds the index of all filters once in its process. It tells one row a filter that matched
-anything, however many matches there were.
+A task builds the index of all filters once in its process. It returns one row per filter that
+matched anything, however many matches there were.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "MATCHED", "TALLY_COLUMNS", "tally_writer"]
 
 TALLY_COLUMNS: Final = "filter long, count long, first long, last long, hashes array<long>"
-"""What a task tells, as Spark writes schemas."""
+"""The rows that a task returns, as a Spark schema."""
 
 ALL: Final = -1
-"""The row that counts all events has this instead of a filter."""
+"""Instead of a filter, in the row that counts all events."""
 
 MATCHED: Final = -2
-"""The row that counts events that matched any filter has this instead."""
+"""Instead of a filter, in the row that counts events that matched any filter."""
 
 _BATCH_ROWS: Final = 1_024
-"""Rows of a batch that is told; with long sketches more would be much at once."""
+"""Rows of a returned batch; with long sketches more would need much memory."""
 
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -43,12 +43,12 @@ _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 def tally_writer(
     texts: Broadcast[tuple[str, ...]], sketch: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what matches the events of a task and tells what it counted."""
+    """Return the function that matches the events of a task and returns its counts."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally: MatchTally | None = None
         for batch in batches:
-            # not before: a task without events needs no index
+            # only now: a task without events needs no index
             tally = tally or MatchTally(index_of(texts.value), sketch)
             tally.take(batch)
         if tally is not None:
@@ -88,7 +88,7 @@ class MatchTally:
         self._sketches.add(keys, np.repeat(hashes, sizes))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows, sums first."""
+        """Yield the rows, sums first."""
         import pyarrow as pa
 
         keys, hashes = self._sketches.squeezed()
@@ -129,9 +129,9 @@ def _batch(facts: Longs, bounds: Any, hashes: pa.Array) -> pa.RecordBatch:
 
 
 def attributes_of(texts: Sequence[str | None]) -> list[dict[str, Any]]:
-    """Return the attributes that a column has as JSON."""
+    """Return the attributes of a column with JSON."""
     try:
         return [_decode(text) if text else {} for text in texts]
     except msgspec.DecodeError:
-        # NaN and Infinity are attributes, and no JSON to the strict
+        # NaN and Infinity are attributes, but not strict JSON
         return [json.loads(text) if text else {} for text in texts]

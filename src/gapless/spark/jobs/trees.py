@@ -1,16 +1,16 @@
 """A tree of cells over which events travel few hops: the search, without Spark.
 
 An event that is published in one cell and delivered in others travels once over every edge of the
-smallest part of the tree that joins them. So the cost of a tree is a sum over *groups*: events with the
-same source and the same destinations, counted. An edge divides the cells in two, and an event travels
-over it if it has ends on both sides.
+smallest subtree that connects them. So the cost of a tree is a sum over *groups*: events with the
+same source and the same destinations, counted. An edge divides the cells in two, and an event
+travels over it if it has ends on both sides.
 
-The search takes one edge out and puts in the best that joins the two parts again, as long as that helps;
-in trees that are not large it also lets cells change places.
-Which ends a new edge has on one side does not matter for the other, so both are found by themselves, each
-with one walk over its part. It begins with the present tree, and with a tree that joins cells first that
-have most in common; from the best it is shaken a few times, and searches on. Nothing in it is left to
-chance: the same groups give the same tree.
+The search removes one edge and adds the best one that connects the two parts again, as long as the
+cost decreases; in small trees it also swaps cells. The best end of a new edge on one side does not
+depend on the other side, so both ends are found independently, each with one traversal of its part.
+The search starts from the current tree, and from a tree that first connects the cells that have
+most in common. The best tree is perturbed a few times, and the search repeated. The result is
+deterministic: the same groups give the same tree.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from gapless.core.errors import UsageError
 __all__ = ["CellEdge", "TrafficGroup", "better_tree", "hops", "present_degree"]
 
 SWAPPED_MAX: Final = 32
-"""With more cells than this they are not tried in each other's places: there are too many pairs."""
+"""With more cells than this no cells are swapped: there are too many pairs."""
 
 SHAKES: Final = 16
-"""How often the best tree is shaken to find a better one."""
+"""How often the best tree is perturbed to find a better one."""
 
 SHAKEN_EDGES: Final = 3
-"""How many edges are put elsewhere by that, at most."""
+"""How many edges a perturbation moves at most."""
 
 CellEdge: TypeAlias = tuple[str, str]
 _Bools: TypeAlias = NDArray[np.bool_]
 _Counts: TypeAlias = NDArray[np.int64]
 _Tree: TypeAlias = list[set[int]]
-"""By cell its neighbours."""
+"""The neighbours of each cell."""
 
 
 class TrafficGroup(msgspec.Struct, frozen=True):
-    """Events that were published in one cell and delivered in the same others."""
+    """Events that were published in one cell and delivered in the same set of cells."""
 
     source: str
     targets: tuple[str, ...]
@@ -53,7 +53,7 @@ class TrafficGroup(msgspec.Struct, frozen=True):
 
 
 def hops(groups: Sequence[TrafficGroup], edges: Iterable[CellEdge]) -> int:
-    """Return over how many edges all events travel.
+    """Return the total number of edges that all events travel over.
 
     >>> line = [("a", "b"), ("b", "c")]
     >>> hops([TrafficGroup("a", ("b", "c"), 10), TrafficGroup("c", (), 5)], line)
@@ -69,7 +69,7 @@ def better_tree(
 ) -> list[CellEdge]:
     """Return edges of a tree over all cells, none with more neighbours than ``degree``.
 
-    It is never worse than the present one, where that keeps to the degree.
+    It is never worse than the current tree, if that is within the degree.
     """
     names = sorted(cells)
     if unknown_brokers := sorted(_cells_of(groups) - set(names)):
@@ -87,7 +87,7 @@ def better_tree(
 
 
 def present_degree(edges: Iterable[CellEdge]) -> int:
-    """Return the most neighbours that a cell has."""
+    """Return the largest number of neighbours of a cell."""
     ends = [cell for edge in edges for cell in edge]
     return max(map(ends.count, ends), default=0)
 
@@ -106,14 +106,14 @@ def _tree_of(cells: Sequence[str], edges: Iterable[CellEdge]) -> _Tree:
 
 
 class _Search:
-    """Groups as columns: which cells are ends of which group, and how many events it has."""
+    """Groups as columns: which cells are ends of which group, and its number of events."""
 
     def __init__(self, cells: Sequence[str], groups: Sequence[TrafficGroup]) -> None:
         indices = {cell: index for index, cell in enumerate(cells)}
         merged: dict[frozenset[int], int] = {}
         for group in groups:
             ends = frozenset(indices[cell] for cell in (group.source, *group.targets))
-            if len(ends) > 1:  # an event that stays in its cell travels nowhere
+            if len(ends) > 1:  # an event within its cell travels over no edge
                 merged[ends] = merged.get(ends, 0) + group.count
         self._count = len(cells)
         self._ends: _Bools = np.zeros((len(cells), len(merged)), np.bool_)
@@ -122,17 +122,17 @@ class _Search:
             self._ends[[*ends], column] = True
         self._sizes = self._ends.sum(axis=0)
 
-    # --- what a tree costs -------------------------------------------------------------------------
+    # --- the cost of a tree -----------------------------------------------------------------------
 
     def cost(self, tree: _Tree) -> int:
-        """Return over how many edges all events travel."""
+        """Return the total number of edges that all events travel over."""
         if not len(self._events):
             return 0
         below = np.array([*self._below(tree, 0).values()])
         return int((((below > 0) & (below < self._sizes)) @ self._events).sum())
 
     def _below(self, tree: _Tree, root: int) -> dict[int, Any]:
-        """Return of each cell but the root how many ends of each group are in it and behind it."""
+        """Return per cell except the root how many ends of each group are in its subtree."""
         order = [*_walk(tree, root)]
         below = {cell: self._ends[cell].astype(np.int32) for cell, _ in order}
         for cell, parent in reversed(order):
@@ -141,10 +141,10 @@ class _Search:
         del below[root]
         return below
 
-    # --- one edge for another ----------------------------------------------------------------------
+    # --- exchanging edges -------------------------------------------------------------------------
 
     def settled(self, tree: _Tree, degree: int) -> _Tree:
-        """Exchange edges as long as that helps."""
+        """Exchange edges as long as the cost decreases."""
         tree = [set(others) for others in tree]
         while True:
             found = min(self._exchanges(tree, degree), default=None)
@@ -158,7 +158,7 @@ class _Search:
                 return tree
 
     def _swapped(self, tree: _Tree) -> _Tree | None:
-        """Let two cells change places, if that helps; where degrees are low, edges alone are stuck."""
+        """Swap two cells if the cost decreases; with low degrees exchanging edges is not enough."""
         if self._count > SWAPPED_MAX:
             return None
         best, lowest = None, self.cost(tree)
@@ -172,7 +172,7 @@ class _Search:
         return best
 
     def _exchanges(self, tree: _Tree, degree: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Give for each edge the best one instead, with how much it saves as a negative number."""
+        """Yield for each edge the best replacement, with its saving as a negative number."""
         for left, right in _edges(tree):
             _cut(tree, left, right)
             sides = self._leaving_costs(tree, left), self._leaving_costs(tree, right)
@@ -191,9 +191,9 @@ class _Search:
                     yield saving, left, right, best[0][1], best[1][1]
 
     def _leaving_costs(self, tree: _Tree, root: int) -> dict[int, int]:
-        """Return by cell of one part what it costs inside the part to leave it there.
+        """Return per cell of one part the cost inside the part if the new edge is at this cell.
 
-        That is counted from what it costs at the root, so only differences mean something.
+        The cost is relative to that at the root, so only differences are meaningful.
         """
         order = [*_walk(tree, root)]
         here = self._ends[[cell for cell, _ in order]].sum(axis=0)
@@ -207,10 +207,10 @@ class _Search:
             found[cell] = found[parent] + int(only_above) - int(only_below)
         return found
 
-    # --- where to begin ----------------------------------------------------------------------------
+    # --- starting trees ---------------------------------------------------------------------------
 
     def grown(self, degree: int) -> _Tree:
-        """Join cells that have most events in common first, as far as the degree allows."""
+        """Connect the cells with most common events first, as far as the degree allows."""
         common = (self._ends * self._events) @ self._ends.T
         pairs = sorted(combinations(range(self._count), 2), key=lambda pair: -int(common[pair]))
         tree: _Tree = [set() for _ in range(self._count)]
@@ -223,7 +223,7 @@ class _Search:
         return tree
 
     def shaken(self, best: _Tree, degree: int, dice: Random) -> _Tree:
-        """Put a few edges elsewhere and settle again, some times; return the best tree of all."""
+        """Move a few edges and search again, several times; return the best tree."""
         lowest = self.cost(best)
         if self._count < 4:
             return best
@@ -245,7 +245,7 @@ class _Search:
 
 
 def _walk(tree: _Tree, root: int) -> Iterator[tuple[int, int]]:
-    """Give the cells of a part from the root on, each with the one before it."""
+    """Yield the cells of a part from the root on, each with its parent."""
     waiting = [(root, -1)]
     while waiting:
         cell, parent = waiting.pop()

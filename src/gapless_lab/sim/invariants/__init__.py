@@ -1,14 +1,16 @@
-"""Probes: the invariants of the protocols, checked inside the brokers at every step of a run.
+"""Invariants of the protocols, checked inside the brokers after every step of a run.
 
-Clients see lost and doubled events only when it is too late to tell why. A probe sees the first
-wrong promise: a table that claims what it does not cover, silence over what somebody is owed, a
-report above what is still needed. Each is named after its invariant, I1 to I15, or its rule.
+A client sees a lost or duplicated event too late to find the cause. An invariant finds the first
+wrong state: a table that does not cover what it claims, silence over a tick that a subscription
+must receive, an ack report above a tick that is still needed. Each is named after its invariant, I1
+to I15, or its rule.
 
-One :class:`~.monitor.InvariantMonitor` sees every step once and shows each probe what it asked for (messages by
-kind, pieces of streams, changes on disks, steps), so that all probes together cost less than the
-brokers that they look at. What they know in common is in :class:`~.global_state.GlobalState`.
+One :class:`~.monitor.InvariantMonitor` observes every step once and passes each invariant the
+messages, knowledge ranges, disk changes and steps that it handles. So all invariants together cost
+less than the brokers that they observe. :class:`~.global_state.GlobalState` holds the state that
+they share.
 
-That sequences of a publisher grow in the log (I12) is checked by the oracle.
+The oracle checks that the sequences of a publisher grow in the log (I12).
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ INVARIANTS: tuple[Callable[[GlobalState], Invariant], ...] = (
     LimitInvariant,
     ConvergenceInvariant,
 )
-"""Every invariant that has a probe, in the order in which they are asked."""
+"""All invariants, in the order in which they are checked."""
 
 
 def monitor_run(run: SimulationRun) -> InvariantMonitor:
-    """Return a watch with all invariants, for a run."""
+    """Return a monitor of a run with all invariants."""
     return InvariantMonitor(run, INVARIANTS)

@@ -1,4 +1,4 @@
-"""Convergence: in what heals of an overlay everything is known where it is needed."""
+"""Convergence: after a heal every broker knows what it needs."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ __all__ = ["ConvergenceInvariant"]
 
 
 class ConvergenceInvariant(Invariant):
-    """I15: in the liveness phase, in the part that heals (:mod:`..liveness_core`): every broker of it knows
-    every pubend of it; every edge towards somebody of it is settled and has the newest entry of every
-    host of it behind that edge; no host of it is late for a pubend of it; no old table is kept beyond
-    its time; every pubend that is needed is fed, every strand on it has started, every horizon has
-    been near the top once, and where nothing waits for an acknowledgement of a client the pubend's row
-    of a host was near it once too: reports follow. A pubend whose log is damaged is left out.
+    """I15: in the liveness phase the core (:mod:`gapless_lab.sim.liveness_core`) converges. Every
+    broker of it knows every pubend of it. Every edge towards an SHB of it is settled and has the
+    newest entry of every SHB of it behind that edge. No SHB of it is late for a pubend of it. No
+    stale table is kept beyond its time. Every needed pubend is fed and every cursor on it has
+    started. Every horizon was near the top once. The ack floor of an SHB was near the top once too
+    if no acknowledgement of a client is awaited. A pubend with a corrupt log is left out.
 
-    The part is connected in the tree, and those of its cells that lost brokers lost them for good. So
-    whoever feeds, or speaks, on the way between two of the part is of the part. Of hosts and pubends
-    outside nothing is promised: they come and go, so they may be late, or not known, for ever, and an
-    edge that leads to them alone is never settled.
+    The core is connected in the tree, and a cell of it that lost brokers lost them for good. So
+    every feeder or sender on a path between two brokers of the core is in the core. Nothing is
+    required of SHBs and pubends outside: they may be late or unknown forever, and an edge that
+    leads only to them is never settled.
 
-    If the whole overlay heals, and no link stays cut, no partition is named any more. If it heals and no log
-    is damaged, which a new home might wait for, a durable subscription has one home (MV-14). And there is no
-    surplus: a table has no conjunction that no host says on whose behalf it speaks (VT 3.3), unless it
-    was merged. Only there: a part goes on to speak for whoever is outside, and what of that is old cannot
-    be told from what is wanted.
+    Three more conditions hold if the core is the whole overlay. No broker reports a partition, if
+    no link remains cut. A durable subscription has one hosting broker, if no log is corrupt, which
+    a new hosting broker might wait for (MV-14). No table has a conjunction that none of its SHBs
+    states, unless conjunctions were merged (VT 3.3). In a smaller core stale conjunctions of
+    brokers outside cannot be distinguished from wanted ones.
 
-    The runner asks again and again; what is still owed after the time for that is a violation.
+    The runner calls :meth:`outstanding` again and again. What is missing at the end of the time
+    limit is a violation.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -56,16 +57,17 @@ class ConvergenceInvariant(Invariant):
         self._floor_lag_us = self._lag_us + 2 * depth * microseconds(ms=parameters.ack_ms)
         self._reported: set[tuple[BrokerId, PubendId, int]] = set()
         self._near: set[tuple[BrokerId, PubendId, int]] = set()
-        """Subends whose horizon was near the top once; with tiny limits it need not stay there."""
+        """Subends whose horizon was near the top once; with tiny limits it need not remain
+        there."""
         self._versions: dict[ShbId, tuple[VirtualTime, int]] = {}
-        """By host its present virtual time, and since when this probe has seen it."""
+        """By SHB its current virtual time, and the time at which it was first seen."""
 
     def outstanding(self, world: World) -> list[str]:
         """Return what is missing for convergence."""
         machines: list[Broker] = []
         for host in world.core:
             if host.process is not None and not isinstance(host.process.machine, Broker):
-                return []  # it is no broker that is simulated
+                return []  # the simulated machine is not a broker
             machine = broker_of(host)
             if machine is None:
                 return [f"{host.broker} has not started"]
@@ -100,13 +102,13 @@ class ConvergenceInvariant(Invariant):
 
     @property
     def _is_exact(self) -> bool:
-        """Whether no table is merged: then what it says is what some host says."""
+        """Whether no table is merged, so that each conjunction is one of some SHB."""
         return (
             self.global_state.parameters.table_conjunctions_max >= DEFAULTS.table_conjunctions_max
         )
 
     def _settled_times(self, machines: list[Broker]) -> dict[ShbId, VirtualTime]:
-        """Return the virtual times of the hosts that have not changed for a while."""
+        """Return the virtual times of the SHBs that have not changed for a while."""
         found = {}
         parameters = self.global_state.parameters
         while_us = self._lag_us + 2 * microseconds(ms=parameters.heartbeat_ms)
@@ -149,7 +151,7 @@ class ConvergenceInvariant(Invariant):
                 yield f"{shb} is at {time}, the edge to {name} has {entry}"
 
     def _edge_to(self, own: CellId, shb: ShbId) -> str:
-        """Return the name of the edge behind which a host is, as seen from a cell."""
+        """Return the name of the edge behind which an SHB lies, seen from a cell."""
         return str(shb) if shb.cell == own else self.global_state.first_cell(own, shb.cell)
 
     @property
@@ -165,7 +167,7 @@ class ConvergenceInvariant(Invariant):
                 yield f"{table!r}: {late} are late for {pubend}"
 
     def _surplus(self, machine: Broker, stated: dict[ShbId, set[str]]) -> Iterator[str]:
-        """Look whether a broker says something for others that none of them says."""
+        """Find conjunctions that a broker states for others and that none of them states."""
         own = machine.context.identity.cell
         for direction, out in machine.components.exchange.table_store.out.items() if stated else ():
             wanted: set[str] = set()
@@ -174,7 +176,7 @@ class ConvergenceInvariant(Invariant):
                     wanted |= texts
             surplus = out.sender.table.conjunctions.keys() - wanted
             if surplus:
-                yield f"the table for {direction} has {min(surplus)}, which nobody wants"
+                yield f"the table for {direction} has {min(surplus)}, which no SHB wants"
 
     def _streams(self, machine: Broker, streams: list[PublishedStream]) -> Iterator[str]:
         for stream in streams:
@@ -200,14 +202,14 @@ class ConvergenceInvariant(Invariant):
     def _report(
         self, machine: Broker, subend: Subend, hosted: Pubend, key: tuple[BrokerId, PubendId, int]
     ) -> Iterator[str]:
-        """Look whether what a host reports has come to the pubend's row of it."""
+        """Check that the reports of an SHB have reached the pubend's row of it."""
         subscriptions = [cursor.subscription for cursor in subend.cursors.values()]
         if any(each.durable for each in subscriptions):
             return  # its clients decide
         if not self._is_whole and any(each.order is Order.TOTAL for each in subscriptions):
-            return  # it may wait for a pubend that is outside
+            return  # it may wait for a pubend outside the core
         if len(hosted.members.rows()) > self.global_state.parameters.ack_groups:
-            return  # hosts share a group on the way, and the slowest speaks for all (R52)
+            return  # SHBs share a group on the path, and the slowest decides for all (R52)
         row = hosted.members.row(machine.context.identity.shb)
         if row is not None and hosted.top - row.ack_floor <= self._floor_lag_us:
             self._reported.add(key)
@@ -217,7 +219,7 @@ class ConvergenceInvariant(Invariant):
 
 
 def _second_hosts(machines: list[Broker]) -> Iterator[str]:
-    """Look for durable subscriptions that live at several brokers."""
+    """Find durable subscriptions that have several hosting brokers."""
     hosts: dict[str, list[str]] = {}
     for machine in machines:
         for subscription in machine.components.registry.durable():
@@ -230,7 +232,7 @@ def _second_hosts(machines: list[Broker]) -> Iterator[str]:
 
 
 def _stated(machines: list[Broker]) -> dict[ShbId, set[str]]:
-    """Return what each host says that it wants."""
+    """Return the conjunctions that each SHB states."""
     return {
         machine.context.identity.shb: set(
             machine.components.exchange.leaf.sender.table.conjunctions
@@ -240,10 +242,11 @@ def _stated(machines: list[Broker]) -> dict[ShbId, set[str]]:
 
 
 def _has_started(cursor: Cursor) -> bool:
-    """Whether a strand has begun, or will when its client comes, with the oldest, for which the log is held.
+    """Return whether a cursor has started, or starts from the earliest tick when its client
+    connects and has a log hold for it.
 
-    At a home that its client has left for good nobody comes, and the new home may never claim: for one, as
-    long as a log is damaged that both need.
+    At a hosting broker that its client has left for good no client connects. The new hosting broker
+    may never claim the subscription, for example while a log is corrupt that both need.
     """
     is_kept = cursor.phase is CursorPhase.DISCONNECTED and cursor.log_holds.is_safe
     return not cursor.is_pending and (isinstance(cursor.start, Started) or is_kept)

@@ -1,4 +1,4 @@
-"""Strands: where they start, and that they pass every tick once."""
+"""Cursors: they start at the right tick and pass every tick once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gapless.broker import Broker
+from gapless.core.events import ClientRequest, MachineEvent
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import ClientRequest, MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.records import StreamEpochRecord
@@ -28,30 +28,31 @@ if TYPE_CHECKING:
 __all__ = ["CursorInvariant", "ReadInvariant"]
 
 READS_KEPT = 4_096
-"""Reads whose answer may still come."""
+"""How many reads are remembered until their replies come."""
 
 
 class _CursorSnapshot(NamedTuple):
-    """A strand after a step."""
+    """A cursor after a step."""
 
     cursor: Cursor
-    """Kept, so that no other gets its identity."""
+    """Kept so that no other object gets its id."""
     state: CursorPhase
     position: Tick
     guarantee: StartGuarantee | None
-    """Up to where its client was told of it before its host heard of the pubend (R46)."""
+    """The start guarantee that the subscription had before its SHB heard of the pubend (R46)."""
 
 
 class CursorInvariant(Invariant):
-    """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
-    starts on the live stream does so at a tick whose regime lists its host at no less than the
-    start of its filter, or where the pubend says that it knew of it by then. A strand's position falls
-    only when its client seeks or comes back, and never below what the client was sent.
+    """I7 and I8, as far as broker state shows them. The horizon of a subend never falls. A cursor
+    starts on the live stream at a tick whose stream epoch lists its SHB at no less than the start
+    of its filter, or where the pubend knew the SHB by then. The position of a cursor falls only
+    when its client seeks or reconnects, and never below what the client was sent.
 
-    Every tick that a strand passes live is covered: in a piece whose regime lists its host at no less
-    than the start of its filter, by what is on the pubend's disk; or it was read from the log, and
-    then all is there that the strand's filter matches. What strands read for themselves is seen by
-    :class:`ReadInvariant`. The rest is checked by what clients see.
+    Every tick that a live cursor passes is covered. Either it is in a knowledge range whose stream
+    epoch, on the pubend's disk, lists its SHB at no less than the start of its filter. Or it was
+    read from the log, and then the range contains every event that the cursor's filter matches.
+    :class:`ReadInvariant` checks what cursors read for themselves. The checkers of the clients
+    check the rest.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -59,10 +60,10 @@ class CursorInvariant(Invariant):
         self._horizons: dict[BrokerId, dict[PubendId, tuple[int, Tick]]] = {}
         self._states: dict[BrokerId, dict[int, _CursorSnapshot]] = {}
         self._served: dict[tuple[PubendId, int, ShbId], VirtualTime | None] = {}
-        """Up to which virtual time a regime serves a host."""
+        """The virtual time up to which a stream epoch serves an SHB."""
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A new life has seen nothing."""
+        """A restarted broker has no cursors yet."""
         del world
         self._horizons[process.host.broker] = {}
         self._states[process.host.broker] = {}
@@ -131,7 +132,7 @@ class CursorInvariant(Invariant):
     ) -> None:
         base = cursor.start.after if isinstance(cursor.start, Started) else None
         if base is None or base == cursor.subscription.merged:
-            return  # it was put off by the total order, and starts in a regime yet to come
+            return  # the total order deferred it, and it starts in a later stream epoch
         record = self._stream_epoch(cursor.pubend, base + 1)
         identity = process.machine.context.identity  # type: ignore[attr-defined]
         entry = None if record is None else dict(record.entries).get(identity.shb)
@@ -143,14 +144,14 @@ class CursorInvariant(Invariant):
         if needed is not None and guarantee is not None and guarantee.time is not None:
             needed = min(
                 needed, guarantee.time
-            )  # a filter that was set since governs from there on
+            )  # a filter that was set later applies from there on
         if entry is None or needed is None or entry.time < needed:
             self.world.violate(
                 "I7", f"{name}: starts after {base} by {segment.text} of {needed} in {record}"
             )
 
     def _was_known(self, pubend: PubendId, shb: ShbId, needed: VirtualTime, base: Tick) -> bool:
-        """Say whether the pubend knew of a host up to a time, by what was on its disk (R46)."""
+        """Return whether the pubend knew an SHB up to a time, by what was on its disk (R46)."""
         record = self.global_state.known_hosts.get(pubend, {}).get(shb)
         known = () if record is None else record.known
         return any(time >= needed and tick <= base for time, tick in known)
@@ -158,8 +159,8 @@ class CursorInvariant(Invariant):
     # --- what is passed ----------------------------------------------------------------------
 
     def _look_at_passing(self, process: SimulatedProcess, subend: Subend) -> None:
-        """See every piece that a subend passes, and whether it was read."""
-        pass_over, take_read = subend._pass_over, subend._take_read
+        """Observe every knowledge range that a subend passes, and whether it was read."""
+        pass_over, take_read = subend._pass_over, subend.take_read
         shb = ShbId(process.host.broker, process.host.cell)
         reading = False
 
@@ -177,7 +178,7 @@ class CursorInvariant(Invariant):
             reading = False
 
         vars(subend)["_pass_over"] = passes
-        vars(subend)["_take_read"] = reads
+        vars(subend)["take_read"] = reads
 
     def _check_covered(
         self, process: SimulatedProcess, subend: Subend, knowledge: KnowledgeRange, shb: ShbId
@@ -229,9 +230,9 @@ class CursorInvariant(Invariant):
 
 
 class ReadInvariant(Invariant):
-    """I7: an answer to a read is exact for its filter: all that matches, from where it was asked,
-    or from what is released, up to where it says that it is done. A pubend's own broker asks no
-    other; there the answer is seen where it is given.
+    """I7: a read reply is exact for its filter. It contains every match from the requested tick, or
+    from the first that is not released, up to the tick ``done``. A PHB sends itself no messages, so
+    there the reply is observed where it is made.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -239,7 +240,7 @@ class ReadInvariant(Invariant):
         self._reads: dict[tuple[BrokerId, int], Read] = {}
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """See what a broker answers itself."""
+        """Observe the replies that a broker gives to itself."""
         del event
         if "_serve" not in vars(machine.components.requests):
             self._look_at_serving(process, machine.components.requests)
@@ -259,7 +260,7 @@ class ReadInvariant(Invariant):
         vars(requests)["_serve"] = serves
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at reads and their answers."""
+        """Handle reads and their replies."""
         return {Read: self._asked, ReadReply: self._answered}
 
     def _asked(self, process: SimulatedProcess, peer: str, read: Read) -> None:
@@ -301,7 +302,7 @@ class ReadInvariant(Invariant):
 
 
 def _ticks_of(read: Read, reply: ReadReply) -> list[Tick]:
-    """Return the ticks of the publications of an answer, whatever its form."""
+    """Return the ticks of the publications of a reply in any form."""
     if read.form is ReadForm.TICKS:
         return unpack_ticks(reply.rows)
     publications = [each for knowledge in reply.ranges for each in knowledge.publications]

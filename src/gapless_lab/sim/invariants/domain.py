@@ -1,7 +1,7 @@
 """Filters as sets of events: every event that a workload can publish is a bit.
 
-The workload's attributes have few values, so all its events can be counted. "Covers" is then a
-comparison of numbers, which owes nothing to the algebra that is to be checked.
+The attributes of the workload have few values, so its events can be enumerated. "Covers" is then a
+comparison of bit masks, independent of the algebra that is to be checked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Domain:
         return mask
 
     def of_filter(self, text: str) -> int:
-        """Return the events that a filter matches, asked of the filter itself."""
+        """Return the events that a filter matches, by evaluating the filter itself."""
         mask = self._filters.get(text)
         if mask is None:
             wanted = Filter(text)
@@ -51,12 +51,12 @@ class Domain:
         return mask
 
     def first(self, mask: int) -> dict[str, Value]:
-        """Return an event of a set, to be shown."""
+        """Return one event of a set, for a message."""
         return self.events[(mask & -mask).bit_length() - 1]
 
 
 def _events(size: int) -> list[dict[str, Value]]:
-    """Return what :func:`gapless_lab.sim.generators.draw_event` can draw."""
+    """Return all events that :func:`gapless_lab.sim.generators.draw_event` can draw."""
     found: list[dict[str, Value]] = []
     for kind, price, hot in product("abcdefgh"[:size], range(size + 1), (None, False, True)):
         event: dict[str, Value] = {"kind": kind, "price": price}

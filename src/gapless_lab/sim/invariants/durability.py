@@ -1,4 +1,4 @@
-"""Durable before told: what others rely on is on disk when they hear of it."""
+"""Durable before sent: what others rely on is on disk before they receive it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gapless.broker import Broker
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Delivery,
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 __all__ = ["DurabilityInvariant"]
 
 LOG_HOLDS_MAX = 4_096
-"""Reads with a hold whose answer may still come."""
+"""How many reads with a log hold are remembered until their replies come."""
 
 
 class DurabilityInvariant(Invariant):
-    """I13: on disk before any message depends on it: a life; a regime that is told or that a piece is
-    of; a tick that the pubend's broker tells, by a row or below the ceiling; the stay that a host
-    reports; a hold before its read is answered; a pubend before its publisher hears of it; and for a
-    durable subscription its record with where it began, and the filter that lets an event through,
-    before its client hears of them.
+    """I13: state is on disk before a message depends on it. An incarnation. A stream epoch that is
+    sent, or that a knowledge range names. A tick that a PHB sends, by a row or below the tick
+    ceiling. The membership that an SHB reports. A log hold before its read is answered. A pubend
+    before its publisher gets a reply. Of a durable subscription, its record with its start, and the
+    filter that an event matches, before its client receives them.
 
-    Acknowledgements of publications are checked by their publishers, positions with I9. Reads of a
-    pubend's own broker are not seen.
+    Publishers check the acknowledgements of publications. I9 checks positions. Reads of a PHB from
+    itself are not observed.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -56,10 +56,11 @@ class DurabilityInvariant(Invariant):
         self._incarnations: dict[BrokerId, int] = {}
         self._log_holds: dict[tuple[BrokerId, int], LogHoldId] = {}
         self._sessions: set[tuple[BrokerId, int]] = set()
-        """The sessions of publishers that were ever on disk, also if the next was there at once."""
+        """All sessions of publishers that were on disk, also if the next one replaced them in the
+        same write."""
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at all that promises something."""
+        """Handle all messages that others rely on."""
         return {
             StreamEpoch: self._stream_epoch,
             DefineMemberSet: self._membership,
@@ -74,7 +75,7 @@ class DurabilityInvariant(Invariant):
         }
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Note sessions of publishers."""
+        """Record the sessions of publishers."""
         if type(change) is PutRecord and type(change.record) is PublisherRecord:
             self._sessions.add((host.broker, change.record.session))
 
@@ -82,7 +83,7 @@ class DurabilityInvariant(Invariant):
         self.world.violate("I13", f"{process.host.broker} sends {what}, which is not on its disk")
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Check the life, once: a broker that has begun it may speak."""
+        """Check the incarnation once: a broker that has started it may send."""
         del event
         me, incarnation = process.host.broker, machine.context.identity.incarnation
         if self._incarnations.get(me) != incarnation:
@@ -101,7 +102,7 @@ class DurabilityInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check the regime of a piece, and the ticks that leave their pubend's broker."""
+        """Check the stream epoch of a knowledge range, and the ticks that a PHB sends."""
         del leaf
         pubend = stream.pubend
         if (
@@ -158,7 +159,7 @@ class DurabilityInvariant(Invariant):
             self._undurable(process, f"{client} the session {notice.session}")
 
     def _is_guaranteed(self, process: SimulatedProcess) -> bool:
-        """Say whether a broker has only pubends whose sessions are on disk (R33)."""
+        """Return whether all pubends of a broker have their sessions on disk (R33)."""
         return all(
             stream.guaranteed
             for stream in self.oracle.streams.values()
@@ -166,7 +167,9 @@ class DurabilityInvariant(Invariant):
         )
 
     def _record(self, process: SimulatedProcess, name: str) -> SubscriptionRecord | None:
-        """Return what is on disk of a durable subscription; None, and a violation, if nothing is."""
+        """Return the record of a durable subscription; None, with a violation, if it is not on
+        disk.
+        """
         record = self.global_state.subscriptions[process.host.broker].get(name)
         if record is None:
             self._undurable(process, f"of the durable subscription {name}")
@@ -174,12 +177,12 @@ class DurabilityInvariant(Invariant):
 
     def _durable_of(self, process: SimulatedProcess, client: str) -> list[str]:
         machine: Any = process.machine
-        owned = machine.registry.of_client(client)
+        owned = machine.components.registry.of_client(client)
         return [each.name for each in owned.values() if each.durable]
 
     def _is_durable(self, process: SimulatedProcess, name: str) -> bool:
         machine: Any = process.machine
-        found = machine.registry.subscriptions.get(name)
+        found = machine.components.registry.subscriptions.get(name)
         return found is not None and found.durable
 
     def _subscribed(self, process: SimulatedProcess, client: str, notice: Subscribed) -> None:
@@ -203,9 +206,9 @@ class DurabilityInvariant(Invariant):
         for name in self._durable_of(process, client):
             machine: Any = process.machine
             record = self._record(process, name)
-            newest = machine.registry.subscriptions[name].newest
+            newest = machine.components.registry.subscriptions[name].newest
             texts = [] if record is None else [each.filter for each in record.segments]
-            changing = machine.registry.subscriptions[name].changes.current is not None
+            changing = machine.components.registry.subscriptions[name].changes.current is not None
             if newest.text not in texts and not changing:
                 self._undurable(process, f"{name} its filter {newest.text}")
 
@@ -229,7 +232,7 @@ class DurabilityInvariant(Invariant):
                 )
 
     def _may_come(self, record: SubscriptionRecord, stream: PublishedStream, tick: Tick) -> bool:
-        """Say whether a filter on disk that may govern a tick matches its event."""
+        """Return whether a filter on disk that may apply to a tick matches its event."""
         index = stream.after(tick) - 1
         pubend: PubendId = stream.pubend
         return any(

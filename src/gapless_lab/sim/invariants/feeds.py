@@ -1,4 +1,4 @@
-"""Feeds approach the pubend."""
+"""Feeds: every feeder is nearer to the pubend than its receiver."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["FeedInvariant"]
 
 
 class FeedInvariant(Invariant):
-    """I11: who feeds a router is the pubend's broker, or in a cell strictly nearer to it; who feeds
-    a leaf is a router of its own cell. Looked at are all pieces under way, and all answers to Attach,
-    so nobody holds a piece from elsewhere.
+    """I11: the feeder of a router is the PHB, or a broker in a cell strictly nearer to it. The
+    feeder of a leaf is a router of its own cell. The invariant checks all knowledge ranges that are
+    sent and all replies to Attach, so no broker holds a range from elsewhere.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -29,7 +29,7 @@ class FeedInvariant(Invariant):
         self._lawful: set[tuple[PubendId, BrokerId, BrokerId, bool]] = set()
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at promises to feed."""
+        """Handle replies that promise a feed."""
         return {Attached: self._attached}
 
     def _attached(self, process: SimulatedProcess, peer: str, message: Attached) -> None:
@@ -45,7 +45,7 @@ class FeedInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check who sends to whom."""
+        """Check the feeder and the receiver of a knowledge range."""
         del knowledge
         self._check(process.host.broker, peer, leaf, stream)
 

@@ -1,4 +1,4 @@
-"""Fencing: what a dead session or an older life says changes nothing."""
+"""Fencing: packets of a closed session or an older incarnation change nothing."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
 __all__ = ["FencingInvariant"]
 
 _Channel: TypeAlias = tuple[BrokerId, BrokerId, bool]
-"""Two brokers, and whether they talk over relays."""
+"""Two brokers, and whether their session is relayed."""
 
 
 class FencingInvariant(Invariant):
-    """I12: a broker takes a packet only if it is of the newest session that the peer began, as far as
-    it has arrived here, and names the session that this broker itself began last. Where links keep
-    the order, it takes one only if all before it in its session have arrived. Sessions over a link and
-    those over relays are counted apart.
+    """I12: a broker accepts a packet only if it belongs to the newest session of the peer that has
+    arrived here and names this broker's own newest session. If links keep the order, it accepts a
+    packet only if all earlier packets of the session have arrived. Direct and relayed sessions are
+    counted apart.
 
-    All is learned from what was said, nothing from how brokers keep their sessions. A packet that has
-    only a sign of life in it is not looked at.
+    The invariant uses only what was sent, not how brokers store their sessions. A packet with only
+    a heartbeat in it is not checked.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         self._ordered = global_state.parameters.ordered_sessions
         self._opened: dict[_Channel, PeerSessionId] = {}
-        """The last session that a broker said it began with a peer."""
+        """The newest session that a broker opened with a peer."""
         self._newest: dict[_Channel, PeerSessionId] = {}
-        """By receiver and sender the newest session of which something was taken."""
+        """By receiver and sender, the newest session of which a packet was accepted."""
         self._whole: Counter[tuple[BrokerId, BrokerId, PeerSessionId, PeerSessionId]] = Counter()
-        """By receiver, sender and the two ends of a session up to where it has arrived whole. Packets
-        of several sessions may come mixed, by ways of different length."""
+        """By receiver, sender and the two ends of a session, the sequence up to which all
+        packets have arrived. Packets of several sessions may come mixed, over routes of
+        different length."""
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at who begins a session."""
+        """Handle the opening of sessions."""
         return {Hello: self._hello}
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A new life has heard nothing."""
+        """A restarted broker has received nothing."""
         del world
         me = process.host.broker
         self._newest = {key: end for key, end in self._newest.items() if key[0] != me}
@@ -55,13 +56,13 @@ class FencingInvariant(Invariant):
         self._opened[process.host.broker, peer, self.global_state.relayed] = hello.own
 
     def arrived(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
-        """Note up to where a session has arrived without a hole."""
+        """Record up to which sequence a session has arrived without a gap."""
         key = (process.host.broker, peer, packet.sender, packet.receiver)
         if packet.sequence == self._whole[key] + 1:
             self._whole[key] = packet.sequence
 
     def taken(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
-        """Check the two ends of a packet, and its number."""
+        """Check the two ends of a packet, and its sequence."""
         key = me, _, _ = process.host.broker, peer, self.global_state.relayed
         if packet.receiver != self._opened.get(key):
             self._unfenced(me, peer, packet, f"its own end is {self._opened.get(key)}")
@@ -75,4 +76,4 @@ class FencingInvariant(Invariant):
 
     def _unfenced(self, me: BrokerId, peer: BrokerId, packet: Packet, why: str) -> None:
         ends = f"{packet.sender} to {packet.receiver}"
-        self.world.violate("I12", f"{me} takes {packet.sequence} of {peer}, {ends}, but {why}")
+        self.world.violate("I12", f"{me} accepts {packet.sequence} of {peer}, {ends}, but {why}")

@@ -1,7 +1,7 @@
-"""What all probes know: the tree, the disks, and what subscriptions need.
+"""The state that all invariants share: the tree, the disks, and what subscriptions need.
 
-Everything durable is mirrored here as it reaches a disk, so that a probe never has to go through a
-whole disk. What is only in memory is asked of the running brokers.
+Every durable change is mirrored here as it reaches a disk, so that an invariant never scans a whole
+disk. State that is only in memory is read from the running brokers.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 __all__ = ["GlobalState", "Need", "broker_of"]
 
 _LOG_HOLD_KEY_PARTS = 4
-"""The parts of a hold's key."""
+"""The number of parts of a log hold's key."""
 
 
 class Need(NamedTuple):
-    """A subscription that still needs what is above a tick."""
+    """A subscription that still needs the events above a tick."""
 
     subscription: str
     tick: Tick
     log_hold: LogHoldId | None
-    """What keeps the log for it apart from its host's reports."""
+    """The log hold that keeps the log for it apart from its SHB's ack floor."""
 
 
 def broker_of(host: SimulatedHost) -> Broker | None:
-    """Return the broker that runs on a host, if it has begun its life."""
+    """Return the broker that runs on a host, or None if it has not started its incarnation."""
     process = host.process
     if process is None:
         return None
@@ -68,26 +68,26 @@ class GlobalState:
         self.parameters = run.world.parameters
         self.domain = Domain(run.options.domain)
         self.relayed = False
-        """Whether what is shown to the probes now was said, or came, over relays."""
+        """Whether the message that the invariants handle now is relayed."""
         topology = run.world.topology
         self._neighbourhoods = {
             cell.name: topology.neighbourhood(cell.name, len(topology.cells))
             for cell in topology.cells
         }
         self.stream_epochs: dict[PubendId, dict[int, StreamEpochRecord]] = {}
-        """Every regime that ever was on a disk."""
+        """All stream epochs that were ever on a disk."""
         self._opened: dict[PubendId, dict[int, Tick]] = {}
-        """By announcement version the tick from which on a regime of it was served."""
+        """By announcement version, the first tick of a stream epoch with that version."""
         self.advertisements: dict[PubendId, dict[int, str]] = {}
-        """By announcement version what a pubend advertises."""
+        """By announcement version, the advertisement of a pubend."""
         self.sendable_up_to: dict[PubendId, Tick] = {}
-        """By pubend the highest tick that the disk allows to be told: a ceiling, or a row."""
+        """By pubend, the highest tick that the disk allows to be sent: a tick ceiling, or a row."""
         self.members: dict[PubendId, dict[ShbId, MemberRecord]] = {}
         self.log_holds: dict[PubendId, dict[LogHoldId, LogHoldRecord]] = {}
         self.known_hosts: dict[PubendId, dict[ShbId, KnownHostRecord]] = {}
-        """What pubends knew of hosts that had not come."""
+        """What pubends knew of SHBs before they became members."""
         self.log_holds_ever: set[LogHoldId] = set()
-        """Every hold that ever was on a disk; no name is used twice."""
+        """All log holds that were ever on a disk; no id is used twice."""
         self.subscriptions: dict[BrokerId, dict[str, SubscriptionRecord]] = {
             broker: {} for broker in run.world.hosts
         }
@@ -99,21 +99,21 @@ class GlobalState:
         return self._neighbourhoods[cell].distance(other)
 
     def is_behind(self, cell: CellId, other: CellId, phb_cell: CellId) -> bool:
-        """Say whether ``cell`` is reached from ``home`` through ``other`` (or is it)."""
+        """Return whether the path from ``phb_cell`` to ``cell`` contains ``other``."""
         return self._neighbourhoods[phb_cell].is_beyond(cell, other)
 
     def first_cell(self, cell: CellId, other: CellId) -> CellId:
-        """Return the neighbour of ``cell`` on the way to another cell."""
+        """Return the neighbour of ``cell`` on the path to another cell."""
         return self._neighbourhoods[cell].path(other)[0]
 
     def phb_cell(self, stream: PublishedStream) -> CellId:
-        """Return the cell of a pubend's broker."""
+        """Return the cell of a PHB."""
         return self.world.hosts[stream.broker].cell
 
     # --- the disks ---------------------------------------------------------------------------
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Mirror a change that is on disk now."""
+        """Mirror a change that has reached the disk."""
         if type(change) is AppendRow:
             row = change.row
             self._allow(row.pubend, row.last)
@@ -168,16 +168,16 @@ class GlobalState:
     # --- needs -------------------------------------------------------------------------------
 
     def needs(self, host: SimulatedHost, stream: PublishedStream) -> Iterator[Need]:
-        """Go through what the subscriptions of a host still need of a stream.
+        """Yield what the subscriptions of a host still need of a stream.
 
-        A durable subscription needs what is above the position on its disk, whether its broker
-        runs or not, once it has begun there. Any other needs what its client was not told.
+        A durable subscription that has started needs the events above the position on disk, whether
+        or not its broker runs. Any other needs the events that its client was not sent.
         """
         machine = broker_of(host)
         for name, record in self.subscriptions[host.broker].items():
             found = None if machine is None else machine.components.registry.subscriptions.get(name)
             if machine is not None and found is None:
-                continue  # it has ended, and its record is about to go
+                continue  # it has ended, and its record will be deleted
             cursor = None if found is None else found.cursors.get(stream.pubend)
             need = self._durable_need(host, record, stream, cursor)
             if need is not None:
@@ -208,7 +208,7 @@ class GlobalState:
         known = dict(record.acked).get(pubend, 0)
         if (
             pubend in record.from_earliest
-        ):  # it begins with what the log has by now, also after a crash
+        ):  # it starts with what the log has by now, also after a crash
             known = max(known, stream.released)
         acked = self._needed_from(filters, stream, known)
         if acked is None:
@@ -219,18 +219,19 @@ class GlobalState:
             log_hold = cursor.log_holds.current
             acked = max(acked, cursor.retention.given_up)
         elif pubend in names:
-            # the pubend may never have heard of it: then its client was told nothing either
+            # the pubend may not know the log hold; then nothing was confirmed to the client either
             log_hold = LogHoldId(ShbId(host.broker, host.cell), names[pubend])
         return Need(record.subscription, acked, log_hold)
 
     def _needed_from(
         self, filters: list[tuple[str, Tick | None]], stream: PublishedStream, known: Tick
     ) -> Tick | None:
-        """Return above which tick something may be needed that is above what is known.
+        """Return the tick above ``known`` from which on an event may be needed; None if there is
+        none.
 
-        Filters are given in the order in which they govern, each with the last tick that it does, None
-        if that is not known. What the filter that governs a tick could not match, by what was advertised
-        then, is needed by nobody, and may be released (I10).
+        Filters are given in the order in which they apply, each with its last tick, None if that is
+        not known. No subscription needs an event that the applying filter could not match by the
+        advertisement of that time, and it may be released (I10).
         """
         for text, end in filters:
             if end is not None and end <= known:
@@ -264,9 +265,11 @@ class GlobalState:
         )
 
     def _unmatched_up_to(self, text: str, stream: PublishedStream) -> Tick | None:
-        """Return up to where a filter could match nothing of a stream; None if it still cannot.
+        """Return the tick up to which a filter could match nothing of a stream; None if it still
+        cannot.
 
-        What a wider advertisement adds is published in a regime of its version, or a later one (A22).
+        An event that only a wider advertisement allows is published in a stream epoch of its
+        version, or a later one (A22).
         """
         wanted, texts = self.domain.of_filter(text), self.advertisements[stream.pubend]
         first = min(
@@ -276,10 +279,10 @@ class GlobalState:
             return 0 if first else None
         opened = self._opened.get(stream.pubend, {})
         if min(opened, default=first) >= first:
-            return 0  # nobody was served before
+            return 0  # no member was served before
         return min((opened[each] - 1 for each in opened if each >= first), default=None)
 
     def has_log_hold(self, need: Need, pubend: PubendId) -> bool:
-        """Say whether a hold on disk keeps the log for a need."""
+        """Return whether a log hold on disk keeps the log for a need."""
         row = None if need.log_hold is None else self.log_holds.get(pubend, {}).get(need.log_hold)
         return row is not None and row.tick <= need.tick

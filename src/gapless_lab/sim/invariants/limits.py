@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gapless.broker import Broker
+from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.core.machine import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.propagation import TableFull
 from gapless.messages.pubend_requests import ReadReply
@@ -41,32 +41,34 @@ if TYPE_CHECKING:
 __all__ = ["LimitInvariant"]
 
 SCAN_STEPS = 16
-"""After so many steps of the world the next broker's collections are looked at."""
+"""After this many steps of the world the collections of the next broker are checked."""
 
 EVENT_BYTES_MIN = 8
-"""What an event of an answer to a read takes at least."""
+"""The least size of an event in a read reply."""
 
 ANSWER_FRAMES = 4
-"""What a range that was asked for is answered with at once is not much more than so many full frames."""
+"""The reply to a nacked range is at most about this many full frames at once."""
 
 EVENT_BYTES_MAX = 256
-"""What an event of a workload takes in a log at most, with its share of a row."""
+"""The greatest size of a workload's event in a log, with its share of a row."""
 
 
 class LimitInvariant(Invariant):
-    """I14: the caches of the router and of the subends are within ``cache_bytes`` after every step.
-    Now and then, each broker in its turn: attachments, curious ranges, the buffers of strands (what
-    may be prefetched, what is held while joining, and one answer to a read), what is joined while
-    it is held, unfinished segments, reads under way, the bytes of logs and of what is staged; the
-    deltas that are kept of a table and the conjunctions that it has; the sets that are named in a
-    session; the regimes that a peer was told. Those that a stream knows are looked at when it took a
-    piece, was passed, or heard of another, for then it forgets. Tables are counted with I5.
+    """I14, after every step: the caches of the router and of the subends are within
+    ``cache_bytes``.
 
-    Of what is said: a nack has so many ranges of such a length, and of a host not more ticks than its
-    window; a frame or an answer to a read has so many events, a part of a table so many bytes, and so
-    has the answer to a range that was asked for; hosts are reported in so many groups. A peer for which
-    too much waits to be sent, or for the first relay on the way to it, is sent nothing of the streams
-    (R40). On disk, a publisher's window is not longer than it may be.
+    At intervals, for one broker after another: attachments, curious ranges, the buffers of cursors
+    (prefetch, events held while joining, and one read reply), unfinished segments, reads in
+    progress, the bytes of logs and of staged batches, the kept deltas and the conjunctions of a
+    table, the member sets named in a session, the stream epochs sent to a peer. The stream epochs
+    that a stream knows are checked after it took a knowledge range, was passed or learned of an
+    epoch, because it removes old ones then. Tables are counted with I5.
+
+    Of messages: the number and the length of the ranges of a nack, and for an SHB their sum; the
+    events of a frame and of a read reply; the bytes of a part of a table and of the reply to a
+    nack; the groups in which members are reported. A broker sends no stream data to a peer if too
+    much waits for that peer or for the first relay on the route to it (R40). On disk: the window of
+    a publisher.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -87,16 +89,16 @@ class LimitInvariant(Invariant):
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._window_ticks = parameters.nack_window * self._span
         self._members: dict[tuple[BrokerId, str, int], tuple[Member, ...]] = {}
-        """By who speaks to whom the sets that were named."""
+        """The named member sets, by sender, receiver and number."""
         self._groups: dict[tuple[BrokerId, str, PubendId], tuple[int, list[set[ShbId]]]] = {}
-        """The last step with reports of a pubend, and the groups of hosts in it."""
+        """The last step with reports of a pubend, and the groups of SHBs in it."""
         self._full: set[tuple[BrokerId, BrokerId]] = set()
-        """Who was told that too much waits for whom."""
+        """Pairs of a broker and a peer for which too much waits."""
         self._unasked: str | None = None
-        """What was sent to such a peer in this step, which may be the one that frees it."""
+        """What was sent to such a peer in this step; this step may still drain the peer."""
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at what has a size."""
+        """Handle messages that have a limit."""
         return {
             Nack: self._nack,
             StreamData: self._framed,
@@ -116,11 +118,11 @@ class LimitInvariant(Invariant):
         machine = process.machine
         assert isinstance(machine, Broker)
         subend = machine.components.subends.guaranteed.get(message.pubend)
-        # a router, who asks for all its receivers, has no such window
+        # a router nacks for all its receivers and has no such window
         is_hosts = subend is not None and subend.feeder == peer
         is_hosts = is_hosts and machine.components.router.feeder(message.pubend) != peer
         if is_hosts and sum(lengths) > self._window_ticks:
-            self._over(process, "ticks that a host asks for", sum(lengths), self._window_ticks)
+            self._over(process, "ticks that an SHB nacks", sum(lengths), self._window_ticks)
 
     def _full_table(self, process: SimulatedProcess, peer: str, part: TableFull) -> None:
         del peer
@@ -135,9 +137,9 @@ class LimitInvariant(Invariant):
         self._members[process.host.broker, peer, message.number] = message.members
 
     def _reported(self, process: SimulatedProcess, peer: str, message: AckReport) -> None:
-        """Gather the groups of a step; when the next one reports, look at those of the last."""
+        """Collect the groups of a step; check those of the previous step when the next one reports."""
         if message.set_number < 0:
-            return  # a host speaks for itself
+            return  # an SHB reports for itself
         me, most = process.host.broker, self.global_state.parameters.ack_groups
         members = self._members.get((me, peer, message.set_number), ())
         for pubend, _ in message.acknowledged:
@@ -155,10 +157,10 @@ class LimitInvariant(Invariant):
 
     def _replied(self, process: SimulatedProcess, peer: str, message: ReadReply) -> None:
         del peer
-        self._count_events(process, "events of an answer to a read", message.ranges)
+        self._count_events(process, "events of a read reply", message.ranges)
         size, most = sum(map(len, message.rows)), self._chunk
         if size > most:
-            self._over(process, "bytes of an answer to a read", size, most)
+            self._over(process, "bytes of a read reply", size, most)
 
     def _count_events(
         self, process: SimulatedProcess, what: str, ranges: tuple[KnowledgeRange, ...]
@@ -175,18 +177,18 @@ class LimitInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check that nothing is sent to whom too much waits for."""
+        """Check that no stream data is sent to a peer for which too much waits."""
         del leaf
         machine = process.machine
         assert isinstance(machine, Broker)
         first_hop = (*machine.components.sessions.route(peer), peer)[0]
         if (process.host.broker, first_hop) in self._full:
             self._unasked = (
-                f"{stream.pubend} [{knowledge.low}, {knowledge.high}] to {peer}, which is slow"
+                f"{stream.pubend} [{knowledge.low}, {knowledge.high}] to {peer}, which is congested"
             )
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A new life has no links yet."""
+        """A restarted broker has no links yet."""
         del world
         self._full = {each for each in self._full if each[0] != process.host.broker}
 
@@ -199,7 +201,7 @@ class LimitInvariant(Invariant):
                 self.world.violate("I14", f"{host.broker}: {what}: {count}, at most {self._window}")
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Check the caches, and now and then the rest."""
+        """Check the caches after every step, and the rest at intervals."""
         if "_take" not in vars(machine.components.router):
             self._look_at_router(process, machine.components.router)
         if isinstance(event, LinkFull):
@@ -251,7 +253,7 @@ class LimitInvariant(Invariant):
             for each in one.cursors.values()
         ]
         if booked != (sum_booked := sum(cursor.buffer.booked_bytes for cursor in cursors)):
-            self._over(process, "the bytes that are booked on the backlog", booked, sum_booked)
+            self._over(process, "the bytes booked on the backlog", booked, sum_booked)
         for subscription in machine.components.registry.subscriptions.values():
             most = parameters.segments_max + 1
             if len(subscription.segments) + len(subscription.changes.queue) > most:
@@ -292,7 +294,8 @@ class LimitInvariant(Invariant):
         for peer, named in machine.components.reports._named.items():
             if len(named) > most:
                 self._over(process, f"sets named to {peer}", len(named), most)
-        # where messages are lost, so is the word that a set may be forgotten; a host's own are below 0
+        # if messages are lost, ForgetMemberSet may be lost too; an SHB's own sets have numbers
+        # below 0
         for peer, sets in (
             machine.components.reports._sets.items() if parameters.ordered_sessions else ()
         ):
@@ -305,10 +308,10 @@ class LimitInvariant(Invariant):
                     what = f"stream epochs of {pubend} that {peer} was sent"
                     self._over(process, what, len(numbers), parameters.stream_epochs_kept)
 
-    # --- what is bounded when something happens ----------------------------------------------
+    # --- what is checked when something happens ----------------------------------------------
 
     def _look_at_router(self, process: SimulatedProcess, router: Router) -> None:
-        """See what a router takes, and what it answers to those who ask."""
+        """Observe what a router takes, and its replies to nacks."""
         take, sender = router._take, router._sender
         answer, kept = sender.answer, self.global_state.parameters.stream_epochs_kept
         bytes_max = ANSWER_FRAMES * self.global_state.parameters.frame_bytes_max
@@ -338,7 +341,7 @@ class LimitInvariant(Invariant):
             sent = [each for each in asked if not attachment.curious.wants(each.low, each.high)]
             size = sum(content_bytes(each) for each in sent[:-1])
             if size > bytes_max:
-                self._over(process, "bytes of an answer before its last range", size, bytes_max)
+                self._over(process, "bytes of a reply before its last range", size, bytes_max)
 
         vars(router)["_take"] = takes
         vars(sender)["answer"] = answers
@@ -353,7 +356,7 @@ class LimitInvariant(Invariant):
         def look(new: int = 0) -> None:
             most = 2 * kept + 1 + len(subend._stream) + new
             if len(subend._stream_epochs) > most:
-                what = f"stream epochs of {subend.pubend} at a host"
+                what = f"stream epochs of {subend.pubend} at an SHB"
                 self._over(process, what, len(subend._stream_epochs), most)
 
         def passes() -> None:
@@ -367,15 +370,15 @@ class LimitInvariant(Invariant):
         vars(subend)["_passed"] = passes
         vars(subend)["stream_epoch"] = learns
 
-    # --- what is staged, and logs ------------------------------------------------------------
+    # --- staged batches and logs -------------------------------------------------------------
 
     def _scan_staged(self, process: SimulatedProcess, machine: Broker) -> None:
         staging, most = machine.components.staging, self.global_state.parameters.staged_bytes_max
         if staging.bytes > most:
-            self._over(process, "the bytes that are staged", staging.bytes, most)
+            self._over(process, "staged bytes", staging.bytes, most)
         held = sum(batch.bytes for batch in staging._batches.values())
         if staging.bytes != held:
-            self._over(process, "the bytes that are counted as staged", staging.bytes, held)
+            self._over(process, "the count of staged bytes", staging.bytes, held)
 
     def _scan_logs(self, process: SimulatedProcess, machine: Broker) -> None:
         reads = self.global_state.parameters.reads_per_shb_max
@@ -388,9 +391,9 @@ class LimitInvariant(Invariant):
 
 
 def _is_in_goes(groups: list[set[ShbId]], most: int) -> bool:
-    """Say whether groups were said in one go, or in several that each speak for all hosts anew.
+    """Return whether groups were reported once, or several times for all SHBs each.
 
-    A step may report twice: at once for a new member, and when it is time to.
+    A step may report twice: at once for a new member, and at the regular time.
     """
     if len(groups) <= most:
         return True

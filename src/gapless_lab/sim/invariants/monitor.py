@@ -1,9 +1,9 @@
-"""The watch: sees every step once, and shows each probe what it asked for.
+"""The monitor: it observes every step once and passes each invariant what that invariant handles.
 
-What a broker says to peers and clients is in the effects of its steps. What its router says to its
-own leaf is not, and of what comes it takes only a part: so the watch listens to what a broker takes,
-from itself and from others; that changes nothing. For every message there may be several probes;
-each names the kinds that it wants.
+The effects of a step contain what a broker sends to peers and clients. They do not contain what its
+router sends to its own leaf, nor which received messages it accepts. So the monitor also observes
+the messages that a broker accepts, from itself and from others. Observing changes nothing. Several
+invariants may handle a message; each names the types that it handles.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.broker import Broker
+from gapless.core.effects import Notify, Send
+from gapless.core.events import MachineEvent, Received
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import MachineEvent, Notify, Received, Send
 from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Heartbeat, Packet, Relayed
 from gapless.messages.records import StorageChange
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Invariant", "InvariantMonitor", "MessageHandler"]
 
 MessageHandler: TypeAlias = Callable[["SimulatedProcess", str, Any], None]
-"""Takes who speaks, to which peer or client, and the message or notice."""
+"""Takes the sending process, the name of the peer or client, and the message or notice."""
 
 
 class Invariant(WorldObserver):
-    """A probe for one invariant; it overrides what it needs of what a watch shows."""
+    """One invariant; a subclass overrides the callbacks of the monitor that it needs."""
 
     def __init__(self, global_state: GlobalState) -> None:
         self.global_state = global_state
@@ -41,7 +42,7 @@ class Invariant(WorldObserver):
         self.oracle = global_state.oracle
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Return what takes which kind of message or notice."""
+        """Return the handler for each type of message or notice."""
         return {}
 
     def knowledge_sent(
@@ -52,19 +53,21 @@ class Invariant(WorldObserver):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """A piece of a guaranteed stream leaves for a peer: for its leaf, or for its router."""
+        """A process sends a knowledge range of a guaranteed stream to the leaf or the router of a
+        peer.
+        """
 
     def arrived(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
-        """A packet of a peer has arrived, whether or not it is taken."""
+        """A packet of a peer has arrived, whether or not the broker accepts it."""
 
     def taken(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
-        """A broker takes a packet of a peer: its messages are handed to the rooms."""
+        """A broker accepts a packet of a peer: its components get the messages."""
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """A broker that has begun its life has made a step."""
+        """A broker that has started its incarnation has made a step."""
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """A change is on disk now."""
+        """A change has reached the disk."""
 
 
 class InvariantMonitor(WorldObserver):
@@ -87,8 +90,8 @@ class InvariantMonitor(WorldObserver):
         self._moved = [each.moved for each in self._with("moved")]
         self._durable = [each.durable for each in self._with("durable")]
         self._arriving: list[tuple[Packet, bool] | None] = []
-        """The packet that has arrived, None once a message of it was taken, and whether it came over
-        relays; of two, the second was inside of the first."""
+        """The packet that has arrived, and whether it came over relays; None after a message of it
+        was accepted. Of two entries, the second packet was inside the first."""
         self._arrived = [each.arrived for each in self._with("arrived")]
         self._taken = [each.taken for each in self._with("taken")]
         for host in run.world.hosts.values():
@@ -102,10 +105,10 @@ class InvariantMonitor(WorldObserver):
             if getattr(type(each), name) is not getattr(Invariant, name)
         ]
 
-    # --- what the world shows ----------------------------------------------------------------
+    # --- callbacks of the world --------------------------------------------------------------
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """Listen to what a broker says to itself."""
+        """Observe what a broker sends to itself."""
         machine = process.machine
         if isinstance(machine, Broker):
             self._listen(process, machine)
@@ -113,14 +116,14 @@ class InvariantMonitor(WorldObserver):
                 each.started(world, process)
 
     def crashed(self, world: World, process: SimulatedProcess) -> None:
-        """A broker is gone."""
+        """Pass a crash to the invariants."""
         for each in self.invariants:
             each.crashed(world, process)
 
     def stepped(
         self, world: World, process: SimulatedProcess, event: MachineEvent, effects: list[Any]
     ) -> None:
-        """Show what was said and what has moved."""
+        """Pass the sent messages and the changed state to the invariants."""
         del world
         machine = process.machine
         if not isinstance(machine, Broker) or not machine.is_running:
@@ -140,7 +143,9 @@ class InvariantMonitor(WorldObserver):
                 moved(process, machine, event)
 
     def _message_sent(self, process: SimulatedProcess, peer: BrokerId, packet: Any) -> None:
-        """Show what is said to a peer; what is relayed, when its sender says it, as said to its end."""
+        """Pass a message to a peer to the handlers; a relayed one at its sender, as sent to its
+        final receiver.
+        """
         handlers = self._handlers
         if type(packet) is not Packet:
             for handler in handlers.get(type(packet), ()):
@@ -161,7 +166,7 @@ class InvariantMonitor(WorldObserver):
         return [line for each in self.invariants for line in each.outstanding(world)]
 
     def finished(self, world: World) -> None:
-        """Let the invariants have a last look."""
+        """Let the invariants check once more at the end."""
         for each in self.invariants:
             each.finished(world)
 
@@ -185,7 +190,7 @@ class InvariantMonitor(WorldObserver):
         machine.observers.append(listen)
 
     def _look_at_packets(self, process: SimulatedProcess, machine: Broker) -> None:
-        """See what arrives at a broker; its sessions are there when its life has begun."""
+        """Observe the packets that arrive; the sessions exist once the incarnation has started."""
         sessions = machine.components.sessions
         received, arrived = sessions.received, sessions.arrived
 
@@ -235,7 +240,9 @@ class InvariantMonitor(WorldObserver):
     ) -> None:
         stream = self._streams.get(pubend)
         if stream is None:
-            self.global_state.world.violate("I13", f"{pubend} is told of and on no disk")
+            self.global_state.world.violate(
+                "I13", f"{pubend} is on no disk, but knowledge of it is sent"
+            )
         elif stream.guaranteed:
             leaf = is_leaf_number(number)
             for handler in self._knowledge_sent:
@@ -243,10 +250,10 @@ class InvariantMonitor(WorldObserver):
 
 
 def _is_heartbeat(event: MachineEvent) -> bool:
-    """Say whether a step was only told that a peer is alive: a third of all steps are.
+    """Return whether an event is only a heartbeat of a peer, as for a third of all steps.
 
-    It moves nothing that is looked at. If it did, the next step would show it: each look compares with
-    the look before.
+    It changes nothing that an invariant checks. If it did, the next step would show it: each check
+    compares with the previous one.
     """
     return (
         type(event) is Received

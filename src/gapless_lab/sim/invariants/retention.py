@@ -1,4 +1,4 @@
-"""Reports are true, and the log is kept for whoever needs it."""
+"""Retention: ack reports are true, and the log keeps what is needed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
-from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.records import PubendRecord, PutRecord, StorageChange
 from gapless.messages.streams import AckReport, DefineMemberSet, Member
@@ -21,12 +21,13 @@ __all__ = ["ReportInvariant", "RetentionInvariant"]
 
 
 class ReportInvariant(Invariant):
-    """I9: what a host reports it needs no more: no subscription of it needs a tick up to there,
-    except under a hold on disk that is not above that need. A durable subscription needs what is
-    above the acknowledged position *on its disk*. A router passes on no more than hosts reported.
+    """I9: an SHB reports only ticks that it needs no more. A subscription of it that needs a tick
+    up to there has a log hold on disk that is not above that need. A durable subscription needs
+    what is above the acknowledged position *on its disk*. A router reports no more than its SHBs
+    did.
 
-    Where leases expire (``Options.forgiving``), a hold that was on disk counts too: the pubend may
-    have ended it while its host could not be heard, and the host cannot know.
+    With leases that expire (``Options.forgiving``), a log hold that was ever on disk counts too.
+    The pubend may have ended it while its SHB was unreachable, and the SHB cannot know.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -35,7 +36,7 @@ class ReportInvariant(Invariant):
         self._reported: dict[tuple[ShbId, MembershipId, PubendId], Tick] = {}
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at reports and the sets that they name."""
+        """Handle reports and the member sets that they name."""
         return {DefineMemberSet: self._define, AckReport: self._report}
 
     def _define(self, process: SimulatedProcess, peer: str, message: DefineMemberSet) -> None:
@@ -57,7 +58,7 @@ class ReportInvariant(Invariant):
                 if tick > most:
                     self.world.violate(
                         "I9",
-                        f"{me} reports {tick} of {pubend} for {member.shb}, which said {most}",
+                        f"{me} reports {tick} of {pubend} for {member.shb}, which reported {most}",
                     )
 
     def _own(self, process: SimulatedProcess, pubend: PubendId, tick: Tick) -> None:
@@ -81,12 +82,12 @@ class ReportInvariant(Invariant):
 
 
 class RetentionInvariant(Invariant):
-    """I10: whatever a member or a hold still needs is above what is released.
+    """I10: what a member or a log hold still needs is above what is released.
 
-    When more is released, no row and no hold on disk is below it, and no subscription anywhere
-    needs a tick that was there until now. Not counted are those that began in the past and whose
-    hold has not reached the disk yet: they may be told a gap. Where a log may go all the same, as
-    with leases that expire (``Options.forgiving``), only rows and holds are looked at.
+    At every release, no row and no log hold on disk is below it, and no subscription needs a tick
+    that is removed now. Not counted are subscriptions that started in the past and whose log hold
+    has not reached the disk: they may receive a gap. If a log may be released all the same, as with
+    leases that expire (``Options.forgiving``), only rows and log holds are checked.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -95,11 +96,11 @@ class RetentionInvariant(Invariant):
         self._due: list[tuple[SimulatedHost, PubendId, Tick]] = []
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Look at holds and needs when more is released; rows are in the same write, after it."""
+        """Check log holds and needs at a release; the rows follow in the same write."""
         if type(change) is PutRecord and isinstance(change.record, PubendRecord):
             record = change.record
             before = self._released.get(record.pubend)
-            if before is None:  # its stream begins here: nothing was there that could be released
+            if before is None:  # the stream starts here: nothing could be released
                 self._released[record.pubend] = record.released
             elif record.released > before:
                 self._released[record.pubend] = record.released
@@ -107,7 +108,7 @@ class RetentionInvariant(Invariant):
                 self._check(host, record.pubend, before, record.released)
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Look at the rows that were to allow the last release."""
+        """Check the rows that allowed the last release."""
         del process, machine, event
         if self._due:
             due, self._due = self._due, []
@@ -129,8 +130,8 @@ class RetentionInvariant(Invariant):
         stream = self.oracle.streams[pubend]
         for other in self.world.hosts.values():
             for need in global_state.needs(other, stream):
-                # a beginning is told when its hold is kept, so nobody was promised anything by a
-                # hold that never was on a disk, and seeking back promises no log (R49)
+                # a start is confirmed after its log hold is on disk, so a log hold that was never
+                # on disk promised nothing; and a seek backwards promises no log (R49)
                 fresh = (
                     need.log_hold is not None and need.log_hold not in global_state.log_holds_ever
                 )

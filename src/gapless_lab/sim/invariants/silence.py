@@ -1,4 +1,4 @@
-"""Silence honesty: what is called silent holds nothing for those who are promised to be served."""
+"""Silence: a range sent as silent contains no event that a served subscription must receive."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange
 from gapless.stream.istream import IStream as Held
@@ -25,31 +25,35 @@ __all__ = ["SilenceInvariant"]
 
 
 class SilenceInvariant(Invariant):
-    """I3: for every piece and every F tick in it, every host behind its receiver that the regime
-    lists, every filter of that host that governs the tick and has started: it does not match.
+    """I3: take any knowledge range, any F tick in it, any SHB behind its receiver that the stream
+    epoch lists, and any started filter of that SHB that applies to the tick. That filter does not
+    match.
 
-    A piece is looked at when it leaves for a router or a leaf, the own one included, and when a
-    broker holds it: after every step those that were not there before, in case it put them together
-    wrongly. A leaf's pieces are for that host alone, so only its filters count.
+    A range is checked when it is sent to a router or a leaf, also the sender's own. It is checked
+    again when a broker holds it: after every step all ranges that are new, because the broker may
+    have merged them wrongly. The ranges of a leaf are for that SHB alone, so only its filters
+    count.
 
-    A filter that starts later, at the virtual time of one that covers it, is looked at with all that
-    any broker holds then. What was handed over before needs no second look: the tables of that time
-    cover it (I4), and so did what was filtered by them. So is one that a strand waits for, whenever the
-    state of that strand changes: which of two filters governs depends on it.
+    A filter that starts later, at the virtual time of one that covers it, is checked against
+    everything that any broker holds then. Ranges that were passed before need no second check: the
+    tables of that time cover the filter (I4), and so does what was filtered by them. A filter for
+    which a cursor waits is checked whenever the phase of that cursor changes, because the phase
+    decides which of two filters applies.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         self._obliged: dict[tuple[PubendId, int, str], list[tuple[SimulatedHost, VirtualTime]]] = {}
         self._held: dict[BrokerId, dict[Held, list[KnowledgeRange]]] = {}
-        """The pieces of a broker's streams, as they were looked at after its last step."""
+        """The knowledge ranges of a broker's streams, as checked after its last step."""
         self._filters: dict[BrokerId, list[tuple[FilterSegment, VirtualTime | None]]] = {}
-        """The filters of a host as they were then, with their starts."""
+        """The filters of an SHB at that step, with their starts."""
         self._changing: dict[BrokerId, list[tuple[Cursor, CursorPhase]]] = {}
-        """The strands of a host that waited then for their next filter, with their states."""
+        """The cursors of an SHB that waited for their next filter at that step, with their
+        phases."""
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A new life holds nothing."""
+        """A restarted broker holds nothing."""
         del world
         self._held[process.host.broker] = {}
         self._filters[process.host.broker] = []
@@ -63,12 +67,12 @@ class SilenceInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check the silence of a piece for its receiver."""
+        """Check the silence of a knowledge range for its receiver."""
         ticks = stream.ticks
         first = bisect_left(ticks, knowledge.low)
         beyond = bisect_right(ticks, knowledge.high, first)
         if beyond - first == len(knowledge.publications):
-            return  # everything is in it
+            return  # no event is missing
         obliged = self._hosts(stream, knowledge.stream_epoch, peer, leaf)
         if not obliged:
             return
@@ -82,7 +86,7 @@ class SilenceInvariant(Invariant):
     def _hosts(
         self, stream: PublishedStream, stream_epoch: int, peer: BrokerId, leaf: bool
     ) -> list[tuple[SimulatedHost, VirtualTime]]:
-        """Return the hosts that a regime lists and that are behind a receiver."""
+        """Return the SHBs that a stream epoch lists and that are behind a receiver."""
         record = self.global_state.stream_epochs.get(stream.pubend, {}).get(stream_epoch)
         if record is None:
             return []
@@ -139,7 +143,7 @@ class SilenceInvariant(Invariant):
     # --- what is held ------------------------------------------------------------------------
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Look at what a broker holds since this step, and at all if a filter has started."""
+        """Check the ranges that are new since this step; check all if a filter has started."""
         del event
         me = process.host.broker
         held = self._held[me]
@@ -169,7 +173,7 @@ class SilenceInvariant(Invariant):
     def _look_at_new(
         self, process: SimulatedProcess, leaf: bool, held: Held, before: list[KnowledgeRange]
     ) -> None:
-        """Look at the pieces of a stream that it did not hold before."""
+        """Check the knowledge ranges of a stream that it did not hold before."""
         stream = self.oracle.streams.get(held.pubend)
         if stream is not None and stream.guaranteed:
             known = set(map(id, before))
@@ -178,7 +182,7 @@ class SilenceInvariant(Invariant):
                     self.knowledge_sent(process, process.host.broker, leaf, stream, knowledge)
 
     def _scan(self, process: SimulatedProcess) -> None:
-        """Look at all that a broker holds."""
+        """Check all that a broker holds."""
         machine = broker_of(process.host)
         if machine is not None:
             for routed in machine.components.router._routed.values():
@@ -188,16 +192,16 @@ class SilenceInvariant(Invariant):
 
 
 def _applies(segment: FilterSegment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:
-    """Say whether a filter governs a tick of a regime that serves its host up to a time."""
+    """Return whether a filter applies to a tick of a stream epoch that serves its SHB up to a time."""
     cursor = segment.subscription.cursors.get(pubend)
     if cursor is None or (isinstance(cursor.start, Started) and tick <= cursor.start.after):
         return False
     if not isinstance(cursor.start, Started) and tick <= segment.subscription.merged:
-        return False  # in total order it will begin above what was merged (R51)
+        return False  # in total order it will start above what was merged (R51)
     following = cursor.segments.next
     if following is not None:
         if cursor.phase is CursorPhase.LIVE and following.is_served_at(time):
-            return following is segment  # it takes over here, if it has not before
+            return following is segment  # it takes effect here at the latest
         if following is segment:
             return False
     return cursor.segments.at(tick)[0] is segment

@@ -1,4 +1,6 @@
-"""Beginnings: who was there before a pubend gets all of it that was published with its news there."""
+"""Starts: a subscription older than a pubend receives every event published after the PHB learned
+of it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gapless.broker import Broker
+from gapless.core.events import ClientRequest, MachineEvent
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import ClientRequest, MachineEvent
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     FilterChanged,
@@ -36,16 +38,16 @@ __all__ = ["StartInvariant"]
 
 
 class _Fact(msgspec.Struct):
-    """The tables of a pubend's broker had the news of a host up to a time, from after a tick on."""
+    """The tables of a PHB knew an SHB up to a virtual time, for the events after a tick."""
 
     time: VirtualTime
     after: Tick
     until: Tick | None = None
-    """The last event of that life of the broker, when it is over."""
+    """The last event of that incarnation of the PHB, or None while it runs."""
 
 
 class _Confirmed(NamedTuple):
-    """What the client of a subscription was last told of it."""
+    """What was last confirmed to the client of a subscription."""
 
     form: HostedSubscription | str
     text: str
@@ -53,7 +55,7 @@ class _Confirmed(NamedTuple):
 
 
 class _Resumed(NamedTuple):
-    """What the client of a subscription that came from elsewhere was told there."""
+    """What a former hosting broker confirmed to the client of a subscription."""
 
     form: HostedSubscription | str
     text: str
@@ -61,54 +63,57 @@ class _Resumed(NamedTuple):
 
 
 class _ExpectedStart(NamedTuple):
-    """A subscription whose client was told that it has begun before its host heard of a pubend."""
+    """A subscription that was confirmed to its client before its SHB heard of a pubend."""
 
     name: str
     form: HostedSubscription | str
-    """Which of that name: itself, or of a durable one, which outlives a crash, its birth and epoch."""
+    """The subscription object; for a durable one, which outlives a crash, its incarnation key and
+    epoch."""
     pubend: PubendId
     needed: tuple[HostTime, ...]
-    """When it was made, or had the filter that its client knew of by then; also at former homes."""
+    """The host times, also of former hosting brokers, at which the confirmed filter was set."""
 
 
 class StartInvariant(Invariant):
-    """R46: a subscription whose client was told that it has begun, before its host ever heard of a
-    pubend, misses nothing of that which was published when the tables of the pubend's broker had the
-    news of the subscription. In total order it may: there nothing begins below what was merged. If its
-    filter was changed before it has begun there, the new one says what it must not miss.
+    """R46: a subscription was confirmed to its client before its SHB heard of a pubend. It then
+    receives every event that was published after the tables of the PHB knew the subscription. In
+    total order it may miss some, because nothing starts below what was merged. If its filter was
+    changed before the start, the new filter applies.
 
-    A client that fled and comes back may have been given the pubend elsewhere. Then it goes on from its
-    own place; what it was given up to there is for the checkers to say, which know it from all homes.
-    Of a pubend that no home of it had heard of, it misses nothing that came when the news of one of them was
-    there, as its client was told.
+    A client that failed over and returns may have received the pubend at another broker. Then it
+    continues from its own position, and the checkers check what it received up to there, because
+    they know all its hosting brokers. If no hosting broker had heard of a pubend, the subscription
+    receives every event published after the PHB knew it from one of them, as confirmed to its
+    client.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         self._facts: dict[PubendId, dict[ShbId, list[_Fact]]] = {}
         self._looked: dict[BrokerId, tuple[int, ...]] = {}
-        """By what it is seen that tables or pubends of a broker have changed."""
+        """State from which a change of a broker's tables or pubends is detected."""
         self._known_pubends: dict[BrokerId, set[PubendId]] = {
             each: set() for each in self.world.hosts
         }
-        """The pubends that a broker has ever heard of."""
+        """All pubends that a broker has heard of."""
         self._confirmed: dict[BrokerId, dict[str, _Confirmed]] = {
             each: {} for each in self.world.hosts
         }
-        """Whose clients were told, by name."""
+        """What was last confirmed to the client, by the name of the subscription."""
         self._notified_clients: list[str] = []
         self._client_positions: dict[BrokerId, set[tuple[str, PubendId]]] = {
             each: set() for each in self.world.hosts
         }
-        """The pubends on which a client of a subscription had its own place when it came."""
+        """The pubends for which the client of a subscription presented a position."""
         self._resumed: dict[BrokerId, dict[str, _Resumed]] = {each: {} for each in self.world.hosts}
-        """What clients that came from elsewhere have brought along, by name."""
+        """What clients that came from another broker have presented, by the name of the
+        subscription."""
         self._expected_starts: dict[BrokerId, list[_ExpectedStart]] = {
             each: [] for each in self.world.hosts
         }
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at what clients are told."""
+        """Handle the notices that confirm a subscription."""
         return {
             Subscribed: self._client_notified,
             FilterSet: self._client_notified,
@@ -116,11 +121,13 @@ class StartInvariant(Invariant):
         }
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """What a broker knew is gone with its life; what was published then is still owed."""
+        """A restarted broker knows nothing; events published before it stopped must still be
+        received.
+        """
         del world
         me = process.host.broker
         self._looked.pop(me, None)
-        # of a pubend that it has heard of and not joined, a broker knows nothing after a crash
+        # after a crash a broker does not know a pubend that it had not joined
         records = process.host.disk.load()
         joined = {each.pubend for each in records if isinstance(each, JoinedPubendRecord)}
         lasting = [each for each in self._expected_starts[me] if isinstance(each.form, str)]
@@ -137,7 +144,9 @@ class StartInvariant(Invariant):
         self._notified_clients.append(client)
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Note what is known and told since the step before, and look at what has begun."""
+        """Record what was learned and confirmed in this step, and check the cursors that have
+        started.
+        """
         me = process.host.broker
         if isinstance(event, ClientRequest) and isinstance(event.request, Subscribe):
             call = event.request
@@ -186,11 +195,11 @@ class StartInvariant(Invariant):
                     )
                     resumed = self._resumed[me].get(name)
                     if resumed is not None and resumed.text != newest.text:
-                        del self._resumed[me][name]  # its filter was changed since it came
+                        del self._resumed[me][name]  # its filter was changed since the failover
             self._notified_clients.clear()
 
     def _note_resumed(self, me: BrokerId, machine: Broker, client: str, call: Subscribe) -> None:
-        """Note what a client brings to a new home, and look at the pubends that are known there."""
+        """Record the resume state of a client, and the starts to expect on pubends known here."""
         subscription = machine.components.registry.subscriptions.get(call.subscription)
         if subscription is None or subscription.client != client or call.hosting is None:
             return
@@ -225,9 +234,10 @@ class StartInvariant(Invariant):
     def _needed_elsewhere(
         self, me: BrokerId, subscription: HostedSubscription, pubend: PubendId
     ) -> tuple[HostTime, ...]:
-        """Return the moments of former homes by which it is owed a pubend.
+        """Return the host times of former hosting brokers that guarantee a start on a pubend.
 
-        One that a home has heard of may have advertised more since: what was known before is forgotten.
+        A pubend that a hosting broker knew may have widened its advertisement since; then its host
+        time is not used, because the earlier advertisement is not recorded.
         """
         resumed = self._resumed[me].get(subscription.name)
         if resumed is None or resumed.form != _form(subscription):
@@ -243,7 +253,7 @@ class StartInvariant(Invariant):
         )
 
     def _note_new_pubends(self, me: BrokerId, machine: Broker) -> None:
-        """Note who was told before, if there is a pubend that this broker has never heard of."""
+        """Record the starts to expect on a pubend that this broker has just heard of."""
         offers, known = machine.components.filters.announced_pubends, self._known_pubends[me]
         if len(offers) <= len(known) and known.issuperset(offers):
             return
@@ -265,10 +275,10 @@ class StartInvariant(Invariant):
                         _ExpectedStart(name, confirmed.form, pubend, needed)
                     )
 
-    # --- what has begun ----------------------------------------------------------------------
+    # --- what has started --------------------------------------------------------------------
 
     def _is_over(self, me: BrokerId, machine: Broker, expected: _ExpectedStart) -> bool:
-        """Look at a subscription on a pubend; say whether there is nothing more to see."""
+        """Check the start of a subscription on a pubend; return whether the check is over."""
         name, form, pubend, needed = expected
         subscription = machine.components.registry.subscriptions.get(name)
         if subscription is None or _form(subscription) != form:
@@ -279,7 +289,7 @@ class StartInvariant(Invariant):
         if cursor is None:
             return (
                 pubend in machine.components.filters.announced_pubends
-            )  # else it has yet to be heard of, after a crash
+            )  # else the broker has not heard of it since a crash
         if not isinstance(cursor.start, Started):
             return False
         self._check(me, cursor, cursor.start.after, needed)
@@ -302,7 +312,7 @@ class StartInvariant(Invariant):
                     self.world.violate(
                         "R46",
                         f"{me}: {cursor.subscription.name} starts on {stream.pubend} after {base}, "
-                        f"but {stream.ticks[index]} came when its filter was known there, since {fact}",
+                        f"but {stream.ticks[index]} was published after its filter was known there, by {fact}",
                     )
                     return
 

@@ -1,12 +1,12 @@
-"""Regimes: a number has one vector and one range of ticks, for ever."""
+"""Stream epochs: a number has one vector and one range of ticks, forever."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, PubendId, VirtualTime
-from gapless.core.machine import MachineEvent
 from gapless.messages.records import (
     DeleteRecord,
     MemberRecord,
@@ -27,22 +27,24 @@ __all__ = ["StreamEpochInvariant"]
 
 
 class StreamEpochInvariant(Invariant):
-    """I6: numbers grow with ticks; a number has one vector for ever; in one stay of a member its
-    values never fall; who is listed has a row on disk whose floor is not below what is released.
+    """I6: numbers grow with ticks. A number has one vector forever. In one membership the values of
+    a member never fall. A listed SHB has a row on disk whose ack floor is not below what is
+    released.
 
-    Also, of every piece: its ticks lie in its regime, so no cache has joined two (A7).
+    Also, the ticks of every knowledge range lie in its stream epoch, so no cache has merged two
+    (A7).
     """
 
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         self._last: dict[PubendId, StreamEpochRecord] = {}
         self._values: dict[tuple[str, ...], VirtualTime] = {}
-        """By the key of a member's row the greatest value in a regime."""
+        """By the key of a member's row, the greatest value in a stream epoch."""
         self._missing: dict[tuple[str, ...], StreamEpochRecord] = {}
-        """Rows that have to come with a regime, in the same write."""
+        """Rows that the write of a stream epoch must contain too."""
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Check regimes and members as they reach the disk."""
+        """Check stream epochs and members as they reach the disk."""
         if type(change) is PutRecord:
             record = change.record
             if isinstance(record, StreamEpochRecord):
@@ -59,7 +61,7 @@ class StreamEpochInvariant(Invariant):
             self._values.pop(change.key, None)
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """The write is over: all rows must be there."""
+        """The write is complete: all rows must be on disk."""
         del process, machine, event
         if self._missing:
             self._rows_are_there()
@@ -103,7 +105,7 @@ class StreamEpochInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check that the ticks of a piece lie in its regime."""
+        """Check that the ticks of a knowledge range lie in its stream epoch."""
         del leaf
         stream_epochs = self.global_state.stream_epochs.get(stream.pubend, {})
         record = stream_epochs.get(knowledge.stream_epoch)

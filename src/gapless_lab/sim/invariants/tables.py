@@ -1,4 +1,4 @@
-"""Tables: what they claim they cover, and copies are copies."""
+"""Tables: they cover what they claim, and copies equal their originals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gapless.broker import Broker
+from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.machine import MachineEvent
 from gapless.messages.propagation import TableId
 from gapless.propagation import Edge, LeafTable, SubscriptionTable
 from gapless_lab.sim.invariants.global_state import GlobalState
@@ -30,7 +30,7 @@ class _TableVersion(NamedTuple):
     """The events that its conjunctions match."""
 
     def equals(self, copy: SubscriptionTable) -> bool:
-        """Say whether a copy says the same."""
+        """Return whether a copy has the same content."""
         return (
             copy.conjunctions.keys() == self.conjunctions
             and copy.entries == self.entries
@@ -40,11 +40,11 @@ class _TableVersion(NamedTuple):
 
 
 class _BrokerSnapshot:
-    """What was last seen of one life of a broker."""
+    """What was last seen of one incarnation of a broker."""
 
     def __init__(self) -> None:
         self.owners: dict[Hashable, object] = {}
-        """The leaf table's owners, as they are there."""
+        """A copy of the leaf table's owners."""
         self.wanted: dict[Hashable, tuple[VirtualTime, int]] = {}
         """By owner its start, and the events that it wants."""
         self.versions: dict[str, int] = {}
@@ -53,16 +53,16 @@ class _BrokerSnapshot:
 
 
 class TableInvariant(Invariant):
-    """I4, S-Λ: where a table claims a host for a pubend at a virtual time, its conjunctions cover
-    what all owners of that host want of the pubend that had started by then and are still there.
-    I5: a copy says what its sender's table said in that life and version.
+    """I4, S-Λ: if a table claims an SHB for a pubend at a virtual time, its conjunctions cover what
+    the present owners of that SHB that had started by then want of the pubend. I5: a copy equals
+    its sender's table of that incarnation and version.
 
-    A leaf's table and an out-table are looked at when a version of them is made, a legacy table when
-    it is joined. A copy needs I5 only: what it claims was looked at when it was made, and owners
-    that come later are covered, which is checked when they come (R16): every version of the leaf's
-    table from an owner's start on covers it.
+    The table of a leaf and an out-table are checked when a version is made, a stale table when it
+    is merged. A copy needs only I5, because its claims were checked when it was made. A later owner
+    is checked when it is added (R16): every version of the leaf's table from the owner's start on
+    covers it.
 
-    I14: an edge has at most one table a broker of its direction, and one more.
+    I14: an edge has at most one table for each broker of its direction, and one more.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -70,20 +70,20 @@ class TableInvariant(Invariant):
         self._made: dict[tuple[TableId, int], _TableVersion] = {}
         self._seen: dict[BrokerId, _BrokerSnapshot] = {}
         self.made_at: dict[ShbId, list[tuple[int, VirtualTime]]] = {}
-        """By host when it made which version of its table."""
+        """By SHB, when it made which version of its table."""
 
     def started(self, world: World, process: SimulatedProcess) -> None:
-        """A new life has seen nothing."""
+        """A restarted broker has no tables yet."""
         del world
         self._seen[process.host.broker] = _BrokerSnapshot()
 
     def crashed(self, world: World, process: SimulatedProcess) -> None:
-        """Owners are gone with their broker."""
+        """A crash removes the owners."""
         del world
         self._seen.pop(process.host.broker, None)
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
-        """Look at what has changed."""
+        """Check what has changed."""
         del event
         seen = self._seen[process.host.broker]
         leaf, holdings = machine.components.exchange.leaf, machine.components.exchange.table_store
@@ -111,7 +111,7 @@ class TableInvariant(Invariant):
     def _look_at(
         self, process: SimulatedProcess, seen: _BrokerSnapshot, table: SubscriptionTable
     ) -> None:
-        """Note a version that a broker has made, and check it."""
+        """Record and check a new version of a table."""
         name, version = table.name, table.version
         if seen.versions.get(name.direction) == version:
             return
@@ -149,7 +149,7 @@ class TableInvariant(Invariant):
                     return
 
     def _required(self, shb: ShbId, entry: VectorEntry) -> int:
-        """Return what the owners of a host want that had started at an entry's time."""
+        """Return the events that owners of an SHB want that had started at an entry's time."""
         seen = self._seen.get(shb.broker)
         mask = 0
         if seen is not None and not entry.retired:
@@ -165,7 +165,7 @@ class TableInvariant(Invariant):
         before: dict[Hashable, tuple[VirtualTime, int]],
         owners: dict[Hashable, tuple[VirtualTime, int]],
     ) -> None:
-        """Check that what was said from an owner's start on covers it (R16)."""
+        """Check that all versions from a new owner's start on cover the owner (R16)."""
         table = leaf.sender.table
         for owner, (start, wanted) in owners.items():
             if before.get(owner) == (start, wanted):
@@ -202,9 +202,11 @@ class TableInvariant(Invariant):
                 seen.copies[held.number] = key
                 made = self._made.get(key)
                 if made is None:
-                    self.world.violate("I5", f"{me} holds {table!r}, which nobody ever made")
+                    self.world.violate("I5", f"{me} holds {table!r}, which no broker made")
                 elif not made.equals(table):
-                    self.world.violate("I5", f"{me} holds {table!r} and that is not what was said")
+                    self.world.violate(
+                        "I5", f"{me} holds {table!r}, which differs from the original"
+                    )
         if count > self._tables_max(process, name, edge):
             self.world.violate("I14", f"{me} has {count} tables of {name}")
 

@@ -1,4 +1,4 @@
-"""Ticks and events: told once, and only when they are on disk."""
+"""Ticks and events: a PHB sends the state of a tick once, after it is on disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["LoggedBeforeSentInvariant", "TickInvariant"]
 
 
 class TickInvariant(Invariant):
-    """I1: what the pubend's broker has told of a tick stays so; no event comes there later.
+    """I1: the state of a tick that a PHB has sent is final; no event is published there later.
 
-    Nothing is logged at or below the highest tick of any piece that has left the pubend's broker,
-    also in an earlier life. That a tick has one event for ever is checked with I2.
+    Nothing is logged at or below the highest tick of any knowledge range that has left the PHB,
+    also in an earlier incarnation. I2 checks that a tick has one event forever.
     """
 
     def __init__(self, global_state: GlobalState) -> None:
@@ -40,7 +40,7 @@ class TickInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Note how far the pubend's broker has told its stream."""
+        """Record up to which tick the PHB has sent its stream."""
         del peer, leaf
         if stream.broker == process.host.broker and knowledge.high > self.sent_up_to.get(
             stream.pubend, 0
@@ -48,7 +48,7 @@ class TickInvariant(Invariant):
             self.sent_up_to[stream.pubend] = knowledge.high
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
-        """Check what is logged against what was told."""
+        """Check what is logged against what was sent."""
         if type(change) is not AppendRow:
             return
         row = change.row
@@ -62,12 +62,12 @@ class TickInvariant(Invariant):
 
 
 class LoggedBeforeSentInvariant(Invariant):
-    """I2: an event that anybody is sent is in the durable log, as it is there, or was and is
-    released. Read replies count too. What clients are sent is checked by their checkers.
+    """I2: an event that is sent is in the durable log with the same content, or was and is
+    released. Read replies count too. The checkers of the clients check what clients are sent.
     """
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
-        """Look at the answers to reads."""
+        """Handle read replies."""
         return {ReadReply: self._replied}
 
     def knowledge_sent(
@@ -78,7 +78,7 @@ class LoggedBeforeSentInvariant(Invariant):
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check the events of a piece."""
+        """Check the events of a knowledge range."""
         del leaf
         if knowledge.publications:
             self._check(process, peer, stream, knowledge.publications)

@@ -1,4 +1,4 @@
-"""Checksums are plain CRC-32, whatever adds them up: data directories move between computers."""
+"""Checksums are plain CRC-32 with every implementation, so that data directories are portable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gapless.storage import codec
 from gapless.storage.codec import LogMark, StoredRow, is_valid, record_checksum
 
 SIZES = (0, 1, 300, 5_120, 5_121, 200_000)
-"""About the size up to which is summed at once, too."""
+"""Sizes around the one up to which a row is summed at once."""
 
 
 def content(size: int) -> bytes:
@@ -19,7 +19,7 @@ def content(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_row_has_the_sum_that_zlib_gives(size: int) -> None:
+def test_the_checksum_of_a_row_is_that_of_zlib(size: int) -> None:
     row = StoredRow("quotes#1", 1, 7, 0, 3, content(size))
     expected = zlib.crc32(b"quotes#1" + struct.pack("<qqqq", 1, 7, 0, 3) + content(size))
     assert row.checksum == expected
@@ -27,15 +27,13 @@ def test_a_row_has_the_sum_that_zlib_gives(size: int) -> None:
     assert not is_valid(row, expected ^ 1)
 
 
-def test_marks_and_records_have_the_sums_that_zlib_gives() -> None:
+def test_the_checksums_of_log_marks_and_records_are_those_of_zlib() -> None:
     assert LogMark("quotes#1", 3, 9).checksum == zlib.crc32(b"quotes#1" + struct.pack("<qq", 3, 9))
     assert record_checksum("key", b"body") == zlib.crc32(b"keybody")
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_where_only_zlib_is_there_sums_are_the_same(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checksums_are_the_same_with_zlib_alone(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     row = StoredRow("quotes#1", 1, 7, 0, 3, content(size))
     fast = row.checksum
     monkeypatch.setattr(codec, "crc32", zlib.crc32)

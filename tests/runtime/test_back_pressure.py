@@ -1,4 +1,4 @@
-"""Who does not keep up is held, told or let go; the others do not notice."""
+"""Back-pressure: slow clients, links and disks are paused or disconnected; others are not affected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core.machine import LinkDrained, LinkFull
+from gapless.core.events import LinkDrained, LinkFull
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
 from gapless.messages.overlay import Packet, PeerSessionId, Relayed
@@ -19,7 +19,7 @@ LARGE = bytes(200_000)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_for_a_client_that_does_not_read_little_waits_and_others_go_on(loop: str) -> None:
+def test_the_queue_of_a_client_that_does_not_read_is_bounded_and_others_continue(loop: str) -> None:
     parameters = Parameters(queue_bytes_max=65_536, keepalive_ms=5_000)
 
     async def scenario() -> None:
@@ -38,12 +38,14 @@ def test_for_a_client_that_does_not_read_little_waits_and_others_go_on(loop: str
                 assert await reader.events(1) == [number]
             assert any(each.connection.is_congested for each in clients)
             assert clients.waiting_bytes < 65_536 + 2 * len(LARGE)
-            assert await sleeper.events(100) == [*range(1, 101)], "it gets all when it reads"
+            assert await sleeper.events(100) == [*range(1, 101)], (
+                "the sleeper gets all events when it reads"
+            )
 
     run(scenario(), loop)
 
 
-def test_a_client_that_stays_behind_for_some_keepalives_is_disconnected() -> None:
+def test_a_client_that_is_congested_for_some_keepalives_is_disconnected() -> None:
     parameters = Parameters(queue_bytes_max=16_777_216, keepalive_ms=100)
 
     async def scenario() -> None:
@@ -60,15 +62,17 @@ def test_a_client_that_stays_behind_for_some_keepalives_is_disconnected() -> Non
                 number += 1
                 await publisher.publish("trades", opened.session, number, payload=LARGE)
                 sleeper.send_keepalive()
-            beating = [asyncio.create_task(each.keep_alive(0.01)) for each in (publisher, sleeper)]
+            keepalives = [
+                asyncio.create_task(each.keep_alive(0.01)) for each in (publisher, sleeper)
+            ]
             await until(lambda: len(clients) == 1)
-            for task in beating:
+            for task in keepalives:
                 task.cancel()
 
     run(scenario())
 
 
-def test_a_reader_that_pauses_and_goes_on_gets_everything() -> None:
+def test_a_reader_that_pauses_and_resumes_gets_every_event() -> None:
     async def scenario() -> None:
         async with (
             world(parameters=Parameters(queue_bytes_max=1_048_576)) as brokers,
@@ -85,38 +89,38 @@ def test_a_reader_that_pauses_and_goes_on_gets_everything() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_the_machine_is_told_when_a_link_is_full_and_when_it_is_free(loop: str) -> None:
+def test_the_machine_gets_an_event_when_a_link_is_full_and_when_it_is_drained(loop: str) -> None:
     parameters = Parameters(queue_bytes_max=65_536)
 
     async def scenario() -> None:
         async with world("line:2", parameters=parameters) as brokers:
             node = brokers["b1"]
             await until(lambda: node.links.open_peers and brokers["b2"].links.open_peers)
-            told: list[object] = []
+            handled: list[object] = []
             link = node.links.link("b2")
             other = brokers["b2"].links.link("b1")
             assert link is not None
             assert other is not None
-            node.links.handle = told.append
+            node.links.handle = handled.append
             other.connection.pause_reading()
             large = Relayed(("b1", "b2", "b3"), 1, bytes(50_000))
             ends = (PeerSessionId(1, 1), PeerSessionId(1, 1))
             packet = LINK_PACKETS.encode(Packet(*ends, 1, (large,)))
-            while LinkFull("b2") not in told:
+            while LinkFull("b2") not in handled:
                 link.connection.send(packet)
                 link.connection.flush()
                 await asyncio.sleep(0)
             assert link.connection.waiting_bytes > 65_536
-            assert LinkDrained("b2") not in told
+            assert LinkDrained("b2") not in handled
             other.connection.resume_reading()
-            await until(lambda: LinkDrained("b2") in told)
+            await until(lambda: LinkDrained("b2") in handled)
             assert node.links.open_peers == ["b2"]
 
     run(scenario(), loop)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_publishers_are_not_read_from_while_the_disk_is_behind(loop: str, tmp_path: Path) -> None:
+def test_publishers_are_paused_while_the_disk_is_behind(loop: str, tmp_path: Path) -> None:
     parameters = Parameters(pending_write_bytes_max=100_000)
 
     async def scenario() -> None:
@@ -137,7 +141,7 @@ def test_publishers_are_not_read_from_while_the_disk_is_behind(loop: str, tmp_pa
 
 
 def _count_calls(thing: object, name: str) -> list[str]:
-    """Note every call of a method, which goes on as it is."""
+    """Record every call of a method and make the call."""
     calls: list[str] = []
     method = getattr(thing, name)
 

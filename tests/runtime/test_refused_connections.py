@@ -1,4 +1,4 @@
-"""What cannot be understood closes its connection, with a reason, and hurts nobody else."""
+"""Invalid or unwanted connections are closed with a reason and affect no other connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HANDSHAKE = bytes(encode_handshake(Connect(Role.CLIENT, "unknown")))
 UNINTELLIGIBLE = {
     "noise": b"GET / HTTP/1.1\r\n\r\n",
     "a frame that is no msgpack": b"\0\0\0\3\xc1\xc1\xc1",
-    "a frame that is no greeting": b"\0\0\0\1\x05",
+    "a frame that is no handshake": b"\0\0\0\1\x05",
     "an empty frame": b"\0\0\0\0",
     "a request before the handshake": bytes(CLIENT_REQUESTS.encode(Credit("desk", 1))),
     "Connected instead of Connect": bytes(encode_handshake(Connected(1, "b1", "c1", 1, 1, ""))),
@@ -38,7 +38,7 @@ UNINTELLIGIBLE = {
     "a frame that is too large": HANDSHAKE + b"\x7f\0\0\0",
     "a request of another type": HANDSHAKE + b"\0\0\0\2\xa2no",
     "noise after the handshake": HANDSHAKE + b"\0\0\0\x09" + b"\xff" * 9,
-    "a token that cannot be counted on": HANDSHAKE
+    "a hosting epoch beyond 64 bits": HANDSHAKE
     + bytes(
         CLIENT_REQUESTS.encode(
             Subscribe(1, "s", "TRUE", True, hosting=HostingReference("x", INT_MAX + 1, "a"))
@@ -49,18 +49,18 @@ UNINTELLIGIBLE = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("what", UNINTELLIGIBLE)
-def test_what_is_not_understood_closes_only_its_connection(what: str, loop: str) -> None:
+def test_an_invalid_message_closes_only_its_connection(what: str, loop: str) -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as bystander:
             opened = await bystander.open("trades")
             await bystander.subscribe("all")
-            unknown_broker = RawClient(brokers["b1"].url)
-            await unknown_broker.connect()
-            unknown_broker.send_bytes(UNINTELLIGIBLE[what])
-            disconnect = await unknown_broker.read_refusal()
+            sender = RawClient(brokers["b1"].url)
+            await sender.connect()
+            sender.send_bytes(UNINTELLIGIBLE[what])
+            disconnect = await sender.read_refusal()
             assert disconnect.code is DisconnectReason.PROTOCOL_ERROR, disconnect
             assert disconnect.reason
-            await unknown_broker.close()
+            await sender.close()
             await bystander.publish("trades", opened.session, 1)
             assert await bystander.events(1) == [1]
             assert len(brokers["b1"].clients) == 1
@@ -68,7 +68,7 @@ def test_what_is_not_understood_closes_only_its_connection(what: str, loop: str)
     run(scenario(), loop)
 
 
-def test_a_frame_above_the_limit_that_the_welcome_names_closes_the_connection() -> None:
+def test_a_frame_above_the_limit_of_the_handshake_closes_the_connection() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
@@ -90,7 +90,7 @@ async def refusal(url: str, handshake: Connect) -> Disconnect:
     return disconnect
 
 
-def test_a_client_of_another_version_is_turned_away() -> None:
+def test_a_client_of_another_version_is_refused() -> None:
     async def scenario() -> None:
         async with world() as brokers:
             later = Connect(Role.CLIENT, "later", versions=(max(VERSIONS) + 1,))
@@ -105,11 +105,13 @@ def test_a_client_of_another_version_is_turned_away() -> None:
     [
         (Connect(Role.BROKER, "b1", overlay="another"), "overlay"),
         (Connect(Role.BROKER, "b9", overlay="gapless"), "b9"),
-        (Connect(Role.BROKER, "b3", overlay="gapless"), "other way round"),
+        (Connect(Role.BROKER, "b3", overlay="gapless"), "not vice versa"),
         (Connect(Role.BROKER, "b2", overlay="gapless"), "no neighbour"),
     ],
 )
-def test_a_broker_that_does_not_belong_here_is_turned_away(handshake: Connect, why: str) -> None:
+def test_a_broker_of_another_overlay_or_neighbourhood_is_refused(
+    handshake: Connect, why: str
+) -> None:
     async def scenario() -> None:
         async with world("line:3") as brokers:
             disconnect = await refusal(brokers["b2"].url, handshake)
@@ -119,7 +121,7 @@ def test_a_broker_that_does_not_belong_here_is_turned_away(handshake: Connect, w
     run(scenario())
 
 
-def test_a_connection_beyond_the_limit_is_turned_away_until_another_goes() -> None:
+def test_a_connection_beyond_the_limit_is_refused_until_another_ends() -> None:
     async def scenario() -> None:
         async with world(parameters=Parameters(connections_max=1)) as brokers:
             url = brokers["b1"].url
@@ -133,7 +135,7 @@ def test_a_connection_beyond_the_limit_is_turned_away_until_another_goes() -> No
     run(scenario())
 
 
-def test_newcomers_count_and_the_one_that_is_silent_for_longest_makes_room() -> None:
+def test_at_the_limit_the_connection_waiting_longest_for_its_handshake_is_closed() -> None:
     async def scenario() -> None:
         async with world(parameters=Parameters(connections_max=3)) as brokers:
             node = brokers["b1"]
@@ -154,7 +156,7 @@ def test_newcomers_count_and_the_one_that_is_silent_for_longest_makes_room() -> 
     run(scenario())
 
 
-def test_where_all_connections_are_taken_one_newcomer_can_still_say_who_it_is() -> None:
+def test_at_the_limit_a_peer_broker_can_still_connect() -> None:
     async def scenario() -> None:
         async with world("line:2", parameters=Parameters(connections_max=1)) as brokers:
             node = brokers["b2"]
@@ -171,7 +173,7 @@ def test_where_all_connections_are_taken_one_newcomer_can_still_say_who_it_is() 
     run(scenario())
 
 
-def test_who_does_not_introduce_itself_is_let_go() -> None:
+def test_a_connection_without_a_handshake_is_closed() -> None:
     async def scenario() -> None:
         async with world(parameters=Parameters(handshake_timeout_ms=20)) as brokers:
             silent = RawClient(brokers["b1"].url)
@@ -182,23 +184,23 @@ def test_who_does_not_introduce_itself_is_let_go() -> None:
     run(scenario())
 
 
-def test_a_silent_client_is_let_go_and_one_that_keepalives_stays() -> None:
+def test_a_silent_client_is_disconnected_and_one_with_keepalives_is_not() -> None:
     async def scenario() -> None:
         parameters = Parameters(keepalive_ms=40)
         async with (
             world(parameters=parameters) as brokers,
-            RawClient(brokers["b1"].url) as beating,
+            RawClient(brokers["b1"].url) as active,
             RawClient(brokers["b1"].url) as silent,
         ):
-            keeper = asyncio.create_task(beating.keep_alive(0.01))
+            keeper = asyncio.create_task(active.keep_alive(0.01))
             assert (await silent.read_disconnect()).code is DisconnectReason.KEEPALIVE_TIMEOUT
-            await beating.subscribe("all")
+            await active.subscribe("all")
             keeper.cancel()
 
     run(scenario())
 
 
-def test_a_client_that_says_disconnect_is_gone_at_once() -> None:
+def test_a_disconnect_of_a_client_ends_its_session_at_once() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             client.send(Disconnect(DisconnectReason.CLIENT_DONE, "all is read"))
@@ -212,12 +214,12 @@ def test_random_bytes_never_stop_a_broker() -> None:
     request = bytes(CLIENT_REQUESTS.encode(Subscribe(1, "desk", "price > 5", durable=True)))
 
     async def throw(connect: Callable[[], Awaitable[RawClient]]) -> None:
-        unknown_broker = await connect()
+        sender = await connect()
         corrupt = bytearray(request)
         for _ in range(dice.randint(1, 4)):
             corrupt[dice.randrange(4, len(corrupt))] = dice.randrange(256)
-        unknown_broker.send_bytes(bytes(corrupt))
-        await unknown_broker.close()
+        sender.send_bytes(bytes(corrupt))
+        await sender.close()
 
     async def scenario() -> None:
         async with world() as brokers:

@@ -1,4 +1,4 @@
-"""A broker does not start over data that was made in another tree or by another broker."""
+"""A broker does not start with data of another topology or another broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def started_and_stopped(
     await node.stop()
 
 
-def test_a_broker_starts_again_and_again_in_the_tree_that_its_data_was_made_in(
+def test_a_broker_restarts_with_the_topology_of_its_data(
     tmp_path: Path,
 ) -> None:
     for _ in range(3):
@@ -36,7 +36,7 @@ def test_a_broker_starts_again_and_again_in_the_tree_that_its_data_was_made_in(
 
 
 @pytest.mark.parametrize(
-    ("words", "parameters", "told"),
+    ("words", "parameters", "reason"),
     [
         ("line:4", Parameters(), "the cell c3 was"),
         ("line:2", Parameters(), "the cell c3 is missing"),
@@ -44,11 +44,11 @@ def test_a_broker_starts_again_and_again_in_the_tree_that_its_data_was_made_in(
         ("line:3", Parameters(delta=0), "delta was 1 and is 0"),
     ],
 )
-def test_another_tree_is_refused_and_the_data_stays_as_it_was(
-    tmp_path: Path, words: str, parameters: Parameters, told: str
+def test_another_topology_is_refused_and_the_data_is_unchanged(
+    tmp_path: Path, words: str, parameters: Parameters, reason: str
 ) -> None:
     run(started_and_stopped(tmp_path, "line:3"))
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=reason):
         run(started_and_stopped(tmp_path, words, parameters=parameters))
     run(started_and_stopped(tmp_path, "line:3"))
 

@@ -1,4 +1,4 @@
-"""A durable subscription that an operator moves: its client goes on from there, and undoes nothing."""
+"""An operator seeks a durable subscription: its client continues from there and undoes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 @asynccontextmanager
 async def stage() -> AsyncIterator[tuple[Session, Session, Proxy]]:
-    """Give a client behind a proxy, an operator who is not, and three events in a log."""
+    """Yield a client behind a proxy, an operator that is not, and a proxy; quotes has three events."""
     async with (
         Overlay() as overlay,
         Proxy(overlay.url()) as proxy,
@@ -50,7 +50,7 @@ async def move_back(operator: Session) -> None:
 
 
 @async_test
-async def test_a_client_that_is_moved_while_it_is_cut_off_says_so_and_drops_nothing() -> None:
+async def test_a_seek_while_the_client_is_disconnected_fences_it_and_loses_no_event() -> None:
     async with stage() as (client, operator, proxy):
         async with desk(client) as events:
             assert await take(events, 3) == [1, 2, 3]
@@ -66,7 +66,7 @@ async def test_a_client_that_is_moved_while_it_is_cut_off_says_so_and_drops_noth
 
 
 @async_test
-async def test_a_client_that_is_connected_is_told_at_once() -> None:
+async def test_a_forced_seek_fences_a_connected_client_at_once() -> None:
     async with stage() as (client, operator, _), desk(client) as events:
         await take(events, 3)
         await move_back(operator)
@@ -87,7 +87,7 @@ async def test_a_position_that_the_application_has_stored_does_not_undo_a_seek()
 
 
 @async_test
-async def test_after_a_seek_a_lost_connection_repeats_nothing() -> None:
+async def test_after_an_operator_seek_a_lost_connection_repeats_no_event() -> None:
     async with stage() as (client, operator, proxy):
         async with desk(client) as events:
             await take(events, 3)
