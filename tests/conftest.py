@@ -44,3 +44,6 @@ settings.load_profile(os.environ.get("GAPLESS_PROFILE", "default"))
 # interrupt their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A Java program of a test is short: one quick compiler and one thread for the heap cost less.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
