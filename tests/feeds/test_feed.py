@@ -8,6 +8,7 @@ from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.feeds.feed import RELAYED, Candidate, Feed
+from gapless.feeds.feed_state import FeedState
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -226,3 +227,16 @@ def test_a_late_attached_reply_is_accepted_if_there_is_no_feeder() -> None:
     table.answer("a")
     assert table.feed.feeder == "a"
     assert table.context.coverage_marks["attached late"] == 1
+
+
+def test_a_feeder_that_replied_late_is_kept_after_the_retry_pause() -> None:
+    # R9: the feed does not detach its feeder before another broker has replied
+    table = Table(Candidate("a", 0))
+    table.context.now += microseconds(ms=DEFAULTS.attach_timeout_ms)
+    table.context.run_timers()
+    table._collect()
+    table.answer("a")
+    table.run(DEFAULTS.retry_max_ms)
+    assert table.detached() == []
+    assert table.feed.state is FeedState.FED
+    assert table.losses == 0

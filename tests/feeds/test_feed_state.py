@@ -145,10 +145,7 @@ def check(feed: Feed) -> None:
     assert (feed.feeder is not None) == (state in FED_STATES)
     if state is not FeedState.FED_LEAVING:
         assert is_asking == (state in {FeedState.TRYING, FeedState.FED_TRYING})
-    if state is FeedState.RETRYING:
-        assert is_retry_armed(feed)
-    if state is FeedState.TRYING:
-        assert not is_retry_armed(feed)
+    assert is_retry_armed(feed) == (state is FeedState.RETRYING)
 
 
 def possible(table: Table, cause: FeedInput) -> bool:

@@ -167,6 +167,7 @@ class Feed:
     def close(self) -> None:
         """End the feed."""
         self._enter(FeedInput.CLOSE, FeedState.CLOSED)
+        self._stop_retry()
         self._detach_all()
         self._current = None
 
@@ -258,9 +259,7 @@ class Feed:
 
     def _rank_and_ask(self, cause: FeedInput) -> None:
         """Rank the candidates again and try the first, unless a trial is pending."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._stop_retry()
         if self._state is not FeedState.CLOSED:
             self._untried = self._ranked()
             self._ask_next(cause)
@@ -323,12 +322,18 @@ class Feed:
         longest = microseconds(ms=self._context.parameters.retry_max_ms)
         self._pause_us = min(2 * self._pause_us, longest)
 
+    def _stop_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
     # --- the feeder --------------------------------------------------------------------------
 
     def _switch(self, cause: FeedInput, candidate: Candidate, message: Attached) -> None:
         """Change to a feeder that has replied, and then detach the old one."""
         old, old_number = self.feeder, self._number
         self._stop_trial()
+        self._stop_retry()
         self._untried = []
         self._enter(cause, FeedState.FED)
         self._current, self._number = candidate, message.number

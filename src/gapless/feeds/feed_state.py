@@ -23,9 +23,8 @@ Three invariants follow. There is at most one feeder and one trial. A feeder is 
 another broker has replied, when the feeder refuses, or when its session ends. An attach number
 lasts as long as the session.
 
-The code breaks the third invariant in one case: a late Attached in ``RETRYING`` leaves the retry
-timer armed, so the timer fires in a state with a feeder, and the feed may try its own feeder and
-detach it.
+The retry timer is armed in ``RETRYING`` only. If it fired in a state with a feeder, the feed would
+try its own feeder, find it no better than itself, and detach it.
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ NEXT_STATES: Final[dict[tuple[FeedState, FeedInput], tuple[FeedState, ...]]] = {
     (FeedState.FED, FeedInput.FEEDER_ATTACHED): (FeedState.FED,),
     (FeedState.FED, FeedInput.OTHER_ATTACHED): (FeedState.FED,),
     (FeedState.FED, FeedInput.FEEDER_LOST): _UNFED,
-    (FeedState.FED, FeedInput.RETRY_TIMER): _BETTER,
     (FeedState.FED, FeedInput.SESSION_OPENED): (FeedState.FED,),
     (FeedState.FED, FeedInput.REFRESH_TIMER): (*_BETTER, FeedState.FED_LEAVING),
     (FeedState.FED, FeedInput.RENEW): _UNFED,
@@ -114,7 +112,6 @@ NEXT_STATES: Final[dict[tuple[FeedState, FeedInput], tuple[FeedState, ...]]] = {
     (FeedState.FED_TRYING, FeedInput.OTHER_ATTACHED): (FeedState.FED_TRYING,),
     (FeedState.FED_TRYING, FeedInput.TRIAL_FAILED): _BETTER,
     (FeedState.FED_TRYING, FeedInput.FEEDER_LOST): (FeedState.TRYING,),
-    (FeedState.FED_TRYING, FeedInput.RETRY_TIMER): (FeedState.FED_TRYING,),
     (FeedState.FED_TRYING, FeedInput.SESSION_OPENED): (FeedState.FED_TRYING,),
     (FeedState.FED_TRYING, FeedInput.REFRESH_TIMER): (FeedState.FED_TRYING, FeedState.FED_LEAVING),
     (FeedState.FED_TRYING, FeedInput.RENEW): _UNFED,
@@ -125,14 +122,12 @@ NEXT_STATES: Final[dict[tuple[FeedState, FeedInput], tuple[FeedState, ...]]] = {
     (FeedState.FED_LEAVING, FeedInput.OTHER_ATTACHED): (FeedState.FED_LEAVING,),
     (FeedState.FED_LEAVING, FeedInput.TRIAL_FAILED): (FeedState.FED_LEAVING,),
     (FeedState.FED_LEAVING, FeedInput.FEEDER_LOST): _UNFED,
-    (FeedState.FED_LEAVING, FeedInput.RETRY_TIMER): _BETTER,
     (FeedState.FED_LEAVING, FeedInput.SESSION_OPENED): (FeedState.FED_LEAVING,),
     (FeedState.FED_LEAVING, FeedInput.REFRESH_TIMER): (FeedState.FED_LEAVING,),
     (FeedState.FED_LEAVING, FeedInput.RENEW): _UNFED,
     (FeedState.FED_LEAVING, FeedInput.CLOSE): (FeedState.CLOSED,),
     (FeedState.CLOSED, FeedInput.STALE_ATTACHED): (FeedState.CLOSED,),
     (FeedState.CLOSED, FeedInput.OTHER_ATTACHED): (FeedState.CLOSED,),
-    (FeedState.CLOSED, FeedInput.RETRY_TIMER): (FeedState.CLOSED,),
     (FeedState.CLOSED, FeedInput.SESSION_OPENED): (FeedState.CLOSED,),
     (FeedState.CLOSED, FeedInput.REFRESH_TIMER): (FeedState.CLOSED,),
     (FeedState.CLOSED, FeedInput.CLOSE): (FeedState.CLOSED,),
