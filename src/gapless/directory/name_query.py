@@ -33,9 +33,9 @@ from gapless.directory.name_query_state import (
     next_state,
 )
 from gapless.directory.names import PubendNames
+from gapless.directory.protocols import RetiredBrokers
 from gapless.messages.overlay import NameQuery, NameReply, NameStatus
 from gapless.overlay.peers import Peers
-from gapless.overlay.retirements import Retirements
 from gapless.overlay.tree import Tree
 
 __all__ = ["NameQueries", "NameQueryDone", "numbered"]
@@ -131,7 +131,7 @@ class NameQueries:
         context: Context,
         tree: Tree,
         peers: Peers,
-        retirements: Retirements,
+        retirements: RetiredBrokers,
         names: PubendNames,
     ) -> None:
         self._context = context

@@ -13,7 +13,7 @@ from typing import Final
 from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
-from gapless.directory.announcements import Announcements, KnownPubend
+from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind
@@ -43,7 +43,7 @@ class FeedCandidates:
     """Finds feeders and receivers, from the tree, the peer sessions and the announcements."""
 
     def __init__(
-        self, identity: Identity, tree: Tree, peers: Peers, announcements: Announcements
+        self, identity: Identity, tree: Tree, peers: Peers, announcements: KnownPubends
     ) -> None:
         self._identity = identity
         self._tree = tree
