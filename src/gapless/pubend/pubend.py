@@ -321,7 +321,7 @@ class Pubend(StreamEnd):
         return Filter(self._latest.properties.advertisement)
 
     def widen(self, advertisement: Filter, then: Callable[[], None]) -> None:
-        """Widen the advertisement; call back when it may be announced (section 1, A22)."""
+        """Widen the advertisement; call back when it may be announced (A22)."""
         assert advertisement.covers(self.advertisement), "an advertisement only widens"
         self._context.mark("advertisement widened")
         change = self._change(advertisement=str(advertisement))
