@@ -45,6 +45,9 @@ SPAN = re.compile(r"\b(R|I|A|S|P|C|MV-)(\d+) to (?:R|I|A|S|P|C|MV-)(\d+)\b")
 
 DEFINITION = re.compile(r"^### ((?:R|I|A|S|MV-)\d+)\. \S", re.MULTILINE)
 PROMISE = re.compile(r"^\| \**([PC]\d)\b", re.MULTILINE)
+SECTION = re.compile(r"\bsections? \d|\d\.\d+ of the rules", re.IGNORECASE)
+"""A reference to a section of a list of rules; rules are cited by their ids alone."""
+
 PLANTED = re.compile(r'planted bugs? ((?:"[^"]+"(?:, )?)+)')
 
 
@@ -132,6 +135,16 @@ def test_every_rule_that_is_cited_is_defined() -> None:
     assert not undefined, f"cited and not defined in docs/rules or GUARANTEES.md: {undefined}"
 
 
+def test_no_rule_is_cited_by_the_number_of_a_section() -> None:
+    texts = {path: path.read_text() for path in pages() if path != Path(__file__).resolve()}
+    found = {
+        path.relative_to(ROOT).as_posix(): match[0]
+        for path, text in texts.items()
+        if (match := SECTION.search(text))
+    }
+    assert not found, f"cite the id of a rule instead: {found}"
+
+
 def test_every_rule_that_is_defined_is_cited_outside_the_rulebook() -> None:
     unused = sections().keys() - citations().keys()
     assert not unused, f"nothing cites these rules, remove their sections: {sorted(unused)}"
@@ -208,6 +221,11 @@ def test_the_planted_bugs_of_the_rulebook_exist() -> None:
 )
 def test_ids_of_rules_are_distinguished_from_other_words(text: str, rules: set[str]) -> None:
     assert cited_in(text) == rules
+
+
+@pytest.mark.parametrize("text", ["(section 17)", "R46, sections 10 and 16", "(2.4 of the rules)"])
+def test_a_reference_to_a_section_is_found(text: str) -> None:
+    assert SECTION.search(text)
 
 
 def test_names_of_variables_are_no_citations(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """How many components an event, a subscribe, a filter change and a restart enter in a broker.
 
 A *switch* is a call that enters a module of another component than the module that was called last. A
-component is a package. Passive packages do not count: they neither send nor wait nor write. A walk
+component is a package. Passive code does not count: it neither sends nor waits nor writes. A walk
 has a budget of switches. ``pytest -s`` prints the walks.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -19,14 +20,21 @@ import pytest
 import gapless
 from gapless.messages.clients import FilterSet, Subscribed
 from tests.scenarios.brokers import World
+from tests.test_layers import imported_names
 
 SOURCES: Final = Path(gapless.__file__).parent
 
-PASSIVE: Final = {"core", "messages", "content", "packed", "stream", "feeds"}
-"""The packages that do not count. A feed acts only for the router or the subend that holds it."""
+PASSIVE: Final = {"core", "messages", "content", "packed", "stream"}
+"""The packages that do not count."""
 
-PASSIVE_MODULES: Final = {"overlay/tree.py", "overlay/neighbourhood.py"}
-"""All components read the tree; it neither sends nor waits nor writes."""
+READ_BY_ALL: Final = {"overlay/tree.py", "overlay/neighbourhood.py"}
+"""Values that all components read, like records. They do not count."""
+
+FEED: Final = {"feeds/feed.py", "feeds/feed_state.py", "feeds/paths.py"}
+"""A feed is a part of the router or the subend that holds it, and acts for it alone. It does not count."""
+
+PARTS: Final = {"feeds/candidates.py": "routing"}
+"""Modules that count for another component: the candidates for a feeder are paths of streams."""
 
 
 # --- the measurement ------------------------------------------------------------------------------
@@ -39,7 +47,7 @@ def component_of(file: str) -> str | None:
         return None
     name = path.relative_to(SOURCES).as_posix()
     package = name.split("/")[0]
-    return None if package in PASSIVE or name in PASSIVE_MODULES else package
+    return None if package in PASSIVE or name in READ_BY_ALL | FEED else PARTS.get(name, package)
 
 
 def walk(act: Callable[[], Any]) -> list[str]:
@@ -181,4 +189,17 @@ def test_a_file_counts_for_its_package_unless_it_is_passive_or_of_another_projec
     assert component_of(str(SOURCES / "overlay" / "sessions.py")) == "overlay"
     assert component_of(str(SOURCES / "overlay" / "tree.py")) is None
     assert component_of(str(SOURCES / "stream" / "cache.py")) is None
+    assert component_of(str(SOURCES / "feeds" / "feed.py")) is None
+    assert component_of(str(SOURCES / "feeds" / "candidates.py")) == "routing"
     assert component_of(__file__) is None
+
+
+def test_what_all_components_read_and_what_is_passive_cannot_act() -> None:
+    passive = [path for package in PASSIVE - {"core"} for path in (SOURCES / package).rglob("*.py")]
+    for path in (*passive, *(SOURCES / name for name in READ_BY_ALL)):
+        names = {each.name for each in imported_names(ast.parse(path.read_text()), path.name)}
+        assert "gapless.core.context.Context" not in names, path
+
+
+def test_every_module_that_is_named_here_exists() -> None:
+    assert all((SOURCES / name).exists() for name in READ_BY_ALL | FEED | PARTS.keys())

@@ -219,7 +219,7 @@ def test_no_receiver_is_fed_with_an_unknown_pubend_or_outside_the_neighbourhood(
     assert not may_feed(world, "n1", AttachKind.CELL, "far away")
 
 
-# --- requests (2.4) -------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def test_a_request_is_sent_to_the_feeder_or_without_one_to_each_candidate_in_turn() -> None:

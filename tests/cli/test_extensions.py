@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 import typer
@@ -124,6 +125,19 @@ def test_a_command_without_extras_names_the_missing_package(
     made = extended(monkeypatch, entry("draw", "no_such_package:draw"))
     with pytest.raises(UsageError, match=r"pip install no_such_package$"):
         run(made, "draw")
+
+
+def test_a_command_whose_package_is_installed_but_broken_does_not_ask_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken_package.py").write_text("from typer import no_such_name\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = extended(monkeypatch, entry("draw", "broken_package:draw [lab]"))
+    with pytest.raises(
+        UsageError, match=r"^gapless draw cannot be loaded: .*no_such_name"
+    ) as found:
+        run(made, "draw")
+    assert "install" not in str(found.value)
 
 
 def test_a_missing_command_does_not_hide_the_others(

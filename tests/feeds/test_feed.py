@@ -167,7 +167,7 @@ def test_a_candidate_that_turns_out_to_be_no_better_does_not_replace_the_feeder(
 
 
 def test_the_relayed_flag_of_a_broker_expires() -> None:
-    # section 17: 4 x feed_switch_delay_ms; a broker that is not fed by it gets no updates
+    # R9: 4 x feed_switch_delay_ms; a broker that is not fed by it gets no updates
     table = Table(Candidate("b", 1))
     table.answer("b")
     table.found.insert(0, Candidate("a", 0))

@@ -148,7 +148,7 @@ def test_a_retirement_is_sent_to_the_retired_broker_since_it_may_be_up() -> None
 
 
 def test_retirements_are_sent_when_a_session_opens() -> None:
-    # section 17: otherwise it never crosses a cell that is down
+    # R26: otherwise it never crosses a cell that is down
     hub = Hub("a")
     hub.retirements.retire(GONE)
     hub.posted()

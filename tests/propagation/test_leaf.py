@@ -108,7 +108,7 @@ def test_a_conjunction_stays_until_its_last_owner_is_removed() -> None:
 
 
 def test_a_conjunction_dropped_and_added_within_one_batch_starts() -> None:
-    """Section 16 on R15: the roots end up unchanged, but a start time was assigned."""
+    """The roots end up unchanged, but a start time was assigned (R15)."""
     table = leaf()
     table.own("x", of("a > 1"))
     table.flush()

@@ -45,7 +45,7 @@ def test_a_new_member_retains_the_log_from_its_first_stream_epoch_on() -> None:
 
 
 def test_a_member_that_returns_after_expiry_retains_the_log_from_its_reported_tick() -> None:
-    # R53, section 17: it does not know that it expired, and still needs the ticks above
+    # R53: it does not know that it expired, and still needs the ticks above
     members = Members(STOCKS, Parameters(), 0)
     members.report(member(), 60, 0)
     members.report(member(), 50, 0)  # an older report, late

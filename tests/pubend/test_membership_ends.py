@@ -62,7 +62,7 @@ def test_an_inactive_host_is_in_the_vector_again_when_it_is_claimed_at_its_forme
 
 
 def test_the_reported_time_of_a_host_is_used_when_tables_do_not_claim_it_in_time() -> None:
-    # section 17, R31: otherwise a host that is fed may never start
+    # R31: otherwise a host that is fed may never start
     made = members()
     made.report(member(6), 50, 0)
     assert made.vector(lambda _: claim(4), microseconds(s=1)) == {HOST: claim(4)}

@@ -42,7 +42,7 @@ def test_knowledge_ranges_are_contiguous() -> None:
 
 
 def test_silence_does_not_overtake_a_batch_that_waits_for_its_sync() -> None:
-    # section 16 of the rules: without this, events are lost in two runs of three
+    # R30: without this, events are lost in two runs of three
     bench = Bench()
     session = bench.open()
     bench.run(ms=300)

@@ -130,7 +130,7 @@ def test_an_older_session_of_a_publisher_is_fenced() -> None:
 
 
 def test_a_batch_outside_the_advertisement_is_refused_whole() -> None:
-    # section 1, A22
+    # A22
     bench = Bench(advertisement="a > 10")
     session = bench.open()
     with pytest.raises(PublishRefusedError, match="a > 10"):

@@ -120,7 +120,7 @@ def test_the_log_is_read_in_chunks() -> None:
 
 
 def test_a_repeat_is_answered_when_its_first_copy_is_on_disk() -> None:
-    # section 16: it stays unanswered until its first copy is synced
+    # R27: it stays unanswered until its first copy is synced
     bench, _ = bench_with()
     session = bench.open()
     first = [bench.publish(session, sequence, sequence) for sequence in range(1, 5)]

@@ -356,7 +356,7 @@ def test_a_release_before_the_fetch_completes_causes_no_silence(index: int) -> N
 
 
 def test_a_release_inside_a_stream_epoch_does_not_change_the_epoch_of_the_rest() -> None:
-    # section 16: the stream epoch of a tick never changes
+    # R31: the stream epoch of a tick never changes
     harness = PubendHarness(PARAMETERS)
     harness.add_member()
     ticks = harness.fill(1, 2, 3)

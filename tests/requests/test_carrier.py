@@ -1,4 +1,4 @@
-"""Requests are routed hop by hop, answered over the same route, and repeated (2.4 of the rules)."""
+"""Requests are routed hop by hop, answered over the same route, and repeated."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ def test_a_reply_of_a_local_pubend_is_not_validated() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_pending_requests_that_take_turns_each_try_every_hop(count: int) -> None:
-    # section 17: the id picks the hop; two requests must not each use the same dead hop for ever
+    # the id picks the hop; two requests must not each use the same dead hop for ever
     net = Net("abcdep")
     net.hops["a"] = list("bcde"[:count])
     net.lost = {("a", each) for each in "bcde"}

@@ -1,4 +1,4 @@
-"""The states of a pending request: every state with every input, and the class (2.4, R48)."""
+"""The states of a pending request: every state with every input, and the class (R48)."""
 
 from __future__ import annotations
 

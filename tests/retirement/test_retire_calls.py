@@ -74,7 +74,7 @@ def test_no_log_is_retained_for_a_retired_broker_at_a_distant_pubend() -> None:
 
 
 def test_a_broker_that_was_down_learns_of_a_retirement_when_it_restarts() -> None:
-    # section 17, R26: otherwise the log is retained for ever
+    # R26: otherwise the log is retained for ever
     world = BrokerHarness("p-a-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "TRUE", durable=True)

@@ -1,4 +1,4 @@
-"""A pubend that is opened again with another advertisement (section 1, A22, R31)."""
+"""A pubend that is opened again with another advertisement (A22, R31)."""
 
 from __future__ import annotations
 

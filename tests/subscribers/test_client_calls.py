@@ -230,7 +230,7 @@ def test_a_client_that_resumes_with_a_position_before_the_start_starts_there() -
 
 
 def test_a_subscription_may_be_ended_twice() -> None:
-    # section 16: the first answer may have been lost
+    # R50: the first answer may have been lost
     world, _ = stage()
     x = Requester(world, "n", "x")
     x.subscribe(durable=True)
@@ -321,7 +321,7 @@ def test_the_interest_grace_starts_again_when_a_client_disconnects_again() -> No
 
 
 def test_a_durable_subscription_whose_client_does_not_return_expires() -> None:
-    # section 16: otherwise a lost answer keeps a log for ever
+    # R50: otherwise a lost answer keeps a log for ever
     world, ann = stage(interest_grace_s=1)
     x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe(durable=True, expiry_s=10)

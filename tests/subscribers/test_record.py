@@ -78,7 +78,7 @@ def segments_on_disk(world: BrokerHarness) -> tuple[FilterSegmentRecord, ...]:
 
 
 def test_after_a_restart_the_leaf_table_contains_the_filters_of_disconnected_clients() -> None:
-    # section 10: leaf table with all durable filters, for interest_grace_s
+    # R50: leaf table with all durable filters, for interest_grace_s
     world, _ = stage(interest_grace_s=3)
     world.subscriber("n", "x", "kind = 1", durable=True)
     world.run(s=1)
@@ -159,7 +159,7 @@ def test_a_filter_change_that_a_crash_interrupts_completes_when_the_client_retur
 
 
 def test_a_subscription_that_had_not_started_starts_by_its_virtual_time_before_the_crash() -> None:
-    # section 16: the virtual time of its record decides which events it must receive
+    # R46: the virtual time of its record decides which events it must receive
     world, ann = stage()
     table_updates = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     x = Requester(world, "n", "x")

@@ -133,7 +133,7 @@ def test_nothing_is_delivered_before_the_answer() -> None:
 
 
 def test_a_durable_subscription_is_on_disk_before_the_answer() -> None:
-    # R46, section 16
+    # R46
     world, ann = stage()
     world.stop_disk("n")
     x = Requester(world, "n", "x")

@@ -76,6 +76,10 @@ class _SubscribedSession:
         self.ticks: dict[PubendId, int] = dict(position)
         """The tick at which the client session started, or that of the last event, by pubend."""
 
+    def start(self, pubend: PubendId, after: int) -> None:
+        """The session starts on a pubend after a tick, unless it has started there."""
+        self.ticks.setdefault(pubend, after)
+
     def advance(self, pubend: PubendId, tick: int) -> None:
         """An event was delivered; note its tick if the pubend was delivered before."""
         if pubend in self.ticks:
@@ -368,7 +372,7 @@ class BrokerAudit:
 
     def _started(self, client: str, notice: client_messages.SubscriptionStarted) -> None:
         if client_session := self._client_session(client, notice.subscription):
-            client_session.ticks.setdefault(notice.pubend, notice.after)
+            client_session.start(notice.pubend, notice.after)
             self.writer.add(
                 AuditStarted(notice.subscription, client_session.name, notice.pubend, notice.after)
             )

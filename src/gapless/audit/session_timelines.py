@@ -57,6 +57,10 @@ class SessionTimeline:
             for pubend, tick in ticks_by_name(record.position).items():
                 all_of[pubend] = max(all_of.get(pubend, 0), tick)
 
+    def start(self, pubend: str, after: int) -> None:
+        """The session starts on a pubend after a tick, unless it has started there."""
+        self.starts.setdefault(pubend, after)
+
     @property
     def is_sure(self) -> bool:
         """Whether all records of the session were written."""

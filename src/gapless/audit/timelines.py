@@ -191,7 +191,7 @@ class _Timeline:
                 # it restarted with a filter that was requested before the connection was lost
                 self._switch(record.filter, ticks)
         for pubend, tick in ticks.items():
-            client_session.starts.setdefault(pubend, tick)
+            client_session.start(pubend, tick)
             self._filters_after.setdefault(pubend, [(-1, self._text)])
 
     def _switch(self, text: str, ticks: dict[str, int]) -> None:

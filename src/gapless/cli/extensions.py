@@ -32,7 +32,7 @@ def _add(parent: typer.Typer, name: str, entry: EntryPoint, *, panel: str | None
     try:
         command = entry.load()
     except ImportError as error:
-        _add_missing(parent, name, _remedy(entry, error), panel=panel)
+        _add_unavailable(parent, name, _remedy(entry, error), panel=panel)
         return
     if isinstance(command, typer.Typer):
         parent.add_typer(command, name=name, rich_help_panel=panel)
@@ -40,12 +40,12 @@ def _add(parent: typer.Typer, name: str, entry: EntryPoint, *, panel: str | None
         parent.command(name, rich_help_panel=panel)(command)
 
 
-def _add_missing(parent: typer.Typer, name: str, remedy: str, *, panel: str | None) -> None:
-    """Add a command that takes any arguments and names the package that must be installed."""
+def _add_unavailable(parent: typer.Typer, name: str, remedy: str, *, panel: str | None) -> None:
+    """Add a command that takes any arguments and says what it lacks."""
 
     @parent.command(
         name,
-        help="Not available: a package that it needs is not installed.",
+        help="Not available: a package that it needs is not installed, or cannot be loaded.",
         rich_help_panel=panel,
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
@@ -56,6 +56,8 @@ def _add_missing(parent: typer.Typer, name: str, remedy: str, *, panel: str | No
 
 def _remedy(entry: EntryPoint, error: ImportError) -> str:
     """Return what a command lacks and how to install it, with the extras of its entry point."""
+    if not isinstance(error, ModuleNotFoundError):
+        return f"cannot be loaded: {error}"  # what it needs is there, but of another version
     package = error.name.partition(".")[0] if error.name else str(error)
     distribution = "gapless" if entry.dist is None else entry.dist.name
     wanted = f'"{distribution}[{",".join(entry.extras)}]"' if entry.extras else package

@@ -185,6 +185,10 @@ class PublishBatch:
         """Count a sending, the first or a repeated one."""
         self.sendings += 1
 
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Give the result of an event to a waiter."""
+        self.waiters.append(waiter)
+
     def receipt(self, index: int, pubend: str, *, is_logged: bool) -> Receipt:
         """Return a receipt for an event."""
         self.receipts += 1

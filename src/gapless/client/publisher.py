@@ -155,7 +155,7 @@ class Publisher:
             await self._wait_for_capacity(seconds)
         batch, index = self._outbox.add(event)
         future: asyncio.Future[Position] = loop.create_future()
-        batch.waiters.append(Waiter(index, future, expires))
+        batch.add_waiter(Waiter(index, future, expires))
         if expires is not None and (self._timer is None or expires < self._timer_at):
             self._set_timer(expires)
         try:

@@ -19,7 +19,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gapless.core.effects import Effect, Fetch, Notify, SetPeers, Write
+from gapless.core.effects import Effect, Fetch, Notify, Send, SetPeers, Write
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.parameters import Parameters
@@ -108,6 +108,10 @@ class Context:
     def take_messages_to(self, peer: BrokerId) -> list[Any]:
         """Return the messages sent to one peer since the last call."""
         return self._outbox.pop(peer, [])
+
+    def send_packet(self, peer: BrokerId, packet: Any) -> None:
+        """Send a packet over the link to a peer, at once."""
+        self.effects.append(Send(peer, packet))
 
     def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
         """Keep links with exactly these brokers."""

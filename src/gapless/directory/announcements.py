@@ -11,6 +11,7 @@ own path is confirmed. This begins at the PHB. A confirmed path replaces one tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -25,7 +26,7 @@ from gapless.messages.overlay import Announce, PubendProperties
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree, TreeChange
 
-__all__ = ["UNCONFIRMED", "AnnouncementListener", "Announcements", "KnownPubend"]
+__all__ = ["UNCONFIRMED", "AnnouncementListener", "Announcements", "KnownPubend", "KnownPubends"]
 
 UNCONFIRMED: Final = 0
 """The shape version sent with a path that is not confirmed: less than that of any cell."""
@@ -48,6 +49,23 @@ class KnownPubend(msgspec.Struct, frozen=True):
     def direction(self) -> CellId | None:
         """The neighbour cell on the path; None in the PHB cell."""
         return self.path[0] if self.path else None
+
+
+class KnownPubends(Protocol):
+    """The announcements, for components that only read them."""
+
+    @property
+    def known(self) -> Mapping[PubendId, KnownPubend]:
+        """All pubends, tombstones included."""
+
+    def get(self, pubend: PubendId) -> KnownPubend | None:
+        """Return the announcement of a pubend, or None if it is unknown or was ended."""
+
+    def pubends(self) -> list[PubendId]:
+        """Return the existing pubends, in the order of their names."""
+
+    def pubends_named(self, name: str) -> list[PubendId]:
+        """Return the existing pubends of one name."""
 
 
 class AnnouncementListener(Protocol):

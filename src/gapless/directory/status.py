@@ -14,9 +14,8 @@ from gapless.core.ticks import Tick
 from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.directory.hosted import Hosted
 from gapless.directory.locations import PubendLocations
-from gapless.overlay.partitions import Partitions
+from gapless.directory.protocols import PartitionsOnPaths, RetiredBrokers
 from gapless.overlay.peers import Peers
-from gapless.overlay.retirements import Retirements
 
 __all__ = ["PubendStatuses"]
 
@@ -28,9 +27,9 @@ class PubendStatuses:
         self,
         identity: Identity,
         peers: Peers,
-        partitions: Partitions,
+        partitions: PartitionsOnPaths,
         hosted: Hosted,
-        retirements: Retirements,
+        retirements: RetiredBrokers,
         announcements: Announcements,
         locations: PubendLocations,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
-from gapless.directory.announcements import Announcements, KnownPubend
+from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind
@@ -43,7 +43,7 @@ class FeedCandidates:
     """Finds feeders and receivers, from the tree, the peer sessions and the announcements."""
 
     def __init__(
-        self, identity: Identity, tree: Tree, peers: Peers, announcements: Announcements
+        self, identity: Identity, tree: Tree, peers: Peers, announcements: KnownPubends
     ) -> None:
         self._identity = identity
         self._tree = tree
@@ -90,7 +90,7 @@ class FeedCandidates:
 
     def _nearer(self, known: KnownPubend) -> list[list[BrokerId]]:
         """Return the brokers of the cells on the path, nearest first; in the PHB cell, the PHB."""
-        if known.direction is None:
+        if not known.path:
             host = known.properties.broker
             return [] if host == self._identity.broker else [[host]]
         neighbourhood = self._tree.neighbourhood
@@ -122,7 +122,7 @@ class FeedCandidates:
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         """Return the kind of this router's attachment at its feeder."""
         known = self._known(pubend)
-        in_phb_cell = known is not None and known.direction is None
+        in_phb_cell = known is not None and not known.path
         return AttachKind.PHB_CELL if in_phb_cell else AttachKind.CELL
 
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:

@@ -17,8 +17,8 @@ from gapless.core.limits import HOSTING_BROKERS_MAX
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import HostingReference, RefusalCause
 from gapless.messages.mobility import Superseded
+from gapless.mobility.protocols import HostedSubscriptions
 from gapless.overlay.peers import Peers
-from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["HostingBrokers"]
@@ -30,7 +30,7 @@ _REPEATS_PER_TTL: Final = 4
 class HostingBrokers:
     """The claims that this broker knows, including its own."""
 
-    def __init__(self, context: Context, peers: Peers, registry: Registry) -> None:
+    def __init__(self, context: Context, peers: Peers, registry: HostedSubscriptions) -> None:
         self._context = context
         self._peers = peers
         self._registry = registry

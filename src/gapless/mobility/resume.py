@@ -20,10 +20,9 @@ from gapless.messages.clients import (
     Subscribe,
 )
 from gapless.mobility.epochs import is_behind, is_outdated
+from gapless.mobility.protocols import HostedSubscriptions, StartFilters
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.filter_segments import ImportedSegments
-from gapless.subscribers.filters import Filters
-from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["ForcedMoves"]
@@ -50,7 +49,9 @@ def _retained_from(call: Subscribe) -> StartPoint:
 class ForcedMoves:
     """Takes over subscriptions from the resume states of their clients."""
 
-    def __init__(self, context: Context, filters: Filters, registry: Registry) -> None:
+    def __init__(
+        self, context: Context, filters: StartFilters, registry: HostedSubscriptions
+    ) -> None:
         self._context = context
         self._filters = filters
         self._registry = registry

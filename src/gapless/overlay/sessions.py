@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from gapless.core.context import Context
-from gapless.core.effects import Send
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import (
@@ -113,7 +112,7 @@ class PeerSessions:
         return PeerSession(self._context, self, broker, cell, numbers, send, route)
 
     def _send(self, session: PeerSession, packet: Any) -> None:
-        self._context.effects.append(Send(session.peer, packet))
+        self._context.send_packet(session.peer, packet)
 
     def reshape(self, change: TreeChange) -> None:
         """End the sessions with brokers that left the neighbourhood; keep the others (R13).

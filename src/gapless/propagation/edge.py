@@ -186,7 +186,7 @@ class Edge:
         """Whether this is the edge to the leaf of another broker of the own cell."""
         self.settled = False
         self.revision = 0
-        self.listeners: list[EdgeListener] = []
+        self._listeners: list[EdgeListener] = []
         self._shape_version = 1
         """The least shape of the neighbour cell in which a table proves locations of SHBs."""
         self._location_version = location_version
@@ -443,6 +443,16 @@ class Edge:
         self._index.drop(held.number)
         self._shift(update, moved=True)
 
+    # --- listeners ---------------------------------------------------------------------------
+
+    def add_listener(self, listener: EdgeListener) -> None:
+        """Call a listener with the changes from now on."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: EdgeListener) -> None:
+        """Call a listener no more."""
+        self._listeners.remove(listener)
+
     # --- union of the tables -----------------------------------------------------------------
 
     def _shift(self, update: TableUpdate, *, moved: bool) -> None:
@@ -465,7 +475,7 @@ class Edge:
         self.revision += 1
         if moved:
             self._location_version.advance()
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.changed(added, removed)
 
 

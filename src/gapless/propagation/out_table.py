@@ -72,13 +72,13 @@ class OutTable:
     def watch(self, edge: Edge) -> None:
         """Include the tables of an edge."""
         self._edges.append(edge)
-        edge.listeners.append(self)
+        edge.add_listener(self)
         self.changed(edge.conjunctions, ())
 
     def unwatch(self, edge: Edge) -> None:
         """Exclude the tables of an edge again."""
         self._edges.remove(edge)
-        edge.listeners.remove(self)
+        edge.remove_listener(self)
         self.changed((), edge.conjunctions)
 
     def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:

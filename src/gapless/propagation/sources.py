@@ -39,16 +39,22 @@ class TableSources:
     def wanted(self, neighbour: CellId, current: Collection[BrokerId]) -> list[BrokerId]:
         """Return the sources that the edge to a neighbour cell should have, given those it has."""
         chosen = dict.fromkeys(self._of(neighbour, current))
-        for broker in sorted(self._receivers):
-            cell = self._tree.neighbourhood.cell_of(broker)
-            if cell is not None and self._tree.neighbourhood.direction(cell) == neighbour:
-                chosen[broker] = None
-        return self._peers.open_in(chosen)
+        receivers = [each for each in sorted(self._receivers) if self._is_behind(each, neighbour)]
+        if receivers:
+            chosen.update(dict.fromkeys(self._peers.open_in(receivers)))
+        return [*chosen]
+
+    def _is_behind(self, broker: BrokerId, neighbour: CellId) -> bool:
+        """Return whether a broker lies in the direction of a neighbour cell."""
+        cell = self._tree.neighbourhood.cell_of(broker)
+        return cell is not None and self._tree.neighbourhood.direction(cell) == neighbour
 
     def _of(self, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
         """Yield one broker of a cell, or one of each cell beyond if none is reachable."""
         reached = self._peers.open_in(self._tree.neighbourhood.brokers(cell))
-        if reached:
+        if len(reached) == 1:
+            yield reached[0]
+        elif reached:
             yield min(reached, key=lambda broker: self._rank(broker, current))
         else:
             for beyond in self._tree.neighbourhood.beyond(cell):

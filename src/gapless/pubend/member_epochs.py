@@ -3,7 +3,7 @@
 A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the
 next tick, even if nothing is published, but at most once in ``stream_epoch_interval_ms``.
 
-An advertisement only widens (section 1). Tables are pruned by it, so events that only the wider one
+An advertisement only widens (A22). Tables are pruned by it, so events that only the wider one
 allows must be in an epoch of the new announcement version, where only tables that know that version
 count (A22). So an epoch of a new version opens at once.
 """

@@ -1,16 +1,29 @@
-"""The interfaces that a pubend uses: the router, the reports, the tables and the peer sessions."""
+"""The interfaces that pubends and their requests use: router, reports, tables, sessions, directory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
-from gapless.core.ids import PubendId, ShbId, VectorEntry
+from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
 from gapless.core.ticks import Tick
+from gapless.messages.overlay import NameStatus, PubendProperties
 from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import KnowledgeRange
+from gapless.routing.protocols import HostedLog
 
-__all__ = ["AckRequests", "Claim", "Claims", "ClockView", "Outlet"]
+__all__ = [
+    "AckRequests",
+    "Claim",
+    "Claims",
+    "ClockView",
+    "NameQuerier",
+    "OtherBrokers",
+    "Outlet",
+    "PubendAnnouncer",
+    "PubendNaming",
+    "PubendRouter",
+]
 
 Claim: TypeAlias = Callable[[ShbId], VectorEntry | None]
 """Returns the claim of the tables at this broker for an SHB and one pubend."""
@@ -29,6 +42,16 @@ class Outlet(Protocol):
 
     def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
         """Note that the log is released up to a tick; these stream epochs remain."""
+
+
+class PubendRouter(Outlet, Protocol):
+    """The router, which also takes new pubends of this broker."""
+
+    def host(self, pubend: PubendId, log: HostedLog, released: Tick) -> None:
+        """Serve a pubend from its own log, and feed the receivers that wait for a source."""
+
+    def learn_stream_epochs(self, pubend: PubendId, records: Iterable[StreamEpochRecord]) -> None:
+        """Add the stored stream epochs of a pubend of this broker."""
 
 
 class AckRequests(Protocol):
@@ -50,3 +73,47 @@ class ClockView(Protocol):
 
     def clock_view(self) -> int:
         """Return the median of this broker's clock and those of its peers (R27)."""
+
+
+class PubendAnnouncer(Protocol):
+    """Announces the pubends of this broker."""
+
+    def host(self, pubend: PubendId, version: int, properties: PubendProperties) -> None:
+        """Announce a pubend of this broker, or a new version of it."""
+
+
+class OtherBrokers(Protocol):
+    """Which other broker has a pubend that this broker does not serve."""
+
+    def other_broker(self, pubend: PubendId) -> BrokerId | None:
+        """Return the other broker that has a pubend, or None if there is none or it is retired."""
+
+    def not_here(self, pubend: PubendId) -> str:
+        """Return why this broker does not serve a pubend."""
+
+
+class PubendNaming(Protocol):
+    """The names of pubends at this broker."""
+
+    def find(self, name: str) -> PubendId | None:
+        """Return the pubend that a name means, or None if this broker knows none."""
+
+    def is_remembered(self, name: str) -> bool:
+        """Return whether there was a pubend of exactly that name, even if no broker has it now."""
+
+    def reserve(self, name: str) -> None:
+        """Reserve a name for a pubend that this broker is creating."""
+
+    def release(self, name: str) -> None:
+        """Release a name: the pubend is created."""
+
+
+class NameQuerier(Protocol):
+    """Queries the other brokers for a name."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further query is accepted now."""
+
+    def query(self, name: str, done: Callable[[NameStatus, BrokerId], None]) -> None:
+        """Query all other brokers whether a name is free."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from gapless.core.context import Context
 from gapless.core.ids import PubendId, ShbId, VirtualTime
-from gapless.directory.announcements import AnnouncementListener, Announcements
-from gapless.directory.hosted import HostedPubends
+from gapless.directory.announcements import AnnouncementListener
+from gapless.directory.hosted import Hosted
 from gapless.messages.overlay import Quality
 from gapless.messages.stored import StoredPubend
 from gapless.overlay.peers import Peers
 from gapless.pubend.best_effort import BestEffortPubend
 from gapless.pubend.known_hosts import KnownHosts
 from gapless.pubend.members import Members
-from gapless.pubend.protocols import Claims
+from gapless.pubend.protocols import AckRequests, Claims, PubendAnnouncer, PubendRouter
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.serving import PubendRequestHandler
-from gapless.routing.reports import ReportAggregator
-from gapless.routing.router import Router
 
-__all__ = ["AnyPubend", "ChangedClaims", "Pubends"]
+__all__ = ["AnyPubend", "ChangedClaims", "PubendRegistry", "Pubends"]
 
 AnyPubend: TypeAlias = Pubend | BestEffortPubend
 
@@ -33,18 +31,31 @@ class ChangedClaims(Claims, Protocol):
         """Return the SHBs whose virtual time in the tables is greater than the known one."""
 
 
+class PubendRegistry(Hosted, Protocol):
+    """The registry of this broker's pubends, to which new ones are added."""
+
+    def __getitem__(self, pubend: PubendId) -> AnyPubend:
+        """Return a pubend that is served here."""
+
+    def __setitem__(self, pubend: PubendId, hosted: AnyPubend) -> None:
+        """Add a pubend that is served here."""
+
+    def values(self) -> Collection[AnyPubend]:
+        """Return the pubends that are served here."""
+
+
 class Pubends:
     """Creates and restores the pubends of this broker, and updates their stream epochs."""
 
     def __init__(
         self,
         context: Context,
-        hosted: HostedPubends[AnyPubend],
+        hosted: PubendRegistry,
         peers: Peers,
-        announcements: Announcements,
+        announcements: PubendAnnouncer,
         claims: ChangedClaims,
-        router: Router,
-        reports: ReportAggregator,
+        router: PubendRouter,
+        reports: AckRequests,
         listener: AnnouncementListener,
     ) -> None:
         self._context = context

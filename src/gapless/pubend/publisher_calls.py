@@ -12,10 +12,8 @@ from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import NAME_MAX
 from gapless.core.ticks import Tick
-from gapless.directory.hosted import HostedPubends
-from gapless.directory.name_query import NameQueries, numbered
-from gapless.directory.names import PubendNames, invalid_name_reason
-from gapless.directory.status import PubendStatuses
+from gapless.directory.name_query import numbered
+from gapless.directory.names import invalid_name_reason
 from gapless.messages.clients import (
     OpenPubend,
     OpenPublisher,
@@ -31,6 +29,7 @@ from gapless.messages.records import PubendRecord, PublisherRecord, PutRecord
 from gapless.messages.stored import StoredPubend
 from gapless.overlay.peers import Peers
 from gapless.pubend.best_effort import BestEffortPubend
+from gapless.pubend.protocols import NameQuerier, OtherBrokers, PubendNaming
 from gapless.pubend.pubend import Pubend, PublishRefusedError
 from gapless.pubend.pubends import AnyPubend, Pubends
 from gapless.pubend.refusals import PubendRefusals
@@ -45,10 +44,10 @@ class PublisherCalls:
         self,
         context: Context,
         peers: Peers,
-        hosted: HostedPubends[AnyPubend],
-        status: PubendStatuses,
-        names: PubendNames,
-        queries: NameQueries,
+        hosted: Mapping[PubendId, AnyPubend],
+        status: OtherBrokers,
+        names: PubendNaming,
+        queries: NameQuerier,
         pubends: Pubends,
         refusals: PubendRefusals,
     ) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.directory.announcements import Announcements
+from gapless.directory.announcements import KnownPubends
 from gapless.directory.hosted import Hosted
-from gapless.directory.status import PubendStatuses
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.pubend.protocols import OtherBrokers
 
 __all__ = ["PubendRefusals"]
 
@@ -19,8 +19,8 @@ class PubendRefusals:
         self,
         context: Context,
         hosted: Hosted,
-        announcements: Announcements,
-        status: PubendStatuses,
+        announcements: KnownPubends,
+        status: OtherBrokers,
     ) -> None:
         self._context = context
         self._hosted = hosted

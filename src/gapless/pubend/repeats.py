@@ -111,6 +111,14 @@ class _Queue(msgspec.Struct):
     waiting: deque[PendingBatch]
     found: LookupResult
 
+    def add(self, batch: PendingBatch) -> None:
+        """Let a batch wait behind the others."""
+        self.waiting.append(batch)
+
+    def drop_first(self) -> None:
+        """Remove the batch that has waited longest."""
+        self.waiting.popleft()
+
     def take_found(self, found: LookupResult) -> None:
         """Set the result of the last look-up."""
         self.found = found
@@ -141,7 +149,7 @@ class SequenceLookups:
                 f"{LOOKUP_PENDING_BATCHES_MAX:,} batches of publisher {batch.publisher!r} wait for a "
                 "look-up in the log; send this batch again when they are answered"
             )
-        queue.waiting.append(batch)
+        queue.add(batch)
 
     def fence(self, publisher: str) -> None:
         """Refuse the waiting batches of older sessions of a publisher (R28)."""
@@ -225,5 +233,5 @@ class SequenceLookups:
                 if missing:
                     self._look_up(queue, missing)
                     return
-            queue.waiting.popleft()
+            queue.drop_first()
         del self._queues[publisher]

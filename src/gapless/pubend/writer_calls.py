@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.directory.hosted import HostedPubends
 from gapless.messages.clients import RefusalCause
 from gapless.messages.staging import (
     BatchCommitted,
@@ -33,7 +32,7 @@ class WriterCalls:
     def __init__(
         self,
         context: Context,
-        hosted: HostedPubends[AnyPubend],
+        hosted: Mapping[PubendId, AnyPubend],
         staging: Staging,
         refusals: PubendRefusals,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Pubend requests: reads, log holds, end of a membership; repeated until answered (2.4; R48, R49).
+"""Pubend requests: reads, log holds, end of a membership; repeated until answered (R48, R49).
 
 - :mod:`.carrier`: the forwarding of requests to a PHB, and of replies back
 - :mod:`.pending_request_state`, :mod:`.pending`: the unanswered requests of this broker

@@ -1,4 +1,4 @@
-"""Pubend requests: hop by hop to the PHB, and back along the recorded route (2.4 of the rules).
+"""Pubend requests: hop by hop to the PHB, and back along the recorded route.
 
 A request has an id, a requester and a route. Every hop adds itself to the route and keeps no state.
 The reply carries the route back. Each hop removes itself from it, and the reply is at the requester

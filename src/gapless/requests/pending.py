@@ -1,8 +1,8 @@
-"""The pending requests of this broker: each is repeated until answered or cancelled (2.4, R48).
+"""The pending requests of this broker: each is repeated until answered or cancelled (R48).
 
-A request is repeated under a new id each time, because the id selects the hop if there is a choice
-(section 17). The ids of the attempts of one request are consecutive modulo a small number. So
-requests that are repeated alternately cannot each get the same dead hop for ever.
+A request is repeated under a new id each time, because the id selects the hop if there is a choice.
+The ids of the attempts of one request are consecutive modulo a small number. So requests that are
+repeated alternately cannot each get the same dead hop for ever.
 
 A reply to any attempt is accepted: a request may be served twice, and ranges that are read are
 facts. Ids grow from incarnation to incarnation, so a reply to an earlier incarnation is not

@@ -1,4 +1,4 @@
-"""The states of a pending request, its inputs, and their table (2.4 of the rules, R48).
+"""The states of a pending request, its inputs, and their table (R48).
 
 Theory of operation
 -------------------

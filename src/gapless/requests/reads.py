@@ -11,7 +11,7 @@ from gapless.core.context import Context, Timer
 from gapless.core.errors import FilterError
 from gapless.core.limits import READER_FILTERS_KEPT
 from gapless.core.parameters import microseconds
-from gapless.directory.announcements import Announcements
+from gapless.directory.announcements import KnownPubends
 from gapless.directory.hosted import Hosted
 from gapless.messages.clients import ReadLog, ReadPart, RefusalCause, Refused
 from gapless.messages.overlay import Quality
@@ -35,7 +35,7 @@ class ReadCalls:
         context: Context,
         requests: PubendRequests,
         hosted: Hosted,
-        announcements: Announcements,
+        announcements: KnownPubends,
     ) -> None:
         self._context = context
         self._requests = requests

@@ -8,15 +8,71 @@ accepted again, except those that it lost with its disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.directory.announcements import Announcements
-from gapless.directory.locations import PubendLocations
-from gapless.directory.status import PubendStatuses
-from gapless.overlay.retirements import Retirements
+from gapless.directory.announcements import KnownPubends
+from gapless.subscribers.protocols import PubendStatus
 
-__all__ = ["AbandonedStreams", "JoinedPubends", "RetiredMembers", "Retirement"]
+__all__ = [
+    "AbandonedStreams",
+    "JoinedPubends",
+    "RetiredMembers",
+    "Retirement",
+    "RetirementRecords",
+    "StoredLocations",
+]
+
+
+class RetirementRecords(Protocol):
+    """The retirements and returns that this broker knows."""
+
+    def __contains__(self, shb: ShbId) -> bool:
+        """Return whether a broker is retired."""
+
+    def all(self) -> Iterable[ShbId]:
+        """Return all retired brokers."""
+
+    def returned(self) -> Iterable[ShbId]:
+        """Return all brokers that were retired and have returned."""
+
+    def is_recent(self, shb: ShbId) -> bool:
+        """Return whether a retirement is recent; only then logs and names are released."""
+
+    def is_back(self, shb: ShbId) -> bool:
+        """Return whether a broker was retired and has returned."""
+
+    def returned_with(self, shb: ShbId, pubend: PubendId) -> bool:
+        """Return whether a broker has returned with a pubend."""
+
+    def returned_without(self, shb: ShbId, pubend: PubendId) -> bool:
+        """Return whether a broker has returned without a pubend that it had."""
+
+
+class StoredLocations(Protocol):
+    """The brokers of all pubends that this broker has heard of."""
+
+    def pubends_at(self, broker: BrokerId) -> Iterable[PubendId]:
+        """Return the known pubends of another broker."""
+
+    def pubends_of_retired(self, broker: BrokerId) -> Iterable[PubendId]:
+        """Return the pubends of a retired broker that no other broker has since."""
+
+    def former_broker_of(self, pubend: PubendId) -> BrokerId | None:
+        """Return the retired broker of a pubend, or None if another broker has it since."""
+
+    def is_lost(self, pubend: PubendId) -> bool:
+        """Return whether the broker of a pubend has returned without it."""
+
+    def add(self, pubend: PubendId, broker: BrokerId) -> None:
+        """Store the broker of a pubend unless it has lost it."""
+
+    def mark_host_retired(self, pubend: PubendId) -> None:
+        """Free the name of a pubend: its broker is retired."""
+
+    def mark_lost(self, pubend: PubendId, broker: BrokerId) -> None:
+        """Note that a broker has returned without a pubend."""
 
 
 class RetiredMembers(Protocol):
@@ -58,10 +114,10 @@ class Retirement:
 
     def __init__(
         self,
-        retirements: Retirements,
-        announcements: Announcements,
-        locations: PubendLocations,
-        status: PubendStatuses,
+        retirements: RetirementRecords,
+        announcements: KnownPubends,
+        locations: StoredLocations,
+        status: PubendStatus,
         members: RetiredMembers,
         subends: AbandonedStreams,
     ) -> None:

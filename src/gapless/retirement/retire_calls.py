@@ -11,10 +11,9 @@ from gapless.core.limits import SHOWN_HOSTS_NAMED_MAX
 from gapless.messages.clients import Refused
 from gapless.messages.operating import BrokerRetired, RetireBroker
 from gapless.overlay.peers import Peers
-from gapless.overlay.retirements import Retirements
 from gapless.overlay.tree import Tree
 
-__all__ = ["HostSource", "RetireCalls"]
+__all__ = ["HostSource", "RetireCalls", "RetiredHosts"]
 
 
 class HostSource(Protocol):
@@ -22,6 +21,16 @@ class HostSource(Protocol):
 
     def hosts(self) -> Iterable[ShbId]:
         """Return the known SHBs."""
+
+
+class RetiredHosts(Protocol):
+    """The brokers that were retired, to which one may be added."""
+
+    def __contains__(self, shb: ShbId) -> bool:
+        """Return whether a broker is retired."""
+
+    def retire(self, shb: ShbId) -> None:
+        """Retire a broker and send that to all peers."""
 
 
 class RetireCalls:
@@ -32,7 +41,7 @@ class RetireCalls:
         context: Context,
         tree: Tree,
         peers: Peers,
-        retirements: Retirements,
+        retirements: RetiredHosts,
         known: Iterable[HostSource],
     ) -> None:
         self._context = context

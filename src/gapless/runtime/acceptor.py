@@ -71,7 +71,7 @@ class _PendingConnection:
 
     def _leave(self) -> None:
         self._timer.cancel()
-        self._acceptor.pending.pop(self, None)
+        self._acceptor.forget(self)
 
     def _give_up(self) -> None:
         reason = f"no handshake in {self._acceptor.handshake_timeout_s:g} s"
@@ -114,6 +114,10 @@ class Acceptor:
             oldest.reject(f"connections_max = {limit:,} are open, and no handshake was received")
         self.pending[pending] = None
         return connection
+
+    def forget(self, pending: _PendingConnection) -> None:
+        """A connection has sent its handshake, or has ended before it."""
+        self.pending.pop(pending, None)
 
     def connect_received(self, connection: FramedConnection, handshake: Connect) -> None:
         """Accept a connection, or refuse it with a reason."""

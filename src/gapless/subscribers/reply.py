@@ -44,6 +44,10 @@ class PendingReply(NamedTuple):
     later: list[Callable[[], None]]
     """Later requests of the client, which are executed after the reply."""
 
+    def do_later(self, action: Callable[[], None]) -> None:
+        """Execute an action after the reply."""
+        self.later.append(action)
+
 
 class SubscribeReply:
     """The replies to the client of one subscription."""
@@ -71,7 +75,7 @@ class SubscribeReply:
         """Execute an action after the pending reply. Return False if no reply is pending."""
         if self.pending is None:
             return False
-        self.pending.later.append(action)
+        self.pending.do_later(action)
         return True
 
     def forget_client(self) -> None:
