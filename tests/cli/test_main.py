@@ -85,7 +85,7 @@ def test_the_page_has_the_exit_codes() -> None:
         (errors.OutcomeUnknownError("perhaps"), EXIT_NO_BROKER),
         (errors.ConnectionLostError("gone"), EXIT_NO_BROKER),
         (errors.DiskFullError("full"), EXIT_DISK),
-        (errors.CorruptionError("damaged"), EXIT_FOUND),
+        (errors.CorruptionError("corrupt"), EXIT_FOUND),
     ],
 )
 def test_an_error_has_the_exit_code_of_its_class(error: errors.GaplessError, code: int) -> None:

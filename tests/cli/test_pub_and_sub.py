@@ -375,7 +375,7 @@ def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
         {"q": "no way"},
         {"q": "no way"},
         ConnectionLostError("gone"),
-        {"q": "damaged", "r": "no way"},
+        {"q": "corrupt", "r": "no way"},
         {"r": "no way"},
     ]
 
@@ -400,7 +400,7 @@ def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
         "waiting for q: no way",
         "no broker answers: gone",
         "a broker answers again",
-        "waiting for q: damaged",
+        "waiting for q: corrupt",
         "waiting for r: no way",
         "q continues",
     ]

@@ -97,7 +97,7 @@ class Table:
             if self.last_attached() == peer:
                 return
             self.run(10, relayed=relayed)
-        raise AssertionError(f"{peer} was not asked within {ms} ms")
+        raise AssertionError(f"{peer} received no Attach within {ms} ms")
 
     def detached(self) -> list[str]:
         """Return the brokers that received a Detach."""

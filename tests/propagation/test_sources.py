@@ -106,7 +106,7 @@ def test_a_receiver_that_is_already_a_source_is_listed_once() -> None:
 def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reachable() -> None:
     found = sources(Reach("n1"))
     found.set_fed("c2", fed=True)
-    found.set_fed("stranger", fed=True)
+    found.set_fed("unknown", fed=True)
     assert found.wanted("n", ["n1"]) == ["n1"]
 
 
@@ -151,7 +151,7 @@ def test_a_former_source_is_notified_and_sends_no_more_deltas() -> None:
 
 def test_a_stop_for_an_unknown_table_is_ignored() -> None:
     world = BrokerHarness("p-n")
-    world.receive("n", "stranger", TableStop("nowhere"))
+    world.receive("n", "unknown", TableStop("nowhere"))
     assert requesters(world, "n", "p") == ["p"]
 
 

@@ -43,7 +43,7 @@ class Pubend:
         """Values that replace those of the next replies."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        fault = "a row is damaged" if request.low in self.corrupt else ""
+        fault = "a row is corrupt" if request.low in self.corrupt else ""
         done = request.low - 1 if fault else request.high
         reply = ReadReply(STOCKS, request.request, reply_route(request), (), done, 99, 0, 0, fault)
         if self.replies:
@@ -340,15 +340,15 @@ def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -
     [
         pytest.param(read_fields((1, 9, 5, 5)), id="an event twice"),
         pytest.param(read_fields((1, 9, 6, 5)), id="events out of order"),
-        pytest.param(read_fields((1, 5), (9, 6)), id="a piece that is none"),
-        pytest.param(read_fields((1, 5), (1, 5)), id="a piece twice"),
-        pytest.param(read_fields((1, 5), (5, 9)), id="pieces that overlap"),
-        pytest.param(read_fields((6, 9), (1, 5)), id="pieces out of order"),
-        pytest.param(read_fields((1, 5), (7, 9)), id="a hole"),
-        pytest.param(read_fields((1, 9, 7), done=6), id="an end below its pieces"),
-        pytest.param(read_fields((0, 9)), id="a beginning below the question"),
-        pytest.param(read_fields((2, 9)), id="a beginning above the question"),
-        pytest.param(read_fields((5, 9), released=3), id="a beginning above what is released"),
+        pytest.param(read_fields((1, 5), (9, 6)), id="a range with high below low"),
+        pytest.param(read_fields((1, 5), (1, 5)), id="a range twice"),
+        pytest.param(read_fields((1, 5), (5, 9)), id="ranges that overlap"),
+        pytest.param(read_fields((6, 9), (1, 5)), id="ranges out of order"),
+        pytest.param(read_fields((1, 5), (7, 9)), id="a missing range"),
+        pytest.param(read_fields((1, 9, 7), done=6), id="an end below its ranges"),
+        pytest.param(read_fields((0, 9)), id="a start below the request"),
+        pytest.param(read_fields((2, 9)), id="a start above the request"),
+        pytest.param(read_fields((5, 9), released=3), id="a start above the released ticks"),
         pytest.param(read_fields((1, 10), done=10), id="an end above the question"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_corrupt_subscription_is_refused_and_not_overwritten(tmp_path: Path) -
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             assert list(brokers["b1"].refused) == ["subscription left"]
             refused = await client.ask(Refused, Subscribe(11, "left", "", durable=True))
-            assert "could not be brought back" in refused.reason
+            assert "could not be restored" in refused.reason
             await client.subscribe("right", durable=True)
 
     run(first_incarnation())

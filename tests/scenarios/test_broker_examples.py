@@ -86,7 +86,7 @@ def test_14_1_without_curiosity_lost_ticks_block_all_later_ones() -> None:
 
 def test_14_1_without_forwarded_nacks_a_router_that_has_forgotten_blocks_the_stream() -> None:
     def answer_from_the_cache_only(
-        _inquiry: UpstreamRequests, _routed: object, _unknown: object
+        _requests: UpstreamRequests, _routed: object, _unknown: object
     ) -> None:
         """Let the receiver nack again."""
 

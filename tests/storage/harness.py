@@ -180,7 +180,7 @@ def execute(directory: Path, sql: str, *values: object) -> None:
     """Change a database without its storage."""
     with closing(sqlite3.connect(directory / "broker.db", isolation_level=None)) as connection:
         changed = connection.execute(sql, values).rowcount
-        assert changed != 0, "nothing was damaged"
+        assert changed != 0, "nothing was corrupted"
 
 
 def flip_row(directory: Path, pubend: PubendId, first: int) -> None:

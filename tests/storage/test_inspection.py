@@ -72,7 +72,7 @@ def test_verification_proceeds_in_chunks_and_reports_its_progress(
     tmp_path: Path, harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.storage.close()
-    monkeypatch.setattr(inspection_module, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(inspection_module, "_CHUNK_BYTES", 1)
     reports: list[tuple[PubendId, int, int]] = []
     assert verify(tmp_path, progress=lambda *each: reports.append(each)).corruptions == ()
     assert reports[-1] == (TRADES, 8, 8)

@@ -142,16 +142,16 @@ class PackedFilter:
         least one publication is read, and a row larger than the limit is read in part.
         """
         packed_rows: list[PackedEvents] = []
-        room = bytes_max
+        remaining = bytes_max
         for row in rows:
             if row.last < low or row.first > high:
                 continue
             packed = row.publications
             if row.first < low or row.last > high:
                 packed = _cut(packed, low, high)
-            if len(packed) > room:
-                packed, high = _shortened(packed, high, room)
-            room -= len(packed)
+            if len(packed) > remaining:
+                packed, high = _shortened(packed, high, remaining)
+            remaining -= len(packed)
             if packed:
                 packed_rows.append(packed)
         chosen = tuple(packed_rows) if self._takes_all else self._matching(packed_rows)
@@ -165,8 +165,8 @@ class PackedFilter:
         indexes, is_sure = self._column_filter.left(column_scan)
         doubtful = indexes[~is_sure]
         if len(doubtful):
-            asked = _bare(column_scan.part(doubtful))
-            kept = [self._wanted.matches(each.attributes) for each in asked]
+            headers = _bare(column_scan.part(doubtful))
+            kept = [self._wanted.matches(each.attributes) for each in headers]
             indexes = np.sort(np.concatenate((indexes[is_sure], doubtful[kept])))
         return (column_scan.part(indexes),) if len(indexes) else ()
 
@@ -184,10 +184,10 @@ def _cut(packed: PackedEvents, low: Tick, high: Tick) -> bytes:
     return _part(packed, range(bisect_left(ticks, low), bisect_right(ticks, high)))
 
 
-def _shortened(packed: PackedEvents, high: Tick, room: int) -> tuple[PackedEvents, Tick]:
+def _shortened(packed: PackedEvents, high: Tick, remaining: int) -> tuple[PackedEvents, Tick]:
     """Return the publications before the byte limit, and the tick up to which they are complete."""
     for index, raw in enumerate(_raws(packed)):
-        if room < 0:
+        if remaining < 0:
             return _part(packed, range(index)), ticks_of(packed)[index] - 1
-        room -= len(bytes(raw))
+        remaining -= len(bytes(raw))
     return packed, high

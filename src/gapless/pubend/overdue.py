@@ -25,7 +25,7 @@ class OverdueAcks:
             ms=parameters.ack_ms
         )
         self._tops = deque([(now, top)])
-        self._asked: dict[bool, int] = {}
+        self._requested_at: dict[bool, int] = {}
 
     def observe(self, now: int, top: Tick) -> Tick:
         """Note the top of the stream; return the tick up to which acknowledgements are overdue."""
@@ -38,8 +38,8 @@ class OverdueAcks:
 
     def may_ask(self, now: int, *, pressure: bool) -> bool:
         """Return whether a request may be sent now, and if so note it as sent."""
-        asked = self._asked.get(pressure)
-        if asked is not None and now - asked < self._interval_us:
+        requested_at = self._requested_at.get(pressure)
+        if requested_at is not None and now - requested_at < self._interval_us:
             return False
-        self._asked[pressure] = now
+        self._requested_at[pressure] = now
         return True

@@ -357,8 +357,8 @@ class Pubend(StreamEnd):
 
         The known times of ``former_hosts`` are included: subscriptions of them are at the SHB now.
         """
-        asked = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
-        known = {shb: each for shb, each in asked.items() if each}
+        found = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
+        known = {shb: each for shb, each in found.items() if each}
         row = None
         if known:
             since = min(each[0][1] for each in known.values())

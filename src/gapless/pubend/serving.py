@@ -166,8 +166,8 @@ class PubendRequestHandler:
         def found_rows(rows: tuple[PackedRow, ...], low: Tick, done: Tick) -> None:
             picked = self._packed_filter(request.filter, wanted).pick(rows, low, done, bytes_max)
             is_counted = request.form is ReadForm.TICKS
-            told = packed_ticks(picked.rows) if is_counted else picked.rows
-            answer(self._reply(request, wanted, picked.done, rows=told))
+            packed = packed_ticks(picked.rows) if is_counted else picked.rows
+            answer(self._reply(request, wanted, picked.done, rows=packed))
 
         if request.form is ReadForm.EVENTS:
             pubend.ranges_between(request.low, request.high, found, bytes_max)
@@ -258,18 +258,18 @@ def _bounded(ranges: list[KnowledgeRange], bytes_max: int, events_max: int) -> l
     least one publication, if there is any, and the silence after the last one.
     """
     taken: list[KnowledgeRange] = []
-    size, room = 0, events_max
+    size, remaining = 0, events_max
     for knowledge in ranges[:READ_RANGES_MAX]:
         whole = size + content_bytes(knowledge)
-        left = room - len(knowledge.publications)
+        left = remaining - len(knowledge.publications)
         if whole > bytes_max or left < 0:
             for publication in knowledge.publications:
-                if size > bytes_max or not room:
+                if size > bytes_max or not remaining:
                     if publication.tick > knowledge.low:
                         taken.append(cut(knowledge, knowledge.low, publication.tick - 1))
                     return taken
                 size += content_bytes(KnowledgeRange(0, 0, 0, 0, (publication,)))
-                room -= 1
-        size, room = whole, left
+                remaining -= 1
+        size, remaining = whole, left
         taken.append(knowledge)
     return taken

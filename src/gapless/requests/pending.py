@@ -315,9 +315,9 @@ class PendingRequests:
     def _refuses(self, pending: PendingRequest, reply: PubendReply) -> bool:
         if not isinstance(reply, ReadReply):
             return False
-        asked = pending.made(reply.request)
-        assert isinstance(asked, Read)
-        return not _answers(asked, reply)
+        request = pending.made(reply.request)
+        assert isinstance(request, Read)
+        return not _answers(request, reply)
 
     def end(self, pending: PendingRequest) -> None:
         """End a request, and give its turn to a waiting read."""

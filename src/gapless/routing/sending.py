@@ -154,12 +154,12 @@ class StreamSender:
         """
         if attachment.is_congested or not attachment.curious.wants(low, high):
             return
-        room = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
+        remaining = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
         for known in routed.stream.known(low, high):
-            if room <= 0:
+            if remaining <= 0:
                 self._context.mark("rest of an answer left for the next nack")
                 return
-            room -= content_bytes(known)
+            remaining -= content_bytes(known)
             for part_low, part_high in attachment.curious.take(known.low, known.high):
                 ranges = routed.stream.around(part_low, part_high)
                 for knowledge in ranges:

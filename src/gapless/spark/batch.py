@@ -39,8 +39,8 @@ def read_part(
     if not isinstance(partition, LogPartition):
         return
     part = partition.part
-    pieces = read_range(part, wanted, options.on_release, options.deadline_s, options.credentials)
-    yield from ArrowBatches(columns).of(part.pubend, pieces)
+    replies = read_range(part, wanted, options.on_release, options.deadline_s, options.credentials)
+    yield from ArrowBatches(columns).of(part.pubend, replies)
 
 
 def _warn_of_skipped(skipped: Mapping[str, int]) -> None:

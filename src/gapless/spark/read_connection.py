@@ -170,11 +170,11 @@ class ReadConnection:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             name = f"spark-{uuid4().hex[:8]}"
             made.sendall(encode_handshake(Connect(Role.CLIENT, name, token=token)))
-            welcome = _checked(decode_handshake(bytes(_body(made))), address)
+            connected = _checked(decode_handshake(bytes(_body(made))), address)
         except BaseException:
             made.close()
             raise
-        self._silence_s = max(_SILENCE_S, _KEEPALIVES_MISSED_MAX * welcome.keepalive_ms / 1_000)
+        self._silence_s = max(_SILENCE_S, _KEEPALIVES_MISSED_MAX * connected.keepalive_ms / 1_000)
         return made
 
 

@@ -57,7 +57,7 @@ class CatchUp:
             return
         if cursor.merge_exclusion.is_excluded or cursor.verification.is_outstanding:
             return
-        if not cursor.buffer.has_room:
+        if not cursor.buffer.has_space:
             return  # do not join either: the next live event would overflow the buffer
         cursor.merge_exclusion.skip_range()
         if (

@@ -83,12 +83,12 @@ class StartQuery:
         self._pending = None
         subend = self._subend
         known = {**dict(reply.others), self._shb: reply.known}
-        asked = [
+        unverified = [
             each
             for each in subend.groups.guaranteed.values()
             if each.verification.is_due and each.verification.former_hosts <= self._hosts
         ]
-        starts = [(each, each.verification.guaranteed_start_after(known)) for each in asked]
+        starts = [(each, each.verification.guaranteed_start_after(known)) for each in unverified]
         if not subend.has_base:
             ticks = [
                 tick for _, tick in starts if tick is not None and tick >= reply.retained_above

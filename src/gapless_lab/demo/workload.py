@@ -66,8 +66,8 @@ LONDON = DemoFilter(
 )
 
 TESTS: Final = {
-    wish.text: wish.test
-    for wish in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
+    each.text: each.test
+    for each in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
 }
 """The functions of all filters, by text."""
 

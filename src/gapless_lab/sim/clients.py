@@ -31,7 +31,7 @@ class SimulatedClient:
         self._failures = 0
         """The number of consecutive connections that were lost before a notice came on them."""
         self._requests = 0
-        self._asked: dict[int, int] = {}
+        self._unanswered: dict[int, int] = {}
         """When each unanswered request was sent on this connection."""
         self._patience_us = int(10_000_000 * world.options.pace) + 1_000_000
         self._check_scheduled = False
@@ -55,7 +55,7 @@ class SimulatedClient:
         """Connect, unless the client has ended or is connected."""
         if self.active and self.connection is None:
             self.connection = self.world.connections.connect(self, self.host)
-            self._asked.clear()
+            self._unanswered.clear()
             self.connected()
             self._schedule_check()
 
@@ -63,7 +63,7 @@ class SimulatedClient:
         """Handle a notice, unless it belongs to an abandoned connection."""
         if connection is self.connection:
             self._failures = 0
-            self._asked.pop(getattr(notice, "request", 0), None)
+            self._unanswered.pop(getattr(notice, "request", 0), None)
             self.world.trace.fold(self.world.now, self._requests)
             if self.world.trace.full:
                 self.world.trace.say(self.world.now, self.name, "hears", notice)
@@ -114,14 +114,14 @@ class SimulatedClient:
     def ask(self, request: Any) -> None:
         """Send a request that expects a reply."""
         if self.connection is not None:
-            self._asked[request.request] = self.world.now
+            self._unanswered[request.request] = self.world.now
             self.send(request)
 
     def send(self, request: Any) -> None:
         """Send a request that has no reply."""
         if self.connection is not None:
             if self.world.trace.full:
-                self.world.trace.say(self.world.now, self.name, "asks", request)
+                self.world.trace.say(self.world.now, self.name, "requests", request)
             self.connection.ask(request)
 
     def _schedule_check(self) -> None:
@@ -134,7 +134,7 @@ class SimulatedClient:
         self._check_scheduled = False
         if self.connection is None:
             return
-        if self._asked and self.world.now - min(self._asked.values()) > self._patience_us:
+        if self._unanswered and self.world.now - min(self._unanswered.values()) > self._patience_us:
             self._patience_us *= 2
             self.drop()
         else:

@@ -55,16 +55,16 @@ class WriterChecker:
         self.done: dict[int, tuple[int, int, int]] = {}
         """By batch that is completely in the log: its first tick, its last, its number of events.
         """
-        self._asked: dict[int, list[list[bytes]]] = {}
+        self._commits: dict[int, list[list[bytes]]] = {}
         """By batch: the events that each of its commits would publish."""
         self._batch = -1
         self._seen: list[Publication] = []
         """The events of the batch that is being logged."""
 
-    def asked(self, batch: int, payloads: list[bytes]) -> None:
+    def commit_sent(self, batch: int, payloads: list[bytes]) -> None:
         """The writer sends a commit."""
-        if payloads not in self._asked.setdefault(batch, []):
-            self._asked[batch].append(payloads)
+        if payloads not in self._commits.setdefault(batch, []):
+            self._commits[batch].append(payloads)
 
     def logged(self, publication: Publication) -> None:
         """Check an event of this writer in the log: it must be the next one of a commit."""
@@ -76,7 +76,7 @@ class WriterChecker:
         self._batch = batch
         self._seen.append(publication)
         seen = [each.payload for each in self._seen]
-        likely = [each for each in self._asked.get(batch, []) if each[: len(seen)] == seen]
+        likely = [each for each in self._commits.get(batch, []) if each[: len(seen)] == seen]
         if not likely:
             self._violate("S2", publication)
         elif seen in likely:
@@ -241,7 +241,7 @@ class SimulatedStagedWriter(SimulatedClient):
         chosen = [self.random.choice(finished[each]) for each in sorted(finished)]
         self._parts = tuple((each.partition, each.name, len(each.chunks)) for each in chosen)
         events = [event for each in chosen for chunk in each.chunks for event in chunk]
-        self.checker.asked(self._batch, [payload for _, payload in events])
+        self.checker.commit_sent(self._batch, [payload for _, payload in events])
         self._phase = _Phase.COMMITTING
         if self._is_hasty and self.workload is not None and self.random.random() < 0.3:
             self.workload.aim(self.host)

@@ -18,11 +18,11 @@ from gapless_lab.sim.planted_bugs import PlantedBug, hunt
 from gapless_lab.sim.routing_bugs import ONLY_DIRECTED
 
 LONG_RUNS = {
-    "sessions never die",
-    "one branch is bypassed into",
-    "a former host keeps it",
-    "corruption is not reported",
-    "no relays",
+    "never ends a peer session",
+    "bypasses into one branch only",
+    "keeps a subscription that has moved",
+    "does not report corrupt rows",
+    "does not use relays",
 }
 """The bugs that make a run long: the system has to wait, or to work, until a limit is reached."""
 

@@ -32,7 +32,7 @@ def test_several_processes_give_the_same_results_as_one() -> None:
 
 def test_a_summary_sums_up_runs() -> None:
     results = list(run_many(range(8), TOY, run=run_toy))
-    summary = summarise(results, known=["damaged log", "a branch that is never taken"])
+    summary = summarise(results, known=["corrupt log", "a branch that is never taken"])
     assert summary.seeds == 8
     assert summary.steps == sum(result.steps for result in results)
     assert summary.deliveries == sum(result.deliveries for result in results)

@@ -56,13 +56,13 @@ class RecordingWorld(World):
         self.reported.append(name)
 
 
-def violations_of(asked: dict[int, list[str]], *logged: str) -> list[str]:
+def violations_of(commits_sent: dict[int, list[str]], *logged: str) -> list[str]:
     """Return the violations for requested commits, by batch, and the logged events."""
     world = RecordingWorld()
     checker = WriterChecker(world, "w")
-    for batch, commits in asked.items():
+    for batch, commits in commits_sent.items():
         for commit in commits:
-            checker.asked(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
+            checker.commit_sent(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
     for tick, each in enumerate(logged):
         checker.logged(Publication(tick, "w", tick, {}, f"w/{each}".encode()))
     return world.reported + ["S1" for _ in checker.half_logged()]
