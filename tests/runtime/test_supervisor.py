@@ -55,8 +55,8 @@ class Publisher:
             await asyncio.sleep(0.02)
 
     async def _continue(self, client: RawClient, last: int) -> None:
-        await client.ask(PubendOpened, OpenPubend(client.number(), "trades"))
-        opened = await client.ask(
+        await client.request(PubendOpened, OpenPubend(client.number(), "trades"))
+        opened = await client.request(
             PublisherOpened, OpenPublisher(client.number(), PubendId("trades"), "desk")
         )
         self.published = opened.last_sequence

@@ -149,8 +149,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             publisher.publish_many({"n": n} for n in range(10))
         with mallory.publisher("leaks", name="mole") as publisher:
             publisher.publish({"n": 10})
-        stager = job.loop_thread.run(_stage(job._session))
-        job.loop_thread.run(job._session.commit_staged([stager]))
+        staged = job.loop_thread.run(_stage(job._session))
+        job.loop_thread.run(job._session.commit_staged([staged]))
         for session, wanted, name, last in (
             (alice, "n < 5", None, 5),
             (mallory, "n < 3 OR n = 10", "desk", 4),
@@ -164,9 +164,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _stage(session: Any) -> Any:
-    async with session.staged_writer("quotes", writer="loader", batch=1) as stager:
-        await stager.add([{"n": 11}])
-        return await stager.finish()
+    async with session.staged_writer("quotes", writer="loader", batch=1) as staged:
+        await staged.add([{"n": 11}])
+        return await staged.finish()
 
 
 def of(kind: type[AuditRecord], logs: Path) -> list[Any]:

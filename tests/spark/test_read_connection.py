@@ -111,7 +111,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def answered(deadline_s: float, *where: str) -> ReadPart:
     made = ReadConnection(where, deadline_s)
     try:
-        made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+        made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
         return made.answer()
     finally:
         made.close()
@@ -135,7 +135,7 @@ def test_a_broker_that_sends_keepalives_is_awaited_until_the_deadline(
     busy = start_broker()
     busy._answers.append(lambda _: _send_keepalives(busy))
     made = ReadConnection((busy.url,), 1.0)
-    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     with pytest.raises(TimeoutError, match="was not read"):
         made.answer()
     made.close()
@@ -162,7 +162,7 @@ def test_after_a_failed_dial_the_next_address_is_used_and_later_the_first_again(
 ) -> None:
     first, other = start_broker(done), start_broker(done)
     made = ReadConnection((first.url, other.url), 30.0)
-    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     next(made._addresses)  # as if no broker were at the first address
     assert made.answer().done == 10
     assert (first.accepted, other.accepted) == (0, 1)

@@ -353,7 +353,7 @@ def test_a_closed_subend_ignores_messages() -> None:
     subend.session_closed("n")
     subend.retry_feed()
     subend.review_eager()
-    subend.ask_to_advance(99)
+    subend.request_advance(99)
     assert subend.horizon == before
     assert subend.feeder is None
 
@@ -365,7 +365,7 @@ def test_a_subend_without_a_feeder_sends_no_nacks_until_it_has_one() -> None:
     assert world.subend("n", P).feeder is None
     since = world.now
     ann.publish("e1")
-    subend.ask_to_advance(2**60)
+    subend.request_advance(2**60)
     subend.ack_expected(AckExpected(P, ann.ticks["e1"]))
     world.run(ms=500)
     assert world.sent_over(Nack, "n", "p", since) == []

@@ -63,7 +63,7 @@ class PubendStatuses:
 
     # --- whether it may return -----------------------------------------------------------------
 
-    def is_gone(self, pubend: PubendId) -> bool:
+    def is_phb_gone(self, pubend: PubendId) -> bool:
         """Return whether the broker of a pubend is retired, or returned without the pubend."""
         if self._locations.is_lost(pubend):
             return True

@@ -128,10 +128,10 @@ class FilteredRows(NamedTuple):
 class PackedFilter:
     """Selects publications by one filter."""
 
-    def __init__(self, wanted: Filter) -> None:
-        self._takes_all = wanted == EVERYTHING
-        self._wanted = wanted
-        self._column_filter = ColumnFilter(wanted)
+    def __init__(self, event_filter: Filter) -> None:
+        self._takes_all = event_filter == EVERYTHING
+        self._event_filter = event_filter
+        self._column_filter = ColumnFilter(event_filter)
 
     def pick(
         self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int
@@ -159,14 +159,14 @@ class PackedFilter:
 
     def _matching(self, packed_rows: Sequence[PackedEvents]) -> tuple[bytes, ...]:
         """Return the matching publications as one array, or nothing if none matches."""
-        if not self._wanted.conjunctions:
+        if not self._event_filter.conjunctions:
             return ()  # a planner needs only the tick up to which a result would go
         column_scan = ColumnScan(packed_rows, self._column_filter.names)
         indexes, is_sure = self._column_filter.left(column_scan)
         doubtful = indexes[~is_sure]
         if len(doubtful):
             headers = _bare(column_scan.part(doubtful))
-            kept = [self._wanted.matches(each.attributes) for each in headers]
+            kept = [self._event_filter.matches(each.attributes) for each in headers]
             indexes = np.sort(np.concatenate((indexes[is_sure], doubtful[kept])))
         return (column_scan.part(indexes),) if len(indexes) else ()
 

@@ -36,7 +36,7 @@ class OverdueAcks:
             tops.popleft()
         return tops[0][1] if tops[0][0] <= oldest else 0
 
-    def may_ask(self, now: int, *, pressure: bool) -> bool:
+    def may_request(self, now: int, *, pressure: bool) -> bool:
         """Return whether a request may be sent now, and if so note it as sent."""
         requested_at = self._requested_at.get(pressure)
         if requested_at is not None and now - requested_at < self._interval_us:

@@ -124,15 +124,15 @@ class Pubend(StreamEnd):
         """Return the stream epoch of a tick: the last one that starts at or before it."""
         return stream_epoch_at(self.stream_epochs, tick, self._record.released)
 
-    def last_released_match(self, wanted: Filter) -> Tick:
+    def last_released_match(self, read_filter: Filter) -> Tick:
         """Return the last released tick that may have held an event that matches a filter."""
         last_released = self._record.last_released_event
         offered = self._record.properties.advertisement
         for until, narrower in reversed(self._record.past_advertisements):
-            if last_released > until and Filter(offered).intersects(wanted):
+            if last_released > until and Filter(offered).intersects(read_filter):
                 return last_released
             last_released, offered = min(last_released, until), narrower
-        return last_released if Filter(offered).intersects(wanted) else 0
+        return last_released if Filter(offered).intersects(read_filter) else 0
 
     @property
     def log_bytes(self) -> int:

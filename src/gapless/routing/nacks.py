@@ -32,7 +32,7 @@ class UpstreamRequests:
         """Request unknown ticks from the log or the feeder."""
         if not unknown:
             return
-        ranges = routed.outstanding_nacks.ask(unknown, self._context.now)
+        ranges = routed.outstanding_nacks.take_due(unknown, self._context.now)
         if routed.log is not None:
             for low, high in ranges:
                 self._read(routed, routed.log, low, high)

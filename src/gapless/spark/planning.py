@@ -130,8 +130,10 @@ def _cut(
 ) -> list[TickRange]:
     """Split one range. Probes match nothing: the end of a reply is known without its events."""
 
-    def read(wanted: str, begin: Tick, end: Tick) -> ReadPart:
-        return network.part(pubend, wanted, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES)
+    def read(filter_text: str, begin: Tick, end: Tick) -> ReadPart:
+        return network.part(
+            pubend, filter_text, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES
+        )
 
     first = read("FALSE", low, high).done
     if first >= high:

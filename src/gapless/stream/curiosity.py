@@ -60,7 +60,7 @@ class OutstandingNacks:
         """Return the number of outstanding ranges."""
         return len(self._ranges)
 
-    def ask(self, ranges: Iterable[TickRange], now: int) -> list[TickRange]:
+    def take_due(self, ranges: Iterable[TickRange], now: int) -> list[TickRange]:
         """Return the parts of these ranges to request now, cut to size, and note them.
 
         Ticks requested within the least repetition threshold are omitted, and so are those that do

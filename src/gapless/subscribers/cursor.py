@@ -183,11 +183,11 @@ class Cursor:
 
     def wait_for_start(self) -> None:
         """Wait for the stream, or query the PHB if there is a start guarantee (R46)."""
-        self.verification.begin()
-        self.keep_waiting()
+        self.verification.wait()
+        self.stay_pending()
         self.subend.verify_starts()
 
-    def keep_waiting(self) -> None:
+    def stay_pending(self) -> None:
         """Continue to wait for the start."""
         guaranteed = self.verification.has_guarantee
         phase = CursorPhase.GUARANTEED if guaranteed else CursorPhase.PENDING
@@ -421,7 +421,7 @@ class Cursor:
         self.catch_up.forget_top()
         self._move_position(position)
         self.retention.hold_log_if_needed()
-        self.enter(CursorPhase.CATCHING_UP, CursorInput.SOUGHT)
+        self.enter(CursorPhase.CATCHING_UP, CursorInput.REPOSITIONED)
         self.filter_switch.switch_now()
 
     def _move_position(self, position: Tick) -> None:

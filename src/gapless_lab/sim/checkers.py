@@ -142,7 +142,7 @@ class SubscriptionChecker:
                 view.limit = max(view.base, self.acked.get(pubend, 0))
                 view.seen = []
 
-    def sought(self, start: StartPoint, position: PositionTuple) -> None:
+    def seek_done(self, start: StartPoint, position: PositionTuple) -> None:
         """The subscription has moved to another position."""
         self._merged = None
         for pubend, tick in position:

@@ -66,7 +66,7 @@ class SimulatedClient:
             self._unanswered.pop(getattr(notice, "request", 0), None)
             self.world.trace.fold(self.world.now, self._requests)
             if self.world.trace.full:
-                self.world.trace.say(self.world.now, self.name, "hears", notice)
+                self.world.trace.message(self.world.now, self.name, "receives", notice)
             self.take(notice)
 
     def lost(self, connection: SimulatedConnection, reason: str) -> None:
@@ -74,7 +74,7 @@ class SimulatedClient:
         if connection is self.connection:
             self.world.note(self.name, f"loses its connection: {reason}")
             self.connection = None
-            self._come_back()
+            self._reconnect_later()
 
     def drop(self, *, disconnected_us: int = 0, unseen_us: int = 0) -> None:
         """Close the connection and reconnect later."""
@@ -82,7 +82,7 @@ class SimulatedClient:
             self.world.note(self.name, "drops its connection")
             self.connection.drop(unseen_us=unseen_us)
             self.connection = None
-            self._come_back(disconnected_us)
+            self._reconnect_later(disconnected_us)
 
     def follow(self, refused: Refused) -> None:
         """Reconnect later; to another broker, if the refusal names one."""
@@ -97,7 +97,7 @@ class SimulatedClient:
             self.connection.drop()
             self.connection = None
 
-    def _come_back(self, disconnected_us: int = 0) -> None:
+    def _reconnect_later(self, disconnected_us: int = 0) -> None:
         self.losses += 1
         self._failures += 1
         self.choose_host()
@@ -111,7 +111,7 @@ class SimulatedClient:
         self._requests += 1
         return self._requests
 
-    def ask(self, request: Any) -> None:
+    def send_request(self, request: Any) -> None:
         """Send a request that expects a reply."""
         if self.connection is not None:
             self._unanswered[request.request] = self.world.now
@@ -121,8 +121,8 @@ class SimulatedClient:
         """Send a request that has no reply."""
         if self.connection is not None:
             if self.world.trace.full:
-                self.world.trace.say(self.world.now, self.name, "requests", request)
-            self.connection.ask(request)
+                self.world.trace.message(self.world.now, self.name, "requests", request)
+            self.connection.send_request(request)
 
     def _schedule_check(self) -> None:
         if not self._check_scheduled:

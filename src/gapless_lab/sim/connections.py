@@ -49,7 +49,7 @@ class SimulatedConnection:
         self._to_process = 0
         self._to_actor = 0
 
-    def ask(self, request: Any) -> None:
+    def send_request(self, request: Any) -> None:
         """Send a request to the machine."""
         if self.open:
             self._to_process = max(self._to_process, self._world.now + self._world.network.delay())

@@ -203,10 +203,12 @@ class SimulatedStagedWriter(SimulatedClient):
         elif self._phase is _Phase.DROPPING:
             self._dropped.add(self._batch)
             self._request = self.next_request()
-            self.ask(DropBatch(self._request, self.pubend, self.name, self._batch))
+            self.send_request(DropBatch(self._request, self.pubend, self.name, self._batch))
         elif self._phase is not _Phase.IDLE:
             self._request = self.next_request()
-            self.ask(CommitBatch(self._request, self.pubend, self.name, self._batch, self._parts))
+            self.send_request(
+                CommitBatch(self._request, self.pubend, self.name, self._batch, self._parts)
+            )
 
     def _stage(self) -> None:
         assert self.pubend is not None
@@ -218,7 +220,7 @@ class SimulatedStagedWriter(SimulatedClient):
                     self._chunks[request] = (attempt, number)
                     chunk = (self._batch, attempt.partition, attempt.name, number)
                     events = attempt.chunks[number]
-                    self.ask(StageChunk(request, self.pubend, self.name, *chunk, events))
+                    self.send_request(StageChunk(request, self.pubend, self.name, *chunk, events))
         if not self._chunks:
             self._all_staged()
 
@@ -263,7 +265,9 @@ class SimulatedStagedWriter(SimulatedClient):
         self._is_open = False
         self._advertised = self.plan.advertisement
         self._opening = self.next_request()
-        self.ask(OpenPubend(self._opening, self.plan.name, self._advertised, self.plan.quality))
+        self.send_request(
+            OpenPubend(self._opening, self.plan.name, self._advertised, self.plan.quality)
+        )
 
     def take(self, notice: Any) -> None:
         """Handle the reply to a request."""

@@ -153,7 +153,7 @@ class SimulatedSubscriber(SimulatedClient):
             self._finish()
             return
         if self._ending is not None:
-            self.ask(self._ending)
+            self.send_request(self._ending)
             return
         self.checker.stalls.clear()
         self._resuming = self._answered or bool(self.checker.position())
@@ -172,7 +172,7 @@ class SimulatedSubscriber(SimulatedClient):
         )
         if hosting is not None and not self._is_at_hosting_broker:
             self._hosting = hosting.next_epoch()
-        self.ask(
+        self.send_request(
             Subscribe(
                 self._subscribing,
                 self.checker.name,
@@ -300,7 +300,7 @@ class SimulatedSubscriber(SimulatedClient):
 
     def _subscribed(self, notice: Subscribed) -> None:
         if self._seek is not None and notice.request == self._seek.request:
-            self.checker.sought(self._seek.start, notice.position)
+            self.checker.seek_done(self._seek.start, notice.position)
             self._seek = None
             return
         if notice.request != self._subscribing:
@@ -326,7 +326,7 @@ class SimulatedSubscriber(SimulatedClient):
         self._erased = {self.host.broker: erased}
         self._requested_starts.clear()
         if self._change is not None:
-            self._ask_change()
+            self._request_change()
 
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:
@@ -335,7 +335,7 @@ class SimulatedSubscriber(SimulatedClient):
                 # acknowledged
                 if self.durable:
                     self._acknowledge(self.checker.position())
-                self.world.after(50_000, self._ask_change)
+                self.world.after(50_000, self._request_change)
             else:
                 self._change = None
                 self.checker.change_refused()
@@ -355,12 +355,12 @@ class SimulatedSubscriber(SimulatedClient):
         self._change = SetFilter(self.next_request(), self.checker.name, filter_text)
         self._change_requests = 0
         self.checker.change_requested(filter_text)
-        self._ask_change()
+        self._request_change()
 
-    def _ask_change(self) -> None:
+    def _request_change(self) -> None:
         if self._change is not None and self.connection is not None:
             self._change_requests += 1
-            self.ask(self._change)
+            self.send_request(self._change)
 
     def _filter_set(self, notice: FilterSet) -> None:
         if self._change is not None and notice.request == self._change.request:
@@ -379,13 +379,13 @@ class SimulatedSubscriber(SimulatedClient):
     def seek(self, start: StartPoint) -> None:
         """Seek to another position."""
         self._seek = Seek(self.next_request(), self.checker.name, start)
-        self.ask(self._seek)
+        self.send_request(self._seek)
 
     def unsubscribe(self) -> None:
         """End the subscription; the end of a durable one is repeated until it is answered."""
         self._ending = Unsubscribe(self.next_request(), self.checker.name, self._hosting)
         self._change = None
-        self.ask(self._ending)
+        self.send_request(self._ending)
 
     def _finish(self) -> None:
         self.done = self.checker.ended = True

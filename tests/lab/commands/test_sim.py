@@ -42,7 +42,7 @@ def test_replay_with_a_trace_shows_time_broker_event_and_effects(
     shown = "\n".join(lines)
     assert re.search(r"n\da +p\d\.\d requests Publish \d+: P\d p\d/1 session", shown)
     assert re.search(r"n\da .* => write \d+: appends P\d \[0\.\d{6}, 0\.\d{6}\]", shown)
-    assert re.search(r"s\d +hears Delivery s\d \(P\d \(0\.\d{6} p\d/\d+", shown)
+    assert re.search(r"s\d +receives Delivery s\d \(P\d \(0\.\d{6} p\d/\d+", shown)
     assert not re.search(r"\b1[67]\d{14}", shown), "times are relative to the start"
 
 

@@ -187,7 +187,7 @@ def test_a_start_time_in_the_past_is_by_the_clock_of_the_log() -> None:
 def test_after_a_seek_events_are_repeated() -> None:
     harness = started()
     harness.get(P, 10, 20, 30)
-    harness.checker.sought(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 10),))
+    harness.checker.seek_done(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 10),))
     harness.get(P, 20, 30, 40)
     assert harness.found() == []
 
@@ -223,7 +223,7 @@ def test_a_gap_over_a_range_released_after_the_start_was_confirmed_is_dishonest(
 def test_a_gap_after_a_seek_may_cover_the_released_range() -> None:
     harness = started()
     harness.get(P, 10, 20, 30)
-    harness.checker.sought(StartPoint(StartKind.POSITION, ((P, 0),)), ((P, 0),))
+    harness.checker.seek_done(StartPoint(StartKind.POSITION, ((P, 0),)), ((P, 0),))
     harness.release(P, 20)
     harness.checker.gap(P, 1, 20)
     harness.get(P, 30, 40)

@@ -118,7 +118,7 @@ def test_a_stream_that_starts_during_a_change_is_checked_from_its_start() -> Non
 def test_a_gap_during_a_change_is_no_violation() -> None:
     harness = changing()
     harness.release(P, 30)
-    harness.checker.sought(StartPoint(StartKind.EARLIEST), ((P, 0),))
+    harness.checker.seek_done(StartPoint(StartKind.EARLIEST), ((P, 0),))
     harness.checker.gap(P, 1, 30)
     harness.get(P, 50)
     harness.checker.change_done(((P, 35),), exact=True)

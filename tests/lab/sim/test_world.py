@@ -208,7 +208,7 @@ def test_a_connection_carries_requests_and_notices_in_order() -> None:
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
     for number in range(20):
-        connection.ask([Notify(connection.name, number)])
+        connection.send_request([Notify(connection.name, number)])
     pass_ms(world, 500)
     assert listener.notices == list(range(20))
     assert machine(host).events(ClientUp) == [ClientUp("listener.1")]
@@ -232,7 +232,9 @@ def test_a_disconnected_client_gets_the_reason_after_all_notices() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
-    connection.ask([Notify(connection.name, "last"), DisconnectClient(connection.name, "too slow")])
+    connection.send_request(
+        [Notify(connection.name, "last"), DisconnectClient(connection.name, "too slow")]
+    )
     pass_ms(world, 100)
     assert listener.notices == ["last"]
     assert listener.losses == ["disconnected: too slow"]

@@ -68,7 +68,7 @@ class _Lacking(dict[str, set[str]]):
 
 def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
     # A nested function is sent as its code, so it runs on hosts without gapless.
-    def ask(_: Iterable[int]) -> Iterator[tuple[str, str]]:
+    def report_packages(_: Iterable[int]) -> Iterator[tuple[str, str]]:
         import importlib
         import socket
 
@@ -82,7 +82,9 @@ def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
     context = spark.sparkContext
     tasks = min(4 * context.defaultParallelism, _TASKS_MAX)
     found = _Lacking()
-    for package, host in context.parallelize(range(tasks), tasks).mapPartitions(ask).collect():
+    for package, host in (
+        context.parallelize(range(tasks), tasks).mapPartitions(report_packages).collect()
+    ):
         found.setdefault(package, set()).add(host)
     return found
 

@@ -81,7 +81,9 @@ class LimitInvariant(Invariant):
         self._buffer += parameters.backlog_bytes // EVENT_BYTES_MIN + run
         self._backlog = parameters.backlog_bytes + run * (EVENT_BYTES_MAX + PUBLICATION_BYTES)
         self._steps = 0
-        batch = global_state.options.batch_max * (CHUNKS_MAX if global_state.options.stagers else 1)
+        batch = global_state.options.batch_max * (
+            CHUNKS_MAX if global_state.options.staged_writers else 1
+        )
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
         self._window = parameters.publisher_window
         self._frame = parameters.frame_events_max
