@@ -225,4 +225,4 @@ def test_a_late_attached_reply_is_accepted_if_there_is_no_feeder() -> None:
     table._collect()
     table.answer("a")
     assert table.feed.feeder == "a"
-    assert table.context.coverage_marks["attached late"] == 1
+    assert table.context.coverage_marks["late Attached accepted"] == 1

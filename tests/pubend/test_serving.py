@@ -316,7 +316,7 @@ def test_too_many_reads_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         harness.read(1, harness.pubend.top)
     harness.look()
     assert len(harness.answers) == 2
-    assert harness.context.coverage_marks["read turned away"] == 1
+    assert harness.context.coverage_marks["read refused"] == 1
     harness.answer(1, harness.pubend.top)  # below the limit again
 
 

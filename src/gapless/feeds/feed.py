@@ -195,7 +195,7 @@ class Feed:
             self.relayed = message.relayed or self._find(peer).relayed
             self._listener.feed_sent_up_to(message.sent_up_to)
         elif self._state in {FeedState.RETRYING, FeedState.TRYING}:
-            self._context.mark("attached late")
+            self._context.mark("late Attached accepted")
             self._switch(FeedInput.OTHER_ATTACHED, self._find(peer), message)
         else:
             self._enter(FeedInput.OTHER_ATTACHED, self._state)

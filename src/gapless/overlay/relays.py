@@ -136,7 +136,7 @@ class Relays:
         """Forward a probe, or use its route if this broker is the target."""
         route = probe.route
         if not route or route[-1] != peer or self._me in route:
-            self._context.mark("probe went in a circle")
+            self._context.mark("probe looped")
             return
         if not self._is_new(probe):
             return
@@ -181,7 +181,7 @@ class Relays:
         route, index = message.route, message.index
         fits = 0 < index < len(route) and route[index] == self._me and route[index - 1] == peer
         if not fits:
-            self._context.mark("relayed to nowhere")
+            self._context.mark("relayed with a wrong route")
         elif index == len(route) - 1:
             self._sessions.arrived(route[::-1], message.inner)
         else:

@@ -107,7 +107,7 @@ class PubendRequestHandler:
             self._context.mark("read with a bad filter")
             return
         if self._reading >= READS_MAX:
-            self._context.mark("read turned away")
+            self._context.mark("read refused")
             return
         if request.log_hold in self._released_log_holds:
             self._context.mark("read after its log hold was released")
@@ -156,7 +156,7 @@ class PubendRequestHandler:
         def answer(reply: ReadReply) -> None:
             self._reading -= 1
             if reply.done < request.low and not is_empty:
-                self._context.mark("read that cannot go on")
+                self._context.mark("read made no progress")
                 fault = pubend.corruption or "the log could not be read"
                 reply = replace(reply, fault=fault)
             then(reply)

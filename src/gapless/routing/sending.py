@@ -157,7 +157,7 @@ class StreamSender:
         remaining = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
         for known in routed.stream.known(low, high):
             if remaining <= 0:
-                self._context.mark("rest of an answer left for the next nack")
+                self._context.mark("rest of a reply left for the next nack")
                 return
             remaining -= content_bytes(known)
             for part_low, part_high in attachment.curious.take(known.low, known.high):

@@ -101,7 +101,7 @@ class LogRetention:
         cursor = self._cursor
         if cursor.is_pending or max(self.retained_from, self.given_up) >= tick:
             return
-        self._resources.context.mark("gave up under pressure")
+        self._resources.context.mark("gave up a log under pressure")
         self.given_up = tick
         if cursor.log_holds.current is not None:
             cursor.log_holds.release()

@@ -295,7 +295,7 @@ class Subend:
         while len(self._stream) and (
             self._stream.account.bytes > self._context.parameters.cache_bytes
         ):
-            self._context.mark("subend forgot")
+            self._context.mark("subend cache full")
             self._stream.forget_highest()
 
     def stream_epoch(self, message: StreamEpoch) -> None:

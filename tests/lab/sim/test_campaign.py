@@ -43,9 +43,11 @@ def test_a_summary_sums_up_runs() -> None:
 
 def test_an_unreachable_branch_is_listed_separately_with_its_reason() -> None:
     assert set(OUT_OF_REACH) <= set(known_coverage_marks()), "the list names an unknown mark"
-    summary = summarise([], known=["reply astray", "log full"])
+    summary = summarise([], known=["reply with a wrong route", "log full"])
     assert summary.never_hit == ["log full"]
-    assert summary.out_of_reach == {"reply astray": OUT_OF_REACH["reply astray"]}
+    assert summary.out_of_reach == {
+        "reply with a wrong route": OUT_OF_REACH["reply with a wrong route"]
+    }
 
 
 def test_a_summary_names_the_seeds_that_failed() -> None:
