@@ -207,8 +207,8 @@ def test_a_running_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> 
 
 def test_an_unknown_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
     assert main(["retire", "b9", "--cell", "c9", "--url", brokers.url()]) == EXIT_REFUSED
-    said = " ".join(capsys.readouterr().err.split())
-    assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in said
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in printed
 
 
 def test_a_dead_broker_is_retired(capsys: Captured) -> None:

@@ -49,9 +49,9 @@ class Workers(Cluster):
         """Run a command at the cluster; return its output."""
         whole = [sys.executable, "-m", "gapless", "spark", *arguments, "--master", self._master]
         process = self._run("driver", whole, stdout=subprocess.PIPE, SPARK_LOCAL_IP="127.0.0.1")
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        printed, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, self._log("driver").read_text()[-2_000:]
-        return said
+        return printed
 
 
 @pytest.fixture

@@ -188,11 +188,11 @@ def test_a_timestamp_is_its_tick_in_every_time_zone(filled: Stream) -> None:
         late = filled.load(pubends="quotes", pushDown="true").where(
             col("timestamp") >= lit(start_time)
         )
-        said = numbers(late)
+        output = numbers(late)
     assert [tick for tick, _ in found] == ticks
     there = start_time.astimezone(timezone(timedelta(hours=9))).replace(tzinfo=None)
     assert datetime.fromisoformat(found[150][1]) == there
-    assert said == list(range(150, 300))
+    assert output == list(range(150, 300))
 
 
 @contextmanager

@@ -105,12 +105,12 @@ def test_the_verdict_shows_the_parameters_that_determine_the_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_verdict(make_console(), verdict_of(), DemoCounters())
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         *("heartbeat_ms 250", "session_timeout_ms 1500", "redial_max_ms 500"),
         *("attach_timeout_ms 1000", "keepalive_ms 500", "fail over after 1 s"),
     ):
-        assert words in said
+        assert words in output
 
 
 @async_test

@@ -16,7 +16,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
 
 
 @pytest.mark.parametrize(
-    ("name", "axes", "said"),
+    ("name", "axes", "message"),
     [
         ("pt-9", ["brokers=0"], "brokers cannot be 0; it takes a whole number from 2 to 10,000"),
         ("pt-9", ["brokers=1", "failed=0"], "brokers cannot be 1; it takes"),
@@ -62,7 +62,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
     ],
 )
 def test_values_that_cannot_be_measured_are_refused_in_one_line(
-    name: str, axes: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    name: str, axes: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     named = dict(axis.split("=", 1) for axis in axes)  # the last one of a name counts here
     grid = [word for axis, values in named.items() for word in ("--grid", f"{axis}={values}")]
@@ -71,7 +71,7 @@ def test_values_that_cannot_be_measured_are_refused_in_one_line(
     assert not shown.out
     line = " ".join(shown.err.split())
     assert f"{name}: " in line
-    assert said in line
+    assert message in line
     assert "Traceback" not in line
     assert not list(tmp_path.iterdir())
 
