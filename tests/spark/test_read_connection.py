@@ -103,7 +103,7 @@ def start_broker() -> Iterator[Callable[..., ScriptedBroker]]:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time after which a silent broker is given up."""
     monkeypatch.setattr(line, "_SILENCE_S", 0.2)
 
@@ -117,7 +117,7 @@ def answered(deadline_s: float, *where: str) -> ReadPart:
         made.close()
 
 
-@pytest.mark.usefixtures("patience")
+@pytest.mark.usefixtures("short_waits")
 def test_a_silent_connection_is_replaced_long_before_the_deadline(
     start_broker: Callable[..., ScriptedBroker],
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_silent_connection_is_replaced_long_before_the_deadline(
     assert half_open.accepted == 2
 
 
-@pytest.mark.usefixtures("patience")
+@pytest.mark.usefixtures("short_waits")
 def test_a_broker_that_sends_keepalives_is_awaited_until_the_deadline(
     start_broker: Callable[..., ScriptedBroker],
 ) -> None:

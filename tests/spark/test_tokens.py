@@ -25,7 +25,7 @@ from gapless.spark.sink_options import parse_sink_options
 from gapless.testing import SyncOverlay
 from gapless.wire import new_token
 from tests.cli.overlays import ROOT
-from tests.spark.rows import PATIENCE_S, Sink, Stream, numbers
+from tests.spark.rows import TIMEOUT_S, Sink, Stream, numbers
 from tests.tokens import Principals
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_a_stream_with_a_reader_is_copied_from_source_to_sink(
     for numbers_of_run in (range(30, 40), range(40, 50)):
         guarded.publish(numbers_of_run)
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
     copied = [each.attributes["n"] for each in guarded.session.read("copies")]
     assert copied == [*range(50)]
 
@@ -254,7 +254,7 @@ def test_the_files_of_a_spark_run_do_not_contain_the_token(
         input=token,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
         cwd=ROOT,
     )

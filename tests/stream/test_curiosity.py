@@ -92,11 +92,11 @@ def test_outstanding_nacks_are_bounded_and_expired_ones_are_forgotten_first() ->
 def test_requested_ticks_are_returned_once() -> None:
     requested = RequestedTicks(DEFAULTS)
     assert requested.take(1, 100) == []
-    assert not requested.wants(1, 100)
+    assert not requested.has_any(1, 100)
     requested.add(10, 20, now=0)
     requested.add(30, 40, now=0)
-    assert requested.wants(20, 29)
-    assert not requested.wants(21, 29)
+    assert requested.has_any(20, 29)
+    assert not requested.has_any(21, 29)
     assert requested.take(21, 29) == []
     assert requested.take(15, 34) == spans((15, 20), (30, 34))
     assert requested.take(15, 34) == []

@@ -117,11 +117,11 @@ class Relays:
         self._schedules = {
             peer: schedule for peer, schedule in self._schedules.items() if peer in unreached
         }
-        patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
+        interval = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
         longest = microseconds(ms=self._context.parameters.retry_max_ms)
         for peer, since in unreached.items():
             if peer not in self._schedules:
-                self._schedules[peer] = _ProbeSchedule(since + patience, patience)
+                self._schedules[peer] = _ProbeSchedule(since + interval, interval)
             if self._schedules[peer].is_due(now, longest):
                 self._probe(peer)
 

@@ -19,7 +19,7 @@ class OverdueAcks:
     """
 
     def __init__(self, parameters: Parameters, now: int, top: Tick) -> None:
-        self._patience_us = microseconds(ms=parameters.aet_ms)
+        self._timeout_us = microseconds(ms=parameters.aet_ms)
         # longer than the routers' interval: with jitter they would drop every second request
         self._interval_us = microseconds(ms=parameters.aet_ms) // 2 + microseconds(
             ms=parameters.ack_ms
@@ -31,7 +31,7 @@ class OverdueAcks:
         """Note the top of the stream; return the tick up to which acknowledgements are overdue."""
         tops = self._tops
         tops.append((now, top))
-        oldest = now - self._patience_us
+        oldest = now - self._timeout_us
         while len(tops) > 1 and tops[1][0] <= oldest:
             tops.popleft()
         return tops[0][1] if tops[0][0] <= oldest else 0

@@ -58,7 +58,7 @@ class UpstreamRequests:
         wanting = dict.fromkeys(
             each.peer
             for each in routed.attachments.values()
-            if each.curious.wants(message.low, message.high)
+            if each.curious.has_any(message.low, message.high)
         )
         for peer in wanting:
             self._context.send(peer, message)

@@ -98,10 +98,10 @@ class Caller:
         self._credentials = credentials
         self._deadline_s = deadline_s
         self._connect_s = deadline_s if connect_s is None else connect_s
-        self._portal = EventLoopThread()
+        self._loop_thread = EventLoopThread()
         self._session: Session | None = None
         try:
-            self._session = self._portal.run(self._opened())
+            self._session = self._loop_thread.run(self._opened())
         except BaseException:
             self.close()
             raise
@@ -128,27 +128,27 @@ class Caller:
         """Close the session and its thread."""
         try:
             if self._session is not None:
-                self._portal.run(self._session.close())
+                self._loop_thread.run(self._session.close())
         finally:
-            self._portal.stop()
+            self._loop_thread.stop()
 
     def request(self, message: Any, *, changes: bool = False, within_s: float | None = None) -> Any:
         """Send a request and wait for its reply, up to the deadline or another given time."""
         assert self._session is not None
         deadline = self._deadline_s if within_s is None else within_s
-        return self._portal.run(
+        return self._loop_thread.run(
             self._session.request(message, deadline_s=deadline, changes=changes)
         )
 
-    def start_read(self, request: ReadLog, *, patient: bool, within_s: float) -> Future[ReadPart]:
+    def start_read(self, request: ReadLog, *, retry: bool, within_s: float) -> Future[ReadPart]:
         """Request a part of a log; return a future.
 
-        With ``patient`` a refusal is repeated until the timeout, because the pubend is known to
+        With ``retry`` a refused request is repeated until the timeout, because the pubend is known to
         exist.
         """
-        return self._portal.start(self._part(request, patient=patient, within_s=within_s))
+        return self._loop_thread.start(self._part(request, retry=retry, within_s=within_s))
 
-    async def _part(self, request: ReadLog, *, patient: bool, within_s: float) -> ReadPart:
+    async def _part(self, request: ReadLog, *, retry: bool, within_s: float) -> ReadPart:
         assert self._session is not None
         refused: RefusedError | None = None
         try:
@@ -159,7 +159,7 @@ class Caller:
                             request, deadline_s=None, changes=False
                         )
                     except RefusedError as error:
-                        if not (patient or isinstance(error, UnavailableError)):
+                        if not (retry or isinstance(error, UnavailableError)):
                             raise
                         refused = error
                         await asyncio.sleep(_PAUSE_S)
@@ -411,13 +411,13 @@ class OverlayClient:
         ends_at = time.monotonic() + self._deadline_s
         while True:
             caller = self.caller(self.phb_addresses(pubend))
-            patient = pubend in self._phb_addresses
+            retry = pubend in self._phb_addresses
             left = max(0.0, ends_at - time.monotonic())
-            within_s = min(left, _STUCK_S) if patient else left
+            within_s = min(left, _STUCK_S) if retry else left
             try:
-                return caller.start_read(request, patient=patient, within_s=within_s).result()
+                return caller.start_read(request, retry=retry, within_s=within_s).result()
             except (DeadlineError, RefusedError):
-                if not patient or time.monotonic() >= ends_at:
+                if not retry or time.monotonic() >= ends_at:
                     raise
             self._look_again()
 

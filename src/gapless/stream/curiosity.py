@@ -118,7 +118,7 @@ class RequestedTicks:
             dropped += 1
         return dropped
 
-    def wants(self, low: Tick, high: Tick) -> bool:
+    def has_any(self, low: Tick, high: Tick) -> bool:
         """Return whether any tick between two is requested."""
         return bool(len(self._ranges)) and bool(self._ranges.within(low, high))
 
@@ -194,7 +194,7 @@ class Curiosity:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self._patience_us = microseconds(ms=parameters.gct_ms)
+        self._threshold_us = microseconds(ms=parameters.gct_ms)
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._window = parameters.nack_window * self._span
         self._ranges_max = parameters.nack_ranges_max
@@ -239,7 +239,7 @@ class Curiosity:
         if last is not None and last.high + 1 == low and not last.attempts:
             last.grow(high)
         else:
-            gaps.append(_Gap(low, high, now + self._patience_us))
+            gaps.append(_Gap(low, high, now + self._threshold_us))
 
     def answered(self, low: Tick, high: Tick, now: int) -> None:
         """Remove the ticks between two: they are known now."""

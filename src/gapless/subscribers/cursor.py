@@ -369,7 +369,7 @@ class Cursor:
         if self.phase is CursorPhase.JOINING:
             self.catch_up.drop_held()
             self.enter(CursorPhase.CATCHING_UP, CursorInput.RELEASED)  # the read reports the gap
-        elif low <= high and self.retention.wants_more:
+        elif low <= high and self.retention.needs_more:
             self.buffer.append_gap(GapRange(low, high))
             self._mark_dirty(self.subscription)
 
@@ -448,7 +448,7 @@ class Cursor:
             self.merge_exclusion.repositioned(tick)
             self.retention.lower(tick)
             self.start_unconfirmed = False
-            if not kept and self.retention.wants_more:
+            if not kept and self.retention.needs_more:
                 self.log_holds.take()
         if self.log_holds.current is not None:
             self.from_earliest = earliest

@@ -85,7 +85,7 @@ class Subends:
         if pubend not in self.best_effort:
             self.best_effort[pubend] = BestEffortSubend(self._context, pubend, self, self._paths)
 
-    def review(self, wants_best_effort: Callable[[PubendId], bool]) -> None:
+    def review(self, needs_best_effort: Callable[[PubendId], bool]) -> None:
         """Leave pubends that no subscription has needed for a while (R43)."""
         for pubend in self.memberships:
             subend = self.guaranteed.get(pubend)
@@ -93,7 +93,7 @@ class Subends:
             if self.memberships.review(pubend, needed=needed):
                 self._leave(pubend)
         for pubend, end in [*self.best_effort.items()]:
-            if not wants_best_effort(pubend):
+            if not needs_best_effort(pubend):
                 end.close()
                 del self.best_effort[pubend]
 

@@ -51,7 +51,7 @@ TEMPORARY_AFTER: Final = 0.3
 """When temporary subscribers start, as a fraction of a fault's least duration: sometimes before the
 fault can have been detected, sometimes later."""
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 """A stream with a route that does not flow for this long is stuck."""
 
 REST_S: Final = 0.5
@@ -125,7 +125,7 @@ class _ChaosRun:
     async def remaining_partitions(self) -> list[str]:
         """Return the partitions that brokers still list some time after the last heal."""
         loop = asyncio.get_running_loop()
-        limit = loop.time() + PATIENCE_S
+        limit = loop.time() + TIMEOUT_S
         while True:
             found = [line for each in self.supervisor.brokers for line in await _listed(each)]
             if not found or loop.time() >= limit:
@@ -246,13 +246,13 @@ class _ChaosRun:
 
     async def _await_flow(self, wanted: Collection[ObservedStream], when: str) -> None:
         """Wait until streams flow; record those that do not."""
-        for stream in await self.flow.await_all(wanted, PATIENCE_S):
-            self._note_stuck(f"{stream} stood still for {PATIENCE_S:g} s {when}")
+        for stream in await self.flow.await_all(wanted, TIMEOUT_S):
+            self._note_stuck(f"{stream} stood still for {TIMEOUT_S:g} s {when}")
 
     async def _await_change(self, changing: asyncio.Task[str | None], when: str) -> None:
         """Wait until a filter is changed; record a failure or a time-out."""
-        done, _ = await asyncio.wait([changing], timeout=PATIENCE_S)
-        trouble = changing.result() if done else f"no filter was changed for {PATIENCE_S:g} s"
+        done, _ = await asyncio.wait([changing], timeout=TIMEOUT_S)
+        trouble = changing.result() if done else f"no filter was changed for {TIMEOUT_S:g} s"
         if trouble is not None:
             self._note_stuck(f"{trouble} {when}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gapless.client import connect
 from gapless.core.errors import SlowConsumerError
-from gapless_lab.demo.clients import BACKOFF, PATIENCE_S, DemoSubscriber, now_us
+from gapless_lab.demo.clients import BACKOFF, TIMEOUT_S, DemoSubscriber, now_us
 from gapless_lab.demo.records import DemoOpened, RecordFile
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PermanentSubscriber(DemoSubscriber):
             session = connect(
                 self._urls,
                 name=self.role.name,
-                deadline_s=PATIENCE_S,
+                deadline_s=TIMEOUT_S,
                 connect_deadline_s=None,
                 backoff=BACKOFF,
                 failover_after_s=FAILOVER_AFTER_S,

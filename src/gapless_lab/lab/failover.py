@@ -38,7 +38,7 @@ LEAST_DEAD_MS = 60
 """A heartbeat every 10 ms: more would leave hardly any time for other work."""
 EVERY_US = 10_000
 """An event every 10 ms: the resolution of the measurement."""
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 LINE = Topology.of({"P": ["p1"], "B": ["b1"], "S": ["s1"]}, [("P", "B"), ("B", "S")])
 DOUBLE = Topology.of({"P": ["p1"], "B": ["b1", "b2"], "S": ["s1"]}, [("P", "B"), ("B", "S")])
@@ -73,7 +73,7 @@ def measure(point: Point) -> Row:
     bed.wait(
         lambda: listener.arrivals[-1].sent_us > failed_us,
         "an event came that was published after the failure",
-        seconds=PATIENCE_S,
+        seconds=TIMEOUT_S,
         step=0.05,
     )
     came = next(each.at_us for each in listener.arrivals if each.sent_us > failed_us)

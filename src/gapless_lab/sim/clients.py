@@ -33,7 +33,7 @@ class SimulatedClient:
         self._requests = 0
         self._unanswered: dict[int, int] = {}
         """When each unanswered request was sent on this connection."""
-        self._patience_us = int(10_000_000 * world.options.pace) + 1_000_000
+        self._timeout_us = int(10_000_000 * world.options.pace) + 1_000_000
         self._check_scheduled = False
 
     # --- callbacks of the subclasses ---------------------------------------------------------
@@ -101,8 +101,8 @@ class SimulatedClient:
         self.losses += 1
         self._failures += 1
         self.choose_host()
-        patience = 30_000 * min(self._failures, 10)
-        self.world.after(disconnected_us + self.random.randrange(1_000, patience), self.connect)
+        longest_us = 30_000 * min(self._failures, 10)
+        self.world.after(disconnected_us + self.random.randrange(1_000, longest_us), self.connect)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -127,15 +127,15 @@ class SimulatedClient:
     def _schedule_check(self) -> None:
         if not self._check_scheduled:
             self._check_scheduled = True
-            self.world.after(self._patience_us // 2, self._look)
+            self.world.after(self._timeout_us // 2, self._look)
 
     def _look(self) -> None:
         """Close a connection on which a reply is overdue; wait longer on the next one."""
         self._check_scheduled = False
         if self.connection is None:
             return
-        if self._unanswered and self.world.now - min(self._unanswered.values()) > self._patience_us:
-            self._patience_us *= 2
+        if self._unanswered and self.world.now - min(self._unanswered.values()) > self._timeout_us:
+            self._timeout_us *= 2
             self.drop()
         else:
             self._schedule_check()

@@ -127,7 +127,7 @@ async def test_a_filter_change_that_fails_or_times_out_is_reported(
     async def done() -> str | None:
         return None
 
-    monkeypatch.setattr(run, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(run, "TIMEOUT_S", 0.01)
     overlay, screen = overlay_of("line:2"), Screen(make_console(), DemoCounters(), quiet=True)
     made = run._ChaosRun(OPTIONS, overlay, Proxies(), screen, DemoCounters())
     changes = [asyncio.create_task(each()) for each in (late, refused, done)]
@@ -184,7 +184,7 @@ def wrong_run(
 
     monkeypatch.setattr(run, "Proxies", network)
     monkeypatch.setattr(run, "draw_faults", one_fault)
-    monkeypatch.setattr(run, "PATIENCE_S", 4.0)
+    monkeypatch.setattr(run, "TIMEOUT_S", 4.0)
     monkeypatch.setattr(run, "DRAIN_S", 3.0)
     code = run.perform_and_show(OPTIONS, ChaosNetworkKind.PROXIES, directory, as_json=True)
     return code, json.loads(capsys.readouterr().out)
