@@ -122,7 +122,7 @@ def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
-    """Return a table with one line per thing."""
+    """Return a table with one line per entry."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

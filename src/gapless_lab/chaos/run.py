@@ -151,7 +151,7 @@ class _ChaosRun:
                 await self.subscribers.open(records, watching)
                 await self.subscribers.locate_durables()
                 self.screen.phase("chaos")
-                await self._harm_all()
+                await self._run_faults()
                 end.set()
             self.screen.phase("waiting for the last events")
             self.subscribers.add([VISITOR])  # it must receive what it has missed
@@ -160,7 +160,7 @@ class _ChaosRun:
 
     # --- faults --------------------------------------------------------------------------------
 
-    async def _harm_all(self) -> None:
+    async def _run_faults(self) -> None:
         """Make one fault after the other until time is up, and every kind at least once."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + self.options.minutes * 60
@@ -170,10 +170,10 @@ class _ChaosRun:
         for number, faults in enumerate(drawn):
             if number >= least and loop.time() >= limit:
                 return
-            await self._endure(faults)
+            await self._run_fault(faults)
             await asyncio.sleep(random.uniform(0, 2 * REST_S))
 
-    async def _endure(self, faults: Sequence[Fault]) -> None:
+    async def _run_fault(self, faults: Sequence[Fault]) -> None:
         """Make faults, check that streams with a route flow, heal, check that all streams flow."""
         text = " and ".join(fault.text for fault in faults)
         self.faults.append(text)
@@ -194,7 +194,7 @@ class _ChaosRun:
             changing = asyncio.create_task(self.subscribers.change_filter())
             hold_s = max(fault.hold_s for fault in faults)
             due = changing if is_due else None
-            await self._go_around(temporary, wanted, due, hold_s, text)
+            await self._check_during_fault(temporary, wanted, due, hold_s, text)
             moving = subscribers_to_fail_over(self.overlay, present, faults)
             during, moved, joined = self._times(wanted, moving, temporary)
             everything = self.subscribers.streams
@@ -217,7 +217,7 @@ class _ChaosRun:
         self.failovers.append(found)
         self.screen.say(f"  {found.story}", style="green")
 
-    async def _go_around(
+    async def _check_during_fault(
         self,
         temporary: Collection[str],
         wanted: Collection[ObservedStream],

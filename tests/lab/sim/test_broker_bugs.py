@@ -32,7 +32,7 @@ def _parameter(bug: PlantedBug) -> Any:
     return pytest.param(bug, marks=marks, id=bug.name)
 
 
-@pytest.mark.parametrize("bug", map(_parameter, BUGS))
+@pytest.mark.parametrize("bug", [_parameter(bug) for bug in BUGS])
 def test_a_planted_bug_is_detected_by_its_known_seed(bug: PlantedBug) -> None:
     catch = hunt(bug, [DETECTING_SEEDS[bug.name]])
     assert catch.violation is not None, bug.about
