@@ -1,12 +1,14 @@
 """Name queries: a broker queries the whole overlay before it creates a pubend of a new name.
 
-Theory of operation ------------------- Two brokers that create a pubend of one name at the same
-time would create two logs with one identity. Every receiver would see only one of them, and events
-that the other acknowledged would be lost. No broker knows all others. So a broker that wants to
-create a pubend sends a query to its cell peers and to one broker of every neighbour cell. A broker
-that receives a query from another cell passes it on likewise, away from that cell, and
-replies when all brokers behind it have replied. A name is free if every broker of the overlay
-replies so. :mod:`.name_query_state` has the states of a query.
+Theory of operation
+-------------------
+Two brokers that create a pubend of one name at the same time would create two logs with one
+identity. Every receiver would see only one of them, and events that the other acknowledged would be
+lost. No broker knows all others. So a broker that wants to create a pubend sends a query to its
+cell peers and to one broker of every neighbour cell. A broker that receives a query from another
+cell passes it on likewise, away from that cell, and replies when all brokers behind it have
+replied. A name is free if every broker of the overlay replies so. :mod:`.name_query_state` has the
+states of a query.
 
 A broker that is down or partitioned does not reply, and may have a pubend of that name. The query
 then ends after ``name_query_timeout_ms`` with an unknown result. The pubend is created with a

@@ -1,9 +1,11 @@
 """A pubend: assigns ticks to publications, logs them, and only then sends them.
 
-Theory of operation ------------------- Ticks are assigned in order and sent in order, with silence
-between them (:mod:`.stream_end`). Three things are on disk before anything that depends on them is
-sent (I13): a batch with the sequences of its publishers, a stream epoch with the rows of its
-members, and the *tick ceiling*, up to which silence may be declared.
+Theory of operation
+-------------------
+Ticks are assigned in order and sent in order, with silence between them (:mod:`.stream_end`). Three
+things are on disk before anything that depends on them is sent (I13): a batch with the sequences of
+its publishers, a stream epoch with the rows of its members, and the *tick ceiling*, up to which
+silence may be declared.
 
 Each part owns its state. :mod:`.publishers` knows which sequences of a publisher are published, and
 :mod:`.repeats` looks up older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size`

@@ -1,12 +1,13 @@
 """Staging: events on disk that one commit publishes whole, or that are deleted.
 
-Theory of operation ------------------- A *writer* writes numbered batches to a pubend. Several
-tasks make a batch, one for each partition, and a task may fail, run again, or run twice at once. So
-a task only *stages*: its attempt sends chunks, each of which is a record on disk and not yet
-published. When all tasks are done, a *commit* names one attempt for each partition. Its chunks
-become rows of the log, in the order of the partitions and of the chunks. The same write has the
-publisher's record and the record of the commit, and deletes everything that was staged of this
-batch and of earlier ones.
+Theory of operation
+-------------------
+A *writer* writes numbered batches to a pubend. Several tasks make a batch, one for each partition,
+and a task may fail, run again, or run twice at once. So a task only *stages*: its attempt sends
+chunks, each of which is a record on disk and not yet published. When all tasks are done, a *commit*
+names one attempt for each partition. Its chunks become rows of the log, in the order of the
+partitions and of the chunks. The same write has the publisher's record and the record of the
+commit, and deletes everything that was staged of this batch and of earlier ones.
 
 States of a batch of a writer::
 

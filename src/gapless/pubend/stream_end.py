@@ -1,10 +1,11 @@
 """The end of a pubend's stream: assigned ticks, and durable ticks that may be sent.
 
-Theory of operation ------------------- ``last`` is the highest tick that was assigned, ``top`` the
-highest that may be sent. Between them lie batches and stream epochs that wait for the disk, in
-order. Silence never overtakes them (R30). A range that becomes durable moves ``top`` and is sent as
-a knowledge range: its publications are D, all other ticks between the old and the new top are F,
-for ever (I1, I2).
+Theory of operation
+-------------------
+``last`` is the highest tick that was assigned, ``top`` the highest that may be sent. Between them
+lie batches and stream epochs that wait for the disk, in order. Silence never overtakes them (R30).
+A range that becomes durable moves ``top`` and is sent as a knowledge range: its publications are D,
+all other ticks between the old and the new top are F, for ever (I1, I2).
 
 Silence is declared only up to the *tick ceiling*, which is on disk before it is used. After a crash
 the stream continues above the ceiling, independently of the clock (R29, A8).

@@ -6,7 +6,7 @@ when its name is also in the record of a durable subscription. Then reports igno
 name is never used twice, so a late release cannot end a newer hold. An older hold is released only
 when the next one is safe.
 
-The SHB refreshes its log holds. A PHB ends a hold that is not refreshed although it hears from the
+The SHB refreshes its log holds. A PHB ends a hold that is not refreshed although it receives messages of the
 SHB.
 """
 
