@@ -140,13 +140,13 @@ def plain(text: str | Text) -> Text:
     return text if isinstance(text, Text) else Text(text)
 
 
-def counted(count: int, thing: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Return a number with its noun.
 
     >>> counted(1, "event"), counted(1_200, "event")
     ('1 event', '1,200 events')
     """
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def timestamp(microseconds: int) -> str:

@@ -1,7 +1,7 @@
 """The status of a pubend: which broker has it, whether it may return, why it is not fed.
 
 A broker knows the location of a pubend from its announcement, or from the stored location if there
-is none (:mod:`.locations`). A pubend is *gone* if its broker is retired, or returned without it
+is none (:mod:`.locations`). A PHB is *gone* if it is retired, or returned without the pubend
 (R26).
 """
 

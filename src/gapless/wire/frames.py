@@ -80,7 +80,7 @@ class FrameReader:
     def filled(self, count: int) -> list[memoryview]:
         """Process bytes that were read into the buffer; return the bodies that are complete."""
         if self._frame is not None:
-            return self._go_on(self._frame, count)
+            return self._continue(self._frame, count)
         data = self._shared
         bodies: list[memoryview] = []
         start = 0
@@ -113,7 +113,7 @@ class FrameReader:
             self._whole += self._size(part, 0)
         self._make_buffer(part)
 
-    def _go_on(self, frame: memoryview, count: int) -> list[memoryview]:
+    def _continue(self, frame: memoryview, count: int) -> list[memoryview]:
         """Process more bytes of an incomplete frame."""
         self._received += count
         if self._received == self._whole == HEADER_BYTES:

@@ -247,7 +247,7 @@ class _ChaosRun:
     async def _await_flow(self, wanted: Collection[ObservedStream], when: str) -> None:
         """Wait until streams flow; record those that do not."""
         for stream in await self.flow.await_all(wanted, TIMEOUT_S):
-            self._note_stuck(f"{stream} stood still for {TIMEOUT_S:g} s {when}")
+            self._note_stuck(f"{stream} did not advance for {TIMEOUT_S:g} s {when}")
 
     async def _await_change(self, changing: asyncio.Task[str | None], when: str) -> None:
         """Wait until a filter is changed; record a failure or a time-out."""

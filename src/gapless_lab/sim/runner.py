@@ -141,7 +141,7 @@ class SimulationRun:
                 return True
             if self.world.now >= deadline:
                 shown = "; ".join(unfinished[:5])
-                self.world.violate(name, f"{len(unfinished)} things are outstanding: {shown}")
+                self.world.violate(name, f"{len(unfinished)} are outstanding: {shown}")
                 return False
 
     def _unconverged(self) -> list[str]:

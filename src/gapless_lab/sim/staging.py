@@ -171,7 +171,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 self._attempt(partition, fails=random.random() < 0.5)
             self._attempt(partition, fails=False)
         random.shuffle(self._attempts)
-        self._go_on()
+        self._continue()
 
     def _attempt(self, partition: int, *, fails: bool) -> None:
         self._made += 1
@@ -193,7 +193,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 events.append((event, f"{where}/{len(events)}".encode()))
         return tuple(events)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Send the requests that are not answered."""
         if not self._is_open or self.pubend is None:
             return
@@ -229,7 +229,7 @@ class SimulatedStagedWriter(SimulatedClient):
         draw = self.random.random() if self._is_hasty else 1.0
         if draw < 0.1:
             self._phase = _Phase.DROPPING
-            self._go_on()
+            self._continue()
         elif draw < 0.2:
             self._crash()
         else:
@@ -247,7 +247,7 @@ class SimulatedStagedWriter(SimulatedClient):
         self._phase = _Phase.COMMITTING
         if self._is_hasty and self.workload is not None and self.random.random() < 0.3:
             self.workload.aim(self.host)
-        self._go_on()
+        self._continue()
         if self._is_hasty and self.random.random() < 0.2:
             self._crash()
 
@@ -276,7 +276,7 @@ class SimulatedStagedWriter(SimulatedClient):
             if self._phase is _Phase.STAGING and not self._attempts:
                 self._make()
             else:
-                self._go_on()
+                self._continue()
         elif isinstance(notice, ChunkStaged):
             self._staged(notice)
         elif isinstance(notice, BatchCommitted):
@@ -303,7 +303,7 @@ class SimulatedStagedWriter(SimulatedClient):
             self.world.violate("undurable", f"{name} : the reply is {notice}, the log has {done}")
         if self._phase is _Phase.COMMITTING and self._is_hasty and self.random.random() < 0.3:
             self._phase = _Phase.REPEATING
-            self._go_on()
+            self._continue()
         else:
             self._finish()
 
@@ -328,7 +328,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 del self._chunks[notice.request]
                 if self._phase is _Phase.STAGING:  # the first refused chunk
                     self._phase = _Phase.DROPPING
-                    self._go_on()
+                    self._continue()
             elif self._has_cause():
                 self._finish()
             elif self._phase is _Phase.COMMITTING and late:

@@ -97,8 +97,8 @@ class Trace:
         for each in followed:
             self._line(at, who, f"  => {each}")
 
-    def _formatted(self, thing: Any) -> str:
-        return cut(self._formatter.format(thing), SHOWN_MAX)
+    def _formatted(self, item: Any) -> str:
+        return cut(self._formatter.format(item), SHOWN_MAX)
 
     def _line(self, at: int, who: str, text: str) -> None:
         if self._sink is not None:

@@ -59,7 +59,7 @@ def verdict_of(
 
 WRONG = (
     verdict_of(lost=1),
-    verdict_of(stuck=["tape from lse stood still for 60 s"]),
+    verdict_of(stuck=["tape from lse did not advance for 60 s"]),
     verdict_of(listed=["b1a lists a partition"]),
 )
 
@@ -197,7 +197,7 @@ def test_a_stopped_stream_that_had_a_route_is_named(
     code, verdict = wrong_run(CutsEverything, CUT, tmp_path, monkeypatch, capsys)
     assert code == run.EXIT_UNCLEAN
     assert not verdict["clean"]
-    across = "tape from nyse stood still for 4 s during: a cut"
+    across = "tape from nyse did not advance for 4 s during: a cut"
     assert across in verdict["stuck"]
     assert "tape from lse" not in " ".join(verdict["stuck"]), "that is in its own cell"
     assert verdict["audit"]["total"]["lost"] == 0
@@ -211,7 +211,7 @@ def test_an_unhealed_cut_is_reported_as_loss_stop_and_partition(
     fault = CUT._replace(cuts=CutsEverything._ALL)
     code, verdict = wrong_run(NeverHealed, fault, tmp_path, monkeypatch, capsys)
     assert code == run.EXIT_UNCLEAN
-    assert "tape from nyse stood still for 4 s after: a cut" in verdict["stuck"]
+    assert "tape from nyse did not advance for 4 s after: a cut" in verdict["stuck"]
     assert not [each for each in verdict["stuck"] if "during" in each], "no stream had a route then"
     assert verdict["audit"]["total"]["lost"] > 0
     assert {each.split()[0] for each in verdict["listed"]} == {"b1a", "b1b", "b2a", "b2b"}
