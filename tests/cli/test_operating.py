@@ -248,7 +248,7 @@ def test_after_a_seek_the_events_from_there_are_delivered_again(
     assert capsys.readouterr().out == f"{name} continues after {before_last}\n"
 
 
-def test_a_connected_subscription_is_sought_only_by_force(
+def test_a_connected_subscription_is_moved_by_seek_only_with_force(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     sub = ("sub", "n >= 0", "--durable", name, "--url", brokers.url(2))

@@ -509,7 +509,7 @@ def test_a_route_that_does_not_open_is_given_up_and_probed_again() -> None:
 def test_a_relayed_session_ends_when_its_broker_leaves_the_neighbourhood() -> None:
     world = neighbourhood_of()
     a = world.nodes["a"]
-    a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", reach=2, version=2)))
+    a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", radius=2, version=2)))
     assert a.closed[-1] == "c"
     assert a.sessions.open_peers() == ["b"]
 

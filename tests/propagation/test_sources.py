@@ -155,7 +155,7 @@ def test_a_stop_for_an_unknown_table_is_ignored() -> None:
     assert requesters(world, "n", "p") == ["p"]
 
 
-def test_a_broker_that_becomes_a_receiver_is_asked_for_its_table() -> None:
+def test_the_table_of_a_new_receiver_is_requested() -> None:
     world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")
