@@ -99,7 +99,9 @@ def test_union_of_conjunctions_and_greatest_claims() -> None:
     assert target.claim(S, P, 2) is None
 
 
-def test_only_missing_versions_are_requested_from_a_source_that_returns_in_its_incarnation() -> None:
+def test_only_missing_versions_are_requested_from_a_source_that_returns_in_its_incarnation() -> (
+    None
+):
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
     target.mark_stale("b", 10)

@@ -34,8 +34,8 @@ def _parameter(bug: PlantedBug) -> Any:
 
 @pytest.mark.parametrize("bug", [_parameter(bug) for bug in BUGS])
 def test_a_planted_bug_is_detected_by_its_known_seed(bug: PlantedBug) -> None:
-    catch = hunt(bug, [DETECTING_SEEDS[bug.name]])
-    assert catch.violation is not None, bug.about
+    detection = hunt(bug, [DETECTING_SEEDS[bug.name]])
+    assert detection.violation is not None, bug.about
 
 
 def test_every_bug_has_its_own_name_and_a_known_seed() -> None:
