@@ -15,7 +15,7 @@ from tests.lab.sim.test_planted_bugs import TOY_BUGS
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-BUG = next(bug for bug, _ in TOY_BUGS if bug.name == "ticks")
+BUG = next(bug for bug, _ in TOY_BUGS if bug.name == "confirms wrong ticks")
 
 
 def options_of(seed: int) -> str:
