@@ -79,7 +79,7 @@ def test_14_1_without_curiosity_lost_ticks_block_all_later_ones() -> None:
     def send_no_nack(_nacks: SubendNacks) -> None:
         """Wait for the gap to close by itself."""
 
-    with patched(SubendNacks, "ask", send_no_nack):
+    with patched(SubendNacks, "send_due", send_no_nack):
         _, x = lost_data()
     assert x.events == ["e23"]
 

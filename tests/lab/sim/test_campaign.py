@@ -51,7 +51,7 @@ def test_an_unreachable_branch_is_listed_separately_with_its_reason() -> None:
 
 
 def test_a_summary_names_the_seeds_that_failed() -> None:
-    bug = next(bug for bug, _ in TOY_BUGS if bug.name == "ticks")
+    bug = next(bug for bug, _ in TOY_BUGS if bug.name == "confirms wrong ticks")
     with bug.installed():
         summary = summarise(run_many(range(3), TOY, run=run_toy))
     assert summary.violations == {"undurable": [0, 1, 2]}
