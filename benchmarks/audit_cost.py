@@ -75,15 +75,15 @@ async def compare(count: int, rounds: int) -> None:
     """Run the modes in turn, and print the best result of each."""
     found: dict[str, list[Cost]] = {mode: [] for mode in MODES}
     for _ in range(rounds):
-        for way in MODES:
-            found[way].append(await measure(way, count))
+        for mode in MODES:
+            found[mode].append(await measure(mode, count))
     print(f"{'log':20} {'events/s':>10} {'broker us':>10} {'clients us':>10} {'bytes':>7}")
-    for way, costs in found.items():
+    for mode, costs in found.items():
         broker = min(cost.broker_us for cost in costs)
         clients = min(cost.clients_us for cost in costs)
         rate = max(cost.rate for cost in costs)
         size = costs[0].bytes_each
-        print(f"{way:20} {rate:10,.0f} {broker:10.2f} {clients:10.2f} {size:7.0f}")
+        print(f"{mode:20} {rate:10,.0f} {broker:10.2f} {clients:10.2f} {size:7.0f}")
 
 
 def main() -> None:

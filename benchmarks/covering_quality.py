@@ -31,7 +31,7 @@ ROWS = (
 
 METHOD = """\
 All ordered pairs of different filters in {pools} pools of {size} for each row. Each pool has two or
-three attributes with at most three literals each; filters that match nothing are left out. The
+three attributes with at most three literals each; filters that match nothing are omitted. The
 truth comes from every event of a domain that is dense around the literals: the literals
 themselves, a number in every gap and beyond both ends, the string that follows a literal
 immediately and one after that, all words of up to four letters for patterns of up to three parts,

@@ -22,8 +22,8 @@ def say(text: str) -> None:
 def show_filters() -> None:
     """A filter is text or Python, with the same meaning."""
     say("A filter is text. Only true matches; a missing attribute is unknown, not false.")
-    wanted = Filter("symbol IN ('IBM', 'SUN') AND NOT price <= 90")
-    print(f"  {wanted}")
+    parsed = Filter("symbol IN ('IBM', 'SUN') AND NOT price <= 90")
+    print(f"  {parsed}")
     events: list[dict[str, bool | int | float | str | None]] = [
         {"symbol": "IBM", "price": 95.5},
         {"symbol": "IBM", "price": 80},
@@ -31,15 +31,15 @@ def show_filters() -> None:
         {"symbol": "IBM", "price": "high"},
     ]
     for event in events:
-        print(f"    {wanted.matches(event)!s:5}  {event}")
+        print(f"    {parsed.matches(event)!s:5}  {event}")
 
     say("The same filter, built in Python:")
     built = F.symbol.in_("IBM", "SUN") & ~(F.price <= 90)
-    print(f"  equal: {built == wanted}")
+    print(f"  equal: {built == parsed}")
 
     say("Filters can be compared without any event:")
     for other in ("symbol = 'SUN' AND price BETWEEN 100 AND 110", "price > 50", "price < 50"):
-        covers, intersects = wanted.covers(Filter(other)), wanted.intersects(Filter(other))
+        covers, intersects = parsed.covers(Filter(other)), parsed.intersects(Filter(other))
         print(f"  {other:45} covered: {covers!s:5}  intersects: {intersects}")
 
 

@@ -13,7 +13,7 @@ from benchmarks.matching.contenders import Contender
 
 __all__ = ["Cell", "Stopwatch", "measure", "without_gc"]
 
-_PATIENCE_S: Final = 4.0
+_TIMEOUT_S: Final = 4.0
 """A contender gets fewer events if a pass over all of them would take longer."""
 _ENOUGH_S: Final = 1.0
 _REPEATS_MIN: Final = 3
@@ -70,7 +70,7 @@ def measure(contender: Contender, events: int) -> Cell:
     with without_gc():
         contender.run(few)
         each = _seconds(lambda: contender.run(few)) / few
-        count = max(few, min(events, int(_PATIENCE_S / each) if each else events))
+        count = max(few, min(events, int(_TIMEOUT_S / each) if each else events))
         best, spent, repeats = float("inf"), 0.0, 0
         while repeats < _REPEATS_MIN or (spent < _ENOUGH_S and repeats < _REPEATS_MAX):
             took = _seconds(lambda: contender.run(count))

@@ -168,13 +168,13 @@ def write_events(events: Any, directory: Path) -> None:
     """Write events in the form of an archive."""
     size = -(-len(events) // FILES)
     for index in range(FILES):
-        piece = events[index * size : (index + 1) * size]
-        ticks = np.arange(index * size, index * size + len(piece)) * 1_000
+        part = events[index * size : (index + 1) * size]
+        ticks = np.arange(index * size, index * size + len(part)) * 1_000
         columns = {
-            "pubend": pa.array(["quotes"] * len(piece)),
+            "pubend": pa.array(["quotes"] * len(part)),
             "tick": pa.array(ticks, pa.int64()),
-            "attributes": pa.array([json.dumps(each) for each in piece]),
-            "payload": pa.array([PAYLOAD] * len(piece)),
+            "attributes": pa.array([json.dumps(each) for each in part]),
+            "payload": pa.array([PAYLOAD] * len(part)),
         }
         pq.write_table(pa.table(columns), directory / f"{index}.parquet")
 

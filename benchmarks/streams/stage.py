@@ -21,7 +21,7 @@ from gapless.runtime import Supervisor, generate
 
 __all__ = ["Ends", "brokers", "cpu_seconds", "free_port", "relays", "resident_bytes", "sync_ms"]
 
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -51,7 +51,7 @@ class Ends:
         return found
 
     async def _report(self, reports: Any) -> Any:
-        return await asyncio.to_thread(reports.get, timeout=PATIENCE_S)
+        return await asyncio.to_thread(reports.get, timeout=TIMEOUT_S)
 
     def pid(self, number: int) -> int:
         """Return the process id."""

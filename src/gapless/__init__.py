@@ -52,24 +52,24 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Backoff": "gapless.client",
     "Event": "gapless.client",
     "Position": "gapless.client",
     "connect": "gapless.client",
     "connect_sync": "gapless.client",
 }
-"""Where public names are that are not of the content layer."""
+"""By public name: its module, if that is not ``gapless.content``."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a public name needs when it is first asked for.
+    """Import the module of a public name when the name is first used.
 
-    So the command line can start, and say what is wrong, where the environment asks for a matching
-    kernel that does not exist.
+    So the command line can start, and report the fault, if the environment names a matching kernel
+    that does not exist.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "gapless.content")), name)
+    value = getattr(importlib.import_module(_MODULES.get(name, "gapless.content")), name)
     globals()[name] = value
     return value

@@ -261,7 +261,7 @@ async def test_best_effort_events_are_not_recorded(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,
         gapless.connect(overlay.url(), audit=tmp_path) as session,
-        session.publisher("loose", guaranteed=False) as publisher,
+        session.publisher("best effort", guaranteed=False) as publisher,
         session.subscribe("") as events,
     ):
         await publisher.publish({"n": 1})

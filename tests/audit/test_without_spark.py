@@ -16,9 +16,9 @@ def test_without_spark_the_second_audit_is_skipped_with_a_message(
 ) -> None:
     monkeypatch.setattr(extra, "_PACKAGES", ("pyspark_that_nobody_has",))
     assert audit_and_profile(tmp_path, tmp_path / "overlay.toml")
-    said = capsys.readouterr().err
-    assert "no second audit with Spark" in said
-    assert "pip install" in said
+    output = capsys.readouterr().err
+    assert "no second audit with Spark" in output
+    assert "pip install" in output
 
 
 def test_the_demo_does_not_mix_tables_into_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -270,7 +270,7 @@ def _relayed(facts: Facts) -> Iterator[Any]:
 
 @_makes(Superseded)
 def _superseded(facts: Facts) -> Iterator[Any]:
-    yield Superseded(f"birth {next(_fresh)}", 1, facts.peer)
+    yield Superseded(f"key {next(_fresh)}", 1, facts.peer)
 
 
 @_makes(TableRequest, TableStop)
@@ -355,7 +355,7 @@ def _nack(facts: Facts) -> Iterator[Any]:
 @_makes(Released, Unreadable)
 def _released(facts: Facts) -> Iterator[Any]:
     yield Released(P, facts.seen - 1)
-    yield Unreadable(P, facts.seen, facts.seen + 3, "a row is damaged")
+    yield Unreadable(P, facts.seen, facts.seen + 3, "a row is corrupt")
 
 
 @_makes(DefineMemberSet, ForgetMemberSet, AckReport)
@@ -388,7 +388,7 @@ def _read_reply(facts: Facts) -> Iterator[Any]:
     here = (facts.me,)
     for read in facts.world.sent_over(Read, facts.me, facts.peer)[-1:]:
         nothing = (P, read.request, here, (), read.low - 1, facts.top, 0, 0)
-        yield ReadReply(*nothing, "a row is damaged")
+        yield ReadReply(*nothing, "a row is corrupt")
         yield ReadReply(*nothing)
         missed = facts.missed(read.low)
         yield ReadReply(P, read.request, here, (missed,), missed.high, facts.top, 0, 0)

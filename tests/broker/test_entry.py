@@ -309,7 +309,7 @@ def test_an_advance_request_for_an_unknown_pubend_is_ignored() -> None:
 def test_an_announcement_from_an_unknown_broker_is_ignored() -> None:
     world = BrokerHarness("p-n")
     properties = PubendProperties("z", "z", "TRUE")
-    world.receive("n", "stranger", Announce(P, 1, properties, ("z",)))
+    world.receive("n", "unknown", Announce(P, 1, properties, ("z",)))
     assert world["n"].components.announcements.get(P) is None
 
 

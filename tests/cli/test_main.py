@@ -85,7 +85,7 @@ def test_the_page_has_the_exit_codes() -> None:
         (errors.OutcomeUnknownError("perhaps"), EXIT_NO_BROKER),
         (errors.ConnectionLostError("gone"), EXIT_NO_BROKER),
         (errors.DiskFullError("full"), EXIT_DISK),
-        (errors.CorruptionError("damaged"), EXIT_FOUND),
+        (errors.CorruptionError("corrupt"), EXIT_FOUND),
     ],
 )
 def test_an_error_has_the_exit_code_of_its_class(error: errors.GaplessError, code: int) -> None:
@@ -101,8 +101,8 @@ def test_a_file_that_cannot_be_written_is_one_error(
 
     monkeypatch.setattr(doctor, "diagnose", fail)
     assert main(["doctor", "--json"]) == EXIT_DISK
-    said = json.loads(capsys.readouterr().err)
-    assert said == {"error": "/etc/shadow: Permission denied"}
+    output = json.loads(capsys.readouterr().err)
+    assert output == {"error": "/etc/shadow: Permission denied"}
 
 
 def test_a_filter_error_is_one_block_with_the_caret_under_its_column(

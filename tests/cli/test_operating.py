@@ -207,8 +207,8 @@ def test_a_running_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> 
 
 def test_an_unknown_broker_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
     assert main(["retire", "b9", "--cell", "c9", "--url", brokers.url()]) == EXIT_REFUSED
-    said = " ".join(capsys.readouterr().err.split())
-    assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in said
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in printed
 
 
 def test_a_dead_broker_is_retired(capsys: Captured) -> None:
@@ -248,7 +248,7 @@ def test_after_a_seek_the_events_from_there_are_delivered_again(
     assert capsys.readouterr().out == f"{name} continues after {before_last}\n"
 
 
-def test_a_connected_subscription_is_sought_only_by_force(
+def test_a_connected_subscription_is_moved_by_seek_only_with_force(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     sub = ("sub", "n >= 0", "--durable", name, "--url", brokers.url(2))

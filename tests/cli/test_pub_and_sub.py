@@ -171,9 +171,9 @@ def test_an_interrupted_publisher_prints_its_progress(brokers: Overlay, pubend: 
         until(lambda: len(gapless(*read_back).stdout.splitlines()) == 2)
         writer.interrupt()
         assert writer.wait() == 130
-        said = "".join(writer.errors)
-        assert "2 events published" in said
-        assert "Traceback" not in said
+        output = "".join(writer.errors)
+        assert "2 events published" in output
+        assert "Traceback" not in output
 
 
 def test_events_that_are_not_advertised_are_refused_by_line(
@@ -181,9 +181,9 @@ def test_events_that_are_not_advertised_are_refused_by_line(
 ) -> None:
     source = lines_in(tmp_path / "events", events(1, 2, 30))
     assert pub(brokers, pubend, source, "--advertise", "n < 10") == EXIT_WRONG_INPUT
-    said = capsys.readouterr().err
-    assert "2 events published" in said
-    assert "line 3 does not match --advertise" in said
+    output = capsys.readouterr().err
+    assert "2 events published" in output
+    assert "line 3 does not match --advertise" in output
 
 
 def test_a_pubend_of_another_broker_is_refused_with_its_phb(
@@ -280,7 +280,7 @@ def test_a_gap_is_printed_as_a_line(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (["n >"], "column 4"),
         (["TRUE", "--start", "yesterday"], "'yesterday' is not a start position"),
@@ -290,12 +290,12 @@ def test_a_gap_is_printed_as_a_line(capsys: Captured) -> None:
     ],
 )
 def test_an_invalid_subscription_is_an_error(
-    brokers: Overlay, options: list[str], said: str, capsys: Captured
+    brokers: Overlay, options: list[str], output: str, capsys: Captured
 ) -> None:
     assert sub(brokers, *options) == EXIT_WRONG_INPUT
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert said in captured.err
+    assert output in captured.err
     assert "Traceback" not in captured.err
 
 
@@ -354,17 +354,17 @@ def test_a_closed_subscription_ends_the_output() -> None:
     class Closed:
         """Has no more events; a caller that repeated the call would not end."""
 
-        asked = 0
+        fetched = 0
 
         async def next_batch(self, events_max: int | None) -> list[Any]:
             del events_max
-            self.asked += 1
-            assert self.asked == 1
+            self.fetched += 1
+            assert self.fetched == 1
             return []
 
     subscription: Any = Closed()
     asyncio.run(_copy(subscription, _Writer(io.BytesIO(), None), acknowledge=False))
-    assert subscription.asked == 1
+    assert subscription.fetched == 1
 
 
 def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
@@ -375,7 +375,7 @@ def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
         {"q": "no way"},
         {"q": "no way"},
         ConnectionLostError("gone"),
-        {"q": "damaged", "r": "no way"},
+        {"q": "corrupt", "r": "no way"},
         {"r": "no way"},
     ]
 
@@ -400,7 +400,7 @@ def test_sub_reports_when_a_stream_is_cut_off_and_when_it_continues(
         "waiting for q: no way",
         "no broker answers: gone",
         "a broker answers again",
-        "waiting for q: damaged",
+        "waiting for q: corrupt",
         "waiting for r: no way",
         "q continues",
     ]

@@ -32,13 +32,13 @@ def test_a_new_token_is_in_a_private_file_and_its_digest_in_the_token_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", "new", "alice"]) == 0
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     secret = tmp_path / "alice.token"
     (token,) = read_tokens(secret)
     assert secret.stat().st_mode & 0o777 == 0o600
     (entry,) = load_tokens(tmp_path / "tokens.toml")
     assert (entry.principal, entry.sha256) == ("alice", digest_of(token).hex())
-    assert token not in said.out + said.err + (tmp_path / "tokens.toml").read_text()
+    assert token not in output.out + output.err + (tmp_path / "tokens.toml").read_text()
 
 
 def test_the_secret_of_brokers_is_created_once_in_a_private_file(
@@ -57,8 +57,8 @@ def test_tokens_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFix
     file = ("--tokens", str(tmp_path / "t.toml"))
     for number, until in enumerate(("2001-01-31T00:00Z", "2101-01-31T09:30+02:00")):
         out = str(tmp_path / f"{number}")
-        asked = ["token", "new", "alice", *file, "--out", out, "--expires", until, "--json"]
-        assert main(asked) == 0
+        command = ["token", "new", "alice", *file, "--out", out, "--expires", until, "--json"]
+        assert main(command) == 0
         made = printed(capsys)
         assert made["secret_in"] == out
         assert read_tokens(Path(out))[0] not in json.dumps(made)
@@ -86,10 +86,10 @@ def test_a_time_without_a_zone_is_local_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [["*"], ["two words"], ["a/b"], ["alice", "--expires", "soon"]], ids=" ".join
+    "command", [["*"], ["two words"], ["a/b"], ["alice", "--expires", "soon"]], ids=" ".join
 )
-def test_a_refused_token_leaves_no_file(tmp_path: Path, asked: list[str]) -> None:
-    assert main(["token", "new", *asked]) == EXIT_WRONG_INPUT
+def test_a_refused_token_leaves_no_file(tmp_path: Path, command: list[str]) -> None:
+    assert main(["token", "new", *command]) == EXIT_WRONG_INPUT
     assert not [*tmp_path.iterdir()]
 
 

@@ -79,8 +79,8 @@ def test_brokers_end_when_their_supervisor_is_killed() -> None:
 def test_without_restarts_a_killed_broker_stays_dead() -> None:
     with overlay("--no-restart", topology="line:2") as brokers:
         brokers.kill(1)
-        said = brokers.await_stage("failed")
-        assert (said["broker"], said["detail"]) == ("b2", "killed by SIGKILL")
+        report = brokers.await_stage("failed")
+        assert (report["broker"], report["detail"]) == ("b2", "killed by SIGKILL")
         ran = gapless("status", "--json", "--url", brokers.url(0))
         assert ran.returncode == 0, ran.stderr
         ran = gapless("status", "--url", brokers.url(1), "--deadline", "0.5")
@@ -172,8 +172,8 @@ def test_a_broker_runs_with_its_file_and_ends_on_a_signal(tmp_path: Path) -> Non
     config.write_text('name = "alone"\ndata = "store"\nlisten = "127.0.0.1:0"\n')
     with running("broker", "--config", str(config)) as command:
         until(lambda: any("broker is ready" in line for line in command.errors))
-        said = next(line for line in command.errors if "broker is ready" in line)
-        url = next(part[4:] for part in said.split() if part.startswith("url="))
+        report = next(line for line in command.errors if "broker is ready" in line)
+        url = next(part[4:] for part in report.split() if part.startswith("url="))
         ran = gapless("pub", "-p", "quotes", "--url", url, lines=event(1))
         assert ran.returncode == 0, ran.stderr
         command.interrupt()

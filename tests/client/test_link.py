@@ -115,13 +115,13 @@ async def test_the_connection_to_a_broker_that_sends_keepalives_is_kept() -> Non
 @async_test
 async def test_a_request_is_repeated_under_its_number_after_a_reconnect() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
-        asked = asyncio.create_task(session.request(ListPartitions(0), changes=False))
+        pending = asyncio.create_task(session.request(ListPartitions(0), changes=False))
         await soon(lambda: bool(broker.requests))
         broker.answers[ListPartitions] = lambda connection, call: connection.notify(
             PartitionTable(call.request, ())
         )
         broker.cut()
-        assert await asked == broker_answer(broker)
+        assert await pending == broker_answer(broker)
         first, again = broker.requests_of(ListPartitions)
         assert first == again
 

@@ -108,8 +108,8 @@ class DrivenInbox(DrivenLink):
             Input.LINK_UP: self._link_up,
             Input.SUBSCRIBED: self._subscribed,
             Input.SUBSCRIBED_BEHIND: self._subscribed_behind,
-            Input.RESOUGHT: self._resought,
-            Input.SOUGHT: lambda: self.inbox.repositioned(((P, 20),), StartKind.POSITION),
+            Input.RESEEK_DONE: self._reseek_done,
+            Input.SEEK_DONE: lambda: self.inbox.repositioned(((P, 20),), StartKind.POSITION),
             Input.HOSTED_ELSEWHERE: self._hosted_elsewhere,
             Input.LINK_DOWN: self._link_down,
             Input.ENDED: lambda: self.inbox.end(ClosedError("the test ends it")),
@@ -143,10 +143,10 @@ class DrivenInbox(DrivenLink):
         self.inbox._resume._sought_back_from[P] = 50
         self.inbox._subscribed(self.answer())
 
-    def _resought(self) -> None:
+    def _reseek_done(self) -> None:
         """Send the reply to the Seek if the link still waits for it."""
         assert self.inbox.state in {State.RESEEKING, State.OVER}, "nothing was sought again"
-        self.inbox._sought_again(Subscribed(0, ((P, 20),)))
+        self.inbox._reseek_done(Subscribed(0, ((P, 20),)))
 
     def _hosted_elsewhere(self) -> None:
         known = self.inbox.hosting
@@ -274,7 +274,7 @@ def test_the_inbox_agrees_with_the_tables_over_any_inputs(
                 if following is None:
                     continue
                 made.take(each)
-                subscribes += following is State.SUBSCRIBING and each is not Input.SOUGHT
+                subscribes += following is State.SUBSCRIBING and each is not Input.SEEK_DONE
             else:
                 following = state
                 if each is SubscriptionEnded and each in TAKEN[state]:
@@ -290,7 +290,7 @@ def test_the_inbox_agrees_with_the_tables_over_any_inputs(
             assert len(made.sent_of(Subscribe)) == subscribes, "one Subscribe a link up"
             if any(isinstance(request, Credit) for request in fresh):
                 assert following is State.ACTIVE
-            if each is not Input.SOUGHT and following is not State.OVER:
+            if each is not Input.SEEK_DONE and following is not State.OVER:
                 for pubend, tick in received.items():
                     assert inbox.prefetch.received[pubend] >= tick, "only a seek goes back"
             state = following

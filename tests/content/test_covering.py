@@ -34,13 +34,13 @@ class Tally:
     covering: int = 0
     claimed: int = 0
     apart: int = 0
-    told_apart: int = 0
+    recognised: int = 0
 
     def __str__(self) -> str:
         missed = self.covering - self.claimed
         return (
             f"{self.pairs} pairs, {self.covering} coverings of which {missed} were missed, "
-            f"{self.apart} disjoint pairs of which {self.told_apart} were recognised"
+            f"{self.apart} disjoint pairs of which {self.recognised} were recognised"
         )
 
 
@@ -68,7 +68,7 @@ def check_pairs(candidates: Pool, tally: Tally) -> None:
             tally.covering += not escaping
             tally.claimed += covers
             tally.apart += not common
-            tally.told_apart += not intersects
+            tally.recognised += not intersects
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -135,22 +135,22 @@ def test_a_pattern_has_its_literal_and_its_prefix(
 class Watched(str):
     """A text that counts the characters and comparisons that are requested."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("examined",)
 
-    asked: int
+    examined: int
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
-        self.asked += 1
+        self.examined += 1
         return super().__getitem__(key)
 
     def startswith(self, *arguments: object) -> bool:
-        self.asked += len(str(arguments[0]))
+        self.examined += len(str(arguments[0]))
         return super().startswith(*arguments)  # type: ignore[arg-type]
 
     def find(self, *arguments: object) -> int:
         found = super().find(*arguments)  # type: ignore[arg-type]
         end = found if found >= 0 else int(str(arguments[2]))
-        self.asked += end - int(str(arguments[1])) + len(str(arguments[0]))
+        self.examined += end - int(str(arguments[1])) + len(str(arguments[0]))
         return found
 
 
@@ -173,9 +173,9 @@ def test_matching_costs_time_linear_in_the_text(pattern: str) -> None:
     size = 20_000
     for characters in ("a", "ab", "aab"):
         text = Watched((characters * size)[:size])
-        text.asked = 0
+        text.examined = 0
         parsed.matches(text)
-        assert text.asked <= size + 2 * len(pattern)
+        assert text.examined <= size + 2 * len(pattern)
 
 
 def test_the_cache_of_patterns_is_bounded_by_their_weight(
@@ -211,7 +211,7 @@ def test_the_weight_of_a_pattern_is_at_least_its_memory() -> None:
         pattern = Pattern.parse(text)
         pattern.matches("x" * 3_000)
         compiled = like._compiled[pattern.tokens]
-        tables = [compiled.masks[2], *(piece._automaton()[0] for piece in compiled.pieces)]
+        tables = [compiled.masks[2], *(segment._automaton()[0] for segment in compiled.segments)]
         taken = sum(sys.getsizeof(bits) for table in tables for bits in table.values())
         taken += sum(map(sys.getsizeof, tables)) + sum(map(sys.getsizeof, compiled.symbols))
         assert taken <= like._weight(pattern.tokens)
@@ -221,7 +221,7 @@ def test_no_table_is_built_for_a_text_shorter_than_the_pattern() -> None:
     pattern = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
     like._compiled.clear()
     assert not pattern.matches("hello")
-    assert all(piece._shifts is None for piece in like._compiled[pattern.tokens].pieces)
+    assert all(segment._shifts is None for segment in like._compiled[pattern.tokens].segments)
 
 
 # --- comparing patterns -------------------------------------------------------------------------

@@ -109,4 +109,4 @@ def test_a_path_that_leads_through_the_own_cell_is_ignored() -> None:
     b = world.nodes["b"]
     circle = Announce(STOCKS, 1, properties("a"), ("c", "b", "a"))
     assert not b.announcements.received("c", circle)
-    assert b.context.coverage_marks["announcement went in a circle"] == 1
+    assert b.context.coverage_marks["announcement looped"] == 1

@@ -36,19 +36,19 @@ from gapless.overlay.retirements import Retirements
 from gapless.overlay.tree import Tree
 from tests.cases import scaled
 
-ASKING, DOUBTFUL = NameQueryState.ASKING, NameQueryState.DOUBTFUL
+WAITING, DOUBTFUL = NameQueryState.WAITING, NameQueryState.DOUBTFUL
 FREE, TAKEN, UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
 
 # --- the table ------------------------------------------------------------------------------------
 
 EXPECTED: Final = {
     # (state, input): next state; no other pair is possible
-    (ASKING, NameQueryInput.REPLY_FREE): ASKING,
-    (ASKING, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
-    (ASKING, NameQueryInput.REPLY_TAKEN): TAKEN,
-    (ASKING, NameQueryInput.ALL_REPLIED): FREE,
-    (ASKING, NameQueryInput.TIMEOUT): UNKNOWN,
-    (ASKING, NameQueryInput.OUTRANKED): TAKEN,
+    (WAITING, NameQueryInput.REPLY_FREE): WAITING,
+    (WAITING, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
+    (WAITING, NameQueryInput.REPLY_TAKEN): TAKEN,
+    (WAITING, NameQueryInput.ALL_REPLIED): FREE,
+    (WAITING, NameQueryInput.TIMEOUT): UNKNOWN,
+    (WAITING, NameQueryInput.OUTRANKED): TAKEN,
     (DOUBTFUL, NameQueryInput.REPLY_FREE): DOUBTFUL,
     (DOUBTFUL, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
     (DOUBTFUL, NameQueryInput.REPLY_TAKEN): TAKEN,
@@ -78,7 +78,7 @@ def test_a_state_is_final_if_it_takes_no_input() -> None:
 
 def test_a_name_is_free_only_if_all_brokers_have_replied_and_none_was_in_doubt() -> None:
     assert [pair for pair, state in EXPECTED.items() if state is FREE] == [
-        (ASKING, NameQueryInput.ALL_REPLIED)
+        (WAITING, NameQueryInput.ALL_REPLIED)
     ]
 
 
@@ -133,7 +133,7 @@ class QueryModel:
     """A query that follows the table: the groups without a reply, and the state."""
 
     def __init__(self, *groups: tuple[BrokerId, ...]) -> None:
-        self.state = ASKING
+        self.state = WAITING
         self.open = [*groups]
         """The groups of which no broker has replied."""
         self.queried: dict[BrokerId, tuple[BrokerId, ...]] = {}
@@ -217,13 +217,13 @@ class NameQueryMachine(RuleBasedStateMachine):
     def query_the_same_name(self, requester: BrokerId) -> None:
         """Another broker with a lesser or a greater name queries the same name."""
         model = self.models[self.own]
-        was_asking = model.state not in FINAL
-        if was_asking and requester < ME:
+        was_pending = model.state not in FINAL
+        if was_pending and requester < ME:
             model.take(NameQueryInput.OUTRANKED)
         query = NameQuery("mine", requester, 1, next(self.numbers))
         self.queries.query_received("y1", query)
         sent = self.collect()
-        if was_asking and requester > ME:
+        if was_pending and requester > ME:
             refusal = NameReply(query.key, NameStatus.TAKEN, ME)
             assert ("y1", refusal) in sent or "y1" not in self.reach.open
 

@@ -10,19 +10,19 @@ from tests.broker.harness import BrokerHarness, P, Requester
 CUT = "there is no route to its broker b1 in cell b1 now"
 
 
-def late_subscriber(desk: BrokerHarness) -> Requester:
+def late_subscriber(harness: BrokerHarness) -> Requester:
     """B1 hosts P; B1 - B2 - {B3, B4}; B1 is cut off; a client of B4 subscribes (14.2)."""
-    desk.publisher("b1")
+    harness.publisher("b1")
     for peer in ("b2", "b3", "b4"):
-        desk.cut("b1", peer)
-    desk.run(ms=100)
-    return Requester(desk, "b4", "late")
+        harness.cut("b1", peer)
+    harness.run(ms=100)
+    return Requester(harness, "b4", "late")
 
 
 def test_the_reply_to_a_late_subscriber_contains_the_pid_of_the_cut() -> None:
     # 14.2 (1), R11: the call reports P as pending, with the pid of the cut
-    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
-    client = late_subscriber(desk)
+    harness = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(harness)
     answer = client.subscribe(s=20)
     assert isinstance(answer, Subscribed)
     (waiting,) = answer.pending
@@ -38,21 +38,21 @@ def test_without_forwarded_partitions_the_reason_does_not_name_the_cut() -> None
 
 
 def test_if_only_the_phb_is_down_the_reason_names_the_broker_and_not_its_cell() -> None:
-    desk = BrokerHarness("p-n", cells={"p": ["p1", "p2"]}, delta=1)
-    desk.publisher("p1")
-    desk.crash("p1")
-    desk.run(s=5)
-    assert Requester(desk, "n", "late").subscribe(s=20).pending == (
+    harness = BrokerHarness("p-n", cells={"p": ["p1", "p2"]}, delta=1)
+    harness.publisher("p1")
+    harness.crash("p1")
+    harness.run(s=5)
+    assert Requester(harness, "n", "late").subscribe(s=20).pending == (
         PendingStart(P, "there is no route to its broker p1 in cell p now"),
     )
 
 
 def test_the_reason_for_a_retired_broker_does_not_name_a_missing_route() -> None:
-    desk = BrokerHarness("p-n", delta=1)
-    desk.publisher("p")
-    desk.crash("p")
-    desk.run(s=5)
-    client = Requester(desk, "n", "late")
+    harness = BrokerHarness("p-n", delta=1)
+    harness.publisher("p")
+    harness.crash("p")
+    harness.run(s=5)
+    client = Requester(harness, "n", "late")
     client.call(RetireBroker(99, "p", "p"))
     (waiting,) = client.subscribe(s=20).pending
     assert waiting == PendingStart(
@@ -61,13 +61,13 @@ def test_the_reason_for_a_retired_broker_does_not_name_a_missing_route() -> None
 
 
 def test_the_reason_for_a_broker_that_returned_without_its_disk_says_that_it_is_reachable() -> None:
-    desk = BrokerHarness("p-a-n", delta=1)
-    desk.publisher("p")
-    desk.crash("p")
-    desk.nodes["p"].disk.records.clear()
-    desk.start("p")
-    desk.run(s=5)
-    (waiting,) = Requester(desk, "n", "late").subscribe(s=20).pending
+    harness = BrokerHarness("p-a-n", delta=1)
+    harness.publisher("p")
+    harness.crash("p")
+    harness.nodes["p"].disk.records.clear()
+    harness.start("p")
+    harness.run(s=5)
+    (waiting,) = Requester(harness, "n", "late").subscribe(s=20).pending
     assert waiting == PendingStart(
         P, "its broker p in cell p can be reached, but does not have it yet"
     )
@@ -75,12 +75,12 @@ def test_the_reason_for_a_broker_that_returned_without_its_disk_says_that_it_is_
 
 def test_a_reason_names_a_few_partitions_and_the_table_contains_all() -> None:
     brokers = [f"m{number}" for number in range(5)]
-    desk = BrokerHarness("p-m-n", cells={"m": brokers}, delta=1)
-    desk.publisher("p")
+    harness = BrokerHarness("p-m-n", cells={"m": brokers}, delta=1)
+    harness.publisher("p")
     for peer in (*brokers, "n"):
-        desk.cut("p", peer)
-    desk.run(ms=100)
-    client = Requester(desk, "n", "client")
+        harness.cut("p", peer)
+    harness.run(ms=100)
+    client = Requester(harness, "n", "client")
     (waiting,) = client.subscribe(s=20).pending
     assert waiting.reason.count("cells p") == 3
     assert len(client.call(ListPartitions(99)).entries) == 6
@@ -88,13 +88,13 @@ def test_a_reason_names_a_few_partitions_and_the_table_contains_all() -> None:
 
 def test_no_rule_reads_the_table() -> None:
     # R12: with wrong contents of the table the late subscriber still starts when the cut heals
-    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
-    client = late_subscriber(desk)
+    harness = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(harness)
     client.subscribe(s=20)
     for peer in ("b2", "b3", "b4"):
-        desk.heal("b1", peer)
+        harness.heal("b1", peer)
     for broker in ("b2", "b3", "b4"):
         lie = PartitionInfo(Partition("liar", 1, ("b1", "b2")), 1, True, 9)
-        assert desk[broker].components.partitions.received("b2" if broker == "b3" else "b3", lie)
-    desk.run(s=6)
+        assert harness[broker].components.partitions.received("b2" if broker == "b3" else "b3", lie)
+    harness.run(s=6)
     assert [each.pubend for each in client.of_kind(SubscriptionStarted)] == [P]

@@ -98,7 +98,7 @@ class Table:
             if self.last_attached() == peer:
                 return
             self.run(10, relayed=relayed)
-        raise AssertionError(f"{peer} was not asked within {ms} ms")
+        raise AssertionError(f"{peer} received no Attach within {ms} ms")
 
     def detached(self) -> list[str]:
         """Return the brokers that received a Detach."""
@@ -226,7 +226,7 @@ def test_a_late_attached_reply_is_accepted_if_there_is_no_feeder() -> None:
     table._collect()
     table.answer("a")
     assert table.feed.feeder == "a"
-    assert table.context.coverage_marks["attached late"] == 1
+    assert table.context.coverage_marks["late Attached accepted"] == 1
 
 
 def test_a_feeder_that_replied_late_is_kept_after_the_retry_pause() -> None:

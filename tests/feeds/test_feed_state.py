@@ -15,7 +15,7 @@ from gapless.messages.streams import Attached, FeedUnavailable, FeedUnavailableR
 from tests.feeds.test_feed import P, Table
 
 BROKERS = ("a", "b", "c")
-STRANGER = "z"
+UNKNOWN_BROKER = "z"
 
 
 def trial_of(feed: Feed) -> tuple[str, int] | None:
@@ -84,7 +84,7 @@ MADE: dict[FeedState, Callable[[], Table]] = {
 
 
 def stale_attached(table: Table) -> None:
-    table.feed.attached(STRANGER, Attached(P, -2, 0))
+    table.feed.attached(UNKNOWN_BROKER, Attached(P, -2, 0))
 
 
 def trial_attached(table: Table) -> None:
@@ -99,7 +99,7 @@ def feeder_attached(table: Table) -> None:
 
 
 def other_attached(table: Table) -> None:
-    table.feed.attached(STRANGER, Attached(P, table.feed._oldest + 1_000, 0))
+    table.feed.attached(UNKNOWN_BROKER, Attached(P, table.feed._oldest + 1_000, 0))
 
 
 def trial_refuses(table: Table) -> None:
@@ -141,10 +141,10 @@ INPUTS: dict[FeedInput, list[Callable[[Table], None]]] = {
 
 def check(feed: Feed) -> None:
     """Check that the state agrees with the fields."""
-    state, is_asking = feed.state, feed._trial is not None
+    state, is_trying = feed.state, feed._trial is not None
     assert (feed.feeder is not None) == (state in FED_STATES)
     if state is not FeedState.FED_LEAVING:
-        assert is_asking == (state in {FeedState.TRYING, FeedState.FED_TRYING})
+        assert is_trying == (state in {FeedState.TRYING, FeedState.FED_TRYING})
     assert is_retry_armed(feed) == (state is FeedState.RETRYING)
 
 

@@ -9,8 +9,8 @@ from tests.directory.test_status import late_subscriber
 
 
 def test_clients_can_list_the_partitions_that_a_broker_knows() -> None:
-    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
-    client = late_subscriber(desk)
+    harness = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(harness)
     answer = client.call(ListPartitions(7))
     assert isinstance(answer, PartitionTable)
     assert answer.request == 7
@@ -21,16 +21,16 @@ def test_clients_can_list_the_partitions_that_a_broker_knows() -> None:
     }
     assert answer.entries[0] == Partition("b4", 1, ("b1",)), "its own partitions come first"
     for peer in ("b2", "b3", "b4"):
-        desk.heal("b1", peer)
-    desk.run(s=1)
+        harness.heal("b1", peer)
+    harness.run(s=1)
     assert client.call(ListPartitions(8)) == PartitionTable(8, ())
 
 
 def test_the_age_of_a_partition_is_given_by_the_clock_of_the_broker() -> None:
-    desk = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
-    before = desk["b4"].context.clock
-    client = late_subscriber(desk)
-    desk.run(s=5)
+    harness = BrokerHarness("b1-b2-b3", "b2-b4", delta=1)
+    before = harness["b4"].context.clock
+    client = late_subscriber(harness)
+    harness.run(s=5)
     answer = client.call(ListPartitions(7))
     assert len(answer.since) == len(answer.entries) == 3
-    assert all(before <= since < desk["b4"].context.clock for since in answer.since)
+    assert all(before <= since < harness["b4"].context.clock for since in answer.since)

@@ -14,7 +14,7 @@ TREE = Topology.of(
 
 
 def test_a_neighbourhood_has_the_cells_within_its_radius_nearest_first() -> None:
-    near = TREE.neighbourhood("a", reach=2)
+    near = TREE.neighbourhood("a", radius=2)
     assert [cell.name for cell in near.cells] == ["a", "b", "c", "e"]
     assert near.all_brokers() == ("a1", "b1", "b2", "c1", "e1")
     assert near.neighbours == ("b",)
@@ -23,7 +23,7 @@ def test_a_neighbourhood_has_the_cells_within_its_radius_nearest_first() -> None
 
 
 def test_the_path_to_a_cell_starts_with_a_neighbour_and_ends_with_that_cell() -> None:
-    near = TREE.neighbourhood("a", reach=3)
+    near = TREE.neighbourhood("a", radius=3)
     assert near.path("d") == ("b", "c", "d")
     assert near.path("a") == ()
     assert near.direction("d") == "b"
@@ -32,14 +32,14 @@ def test_the_path_to_a_cell_starts_with_a_neighbour_and_ends_with_that_cell() ->
 
 
 def test_a_cell_outside_the_neighbourhood_has_no_direction() -> None:
-    near = TREE.neighbourhood("a", reach=1)
+    near = TREE.neighbourhood("a", radius=1)
     assert near.direction("d") is None
     assert near.cell_of("d1") is None
     assert near.cell_of("b2") == "b"
 
 
 def test_a_cell_is_beyond_the_cells_of_its_path() -> None:
-    near = TREE.neighbourhood("a", reach=3)
+    near = TREE.neighbourhood("a", radius=3)
     assert near.is_beyond("d", "c")
     assert near.is_beyond("d", "d")
     assert near.is_beyond("d", "a")

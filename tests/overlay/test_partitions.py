@@ -265,7 +265,7 @@ def test_a_broker_is_not_sent_its_own_partitions() -> None:
 
 def test_a_partition_from_an_unknown_broker_is_ignored() -> None:
     partitions = settled(line("a", "b"), delta=0).nodes["a"].partitions
-    assert not partitions.received("stranger", formed("z", 1, "y"))
+    assert not partitions.received("unknown", formed("z", 1, "y"))
 
 
 # --- expiry -----------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_a_probe_with_a_loop_or_a_wrong_path_is_dropped(path: tuple[str, ...]) -
     node = world.nodes["b"]
     node.sessions._relays.probed("a", RelayProbe("d", PeerSessionId(1, 1), path))
     assert node.context.take_messages() == []
-    assert node.context.coverage_marks["probe went in a circle"] == 1
+    assert node.context.coverage_marks["probe looped"] == 1
 
 
 def test_the_remembered_probes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def test_a_relayed_packet_with_a_wrong_path_is_dropped(path: tuple[str, ...], in
     world = triangle()
     node = world.nodes["b"]
     assert pass_on(node, "a", Relayed(path, index, b"")) == []
-    assert node.context.coverage_marks["relayed to nowhere"] == 1
+    assert node.context.coverage_marks["relayed with a wrong route"] == 1
 
 
 def test_a_relay_that_has_lost_its_next_hop_notifies_the_sender_and_the_session_ends() -> None:
@@ -509,7 +509,7 @@ def test_a_route_that_does_not_open_is_given_up_and_probed_again() -> None:
 def test_a_relayed_session_ends_when_its_broker_leaves_the_neighbourhood() -> None:
     world = neighbourhood_of()
     a = world.nodes["a"]
-    a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", reach=2, version=2)))
+    a.sessions.reshape(a.change_tree(line("a", "b").neighbourhood("a", radius=2, version=2)))
     assert a.closed[-1] == "c"
     assert a.sessions.open_peers() == ["b"]
 

@@ -143,7 +143,7 @@ def test_another_protocol_never_becomes_a_session() -> None:
     b.context.effects.clear()
     b.sessions.received("a", Hello("a", "a", PeerSessionId(5, 1), None, PROTOCOL + 1, 0))
     assert not b.sessions.is_open("a")
-    assert b.context.coverage_marks["another protocol"] == 1
+    assert b.context.coverage_marks["other protocol version"] == 1
 
 
 def test_messages_of_unknown_brokers_and_without_a_session_are_dropped_and_counted() -> None:

@@ -69,8 +69,8 @@ def test_the_encoding_of_any_run_equals_a_fresh_encoding(data: st.DataObject) ->
         publications = batch(100 * number, data.draw(st.integers(1, 20)))
         if data.draw(st.booleans()):
             encode_publications(publications)
-        left_out = data.draw(st.sets(st.integers(0, 19), max_size=2))
-        run += [each for index, each in enumerate(publications) if index not in left_out]
+        omitted = data.draw(st.sets(st.integers(0, 19), max_size=2))
+        run += [each for index, each in enumerate(publications) if index not in omitted]
     sent = cached_encoding(tuple(run))
     assert sent is None or sent == encode(run)
     assert encoded_bytes(tuple(run)) == sum(len(encode(each)) for each in run)

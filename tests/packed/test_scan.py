@@ -63,7 +63,7 @@ def facts(column_scan: ColumnScan) -> list[Any]:
     ]
 
 
-@pytest.mark.skipif(COMPILED is None, reason="there is no compiled survey")
+@pytest.mark.skipif(COMPILED is None, reason="there is no compiled column scan")
 @settings(max_examples=scaled(200))
 @given(PACKED)
 def test_the_compiled_column_scan_and_its_fallback_return_the_same(

@@ -24,9 +24,9 @@ NUMBERS = st.one_of(st.integers(1, 300), st.integers(2**32 - 3, 2**32 + 3), st.i
 
 
 def filled(publisher: str, events: Events, tick: int, sequence: int) -> list[Publication]:
-    blank = PackedTemplate(pack_template(publisher, events), publisher)
-    assert len(blank) == len(events)
-    return unpack([blank.filled(tick, sequence)])
+    template = PackedTemplate(pack_template(publisher, events), publisher)
+    assert len(template) == len(events)
+    return unpack([template.filled(tick, sequence)])
 
 
 def stamped(publisher: str, events: Events, tick: int, sequence: int) -> list[Publication]:
@@ -58,8 +58,8 @@ def test_a_payload_that_looks_like_a_placeholder_is_not_changed() -> None:
 
 
 def test_a_template_may_be_filled_more_than_once() -> None:
-    blank = PackedTemplate(pack_template("w", (({}, b"x"),)), "w")
-    ticks = [unpack([blank.filled(tick, 1)])[0].tick for tick in (5, 9)]
+    template = PackedTemplate(pack_template("w", (({}, b"x"),)), "w")
+    ticks = [unpack([template.filled(tick, 1)])[0].tick for tick in (5, 9)]
     assert ticks == [5, 9]
 
 

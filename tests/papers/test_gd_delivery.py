@@ -89,7 +89,7 @@ def test_without_the_doubt_horizon_a_message_is_delivered_after_a_later_one() ->
 
 def test_without_curiosity_a_lost_message_is_never_delivered() -> None:
     """2.3: liveness needs curiosity; the stream stops at its first gap."""
-    with patched(SubendNacks, "ask", lambda _nacks: None):
+    with patched(SubendNacks, "send_due", lambda _nacks: None):
         x, wanted = lossy_run(1)
     assert x.events == wanted[: len(x.events)]
     assert len(x.events) < len(wanted)
@@ -240,12 +240,12 @@ def test_nacks_of_two_receivers_for_the_same_ticks_are_forwarded_once() -> None:
 def test_without_consolidation_the_pubend_gets_the_nacks_of_every_receiver() -> None:
     """3.1: "a nack is propagated upstream only if some C tick was not already C"."""
 
-    def ask_always(
+    def request_always(
         _outstanding: OutstandingNacks, ranges: Iterable[TickRange], _now: int
     ) -> list[TickRange]:
         return [*ranges]
 
-    with patched(OutstandingNacks, "ask", ask_always):
+    with patched(OutstandingNacks, "take_due", request_always):
         scenario = TwoReceivers(before_the_router=True)
     below = scenario.nacked("c", "a") + scenario.nacked("d", "a")
     assert scenario.nacked("a", "p") > 0.9 * below
@@ -273,7 +273,7 @@ def test_without_curiosity_streams_retransmissions_are_sent_to_all_receivers() -
         return [TickRange(low, high)]
 
     with (
-        patched(RequestedTicks, "wants", lambda _requested, _low, _high: True),
+        patched(RequestedTicks, "has_any", lambda _requested, _low, _high: True),
         patched(RequestedTicks, "take", whole),
     ):
         scenario = TwoReceivers(before_the_router=True, late=True)
@@ -292,10 +292,10 @@ def last_message_lost_before_a_crash() -> tuple[World, Subscriber]:
     ann.publish("first")
     world.run(s=1)
     answers = of(StreamData, source="a", target="n")
-    unasked = of(StreamSilence, Attached, source="a", target="n")
+    unrequested = of(StreamSilence, Attached, source="a", target="n")
     world.lose(
         lambda source, target, message: (
-            unasked(source, target, message) or (answers(source, target, message) and message.first)
+            unrequested(source, target, message) or (answers(source, target, message) and message.first)
         )
     )
     ann.publish("last")

@@ -30,8 +30,8 @@ from tests.stream.model import (
     true_range,
 )
 
-pieces = st.builds(lambda seed: random_range(Random(seed)), st.integers(0, 10**6))
-several = st.lists(pieces, max_size=8)
+single_ranges = st.builds(lambda seed: random_range(Random(seed)), st.integers(0, 10**6))
+several = st.lists(single_ranges, max_size=8)
 
 
 def stream_of(parts: list[KnowledgeRange]) -> IStream:
@@ -168,7 +168,7 @@ def test_data_later_than_the_horizon_waits_until_the_q_ticks_are_resolved() -> N
 # --- 2.4 and 3.1 filter edges -------------------------------------------------------------------
 
 
-@given(part=pieces, wanted=st.sets(st.sampled_from(TICKS)))
+@given(part=single_ranges, wanted=st.sets(st.sampled_from(TICKS)))
 def test_a_filter_passes_matching_data_turns_other_data_into_f_and_passes_f(
     part: KnowledgeRange, wanted: set[int]
 ) -> None:

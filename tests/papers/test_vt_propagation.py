@@ -350,16 +350,16 @@ def test_4_1_7_a_leaf_table_is_always_sufficient_for_its_own_host() -> None:
 
 def test_theorem_3_2_brokers_keep_the_s_lambda_invariant_step_by_step() -> None:
     figure = Figure()
-    truth = Oracle(figure.world)
+    oracle = Oracle(figure.world)
     dice = random.Random(1)
     for number in range(40):
         broker = figure.world[dice.choice(("SB1", "SB2", "SB3"))]
         text = dice.choice(FILTERS)
         start = broker.subscribe(str(number), text)
-        truth.filters.setdefault(broker.shb, {})[str(number)] = (text, start)
+        oracle.filters.setdefault(broker.shb, {})[str(number)] = (text, start)
         for link in dice.sample(figure.world.links(), 6):
             figure.world.exchange(*link)
-        truth.check({})
+        oracle.check({})
 
 
 @pytest.mark.parametrize("seed", range(scaled(12)))

@@ -284,9 +284,9 @@ def test_theorem_3_1_needs_condition_3() -> None:
     with patched(Members, "vector", as_first_listed):
         scenario = Turmoil(1)
     assert scenario.dishonest == [], "condition 1 holds as before"
-    left_out = [each for each in scenario.subscribers if P not in each.starts]
-    assert left_out
-    assert [each.events for each in left_out] == [[]] * len(left_out)
+    omitted = [each for each in scenario.subscribers if P not in each.starts]
+    assert omitted
+    assert [each.events for each in omitted] == [[]] * len(omitted)
 
 
 class InactiveHost:

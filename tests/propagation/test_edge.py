@@ -99,7 +99,9 @@ def test_union_of_conjunctions_and_greatest_claims() -> None:
     assert target.claim(S, P, 2) is None
 
 
-def test_a_source_that_returns_in_its_incarnation_is_asked_only_for_missing_versions() -> None:
+def test_only_missing_versions_are_requested_from_a_source_that_returns_in_its_incarnation() -> (
+    None
+):
     target, source = edge(), sender("b", entries={S: at(1)})
     take(target, source)
     target.mark_stale("b", 10)
@@ -282,27 +284,27 @@ def test_a_removed_edge_holds_nothing_and_frees_its_numbers() -> None:
     world["c"].subscribe("x", "size > 1")
     world.advertise("P", "a", "", known_to=world.brokers)
     world.settle()
-    holdings = world["b"].table_store
-    assert holdings.out["a"].sender.table.conjunctions
-    holdings.remove("c")
-    holdings.flush()
-    assert not holdings.out["a"].sender.table.conjunctions
-    assert ShbId("c", "c") not in holdings.out["a"].sender.table.entries
-    assert holdings.index.match({"size": 5}) == 0
-    edge_again = holdings.add_cell("c")
+    table_store = world["b"].table_store
+    assert table_store.out["a"].sender.table.conjunctions
+    table_store.remove("c")
+    table_store.flush()
+    assert not table_store.out["a"].sender.table.conjunctions
+    assert ShbId("c", "c") not in table_store.out["a"].sender.table.entries
+    assert table_store.index.match({"size": 5}) == 0
+    edge_again = table_store.add_cell("c")
     assert not edge_again.settled
-    assert "b" not in holdings.out
+    assert "b" not in table_store.out
 
 
 def test_dropping_stale_tables_uses_the_configured_ttl() -> None:
     world = World(tree("a-b"), parameters=Parameters(stale_table_ttl_s=300))
     world.settle()
     world.stop("b")
-    holdings = world["a"].table_store
-    holdings.drop_stale(microseconds(s=299))
-    assert holdings.edges["b"].tables()
-    holdings.drop_stale(microseconds(s=300))
-    assert not holdings.edges["b"].tables()
+    table_store = world["a"].table_store
+    table_store.drop_stale(microseconds(s=299))
+    assert table_store.edges["b"].tables()
+    table_store.drop_stale(microseconds(s=300))
+    assert not table_store.edges["b"].tables()
 
 
 # --- out-tables -----------------------------------------------------------------------------------

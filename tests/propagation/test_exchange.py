@@ -165,7 +165,7 @@ def test_a_request_for_an_unknown_table_is_ignored() -> None:
     world.receive("p", "n", TableRequest("elsewhere@elsewhere", None))
     posted = world["p"].context.take_messages_to("n")
     assert [type(each) for each in posted] == [TableFull], "the table for its direction is sent"
-    world.receive("p", "stranger", TableRequest("stranger", None))
+    world.receive("p", "unknown", TableRequest("unknown", None))
     assert world["p"].coverage_marks["unknown table requested"] == 1
 
 
@@ -173,7 +173,7 @@ def test_a_table_from_an_unknown_broker_is_ignored() -> None:
     world = BrokerHarness("p-n")
     full = world["n"].components.exchange.leaf.sender.answer(TableRequest(str(shb("n")), None))
     for message in full:
-        world.receive("p", "stranger", message)
+        world.receive("p", "unknown", message)
     assert world["p"].components.exchange.table_store.claim(shb("n"), P, 0) is None
 
 
@@ -181,6 +181,6 @@ def test_heartbeats_name_the_tables_that_are_sent() -> None:
     world = BrokerHarness("p-n")
     (state,) = world["n"].components.exchange.states("p")
     assert state.direction == "p"
-    assert world["n"].components.exchange.states("stranger") == ()
+    assert world["n"].components.exchange.states("unknown") == ()
     world.cut("p", "n")
     assert world["n"].components.exchange.states("p") == ()

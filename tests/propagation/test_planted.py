@@ -91,33 +91,37 @@ def started_already(table: leaf.LeafTable, _conjunction: object) -> int:
 
 
 PLANTED_BUGS: dict[str, tuple[Any, str, Any]] = {
-    "no host is ever late": (OutTable, "_late", no_host_is_late),
-    "a stale table claims what none of its parts did": (
+    "lists no host as late": (OutTable, "_late", no_host_is_late),
+    "claims in a merged stale table what no part claimed": (
         stale_tables,
         "_is_claimed",
         claimed_if_known,
     ),
-    "a delta is applied at any version": (
+    "applies a delta at any version": (
         TableReceiver,
         "_take_delta",
         applied_at_any_version,
     ),
-    "a host that no table names does not count": (
+    "does not count hosts without a table entry": (
         TableChooser,
         "_counts",
         behind_if_any_table_has_an_entry,
     ),
-    "a table from beyond locates a host elsewhere": (
+    "locates hosts by tables from beyond a cell": (
         TableChooser,
         "_is_behind_a_sibling",
         elsewhere_if_another_cell_has_an_entry,
     ),
-    "the version of an advertisement is ignored": (
+    "ignores the version of an advertisement": (
         SubscriptionTable,
         "claim",
         claims_of_all_versions,
     ),
-    "a start time is that of the last version": (leaf.LeafTable, "_new_start", started_already),
+    "gives a new conjunction the last version as start time": (
+        leaf.LeafTable,
+        "_new_start",
+        started_already,
+    ),
 }
 
 

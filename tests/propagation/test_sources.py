@@ -106,7 +106,7 @@ def test_a_receiver_that_is_already_a_source_is_listed_once() -> None:
 def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reachable() -> None:
     found = sources(Reach("n1"))
     found.set_fed("c2", fed=True)
-    found.set_fed("stranger", fed=True)
+    found.set_fed("unknown", fed=True)
     assert found.wanted("n", ["n1"]) == ["n1"]
 
 
@@ -151,11 +151,11 @@ def test_a_former_source_is_notified_and_sends_no_more_deltas() -> None:
 
 def test_a_stop_for_an_unknown_table_is_ignored() -> None:
     world = BrokerHarness("p-n")
-    world.receive("n", "stranger", TableStop("nowhere"))
+    world.receive("n", "unknown", TableStop("nowhere"))
     assert requesters(world, "n", "p") == ["p"]
 
 
-def test_a_broker_that_becomes_a_receiver_is_asked_for_its_table() -> None:
+def test_the_table_of_a_new_receiver_is_requested() -> None:
     world = BrokerHarness("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
     world.publisher("p")
     world.subscriber("c", "x", "kind = 1")

@@ -27,11 +27,11 @@ def known(world: World) -> dict[str, bool]:
 
 def test_a_pubend_is_known_in_its_direction_only() -> None:
     world = star()
-    holdings = world["m"].table_store
-    holdings.announce(P, 1, Filter(""), "a")
+    table_store = world["m"].table_store
+    table_store.announce(P, 1, Filter(""), "a")
     assert known(world) == {"a": True, "b": False, "c": False}
-    assert set(holdings.out["a"].sender.table.conjunctions) == {"kind = 'news'"}
-    assert not holdings.out["b"].sender.table.conjunctions
+    assert set(table_store.out["a"].sender.table.conjunctions) == {"kind = 'news'"}
+    assert not table_store.out["b"].sender.table.conjunctions
 
 
 def test_a_pubend_whose_direction_changes_is_known_in_the_new_one() -> None:
@@ -43,22 +43,22 @@ def test_a_pubend_whose_direction_changes_is_known_in_the_new_one() -> None:
 
 def test_an_old_announcement_from_a_new_direction_keeps_the_newest_version() -> None:
     world = star()
-    holdings = world["m"].table_store
-    holdings.announce(P, 2, Filter(""), "a")
-    holdings.announce(P, 1, Filter("kind = 'stock'"), "b")
-    holdings.flush()
-    assert holdings.out["b"].sender.table.known == {P: 2}
-    assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
+    table_store = world["m"].table_store
+    table_store.announce(P, 2, Filter(""), "a")
+    table_store.announce(P, 1, Filter("kind = 'stock'"), "b")
+    table_store.flush()
+    assert table_store.out["b"].sender.table.known == {P: 2}
+    assert set(table_store.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
 
 
 def test_a_withdrawn_pubend_is_known_in_no_direction() -> None:
     world = star()
-    holdings = world["m"].table_store
-    holdings.announce(P, 1, Filter(""), "a")
-    holdings.withdraw(P)
-    holdings.withdraw(P)
+    table_store = world["m"].table_store
+    table_store.announce(P, 1, Filter(""), "a")
+    table_store.withdraw(P)
+    table_store.withdraw(P)
     assert not any(known(world).values())
-    assert not holdings.out["a"].sender.table.conjunctions
+    assert not table_store.out["a"].sender.table.conjunctions
 
 
 def test_a_local_pubend_is_in_no_direction() -> None:
@@ -69,13 +69,13 @@ def test_a_local_pubend_is_in_no_direction() -> None:
 
 def test_the_table_for_a_new_edge_has_the_conjunctions_of_the_others_and_its_pubends() -> None:
     world = star()
-    holdings = world["m"].table_store
-    holdings.announce(P, 1, Filter(""), "b")
-    holdings.remove("b")
-    holdings.add_cell("b")
+    table_store = world["m"].table_store
+    table_store.announce(P, 1, Filter(""), "b")
+    table_store.remove("b")
+    table_store.add_cell("b")
     assert known(world)["b"]
-    assert ShbId("c", "c") in holdings.out["b"].sender.table.entries
-    assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
+    assert ShbId("c", "c") in table_store.out["b"].sender.table.entries
+    assert set(table_store.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
 
 
 def test_numbers_of_tables_are_reused() -> None:

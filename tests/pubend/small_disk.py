@@ -173,7 +173,7 @@ class Bench:
             if row.last < fetch.low or row.first > fetch.high:
                 continue
             if row.first in self.corrupt:
-                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is damaged")
+                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is corrupt")
             size += 40 * len(row.publications)
             if found and size > fetch.bytes_max:
                 return Fetched(fetch.fetch_id, tuple(found), None, complete=False)

@@ -118,9 +118,9 @@ def test_the_log_is_retained_for_the_attach_timeout_for_a_host_with_a_claim() ->
     known_hosts = hosts()
     known_hosts.note(HOST, at(1), 10, 0)
     known_hosts.observe(claim_all, 0)
-    patience = microseconds(ms=DEFAULTS.attach_timeout_ms)
-    assert known_hosts.floor(patience) == 10
-    assert known_hosts.floor(patience + 1) is None
+    timeout = microseconds(ms=DEFAULTS.attach_timeout_ms)
+    assert known_hosts.floor(timeout) == 10
+    assert known_hosts.floor(timeout + 1) is None
     assert known_hosts.known(HOST) == ((at(1), 10),), "the host is still known"
 
 

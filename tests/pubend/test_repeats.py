@@ -212,8 +212,8 @@ def test_a_lookup_that_reaches_a_corrupt_row_is_refused_as_corrupt() -> None:
     fresh = bench.publish(session, 7, 7)
     settle(bench)
     assert len(bench.refusals) == 3
-    assert all("damaged" in refusal for refusal in bench.refusals)
-    assert bench.pubend.corruption == f"row {ticks[2]} is damaged"
+    assert all("corrupt" in refusal for refusal in bench.refusals)
+    assert bench.pubend.corruption == f"row {ticks[2]} is corrupt"
     assert fresh == []  # a new event would follow a row that cannot be read
 
 

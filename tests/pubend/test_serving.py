@@ -107,7 +107,7 @@ class PubendHarness(Bench):
             if row.last < fetch.low or row.first > fetch.high:
                 continue
             if row.first in self.corrupt:
-                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is damaged")
+                return Fetched(fetch.fetch_id, tuple(found), f"row {row.first} is corrupt")
             size += 40 * len(row.publications)
             if found and size > fetch.bytes_max:
                 return Fetched(fetch.fetch_id, tuple(found), None, complete=False)
@@ -316,7 +316,7 @@ def test_too_many_reads_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         harness.read(1, harness.pubend.top)
     harness.look()
     assert len(harness.answers) == 2
-    assert harness.context.coverage_marks["read turned away"] == 1
+    assert harness.context.coverage_marks["read refused"] == 1
     harness.answer(1, harness.pubend.top)  # below the limit again
 
 
@@ -404,7 +404,7 @@ def test_the_reply_for_a_corrupt_row_contains_the_reason() -> None:
     harness.read(ticks[0], ticks[1])
     harness.look()
     (fault,) = harness.answers
-    assert fault.fault == harness.pubend.corruption == f"row {ticks[0]} is damaged"
+    assert fault.fault == harness.pubend.corruption == f"row {ticks[0]} is corrupt"
     assert fault.ranges == ()
     assert fault.done < ticks[0]
     harness.answers.clear()
@@ -717,7 +717,7 @@ def test_the_reply_for_a_corrupt_row_contains_the_reason_in_every_form() -> None
     for form in ReadForm:
         assert harness.answer(ticks[0], ticks[1], form=form).done == ticks[0]
         reply = harness.answer(ticks[1], ticks[1], form=form)
-        assert (reply.done, reply.fault) == (ticks[1] - 1, f"row {ticks[1]} is damaged")
+        assert (reply.done, reply.fault) == (ticks[1] - 1, f"row {ticks[1]} is corrupt")
 
 
 @pytest.mark.parametrize("seed", range(20))

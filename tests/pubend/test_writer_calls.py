@@ -369,8 +369,8 @@ def test_a_corrupt_log_refuses_a_commit() -> None:
     world = BrokerHarness("p")
     writer = Writer(world)
     writer.stage("x")
-    world.pubend("p", P).note_corruption("row 1 is damaged", 1)
-    assert "is corrupt: row 1 is damaged" in reason(writer.commit((0, "a", 1)))
+    world.pubend("p", P).note_corruption("row 1 is corrupt", 1)
+    assert "is corrupt: row 1 is corrupt" in reason(writer.commit((0, "a", 1)))
     assert len(staged(world)) == 1
 
 

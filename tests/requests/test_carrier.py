@@ -43,7 +43,7 @@ class Pubend:
         """Values that replace those of the next replies."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        fault = "a row is damaged" if request.low in self.corrupt else ""
+        fault = "a row is corrupt" if request.low in self.corrupt else ""
         done = request.low - 1 if fault else request.high
         reply = ReadReply(STOCKS, request.request, reply_route(request), (), done, 99, 0, 0, fault)
         if self.replies:
@@ -272,7 +272,7 @@ def test_only_the_first_reply_to_several_attempts_is_used() -> None:
         answer()
     net.run()
     assert len(answers) == 1
-    assert net.marks("a")["answer to nobody"] == 1
+    assert net.marks("a")["reply to an ended request"] == 1
 
 
 def test_a_reply_to_an_earlier_attempt_is_used() -> None:
@@ -294,7 +294,7 @@ def test_a_reply_to_a_very_old_attempt_is_dropped() -> None:
     net.pubend.waiting[0]()
     net.run()
     assert answers == []
-    assert net.marks("a")["answer to nobody"] == 1
+    assert net.marks("a")["reply to an ended request"] == 1
 
 
 def test_a_reply_to_an_earlier_incarnation_is_dropped() -> None:
@@ -321,7 +321,7 @@ def test_a_reply_to_another_request_is_dropped() -> None:
     net.receive("a", "b", RequestDone(STOCKS, request, ("a",)))
     net.receive("a", "b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
     assert answers == []
-    assert net.marks("a")["answer to another question"] == 2
+    assert net.marks("a")["reply to another request"] == 2
 
 
 def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
@@ -340,15 +340,15 @@ def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -
     [
         pytest.param(read_fields((1, 9, 5, 5)), id="an event twice"),
         pytest.param(read_fields((1, 9, 6, 5)), id="events out of order"),
-        pytest.param(read_fields((1, 5), (9, 6)), id="a piece that is none"),
-        pytest.param(read_fields((1, 5), (1, 5)), id="a piece twice"),
-        pytest.param(read_fields((1, 5), (5, 9)), id="pieces that overlap"),
-        pytest.param(read_fields((6, 9), (1, 5)), id="pieces out of order"),
-        pytest.param(read_fields((1, 5), (7, 9)), id="a hole"),
-        pytest.param(read_fields((1, 9, 7), done=6), id="an end below its pieces"),
-        pytest.param(read_fields((0, 9)), id="a beginning below the question"),
-        pytest.param(read_fields((2, 9)), id="a beginning above the question"),
-        pytest.param(read_fields((5, 9), released=3), id="a beginning above what is released"),
+        pytest.param(read_fields((1, 5), (9, 6)), id="a range with high below low"),
+        pytest.param(read_fields((1, 5), (1, 5)), id="a range twice"),
+        pytest.param(read_fields((1, 5), (5, 9)), id="ranges that overlap"),
+        pytest.param(read_fields((6, 9), (1, 5)), id="ranges out of order"),
+        pytest.param(read_fields((1, 5), (7, 9)), id="a missing range"),
+        pytest.param(read_fields((1, 9, 7), done=6), id="an end below its ranges"),
+        pytest.param(read_fields((0, 9)), id="a start below the request"),
+        pytest.param(read_fields((2, 9)), id="a start above the request"),
+        pytest.param(read_fields((5, 9), released=3), id="a start above the released ticks"),
         pytest.param(read_fields((1, 10), done=10), id="an end above the question"),
     ],
 )
@@ -360,7 +360,7 @@ def test_an_invalid_reply_is_refused_and_the_request_is_repeated(
     _, answers = net.read(1, 9)
     net.run()
     assert answers == []
-    assert net.marks("a")["answer that makes no sense"] == 1
+    assert net.marks("a")["invalid reply"] == 1
     assert net.requests["a"].statistics()["active"] == 1
     net.run(1_500)
     first, second = net.pubend.requested
@@ -395,7 +395,7 @@ def test_intermediate_hops_forward_a_reply_unchanged() -> None:
     net.pubend.replies = [read_fields((1, 9, 5, 5))]
     net.read(1, 9)
     net.run()
-    assert "answer that makes no sense" not in net.marks("b")
+    assert "invalid reply" not in net.marks("b")
     assert len(net.of(ReadReply)) == 2
 
 
@@ -467,12 +467,12 @@ def test_a_request_that_would_loop_is_dropped() -> None:
     net.hops["c"] = ["b"]
     net.read()
     net.run()
-    assert net.marks("c")["request in a circle"] == 1
+    assert net.marks("c")["request looped"] == 1
     assert len(net.of(Read)) == 2  # it is not sent to a broker that has had it
     for requester, route in (("c", ("x",)), ("x", ("c", "y"))):
         read = Read(STOCKS, 1, requester, route, "a > 1", 1, 2, None, 100)
         net.receive("c", route[-1], read)
-    assert net.marks("c")["request in a circle"] == 3
+    assert net.marks("c")["request looped"] == 3
 
 
 def test_a_request_with_too_many_hops_is_dropped() -> None:
@@ -483,7 +483,7 @@ def test_a_request_with_too_many_hops_is_dropped() -> None:
     net.collect()
     assert len(net.of(Read)) == 1
     net.receive("p", "b", net.of(Read)[0][2])
-    assert net.marks("p") == {"request in a circle": 1}
+    assert net.marks("p") == {"request looped": 1}
     assert net.pubend.requested == []
 
 
@@ -492,7 +492,7 @@ def test_a_reply_for_another_broker_is_dropped() -> None:
     for route in ((), ("a", "c")):
         net.receive("b", "p", RequestDone(STOCKS, 1, route))
     net.collect()
-    assert net.marks("b") == {"reply astray": 2}
+    assert net.marks("b") == {"reply with a wrong route": 2}
     assert net.sent == []
 
 
@@ -576,7 +576,7 @@ def test_a_cancelled_pending_request_is_not_called_back_and_not_repeated() -> No
     net.run(10_000)
     assert answers == []
     assert len(net.of(Read)) == sent
-    assert net.marks("a")["answer to nobody"] == 1
+    assert net.marks("a")["reply to an ended request"] == 1
     assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
 
 

@@ -91,7 +91,7 @@ def unsent() -> tuple[Bench, PendingRequest]:
 
 def yielded() -> tuple[Bench, PendingRequest]:
     bench, pending = sent()
-    bench.reply(pending, "a row is damaged")
+    bench.reply(pending, "a row is corrupt")
     return bench, pending
 
 
@@ -134,7 +134,7 @@ def test_a_read_that_ends_with_a_fault_frees_its_turn_once() -> None:
     bench = Bench()
     first, second, third = bench.read(), bench.read(), bench.read()
     bench.on_fault = first.cancel
-    bench.reply(first, "a row is damaged")
+    bench.reply(first, "a row is corrupt")
     assert first.state is PendingRequestState.ENDED
     assert second.state is PendingRequestState.SENT
     assert third.state is PendingRequestState.QUEUED
@@ -144,7 +144,7 @@ def test_a_read_without_a_turn_and_without_a_hop_is_sent_when_a_session_opens() 
     bench, pending = sent()
     bench.has_hop = False
     bench.run(60_000)
-    bench.reply(pending, "a row is damaged")
+    bench.reply(pending, "a row is corrupt")
     assert pending.state is PendingRequestState.YIELDED
     bench.has_hop = True
     bench.requests.session_opened()
@@ -183,7 +183,7 @@ def test_with_random_inputs_turns_and_queues_agree_with_the_states(
                 if kind == "cancel":
                     pending.cancel()
                 elif pending.ids and bench.requests.is_awaited(pending.ids[0]):
-                    bench.reply(pending, "damaged" if kind == "fault" and pending.is_read else "")
+                    bench.reply(pending, "corrupt" if kind == "fault" and pending.is_read else "")
             case _:
                 continue
         turns = sum(each.has_turn for each in bench.all)

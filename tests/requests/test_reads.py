@@ -193,5 +193,5 @@ def test_a_read_returns_the_events_before_a_corrupt_row_and_then_the_reason() ->
     part = read(client)
     assert labels(part) == ["e0", "e1"]
     text = reason(read(client, low=part.done + 1))
-    assert f"row {ticks[2]} is damaged" in text
+    assert f"row {ticks[2]} is corrupt" in text
     assert labels(read(client, low=ticks[3])) == ["e3"]

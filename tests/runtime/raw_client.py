@@ -141,7 +141,7 @@ class RawClient:
             if not isinstance(notice, KeepAlive):
                 self._notices.append(notice)
 
-    async def ask(self, kind: type[T], request: Any) -> T:
+    async def request(self, kind: type[T], request: Any) -> T:
         """Send a request and return its reply."""
         self.send(request)
         return await self.next(kind, request=request.request)
@@ -153,8 +153,8 @@ class RawClient:
     # --- common steps of tests ---------------------------------------------------------------------
 
     async def open(self, pubend: str, publisher: str = "desk") -> PublisherOpened:
-        opened = await self.ask(PubendOpened, OpenPubend(self.number(), pubend))
-        return await self.ask(
+        opened = await self.request(PubendOpened, OpenPubend(self.number(), pubend))
+        return await self.request(
             PublisherOpened, OpenPublisher(self.number(), opened.pubend, publisher)
         )
 
@@ -188,7 +188,7 @@ class RawClient:
         """Subscribe and wait until every pubend has started."""
         options.setdefault("credit", 100_000)
         request = Subscribe(self.number(), subscription, text, **options)
-        return await self.ask(Subscribed, request)
+        return await self.request(Subscribed, request)
 
     async def events(self, count: int) -> list[int]:
         """Return the numbers of the next events."""

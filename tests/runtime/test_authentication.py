@@ -73,11 +73,11 @@ async def answer(url: str, token: str = "", role: Role = Role.CLIENT, name: str 
 
 async def denied(url: str, token: str = "", role: Role = Role.CLIENT, name: str = "x") -> str:
     """Return the reason of the refusal."""
-    said = await answer(url, token, role, name)
-    assert isinstance(said, Disconnect), said
-    assert said.code is DisconnectReason.NOT_AUTHENTICATED, said
-    assert not token or token not in said.reason
-    return said.reason
+    output = await answer(url, token, role, name)
+    assert isinstance(output, Disconnect), output
+    assert output.code is DisconnectReason.NOT_AUTHENTICATED, output
+    assert not token or token not in output.reason
+    return output.reason
 
 
 def alone(principals: Principals, work: Callable[[World], Awaitable[None]]) -> None:
@@ -126,9 +126,9 @@ def test_frames_after_a_refused_token_are_ignored(tmp_path: Path) -> None:
         await client.connect()
         client.send_handshake(Connect(Role.CLIENT, "x", token=new_token()))
         client.send_handshake(Connect(Role.CLIENT, "x", token=principals["alice"]))
-        said = decode_handshake(await client.body())
-        assert isinstance(said, Disconnect)
-        assert said.code is DisconnectReason.NOT_AUTHENTICATED
+        output = decode_handshake(await client.body())
+        assert isinstance(output, Disconnect)
+        assert output.code is DisconnectReason.NOT_AUTHENTICATED
         await client.close()
         assert not len(brokers["b1"].clients)
 
@@ -143,10 +143,10 @@ def test_a_token_is_valid_until_it_expires_and_the_refusal_names_the_time(tmp_pa
     guard = Authenticator(AccessOptions(tokens=str(principals.path)), StructuredLog(), lambda: now)
     assert guard.authenticate_client(token) == "alice"
     now = TOMORROW
-    said = guard.authenticate_client(token)
-    assert isinstance(said, AuthenticationDenial)
-    assert said.code is DisconnectReason.NOT_AUTHENTICATED
-    assert TOMORROW.isoformat() in said.reason
+    output = guard.authenticate_client(token)
+    assert isinstance(output, AuthenticationDenial)
+    assert output.code is DisconnectReason.NOT_AUTHENTICATED
+    assert TOMORROW.isoformat() in output.reason
 
 
 def test_a_changed_token_file_applies_from_the_next_connection(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_an_invalid_token_file_refuses_new_clients_and_keeps_connected_ones(
             else:
                 principals.path.write_text(corruption)
             for _ in range(2):
-                said = await answer(url, principals["alice"])
-                assert isinstance(said, Disconnect)
-                assert said.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
+                output = await answer(url, principals["alice"])
+                assert isinstance(output, Disconnect)
+                assert output.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
             await there.open("quotes")
             principals.path.write_text(sound)
             assert isinstance(await answer(url, principals["alice"]), Connected)
@@ -201,7 +201,7 @@ def test_a_broker_does_not_start_without_its_token_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         ('[[tokens]]\nprincipal = "a"\nsha256 = "sesame"\n', "sha256"),
         (f'[[tokens]]\nprincipal = "*"\nsha256 = "{"0" * 64}"\n', "no name of a principal"),
@@ -215,11 +215,11 @@ def test_a_broker_does_not_start_without_its_token_file(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_entry_of_the_token_file_is_named_without_its_secret(
-    tmp_path: Path, content: str, said: str
+    tmp_path: Path, content: str, output: str
 ) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text(content)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=output) as caught:
         load_tokens(path)
     assert "sesame" not in str(caught.value)
     assert str(path) in str(caught.value)
@@ -292,12 +292,12 @@ def test_brokers_with_the_same_secret_have_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "said"),
+    ("token", "output"),
     [(new_token(), "the broker token is not valid"), ("", "brokers need a token")],
     ids=["another", "none"],
 )
 def test_a_broker_with_another_secret_or_none_gets_no_link(
-    tmp_path: Path, token: str, said: str
+    tmp_path: Path, token: str, output: str
 ) -> None:
     principals = Principals(tmp_path, "alice")
     ours = secret_in(tmp_path, "ours.token", new_token())
@@ -312,7 +312,7 @@ def test_a_broker_with_another_secret_or_none_gets_no_link(
         async with guarded("line:2", access) as brokers:
             await until(lambda: brokers["b2"].acceptor.refused >= 2)
             assert brokers["b2"].links.open_peers == brokers["b1"].links.open_peers == []
-            assert said in await denied(brokers["b2"].url, token, Role.BROKER, "b1")
+            assert output in await denied(brokers["b2"].url, token, Role.BROKER, "b1")
 
     run(scenario())
 
@@ -371,9 +371,9 @@ def test_the_secret_of_brokers_can_be_replaced_while_they_run(tmp_path: Path) ->
     assert guard.authenticate_broker(old) is not None
     path.write_text("\n")
     assert guard.own_token == ""
-    said = guard.authenticate_broker(new)
-    assert said is not None
-    assert said.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
+    output = guard.authenticate_broker(new)
+    assert output is not None
+    assert output.code is DisconnectReason.AUTHENTICATION_UNAVAILABLE
 
 
 def test_a_secret_without_a_token_file_is_sent_and_not_required(tmp_path: Path) -> None:
@@ -440,10 +440,10 @@ def test_no_token_is_in_the_logs_or_the_health_of_a_broker(
     with caplog.at_level(logging.DEBUG):
         shown = run(scenario())
     shown.append(repr(Connect(Role.CLIENT, "x", token=wrong)))
-    said = [f"{each.getMessage()} {vars(each)}" for each in caplog.records]
-    assert any("principal" in each and "alice" in each for each in said)
+    output = [f"{each.getMessage()} {vars(each)}" for each in caplog.records]
+    assert any("principal" in each and "alice" in each for each in output)
     for token in (secret, wrong, principals["alice"]):
-        assert not [each for each in (*said, *shown) if token in each]
+        assert not [each for each in (*output, *shown) if token in each]
 
 
 def test_a_broker_open_to_other_computers_logs_whom_it_accepts(
@@ -461,6 +461,6 @@ def test_a_broker_open_to_other_computers_logs_whom_it_accepts(
     with caplog.at_level(logging.WARNING, "gapless"):
         run(scenario(None))
         run(scenario(AccessOptions(tokens=str(principals.path))))
-    said = [str(vars(each)) for each in caplog.records if "open to other" in each.message]
-    assert "anyone, with all rights" in said[0]
-    assert "holders of a token" in said[1]
+    output = [str(vars(each)) for each in caplog.records if "open to other" in each.message]
+    assert "anyone, with all rights" in output[0]
+    assert "holders of a token" in output[1]

@@ -40,7 +40,7 @@ def test_a_corrupt_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None
                 Publish(13, PubendId("trades"), "desk", 1, 4, (({"n": 4}, b""),)),
                 ReadLog(14, PubendId("trades"), "", 0, 2**62),
             ):
-                refused = await client.ask(Refused, request)
+                refused = await client.request(Refused, request)
                 assert "could not be restored" in refused.reason
             opened = await client.open("quotes")
             assert opened.last_sequence == 3
@@ -68,8 +68,8 @@ def test_a_corrupt_subscription_is_refused_and_not_overwritten(tmp_path: Path) -
     async def second_incarnation() -> None:
         async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
             assert list(brokers["b1"].refused) == ["subscription left"]
-            refused = await client.ask(Refused, Subscribe(11, "left", "", durable=True))
-            assert "could not be brought back" in refused.reason
+            refused = await client.request(Refused, Subscribe(11, "left", "", durable=True))
+            assert "could not be restored" in refused.reason
             await client.subscribe("right", durable=True)
 
     run(first_incarnation())

@@ -108,7 +108,7 @@ def test_opening_a_pubend_of_another_broker_is_refused_with_its_phb() -> None:
         ):
             await here.open("trades")
             await brokers.knows("b2", "trades")
-            refused = await there.ask(Refused, OpenPubend(there.number(), "trades"))
+            refused = await there.request(Refused, OpenPubend(there.number(), "trades"))
             assert "b1" in refused.reason
 
     run(scenario())

@@ -55,8 +55,8 @@ class Publisher:
             await asyncio.sleep(0.02)
 
     async def _continue(self, client: RawClient, last: int) -> None:
-        await client.ask(PubendOpened, OpenPubend(client.number(), "trades"))
-        opened = await client.ask(
+        await client.request(PubendOpened, OpenPubend(client.number(), "trades"))
+        opened = await client.request(
             PublisherOpened, OpenPublisher(client.number(), PubendId("trades"), "desk")
         )
         self.published = opened.last_sequence
@@ -135,8 +135,8 @@ def test_a_restarted_broker_keeps_its_metrics_port(tmp_path: Path) -> None:
             await until(lambda: broker.metrics_url is None)
             await until(lambda: broker.stage is ProcessStage.READY)
             assert broker.metrics_url == before
-            said = broker.log_path.read_text()
-            assert said.count(f"metrics={before}/metrics") == 2
+            output = broker.log_path.read_text()
+            assert output.count(f"metrics={before}/metrics") == 2
 
     run(scenario())
 
@@ -371,10 +371,10 @@ def test_a_signal_stops_a_broker_in_order(number: signal.Signals, tmp_path: Path
         process.send_signal(number)
         assert process.wait(timeout=DEADLINE_S) == EXIT_STOPPED
         assert process.stderr is not None
-        said = process.stderr.read()
-        assert b"broker has stopped" in said
-        assert number.name.encode() in said
-        assert b"Traceback" not in said
+        output = process.stderr.read()
+        assert b"broker has stopped" in output
+        assert number.name.encode() in output
+        assert b"Traceback" not in output
 
 
 def test_a_broker_stops_when_its_supervisor_has_ended(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_broker_stops_when_its_supervisor_has_ended(tmp_path: Path) -> None:
 
 def test_a_mistake_in_the_file_has_its_exit_code_and_no_traceback(tmp_path: Path) -> None:
     with start(tmp_path, text="nonsense = 1") as process:
-        _, said = process.communicate(timeout=DEADLINE_S)
+        _, output = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == EXIT_WRONG_INPUT
-        assert b"no key `nonsense`" in said
-        assert b"Traceback" not in said
+        assert b"no key `nonsense`" in output
+        assert b"Traceback" not in output

@@ -161,7 +161,7 @@ class Disk:
         rows, fault = self.rows(fetch), None
         for index, row in enumerate(rows):
             if row.first in self.corrupt:
-                rows, fault = rows[:index], f"row {row.first} is damaged"
+                rows, fault = rows[:index], f"row {row.first} is corrupt"
                 break
         return Fetched(fetch.fetch_id, tuple(map(packed, rows)) if fetch.packed else rows, fault)
 

@@ -79,14 +79,14 @@ def test_14_1_without_curiosity_lost_ticks_block_all_later_ones() -> None:
     def send_no_nack(_nacks: SubendNacks) -> None:
         """Wait for the gap to close by itself."""
 
-    with patched(SubendNacks, "ask", send_no_nack):
+    with patched(SubendNacks, "send_due", send_no_nack):
         _, x = lost_data()
     assert x.events == ["e23"]
 
 
 def test_14_1_without_forwarded_nacks_a_router_that_has_forgotten_blocks_the_stream() -> None:
     def answer_from_the_cache_only(
-        _inquiry: UpstreamRequests, _routed: object, _unknown: object
+        _requests: UpstreamRequests, _routed: object, _unknown: object
     ) -> None:
         """Let the receiver nack again."""
 

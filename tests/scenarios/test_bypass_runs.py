@@ -84,8 +84,8 @@ class Gap:
     def go_back(self) -> None:
         """Let time pass until feeds have returned to the nearest cells."""
         parameters = self.world.parameters
-        patience = parameters.feed_switch_delay_ms + 3 * parameters.attach_refresh_ms
-        self.world.run(ms=patience * (1 + len(self.dying)))
+        wait_ms = parameters.feed_switch_delay_ms + 3 * parameters.attach_refresh_ms
+        self.world.run(ms=wait_ms * (1 + len(self.dying)))
 
 
 @pytest.mark.parametrize("delta", [1, 2, 3, 4])

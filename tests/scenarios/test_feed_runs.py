@@ -51,10 +51,10 @@ def every_receiver_is_fed(routing: FeedCandidates, pubend: PubendId, receiver: R
     return receiver.kind is AttachKind.CELL or may_feed_by_the_rule(routing, pubend, receiver)
 
 
-def naive(*, asking: bool, feeding: bool) -> ExitStack:
+def naive(*, trying: bool, feeding: bool) -> ExitStack:
     """Remove R7, R10, or both, for a while."""
     stack = ExitStack()
-    if asking:
+    if trying:
         stack.enter_context(
             patched(FeedCandidates, "candidates", all_reachable_brokers_are_candidates)
         )
@@ -80,8 +80,8 @@ class FarSide:
     brokers nearer to P but still reaches c.
     """
 
-    def __init__(self, *, asking: bool = True, feeding: bool = False) -> None:
-        with naive(asking=asking, feeding=feeding):
+    def __init__(self, *, trying: bool = True, feeding: bool = False) -> None:
+        with naive(trying=trying, feeding=feeding):
             self.world = world = World("p-a-n-c", "n-d", cache_bytes=4_000)
             ann = world.publisher("p")
             self.x = world.subscriber("c", "x", "kind = 'X'")
@@ -130,7 +130,7 @@ def test_a2_fed_from_the_far_side_an_event_becomes_silence() -> None:
 
 def test_a2_by_the_rule_the_far_side_is_not_tried() -> None:
     # R7: candidates are the brokers on the path
-    scenario = FarSide(asking=False)
+    scenario = FarSide(trying=False)
     assert of_routers(scenario.world, Attach, "n", "c") == []
     assert of_routers(scenario.world, Attach, "n", "d") == []
     assert scenario.y.events == ["e90"]
@@ -142,8 +142,8 @@ def test_a2_by_the_rule_the_far_side_is_not_tried() -> None:
 class Sideways:
     """p - {b1, b2}: both brokers of a cell miss an event, and lose p one after the other."""
 
-    def __init__(self, *, asking: bool = True, feeding: bool = False) -> None:
-        with naive(asking=asking, feeding=feeding):
+    def __init__(self, *, trying: bool = True, feeding: bool = False) -> None:
+        with naive(trying=trying, feeding=feeding):
             self.world = world = World("p-b", cells={"b": ["b1", "b2"]})
             ann = world.publisher("p")
             self.x = world.subscriber("b1", "x", "TRUE")
@@ -195,7 +195,7 @@ def test_a18_brokers_that_feed_each_other_send_nacks_in_a_loop() -> None:
 
 def test_a18_by_the_rule_the_own_cell_is_not_tried() -> None:
     # R7: in another cell than the pubend's, routers attach to the next cell only
-    scenario = Sideways(asking=False)
+    scenario = Sideways(trying=False)
     assert of_routers(scenario.world, Attach, "b1", "b2") == []
     assert of_routers(scenario.world, Attach, "b2", "b1") == []
     assert (scenario.x.events, scenario.y.events) == (["e1"], ["e1"])

@@ -119,7 +119,7 @@ def test_only_the_missed_ticks_of_a_stream_are_sent_again() -> None:
     assert world.sent_over(Nack, "n", "p", since) == [], "the nearest cache has the ticks"
 
 
-def test_a_former_source_that_returns_is_asked_for_changes_only() -> None:
+def test_only_changes_are_requested_from_a_former_source_that_returns() -> None:
     # R21: a stale table whose source returns in the same incarnation is current again
     world = World("p-n-c", cells={"n": ["n1", "n2"]}, relay_hops_max=0)
     world.publisher("p")

@@ -502,7 +502,7 @@ def test_a_crash_after_a_gap_does_not_cause_another_one() -> None:
 
 def test_late_events_stay_late_after_a_second_retirement() -> None:
     # its client has forgotten the gap, and has acknowledged later events of the other stream
-    for is_away in (False, True):
+    for is_disconnected in (False, True):
         fork = Fork(retention_s=3_600)
         world = fork.world
         fork.cut_q_off()
@@ -514,7 +514,7 @@ def test_late_events_stay_late_after_a_second_retirement() -> None:
         world.run(s=2)
         world.heal("a", "q")
         world.run(s=20)
-        if is_away:
+        if is_disconnected:
             fork.x.leave()
         fork.cut_q_off()
         fork.x.leave()

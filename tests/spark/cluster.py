@@ -23,7 +23,7 @@ import pytest
 
 from gapless.core.errors import UsageError
 from gapless.spark.java import find_java
-from tests.spark.cluster_jobs import ANSWER, PATIENCE_S
+from tests.spark.cluster_jobs import ANSWER, TIMEOUT_S
 from tests.spark.rows import until
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -142,7 +142,7 @@ class Cluster:
             assert found or process.poll() is None, self._log(name).read_text()[-500:]
             return bool(found)
 
-        until(is_there, f"{name} says {pattern}", PATIENCE_S)
+        until(is_there, f"{name} says {pattern}", TIMEOUT_S)
         return found[0]
 
     # --- jobs ------------------------------------------------------------------------------------

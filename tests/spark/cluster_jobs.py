@@ -25,7 +25,7 @@ VICTIM: Final = "victim"
 COPIES: Final = "copies"
 EXECUTORS: Final = 2
 
-PATIENCE_S: Final = 240
+TIMEOUT_S: Final = 240
 """The start of six JVMs on a loaded computer."""
 
 _SETTINGS: Final = {
@@ -87,7 +87,7 @@ class Stumble:
         draft.write_text(str(executor_pid()))
         draft.rename(self._traces / VICTIM)
         parent = os.getppid()
-        for _ in range(10 * PATIENCE_S):
+        for _ in range(10 * TIMEOUT_S):
             if os.getppid() != parent:
                 os._exit(1)  # the executor has ended, so end this process
             sleep(0.1)
@@ -108,7 +108,7 @@ def executor_pid() -> int:
 def ready(spark: SparkSession) -> int:
     """Wait for both executors; return their number."""
     executors = 0
-    for _ in range(10 * PATIENCE_S):
+    for _ in range(10 * TIMEOUT_S):
         known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
         executors = int(known) - 1  # the driver is counted too
         if executors == EXECUTORS:
@@ -158,7 +158,7 @@ def _stumbling(frame: DataFrame, stumble: list[Any]) -> DataFrame:
 
 def _run_to_its_end(writer: Any) -> None:
     query = writer.trigger(availableNow=True).start()
-    if not query.awaitTermination(PATIENCE_S):
+    if not query.awaitTermination(TIMEOUT_S):
         raise TimeoutError("the query does not end")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = "symbol STRING, price DOUBLE, n LONG"
-PATIENCE_S = 240
+TIMEOUT_S = 240
 """The deadline of every wait; no test fails because a computer is busy."""
 
 
@@ -103,7 +103,7 @@ class Sink:
     def run(self) -> StreamingQuery:
         """Run until everything that existed at the start is written."""
         query = self.start(availableNow=True)
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
         return query
 
     def numbers(self) -> list[int]:
@@ -113,9 +113,9 @@ class Sink:
         return numbers(self.frame.sparkSession.read.schema(self.frame.schema).parquet(str(rows)))
 
 
-def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Wait for a condition without a notification."""
-    end = monotonic() + patience_s
+    end = monotonic() + timeout_s
     while not condition():
         assert monotonic() < end, f"not in time: {what}"
         sleep(0.05)

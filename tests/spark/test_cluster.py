@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 from gapless.client.sync import SyncSession, connect_sync
 from gapless.testing import SyncOverlay
 from tests.spark.cluster import Cluster, skip_without_cluster
-from tests.spark.cluster_jobs import COPIES, EXECUTORS, PATIENCE_S, VICTIM
+from tests.spark.cluster_jobs import COPIES, EXECUTORS, TIMEOUT_S, VICTIM
 from tests.spark.rows import until
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ class ScenarioRecorder:
 
     def wait_for_the_middle(self) -> None:
         """Wait until a task has stopped in the middle."""
-        until((self._traces / VICTIM).exists, "a task is in the middle", PATIENCE_S)
+        until((self._traces / VICTIM).exists, "a task is in the middle", TIMEOUT_S)
 
     def clients(self) -> int:
         """Return the number of connected clients: the test and every reader."""
@@ -101,7 +101,7 @@ def test_killing_an_executor_during_a_batch_read_loses_no_row(
     cluster.start("read_batch", options=scenario.options, stumble=scenario.stumble(1))
     scenario.wait_for_the_middle()
     still_reads = "one task has finished, the other one still reads"
-    until(lambda: scenario.clients() <= 2, still_reads, PATIENCE_S)
+    until(lambda: scenario.clients() <= 2, still_reads, TIMEOUT_S)
     scenario.kill_executor()
     assert cluster.result() == [*range(EVENTS)]
     assert scenario.attempts() == 2
@@ -124,7 +124,7 @@ def test_killing_an_executor_during_a_write_writes_every_row_once(
     scenario.publish()
     job = {"options": scenario.options, "stumble": scenario.stumble(0), "directory": str(tmp_path)}
     cluster.start("copy_stream", **job)
-    until(lambda: scenario.staged() > 0, "something is staged", PATIENCE_S)
+    until(lambda: scenario.staged() > 0, "something is staged", TIMEOUT_S)
     scenario.kill_executor()
     assert cluster.result() is None
     assert scenario.attempts() == 2

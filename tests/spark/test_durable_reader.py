@@ -54,49 +54,49 @@ class DurableReaderHarness:
 
 
 @pytest.fixture
-def desk() -> Iterator[DurableReaderHarness]:
+def harness() -> Iterator[DurableReaderHarness]:
     with SyncOverlay() as overlay, connect_sync(overlay.url()) as session:
         made = DurableReaderHarness(overlay.url(), session)
         yield made
         made.network.close()
 
 
-def test_a_log_is_retained_from_the_commit_on(desk: DurableReaderHarness) -> None:
-    first, second = desk.publish("quotes"), desk.publish("quotes")
-    keeper = desk.reader()
-    keeper.keep({"quotes": 0})
-    assert desk.retained_from("quotes") < first
-    keeper.commit({"quotes": first})
-    assert first <= desk.retained_from("quotes") < second
+def test_a_log_is_retained_from_the_commit_on(harness: DurableReaderHarness) -> None:
+    first, second = harness.publish("quotes"), harness.publish("quotes")
+    reader = harness.reader()
+    reader.keep({"quotes": 0})
+    assert harness.retained_from("quotes") < first
+    reader.commit({"quotes": first})
+    assert first <= harness.retained_from("quotes") < second
 
 
-def test_pubends_outside_the_query_are_not_retained(desk: DurableReaderHarness) -> None:
-    read, unread = desk.publish("quotes"), desk.publish("orders")
-    desk.reader("quotes").keep({"quotes": 0})
-    assert desk.retained_from("quotes") < read
-    assert desk.retained_from("orders") >= unread
+def test_pubends_outside_the_query_are_not_retained(harness: DurableReaderHarness) -> None:
+    read, unread = harness.publish("quotes"), harness.publish("orders")
+    harness.reader("quotes").keep({"quotes": 0})
+    assert harness.retained_from("quotes") < read
+    assert harness.retained_from("orders") >= unread
 
 
 def test_a_later_pubend_outside_the_query_is_retained_until_the_next_commit(
-    desk: DurableReaderHarness,
+    harness: DurableReaderHarness,
 ) -> None:
-    done = desk.publish("quotes")
-    keeper = desk.reader("quotes")
-    keeper.keep({"quotes": 0})
-    unread = desk.publish_behind_the_reader("orders")
-    assert desk.retained_from("orders") < unread
-    desk.reach("orders", unread)
-    keeper.commit({"quotes": done})
-    assert desk.retained_from("orders") >= unread
+    done = harness.publish("quotes")
+    reader = harness.reader("quotes")
+    reader.keep({"quotes": 0})
+    unread = harness.publish_behind_the_reader("orders")
+    assert harness.retained_from("orders") < unread
+    harness.reach("orders", unread)
+    reader.commit({"quotes": done})
+    assert harness.retained_from("orders") >= unread
 
 
-def test_a_new_pubend_of_the_query_is_retained(desk: DurableReaderHarness) -> None:
-    done = desk.publish("quotes")
-    keeper = desk.reader()
-    keeper.keep({"quotes": 0})
-    new = desk.publish_behind_the_reader("orders")
-    assert desk.retained_from("orders") < new
-    desk.reach("orders", new)
-    keeper.commit({"quotes": done})  # the batch was planned before the new pubend was known
-    assert desk.retained_from("orders") < new
-    assert desk.retained_from("quotes") >= done
+def test_a_new_pubend_of_the_query_is_retained(harness: DurableReaderHarness) -> None:
+    done = harness.publish("quotes")
+    reader = harness.reader()
+    reader.keep({"quotes": 0})
+    new = harness.publish_behind_the_reader("orders")
+    assert harness.retained_from("orders") < new
+    harness.reach("orders", new)
+    reader.commit({"quotes": done})  # the batch was planned before the new pubend was known
+    assert harness.retained_from("orders") < new
+    assert harness.retained_from("quotes") >= done

@@ -59,11 +59,11 @@ def test_the_packaged_java_is_started_without_the_module_it_lacks(tmp_path: Path
     program = fake_java(tmp_path / "packaged java", "25.0.2")
     home = wrapped(program, tmp_path / "cache")
     assert wrapped(program, tmp_path / "cache") == home
-    asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"]
-    said = subprocess.run(
-        [home / "bin" / "java", *asked], capture_output=True, text=True, check=True
+    command = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"]
+    output = subprocess.run(
+        [home / "bin" / "java", *command], capture_output=True, text=True, check=True
     )
-    assert said.stdout.splitlines() == ["-Xmx1g", "a b", "Main"]
+    assert output.stdout.splitlines() == ["-Xmx1g", "a b", "Main"]
 
 
 def test_the_packaged_java_runs_if_it_is_installed(

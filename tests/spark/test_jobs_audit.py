@@ -241,14 +241,14 @@ def test_the_demo_ends_with_an_audit_of_its_streams_and_logs(
         return audit_and_profile(audit, tree)
 
     assert perform_and_show(options, tmp_path, then=ending) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     expected = audit_files(tmp_path / "records", TESTS)
-    (given,) = re.findall(r"in the streams +([\d,]+) of them", said)
+    (given,) = re.findall(r"in the streams +([\d,]+) of them", output)
     assert int(given.replace(",", "")) >= expected.published > 0, (
         "all that was acknowledged is there"
     )
-    assert "clean: every promise was kept" in said
-    assert "wanted there" in said
+    assert "clean: every promise was kept" in output
+    assert "wanted there" in output
     assert sorted((tmp_path / "audit").iterdir()) == sorted(logs), "the second audit is in no log"
     assert spark.range(1).count() == 1
 
@@ -528,8 +528,8 @@ def test_events_without_a_description_are_named_and_not_judged(
     total = report["total"]
     assert (total["expected"], total["lost"], total["spurious"], total["unjudged"]) == (2, 1, 0, 1)
     assert main(arguments) == 1
-    said = capsys.readouterr().out
-    assert f"1 of them, börse:{ticks[1]} first" in said
+    output = capsys.readouterr().out
+    assert f"1 of them, börse:{ticks[1]} first" in output
 
 
 def test_given_events_override_the_log_which_supplies_missing_ones(
@@ -564,15 +564,15 @@ def test_a_following_audit_waits_for_the_first_segment_and_reports_everything_ea
     scenario.publish(2)
     scenario.broker.flush()
     later = ScenarioRecorder(tmp_path / "logs", "later")
-    said: list[str] = []
+    output: list[str] = []
 
     def pause(seconds: float) -> None:
         assert seconds == 7
         captured = capsys.readouterr()
-        said.append(captured.out + captured.err)
-        if len(said) == 1:
+        output.append(captured.out + captured.err)
+        if len(output) == 1:
             scenario.end()
-        elif len(said) == 2:
+        elif len(output) == 2:
             later.publish(3)
             later.end()
         else:
@@ -582,8 +582,8 @@ def test_a_following_audit_waits_for_the_first_segment_and_reports_everything_ea
     # inside the directory that is read, as users will have it
     arguments = ["spark", "audit", str(tmp_path / "logs"), "--state", str(tmp_path / "logs" / "s")]
     assert main([*arguments, "--json", "--follow", "--every", "7"]) == 130
-    assert "nothing to audit yet: no segment of an audit log is closed" in said[0]
-    published = [json.loads(each.splitlines()[-1])["published"] for each in said[1:]]
+    assert "nothing to audit yet: no segment of an audit log is closed" in output[0]
+    published = [json.loads(each.splitlines()[-1])["published"] for each in output[1:]]
     assert published == [2, 5]
     checkpoints = tmp_path / "logs" / "s" / "checkpoints"
     assert len([*checkpoints.iterdir()]) == 1, "only that of the logs"
@@ -603,9 +603,9 @@ def test_the_command_distinguishes_a_clean_log_from_an_unclean_one(
     assert found["clean"] is True
     assert found["total"]["lost"] == 0
     assert main(["spark", "audit", str(tmp_path / "b*")]) == 1
-    said = capsys.readouterr().out
-    assert "never came" in said
-    assert "came twice" in said
+    output = capsys.readouterr().out
+    assert "never came" in output
+    assert "came twice" in output
     assert main(["spark", "audit", str(tmp_path / "none")]) == 2
     assert "not a directory of an audit log" in capsys.readouterr().err
 

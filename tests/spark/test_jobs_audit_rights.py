@@ -80,7 +80,7 @@ def test_rules_apply_to_principals_groups_and_everybody_and_a_denial_wins(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('allow = [["a", "connect"]]', "rule 1 of allow: 'connect' is neither"),
         ('deny = [["a", "publish"], ["a"]]', "rule 2 of deny must be"),
@@ -93,10 +93,10 @@ def test_rules_apply_to_principals_groups_and_everybody_and_a_denial_wins(tmp_pa
         ("allow = [", "is not TOML"),
     ],
 )
-def test_an_invalid_rule_is_named(tmp_path: Path, content: str, said: str) -> None:
+def test_an_invalid_rule_is_named(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "rights.toml"
     path.write_text(content)
-    with pytest.raises(UsageError, match=f"(?s){said}") as caught:
+    with pytest.raises(UsageError, match=f"(?s){message}") as caught:
         load_rights(path)
     assert str(path) in str(caught.value)
 
@@ -149,8 +149,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             publisher.publish_many({"n": n} for n in range(10))
         with mallory.publisher("leaks", name="mole") as publisher:
             publisher.publish({"n": 10})
-        stager = job.loop_thread.run(_stage(job._session))
-        job.loop_thread.run(job._session.commit_staged([stager]))
+        staged = job.loop_thread.run(_stage(job._session))
+        job.loop_thread.run(job._session.commit_staged([staged]))
         for session, wanted, name, last in (
             (alice, "n < 5", None, 5),
             (mallory, "n < 3 OR n = 10", "desk", 4),
@@ -164,9 +164,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _stage(session: Any) -> Any:
-    async with session.staged_writer("quotes", writer="loader", batch=1) as stager:
-        await stager.add([{"n": 11}])
-        return await stager.finish()
+    async with session.staged_writer("quotes", writer="loader", batch=1) as staged:
+        await staged.add([{"n": 11}])
+        return await staged.finish()
 
 
 def of(kind: type[AuditRecord], logs: Path) -> list[Any]:
@@ -258,8 +258,8 @@ def test_without_rules_rights_are_reported_as_not_judged(
     assert printed["total"]["unauthorised"] is None
     assert {row["unauthorised"] for row in printed["rows"]} == {None}
     assert main(["spark", "audit", str(logs)]) == 0
-    said = capsys.readouterr().out
-    assert "not judged: no rules were given" in said
+    message = capsys.readouterr().out
+    assert "not judged: no rules were given" in message
 
 
 def test_the_command_reports_violated_rights_as_text_and_json_with_exit_code_1(
@@ -273,27 +273,27 @@ def test_the_command_reports_violated_rights_as_text_and_json_with_exit_code_1(
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
     path = tmp_path / "rights.toml"
     path.write_text(RULES)
-    asked = ["spark", "audit", str(logs), "--rights", str(path)]
-    assert main([*asked, "--json"]) == 1
+    command = ["spark", "audit", str(logs), "--rights", str(path)]
+    assert main([*command, "--json"]) == 1
     printed = json.loads(capsys.readouterr().out)
     assert printed["clean"] is False
     assert printed["rights"]["unauthorised_publications"] == 1
     assert printed["rights"]["unauthorised_deliveries"] == 2
     assert printed["rights"]["unauthorised_reads"] == 2
     assert [each["principal"] for each in printed["rights"]["principals"]] == ["alice", "mallory"]
-    assert main(asked) == 1
-    said = capsys.readouterr().out
+    assert main(command) == 1
+    message = capsys.readouterr().out
     assert (
         "4 rules; unauthorised: publications 1, deliveries 2, reads of logs 2 (alice, mallory)"
-        in said
+        in message
     )
-    assert "came to mallory: unauthorised" in said
-    assert "not clean" in said
+    assert "came to mallory: unauthorised" in message
+    assert "not clean" in message
     path.write_text('allow = [["*", "publish"], ["*", "subscribe"]]')
-    assert main(asked) == 0
+    assert main(command) == 0
     assert "unauthorised: publications 0, deliveries 0, reads of logs 0" in capsys.readouterr().out
     path.write_text("allow = [")
-    assert main(asked) == EXIT_WRONG_INPUT
+    assert main(command) == EXIT_WRONG_INPUT
 
 
 # --- incomplete records -------------------------------------------------------------------------------------

@@ -176,9 +176,9 @@ def test_all_invalid_filters_are_named_with_their_lines(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError) as caught:
         read_filters(path)
-    said = str(caught.value).splitlines()
-    assert "has 3 wrong lines" in said[0]
-    assert [line.split(":")[0].strip() for line in said[1:]] == ["line 4", "line 5", "line 6"]
+    output = str(caught.value).splitlines()
+    assert "has 3 wrong lines" in output[0]
+    assert [line.split(":")[0].strip() for line in output[1:]] == ["line 4", "line 5", "line 6"]
 
 
 def test_repeated_names_and_empty_lists_are_refused() -> None:

@@ -17,7 +17,7 @@ import pyspark
 from gapless.cli.main import main
 from tests.spark import cluster
 from tests.spark.cluster import Cluster, skip_without_cluster
-from tests.spark.cluster_jobs import PATIENCE_S
+from tests.spark.cluster_jobs import TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +49,9 @@ class Workers(Cluster):
         """Run a command at the cluster; return its output."""
         whole = [sys.executable, "-m", "gapless", "spark", *arguments, "--master", self._master]
         process = self._run("driver", whole, stdout=subprocess.PIPE, SPARK_LOCAL_IP="127.0.0.1")
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        printed, _ = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, self._log("driver").read_text()[-2_000:]
-        return said
+        return printed
 
 
 @pytest.fixture

@@ -90,10 +90,10 @@ def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_foun
     assert edges_of(load_overlay(better)) == found.proposed
     assert load_overlay(better).brokers == load_overlay(present).brokers
     assert main([*arguments[:-2], "--degree", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "c1 - c4" in said
-    assert "fewer" in said
-    assert "n >= 10; n >= 90" in said
+    output = capsys.readouterr().out
+    assert "c1 - c4" in output
+    assert "fewer" in output
+    assert "n >= 10; n >= 90" in output
     assert main([*arguments[:-1], str(tmp_path / "tree")]) == 2
     assert "must end in .toml" in capsys.readouterr().err
 
@@ -127,12 +127,12 @@ def test_a_tree_within_the_degree_that_costs_more_is_not_called_better(
     middle_to_each(logs)
     arguments = ["spark", "profile", str(logs), "--topology", "star:7", "--out", str(proposed)]
     assert main(arguments) == 0
-    said = capsys.readouterr()
-    assert "60, at most 6 neighbours: more than the 3 that are allowed" in said.out
-    assert "90, at most 3 neighbours allowed (50.0% more: keeping" in said.out
-    assert "50.0% more: keeping the current tree costs 60 hops" in said.err
-    assert "fewer" not in said.out
-    assert "better" not in said.out + said.err
+    output = capsys.readouterr()
+    assert "60, at most 6 neighbours: more than the 3 that are allowed" in output.out
+    assert "90, at most 3 neighbours allowed (50.0% more: keeping" in output.out
+    assert "50.0% more: keeping the current tree costs 60 hops" in output.err
+    assert "fewer" not in output.out
+    assert "better" not in output.out + output.err
     assert main([*arguments, "--json", "--degree", "6"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["saving"], printed["is_within_degree"]) == (0.0, True)

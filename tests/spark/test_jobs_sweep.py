@@ -246,10 +246,10 @@ def test_the_shipped_archive_is_removed_when_the_process_ends() -> None:
         "import gapless; from gapless.spark.jobs.shipping import packed; print(packed(gapless))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True
     )
-    path = Path(said.stdout.strip())
+    path = Path(output.stdout.strip())
     assert path.name == "gapless.zip"
     assert not path.parent.exists()
 

@@ -33,7 +33,7 @@ def servers_of(overlay: SyncOverlay, *brokers: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def asking(*servers: str, deadline_s: float = 30.0) -> Iterator[OverlayClient]:
+def connected(*servers: str, deadline_s: float = 30.0) -> Iterator[OverlayClient]:
     made = OverlayClient(servers, deadline_s)
     try:
         yield made
@@ -65,7 +65,7 @@ def test_all_pubends_are_the_union_over_all_servers() -> None:
         overlay.restart("b1")
         overlay.restart("b3")
         ends = servers_of(overlay, "b1", "b3")
-        with asking(*ends) as both, asking(ends[0]) as one:
+        with connected(*ends) as both, connected(ends[0]) as one:
             assert both.pubends() == {"quotes": (ends[0],), "orders": (ends[1],)}
             assert one.pubends() == {"quotes": (ends[0],)}
 
@@ -75,7 +75,7 @@ def test_a_broker_that_has_just_started_gets_time_to_learn_of_pubends(
 ) -> None:
     for _ in range(3):
         line.restart("b1")
-        with asking(line.url("b1")) as driver:
+        with connected(line.url("b1")) as driver:
             assert [*driver.chosen(("orders",))] == ["orders"]
 
 
@@ -84,7 +84,7 @@ def test_an_unreachable_server_is_named_in_one_warning(
 ) -> None:
     servers = servers_of(line, "b1", "b2")
     forget(line)
-    with asking(*servers, deadline_s=1.0) as driver:
+    with connected(*servers, deadline_s=1.0) as driver:
         for _ in range(2):
             assert [*driver.chosen(())] == ["quotes"]
     (reason,) = caplog.messages
@@ -94,7 +94,7 @@ def test_an_unreachable_server_is_named_in_one_warning(
 def test_no_warning_is_logged_while_all_servers_answer(
     line: SyncOverlay, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with asking(*servers_of(line, "b1", "b2")) as driver:
+    with connected(*servers_of(line, "b1", "b2")) as driver:
         assert {*driver.chosen(())} == {"quotes", "orders"}
     assert caplog.messages == []
 
@@ -104,7 +104,7 @@ def test_a_named_pubend_is_awaited_until_its_broker_returns(line: SyncOverlay) -
     forget(line)
     back = threading.Timer(0.5 + network._SETTLE_S, lambda: line.restart("b2"))
     back.start()
-    with asking(*servers, deadline_s=120.0) as driver:
+    with connected(*servers, deadline_s=120.0) as driver:
         assert driver.chosen(("orders",)) == {"orders": (servers[1],)}
     back.join()
 
@@ -115,14 +115,14 @@ def test_a_missing_pubend_is_refused_with_the_unreachable_servers(line: SyncOver
     reason = (
         f"there is no log of orders; the overlay has quotes, and {servers[1]}, b2 cannot be queried"
     )
-    with asking(*servers, deadline_s=1.0) as driver, pytest.raises(UsageError, match=reason):
+    with connected(*servers, deadline_s=1.0) as driver, pytest.raises(UsageError, match=reason):
         driver.chosen(("orders",))
 
 
 def test_an_unknown_name_is_refused_long_before_the_deadline(line: SyncOverlay) -> None:
     started = monotonic()
     with (
-        asking(*servers_of(line, "b1", "b2"), deadline_s=600.0) as driver,
+        connected(*servers_of(line, "b1", "b2"), deadline_s=600.0) as driver,
         pytest.raises(
             UsageError, match=r"there is no log of order; the overlay has orders, quotes$"
         ),
@@ -132,7 +132,7 @@ def test_an_unknown_name_is_refused_long_before_the_deadline(line: SyncOverlay) 
 
 
 def test_without_any_server_the_list_of_pubends_fails(line: SyncOverlay) -> None:
-    with asking(line.url("b1"), deadline_s=0.5) as driver:
+    with connected(line.url("b1"), deadline_s=0.5) as driver:
         driver.caller()
         line.kill("b1")
         with pytest.raises(DeadlineError, match=f"no broker has listed.*{line.url('b1')}"):
@@ -196,7 +196,7 @@ def test_a_log_whose_broker_moved_to_an_unknown_address_is_read_through_the_othe
     line: SyncOverlay,
 ) -> None:
     servers = servers_of(line, "b1", "b2")
-    with asking(*servers, deadline_s=120.0) as driver:
+    with connected(*servers, deadline_s=120.0) as driver:
         assert driver.chosen(("orders",)) == {"orders": (servers[1],)}
         move(line, "b2", free_address())
         tick = publish(line, "b2", "orders")

@@ -139,18 +139,18 @@ def row_of(attributes: dict[str, Any]) -> dict[str, Any]:
 
 @given(EVENTS, st.lists(predicates(), min_size=1, max_size=3))
 def test_pushing_loses_no_row_and_pushed_predicates_are_exact(
-    attributes: dict[str, Any], asked: list[Predicate]
+    attributes: dict[str, Any], given_predicates: list[Predicate]
 ) -> None:
-    pushed = push(Filter(""), asked, KINDS)
+    pushed = push(Filter(""), given_predicates, KINDS)
     row = row_of(attributes)
-    wanted = all(expected_value(each, row) is True for each in asked)
+    wanted = all(expected_value(each, row) is True for each in given_predicates)
     matches = Filter(str(pushed.filter)).matches(attributes)
     assert (matches and all(expected_value(each, row) is True for each in pushed.rest)) == wanted
 
 
 def test_predicates_on_declared_columns_are_pushed() -> None:
-    asked: list[Predicate] = [EqualTo(("s",), "IBM"), GreaterThan(("d",), 90.0)]
-    pushed = push(Filter("n > 1"), asked, KINDS)
+    given_predicates: list[Predicate] = [EqualTo(("s",), "IBM"), GreaterThan(("d",), 90.0)]
+    pushed = push(Filter("n > 1"), given_predicates, KINDS)
     assert pushed.filter == Filter("n > 1 AND s = 'IBM' AND d > 90")
     assert pushed.rest == []
 
@@ -162,24 +162,24 @@ def test_special_characters_of_patterns_are_escaped() -> None:
 
 
 def test_a_list_that_is_too_long_is_left_to_spark() -> None:
-    asked = In(("i",), tuple(range(5_000)))
-    assert push(Filter(""), [asked], KINDS).rest == [asked]
+    predicate = In(("i",), tuple(range(5_000)))
+    assert push(Filter(""), [predicate], KINDS).rest == [predicate]
 
 
 def test_predicates_on_pubend_and_tick_bound_the_read() -> None:
-    asked: list[Predicate] = [
+    given_predicates: list[Predicate] = [
         EqualTo(("pubend",), "quotes"),
         In(("pubend",), ("quotes", "orders")),
         GreaterThan(("tick",), 100),
         LessThan(("timestamp",), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
     ]
-    pushed = push(Filter(""), asked, KINDS)
+    pushed = push(Filter(""), given_predicates, KINDS)
     assert (pushed.bounds.pubends, pushed.bounds.low, pushed.bounds.high) == (
         {"quotes"},
         101,
         999_999,
     )
-    assert pushed.rest == asked
+    assert pushed.rest == given_predicates
 
 
 # --- with a real Spark ---------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_push_down_changes_no_result(stream: Stream) -> None:
         "n LONG, s STRING, i LONG, d DOUBLE, b BOOLEAN"
     )
     judged = reader.load().selectExpr("n", *CONDITIONS).collect()
-    asked = reduce(
+    query = reduce(
         DataFrame.union,
         (
             reader.load().where(each).selectExpr("n", f"{place} AS place")
@@ -256,7 +256,7 @@ def test_push_down_changes_no_result(stream: Stream) -> None:
         ),
     )
     with switched(stream.spark):
-        pushed = asked.collect()
+        pushed = query.collect()
     for place, condition in enumerate(CONDITIONS):
         expected = sorted(row[0] for row in judged if row[place + 1] is True)
         assert sorted(row.n for row in pushed if row.place == place) == expected, condition
@@ -264,10 +264,10 @@ def test_push_down_changes_no_result(stream: Stream) -> None:
 
 def test_pushed_predicates_are_not_evaluated_again_by_spark(stream: Stream) -> None:
     stream.publish(range(100))
-    asked = stream.load(pushDown="true").where("symbol = 'IBM' AND price > 10")
+    query = stream.load(pushDown="true").where("symbol = 'IBM' AND price > 10")
     with switched(stream.spark):
-        plan = asked._jdf.queryExecution().executedPlan().toString()
-        found = numbers(asked)
+        plan = query._jdf.queryExecution().executedPlan().toString()
+        found = numbers(query)
     assert "isnotnull(symbol" in plan
     assert "IBM" not in plan
     assert found == [30, 40, 50, 60, 70, 80, 90]
@@ -277,9 +277,9 @@ def test_pushed_predicates_are_not_evaluated_again_by_spark(stream: Stream) -> N
 def test_a_query_runs_whether_or_not_push_down_is_switched_on(stream: Stream, switch: str) -> None:
     stream.publish(range(20))
     with switched(stream.spark, switch):
-        for asked in ("true", "false"):
-            assert numbers(stream.load(pushDown=asked).where("symbol = 'IBM'")) == [0, 10]
-            assert numbers(stream.load(pushDown=asked)) == list(range(20))
+        for push_down in ("true", "false"):
+            assert numbers(stream.load(pushDown=push_down).where("symbol = 'IBM'")) == [0, 10]
+            assert numbers(stream.load(pushDown=push_down)) == list(range(20))
 
 
 @pytest.mark.parametrize("switch", ["true", "false"])

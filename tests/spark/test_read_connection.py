@@ -103,7 +103,7 @@ def start_broker() -> Iterator[Callable[..., ScriptedBroker]]:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time after which a silent broker is given up."""
     monkeypatch.setattr(line, "_SILENCE_S", 0.2)
 
@@ -111,13 +111,13 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def answered(deadline_s: float, *where: str) -> ReadPart:
     made = ReadConnection(where, deadline_s)
     try:
-        made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+        made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
         return made.answer()
     finally:
         made.close()
 
 
-@pytest.mark.usefixtures("patience")
+@pytest.mark.usefixtures("short_waits")
 def test_a_silent_connection_is_replaced_long_before_the_deadline(
     start_broker: Callable[..., ScriptedBroker],
 ) -> None:
@@ -128,14 +128,14 @@ def test_a_silent_connection_is_replaced_long_before_the_deadline(
     assert half_open.accepted == 2
 
 
-@pytest.mark.usefixtures("patience")
+@pytest.mark.usefixtures("short_waits")
 def test_a_broker_that_sends_keepalives_is_awaited_until_the_deadline(
     start_broker: Callable[..., ScriptedBroker],
 ) -> None:
     busy = start_broker()
     busy._answers.append(lambda _: _send_keepalives(busy))
     made = ReadConnection((busy.url,), 1.0)
-    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     with pytest.raises(TimeoutError, match="was not read"):
         made.answer()
     made.close()
@@ -162,7 +162,7 @@ def test_after_a_failed_dial_the_next_address_is_used_and_later_the_first_again(
 ) -> None:
     first, other = start_broker(done), start_broker(done)
     made = ReadConnection((first.url, other.url), 30.0)
-    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    made.request(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
     next(made._addresses)  # as if no broker were at the first address
     assert made.answer().done == 10
     assert (first.accepted, other.accepted) == (0, 1)

@@ -25,7 +25,7 @@ from gapless.errors import GaplessError
 from gapless.messages.records import StagedRecord
 from gapless.testing import SyncOverlay
 from tests.spark.chaos import Chaos, slowly
-from tests.spark.rows import PATIENCE_S, Stream, numbers, until
+from tests.spark.rows import TIMEOUT_S, Stream, numbers, until
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ class Copy:
         writer = self.frame.writeStream.format("gapless").options(**self.options)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
         return query
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.functions import col, lit
 from gapless.core.parameters import Parameters
 from gapless.packed.pick import unpack
 from gapless.spark import reading
-from gapless.spark.batch import LogPartition as Piece
+from gapless.spark.batch import LogPartition
 from gapless.spark.read_connection import ReadConnection, UncopiedReadPart
 from gapless.spark.source import GaplessSource
 from gapless.testing import SyncOverlay
@@ -166,7 +166,7 @@ def test_predicates_on_pubend_and_tick_narrow_the_read(filled: Stream) -> None:
     ]
     reader.pushFilters(pushed)
     (part,) = reader.partitions()
-    assert isinstance(part, Piece)
+    assert isinstance(part, LogPartition)
     assert (part.part.pubend, part.part.low, part.part.high) == ("quotes", ticks[9] + 1, ticks[12])
     assert [n for batch in reader.read(part) for n in batch["n"].to_pylist()] == [10, 11, 12]
 
@@ -188,11 +188,11 @@ def test_a_timestamp_is_its_tick_in_every_time_zone(filled: Stream) -> None:
         late = filled.load(pubends="quotes", pushDown="true").where(
             col("timestamp") >= lit(start_time)
         )
-        said = numbers(late)
+        output = numbers(late)
     assert [tick for tick, _ in found] == ticks
     there = start_time.astimezone(timezone(timedelta(hours=9))).replace(tzinfo=None)
     assert datetime.fromisoformat(found[150][1]) == there
-    assert said == list(range(150, 300))
+    assert output == list(range(150, 300))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from gapless.spark.sink_options import parse_sink_options
 from gapless.testing import SyncOverlay
 from gapless.wire import new_token
 from tests.cli.overlays import ROOT
-from tests.spark.rows import PATIENCE_S, Sink, Stream, numbers
+from tests.spark.rows import TIMEOUT_S, Sink, Stream, numbers
 from tests.tokens import Principals
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_a_stream_with_a_reader_is_copied_from_source_to_sink(
     for numbers_of_run in (range(30, 40), range(40, 50)):
         guarded.publish(numbers_of_run)
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
     copied = [each.attributes["n"] for each in guarded.session.read("copies")]
     assert copied == [*range(50)]
 
@@ -103,14 +103,14 @@ def test_a_missing_or_wrong_token_is_refused_when_a_query_is_planned(
     guarded.publish(range(3))
     frame = guarded.spark.range(3).withColumnRenamed("id", "n")
     refused = guarded.overlay._overlay.node("b1").acceptor
-    for options, said in (({}, "requires a token"), ({"token": new_token()}, "does not know")):
-        with pytest.raises(PySparkException, match=said) as caught:
+    for options, message in (({}, "requires a token"), ({"token": new_token()}, "does not know")):
+        with pytest.raises(PySparkException, match=message) as caught:
             guarded.load(pubends="quotes", **options).collect()
         assert "AuthenticationError" in str(caught.value)
-        with pytest.raises(PySparkException, match=said):
-            Sink(guarded.stream(**options), tmp_path / said).run()
+        with pytest.raises(PySparkException, match=message):
+            Sink(guarded.stream(**options), tmp_path / message).run()
         before = refused.refused
-        with pytest.raises(PySparkException, match=said) as caught:
+        with pytest.raises(PySparkException, match=message) as caught:
             write(guarded, frame, **options)
         assert refused.refused == before + 1, "no task has started"
         for token in options.values():
@@ -153,9 +153,9 @@ def test_an_archive_is_made_with_a_token_file(
     assert read_archive(guarded.spark, tmp_path / "archive").count() == 20
     monkeypatch.setattr(type(guarded.spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(guarded.spark.sparkContext.master))
-    asked = ["spark", "archive", "--url", guarded.servers, "--json"]
-    assert main([*asked, str(tmp_path / "other")]) == EXIT_REFUSED
-    assert main([*asked, str(tmp_path / "again"), "--token-file", str(path)]) == 0
+    command = ["spark", "archive", "--url", guarded.servers, "--json"]
+    assert main([*command, str(tmp_path / "other")]) == EXIT_REFUSED
+    assert main([*command, str(tmp_path / "again"), "--token-file", str(path)]) == 0
     assert read_archive(guarded.spark, tmp_path / "again").count() == 20
 
 
@@ -163,7 +163,7 @@ def test_an_archive_is_made_with_a_token_file(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"token": "two words"}, "option token: a token has no blanks"),
         ({"tokenFile": " "}, "option tokenFile: name the file"),
@@ -171,9 +171,9 @@ def test_an_archive_is_made_with_a_token_file(
         ({"auth_token": "x"}, "the option tokenFile"),
     ],
 )
-def test_an_invalid_option_is_named_without_the_token(given: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_named_without_the_token(given: dict[str, str], message: str) -> None:
     for parse in (parse_options, parse_sink_options):
-        with pytest.raises(UsageError, match=said) as caught:
+        with pytest.raises(UsageError, match=message) as caught:
             parse({"servers": "gapless://127.0.0.1", **given})
         assert "two words" not in str(caught.value)
 
@@ -254,7 +254,7 @@ def test_the_files_of_a_spark_run_do_not_contain_the_token(
         input=token,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
         cwd=ROOT,
     )

@@ -21,7 +21,7 @@ from gapless.storage.codec import label_of
 
 TRADES = PubendId("trades")
 QUOTES = PubendId("quotes", 2)
-PATIENCE_S = 60
+TIMEOUT_S = 60
 """The deadline of every wait; no test fails because it waited for less."""
 ALL = 2**62
 
@@ -144,10 +144,10 @@ class StorageHarness:
 
     def failure(self) -> StorageError:
         """Wait for the failure."""
-        return self.failures.get(timeout=PATIENCE_S)
+        return self.failures.get(timeout=TIMEOUT_S)
 
-    def _take(self, patience_s: float = PATIENCE_S) -> None:
-        event = self._answers.get(timeout=patience_s)
+    def _take(self, timeout_s: float = TIMEOUT_S) -> None:
+        event = self._answers.get(timeout=timeout_s)
         if isinstance(event, StorageError):
             raise event
         if isinstance(event, Written):
@@ -180,7 +180,7 @@ def execute(directory: Path, sql: str, *values: object) -> None:
     """Change a database without its storage."""
     with closing(sqlite3.connect(directory / "broker.db", isolation_level=None)) as connection:
         changed = connection.execute(sql, values).rowcount
-        assert changed != 0, "nothing was damaged"
+        assert changed != 0, "nothing was corrupted"
 
 
 def flip_row(directory: Path, pubend: PubendId, first: int) -> None:

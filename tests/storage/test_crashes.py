@@ -19,7 +19,7 @@ from gapless.core.errors import DiskFullError
 from gapless.core.ids import PubendId
 from gapless.messages.records import IncarnationRecord
 from gapless.storage import verify
-from tests.storage.harness import PATIENCE_S, TRADES, StorageHarness, append, firsts
+from tests.storage.harness import TIMEOUT_S, TRADES, StorageHarness, append, firsts
 
 CHILD = Path(__file__).parent / "writing_child.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -51,7 +51,7 @@ def run_child(
         ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     lines = done.stdout.splitlines()
     acknowledged = [int(line) for line in lines if line.isdecimal()]

@@ -12,14 +12,14 @@ from gapless.core.errors import StorageError
 from gapless.core.events import Written
 from gapless.messages.records import IncarnationRecord, PutRecord, TrimLog
 from gapless.storage import inline_commits
-from tests.storage.harness import PATIENCE_S, TRADES, StorageHarness, append, firsts
+from tests.storage.harness import TIMEOUT_S, TRADES, StorageHarness, append, firsts
 from tests.storage.test_space_reclaim import wait_for_reclaim
 
 
 @pytest.fixture(name="harness")
 def idle_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorageHarness:
     """Return a storage with an idle writer, on a disk that always counts as fast."""
-    monkeypatch.setattr(inline_commits, "QUICK_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(inline_commits, "QUICK_S", 2 * TIMEOUT_S)
     harness = StorageHarness(tmp_path)
     wait_for_reclaim(harness)
     return harness

@@ -72,7 +72,7 @@ def test_verification_proceeds_in_chunks_and_reports_its_progress(
     tmp_path: Path, harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.storage.close()
-    monkeypatch.setattr(inspection_module, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(inspection_module, "_CHUNK_BYTES", 1)
     reports: list[tuple[PubendId, int, int]] = []
     assert verify(tmp_path, progress=lambda *each: reports.append(each)).corruptions == ()
     assert reports[-1] == (TRADES, 8, 8)
@@ -88,12 +88,12 @@ def test_every_corruption_is_listed(tmp_path: Path, harness: StorageHarness) -> 
     flip_record(tmp_path, '["publisher","trades","q"]')
     report: VerificationReport = verify(tmp_path)
     assert len(report.corruptions) == 5
-    record, hole_at_end, first, second, hole = report.corruptions
+    record, missing_at_end, first, second, missing = report.corruptions
     assert 'the record ["publisher","trades","q"] is corrupt' in record
-    assert hole_at_end == "quotes#2: rows are missing: it ends at 5, not at 7"
+    assert missing_at_end == "quotes#2: rows are missing: it ends at 5, not at 7"
     assert first.startswith("trades: row 30 to 34 is corrupt")
     assert second.startswith("trades: row 50 to 54 is corrupt")
-    assert hole == "trades: rows are missing: the one before row 80 to 84 ended at 74"
+    assert missing == "trades: rows are missing: the one before row 80 to 84 ended at 74"
     assert [log.rows for log in report.logs] == [1, 5]
 
 

@@ -12,7 +12,7 @@ from gapless.core.parameters import Parameters
 from gapless.messages.records import IncarnationRecord, PublisherRecord, PutRecord, TrimLog
 from gapless.storage import schema, space_reclaim, wal
 from gapless.storage.schema import PAGE_BYTES, wal_path
-from tests.storage.harness import PATIENCE_S, TRADES, StorageHarness, append, firsts
+from tests.storage.harness import TIMEOUT_S, TRADES, StorageHarness, append, firsts
 
 SIZE = 20_000
 
@@ -111,7 +111,7 @@ def test_a_large_wal_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(wal, "truncate_wal", watched)
     with StorageHarness(tmp_path) as harness:
         harness.write(append(1, size=200_000))
-        assert truncated.wait(PATIENCE_S)
+        assert truncated.wait(TIMEOUT_S)
         assert sizes[0] == 0
         assert firsts(harness.fetch(TRADES)) == [1]
 

@@ -52,8 +52,8 @@ from gapless.storage.codec import encode_row
 from gapless.storage.inspection import list_logs
 from tests.storage.harness import (
     ALL,
-    PATIENCE_S,
     QUOTES,
+    TIMEOUT_S,
     TRADES,
     StorageHarness,
     append,
@@ -240,7 +240,7 @@ class Gate:
 
     def hold(self) -> None:
         self.reached.set()
-        assert self._opened.wait(PATIENCE_S)
+        assert self._opened.wait(TIMEOUT_S)
 
     def open(self) -> None:
         self._opened.set()
@@ -256,7 +256,7 @@ def test_writes_queued_during_a_commit_are_one_commit_and_one_call(tmp_path: Pat
     statements: list[str] = []
     with StorageHarness(tmp_path, before_report=hold_first) as harness:
         harness.request_write(append(1))
-        assert gate.reached.wait(PATIENCE_S)
+        assert gate.reached.wait(TIMEOUT_S)
         harness.storage._writer.set_trace_callback(statements.append)
         write_ids = [
             harness.request_write(append(tick), PutRecord(IncarnationRecord(tick)))
@@ -280,7 +280,7 @@ def test_a_fetch_does_not_wait_for_a_write(tmp_path: Path) -> None:
             lambda statement: gate.hold() if statement == "COMMIT" else None
         )
         fetch_id = harness.request_write(append(20))
-        assert gate.reached.wait(PATIENCE_S)
+        assert gate.reached.wait(TIMEOUT_S)
         assert firsts(harness.fetch(TRADES)) == [10]
         assert fetch_id not in harness.written
         gate.open()
@@ -298,7 +298,7 @@ def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> No
     with StorageHarness(tmp_path, before_report=hold_second) as harness:
         harness.write(append(10))
         harness.request_write(append(20))
-        assert gate.reached.wait(PATIENCE_S)
+        assert gate.reached.wait(TIMEOUT_S)
         fetch = harness.request_fetch(TRADES, 0, ALL)
         assert not harness.is_answered(fetch, within_s=0.1)
         gate.open()

@@ -36,7 +36,7 @@ def main() -> int:
     def done(events: list[Written | Fetched]) -> None:
         # one system call, so that a kill cannot divide a line
         write_ids = [event.write_id for event in events if isinstance(event, Written)]
-        os.write(1, "".join(f"{ticket}\n" for ticket in write_ids).encode())
+        os.write(1, "".join(f"{write_id}\n" for write_id in write_ids).encode())
         free_slots.release(len(events))
 
     def fail(error: StorageError) -> None:

@@ -40,49 +40,49 @@ def test_a_gap_of_years_is_split_into_no_more_ranges_than_one_nack() -> None:
 
 def test_ticks_nacked_by_a_second_receiver_are_not_forwarded_again() -> None:
     outstanding = OutstandingNacks(DEFAULTS)
-    assert outstanding.ask(spans((25, 33)), now=0) == spans((25, 33))
-    assert outstanding.ask(spans((25, 33)), now=NRT_MIN - 1) == []
-    assert outstanding.ask(spans((20, 40)), now=NRT_MIN - 1) == spans((20, 24), (34, 40))
+    assert outstanding.take_due(spans((25, 33)), now=0) == spans((25, 33))
+    assert outstanding.take_due(spans((25, 33)), now=NRT_MIN - 1) == []
+    assert outstanding.take_due(spans((20, 40)), now=NRT_MIN - 1) == spans((20, 24), (34, 40))
 
 
 def test_after_the_least_repetition_threshold_a_nack_is_forwarded_again() -> None:
     outstanding = OutstandingNacks(DEFAULTS)
-    outstanding.ask(spans((25, 33)), now=0)
-    assert outstanding.ask(spans((25, 33)), now=NRT_MIN) == spans((25, 33))
-    assert outstanding.ask(spans((25, 33)), now=NRT_MIN + 1) == []
+    outstanding.take_due(spans((25, 33)), now=0)
+    assert outstanding.take_due(spans((25, 33)), now=NRT_MIN) == spans((25, 33))
+    assert outstanding.take_due(spans((25, 33)), now=NRT_MIN + 1) == []
 
 
 def test_ticks_that_were_answered_and_forgotten_may_be_nacked_at_once() -> None:
     outstanding = OutstandingNacks(DEFAULTS)
     outstanding.answered(1, 9)
-    outstanding.ask(spans((25, 33)), now=0)
+    outstanding.take_due(spans((25, 33)), now=0)
     outstanding.answered(28, 29)
-    assert outstanding.ask(spans((25, 33)), now=1) == spans((28, 29))
+    assert outstanding.take_due(spans((25, 33)), now=1) == spans((28, 29))
 
 
 def test_all_outstanding_ticks_are_nacked_at_a_new_feeder() -> None:
     outstanding = OutstandingNacks(DEFAULTS)
-    outstanding.ask(spans((25, 33)), now=0)
+    outstanding.take_due(spans((25, 33)), now=0)
     outstanding.clear()
-    assert outstanding.ask(spans((25, 33)), now=1) == spans((25, 33))
+    assert outstanding.take_due(spans((25, 33)), now=1) == spans((25, 33))
 
 
 def test_ranges_that_do_not_fit_into_one_nack_do_not_become_outstanding() -> None:
     outstanding = OutstandingNacks(SMALL)
-    assert len(outstanding.ask(spans((0, 6 * SPAN - 1)), now=0)) == 4
-    assert outstanding.ask(spans((0, 6 * SPAN - 1)), now=1) == spans(
+    assert len(outstanding.take_due(spans((0, 6 * SPAN - 1)), now=0)) == 4
+    assert outstanding.take_due(spans((0, 6 * SPAN - 1)), now=1) == spans(
         (4 * SPAN, 5 * SPAN - 1), (5 * SPAN, 6 * SPAN - 1)
     )
 
 
 def test_outstanding_nacks_are_bounded_and_expired_ones_are_forgotten_first() -> None:
     outstanding = OutstandingNacks(SMALL)
-    outstanding.ask(spans((0, 0)), now=0)
-    outstanding.ask(spans((2, 2), (4, 4)), now=NRT_MIN)
-    outstanding.ask(spans((6, 6)), now=NRT_MIN + 1)
+    outstanding.take_due(spans((0, 0)), now=0)
+    outstanding.take_due(spans((2, 2), (4, 4)), now=NRT_MIN)
+    outstanding.take_due(spans((6, 6)), now=NRT_MIN + 1)
     assert len(outstanding) == 3
-    assert outstanding.ask(spans((2, 6)), now=NRT_MIN + 1) == spans((3, 3), (5, 5))
-    outstanding.ask(spans((10, 10), (12, 12), (14, 14)), now=NRT_MIN + 2)
+    assert outstanding.take_due(spans((2, 6)), now=NRT_MIN + 1) == spans((3, 3), (5, 5))
+    outstanding.take_due(spans((10, 10), (12, 12), (14, 14)), now=NRT_MIN + 2)
     assert len(outstanding) == 3
 
 
@@ -92,11 +92,11 @@ def test_outstanding_nacks_are_bounded_and_expired_ones_are_forgotten_first() ->
 def test_requested_ticks_are_returned_once() -> None:
     requested = RequestedTicks(DEFAULTS)
     assert requested.take(1, 100) == []
-    assert not requested.wants(1, 100)
+    assert not requested.has_any(1, 100)
     requested.add(10, 20, now=0)
     requested.add(30, 40, now=0)
-    assert requested.wants(20, 29)
-    assert not requested.wants(21, 29)
+    assert requested.has_any(20, 29)
+    assert not requested.has_any(21, 29)
     assert requested.take(21, 29) == []
     assert requested.take(15, 34) == spans((15, 20), (30, 34))
     assert requested.take(15, 34) == []

@@ -24,7 +24,7 @@ def test_the_first_prefetch_max_events_do_not_count_towards_the_backlog() -> Non
     backlog = Backlog()
     buffer = made(backlog)
     assert buffer.put(events(1, 5)) == 3
-    assert not buffer.has_room
+    assert not buffer.has_space
     assert (len(buffer), backlog.bytes) == (3, 0)
 
 

@@ -37,7 +37,7 @@ def corrupt_row(world: BrokerHarness, tick: Tick) -> str:
     world.crash("p")
     world.restart("p")
     world.run(s=2)
-    return f"row {tick} is damaged"
+    return f"row {tick} is corrupt"
 
 
 def corrupt_log(*chains: str, **parameters: Any) -> tuple[BrokerHarness, Publisher, str]:

@@ -240,7 +240,7 @@ def test_a_joining_cursor_buffers_few_live_events_and_otherwise_reads_again() ->
     ann.publish("e5")
     world.run(ms=20)
     assert state_of(cursor) is CursorPhase.CATCHING_UP
-    assert world["n"].coverage_marks["joining held too much"] == 1
+    assert world["n"].coverage_marks["join buffer full"] == 1
     slow.release()
     world.run(s=3)
     assert x.events == [f"e{number}" for number in range(1, 6)]

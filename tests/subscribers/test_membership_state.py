@@ -62,7 +62,7 @@ def test_a_membership_that_is_about_to_end_is_not_used_again(given: MembershipIn
 def test_the_last_input_decides_whether_a_pubend_is_abandoned(
     before: bool, given: AbandonedInput
 ) -> None:
-    assert NEXT_ABANDONED[before, given] is (given is AbandonedInput.GONE)
+    assert NEXT_ABANDONED[before, given] is (given is AbandonedInput.UNAVAILABLE)
 
 
 # --- the class and the table ----------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_a_reply_with_missing_ticks_is_ignored_and_requested_again() -> None:
     first = true.ranges[0]
     holed = replace(true, ranges=(replace(first, low=first.low + 1), *true.ranges[1:]))
     world.receive("n", "a", holed)
-    assert world["n"].coverage_marks["answer that makes no sense"] == 1
+    assert world["n"].coverage_marks["invalid reply"] == 1
     world.faults.clear()
     world.run(s=3)
     assert x.events == ["e1"]
@@ -316,7 +316,7 @@ def test_under_pressure_lagging_cursors_release_the_log_and_live_ones_do_not() -
     subend.ack_expected(AckExpected(P, tick, pressure=True))
     assert world.cursor("n", "away").retention.given_up == tick
     assert world.cursor("n", "x").retention.given_up == 0
-    assert world["n"].coverage_marks["gave up under pressure"] == 1
+    assert world["n"].coverage_marks["gave up a log under pressure"] == 1
     world.run(s=2)
     assert world.released("p", P) >= tick
     away.come_back()
@@ -335,7 +335,7 @@ def test_ticks_buffered_above_a_gap_are_bounded_and_requested_again() -> None:
     for number in range(1, 30):
         ann.send_values(f"e{number}", {"text": "x" * 100})
         world.run(ms=2)
-    assert world["n"].coverage_marks["subend forgot"] > 0
+    assert world["n"].coverage_marks["subend cache full"] > 0
     world.run(s=3)
     assert x.events == [f"e{number}" for number in range(30)]
 
@@ -353,7 +353,7 @@ def test_a_closed_subend_ignores_messages() -> None:
     subend.session_closed("n")
     subend.retry_feed()
     subend.review_eager()
-    subend.ask_to_advance(99)
+    subend.request_advance(99)
     assert subend.horizon == before
     assert subend.feeder is None
 
@@ -365,7 +365,7 @@ def test_a_subend_without_a_feeder_sends_no_nacks_until_it_has_one() -> None:
     assert world.subend("n", P).feeder is None
     since = world.now
     ann.publish("e1")
-    subend.ask_to_advance(2**60)
+    subend.request_advance(2**60)
     subend.ack_expected(AckExpected(P, ann.ticks["e1"]))
     world.run(ms=500)
     assert world.sent_over(Nack, "n", "p", since) == []

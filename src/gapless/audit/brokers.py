@@ -173,10 +173,10 @@ class BrokerAudit:
 
     def _committer(self, author: _Author) -> str:
         """Return the principal of a writer's pending commit. Only staged events are packed."""
-        under_way = self._commits.get(author)
-        if under_way is None:
+        pending = self._commits.get(author)
+        if pending is None:
             return self._disconnected_authors.get(author, "")
-        return next(iter(under_way.values()))
+        return next(iter(pending.values()))
 
     # --- clients -----------------------------------------------------------------------------------
 
@@ -197,8 +197,8 @@ class BrokerAudit:
         elif isinstance(request, _REMEMBERED):
             self._requests.setdefault(client, {})[request.request] = request
             if isinstance(request, staging.CommitBatch):
-                under_way = self._commits.setdefault((request.pubend, request.writer), {})
-                under_way[client, request.request] = self._principals.get(client, "")
+                pending = self._commits.setdefault((request.pubend, request.writer), {})
+                pending[client, request.request] = self._principals.get(client, "")
 
     def client_notified(self, client: str, notice: Any) -> None:
         """Record a notice to a client."""
@@ -345,9 +345,9 @@ class BrokerAudit:
         if not isinstance(request, staging.CommitBatch):
             return ""
         author = (request.pubend, request.writer)
-        under_way = self._commits.get(author, {})
-        principal = under_way.pop((client, request.request), "")
-        if not under_way:
+        pending = self._commits.get(author, {})
+        principal = pending.pop((client, request.request), "")
+        if not pending:
             self._commits.pop(author, None)
         return principal
 

@@ -109,7 +109,7 @@ class Dispatch:
         elif self._is_corrupt(request):
             name = request.subscription
             corruption = self._corrupt_subscriptions[name]
-            reason = f"the subscription {name} could not be brought back: {corruption}"
+            reason = f"the subscription {name} could not be restored: {corruption}"
             self._context.notify(client, Refused(request.request, reason))
         else:
             handler(client, request)

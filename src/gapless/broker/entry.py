@@ -37,14 +37,14 @@ class Starting:
     def __init__(self, context: Context, stored: StoredState) -> None:
         self._context = context
         self.stored = stored
-        self.early: list[MachineEvent] = []
+        self.deferred: list[MachineEvent] = []
 
     def take(self, event: MachineEvent) -> None:
         """Complete the write of the incarnation; keep other events for later."""
         if isinstance(event, Written):
             self._context.resume(event)
         elif event is not None:
-            self.early.append(event)
+            self.deferred.append(event)
 
     def settle(self) -> None:
         """Send nothing."""
@@ -130,7 +130,7 @@ class Broker:
         notifications.bind(components, dispatch)
         start(components, starting.stored, self._configured)
         self._state = Running(self.context, components, dispatch)
-        for event in starting.early:
+        for event in starting.deferred:
             self._state.take(event)
 
     # --- the entry point -----------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Kernel(msgspec.Struct, frozen=True):
 
 
 class DataFacts(msgspec.Struct, frozen=True):
-    """What a look at a data directory shows."""
+    """The state of a data directory."""
 
     path: str
     writable: bool
@@ -58,7 +58,7 @@ class DataFacts(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Everything that ``doctor`` shows. None means that a thing was not found."""
+    """Everything that ``doctor`` shows. None means that it was not found."""
 
     gapless: str
     python: str

@@ -127,12 +127,12 @@ def _seek(
     settle(context, as_json=as_json)
     start_point = start_point_of(read_position(position))
 
-    async def ask(session: Session) -> Any:
+    async def call(session: Session) -> Any:
         from gapless.messages.operating import SeekDurable
 
         return await session.request(SeekDurable(0, name, start_point, force))
 
-    answer = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
+    answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
         pending = {str(each.pubend): each.reason for each in answer.pending}
         print_json({"position": _position(answer.position), "pending": pending})
@@ -156,12 +156,12 @@ def _set_filter(
     """Change the filter of a durable subscription; print the position after which it applies."""
     settle(context, as_json=as_json)
 
-    async def ask(session: Session) -> Any:
+    async def call(session: Session) -> Any:
         from gapless.messages.operating import SetDurableFilter
 
         return await session.request(SetDurableFilter(0, name, filter_text))
 
-    answer = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
+    answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"position": _position(answer.position)})
     else:
@@ -182,12 +182,12 @@ def _rm(
     """End a durable subscription. The events that it has not received are no longer kept for it."""
     settle(context, as_json=as_json)
 
-    async def ask(session: Session) -> Any:
+    async def call(session: Session) -> Any:
         from gapless.messages.operating import RemoveDurable
 
         return await session.request(RemoveDurable(0, name, force))
 
-    call_broker(url, ask, deadline_s=deadline, token_file=token_file)
+    call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"removed": name})
     else:

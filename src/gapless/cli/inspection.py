@@ -64,7 +64,7 @@ def status(
 ) -> None:
     """Show the state of a broker: its sessions, its pubends, its subscriptions."""
     settle(context, as_json=as_json)
-    broker, pubends = call_broker(url, _ask_for_status, deadline_s=deadline, token_file=token_file)
+    broker, pubends = call_broker(url, _fetch_status, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({**records(broker), "pubends": records(pubends)})
         return
@@ -80,7 +80,7 @@ def status(
             )
 
 
-async def _ask_for_status(session: Session) -> tuple[BrokerReply, list[PubendState]]:
+async def _fetch_status(session: Session) -> tuple[BrokerReply, list[PubendState]]:
     from gapless.messages.operating import GetBroker
 
     broker = await session.request(GetBroker(0), changes=False)
@@ -183,14 +183,14 @@ def _show_topology(
     No broker knows the whole tree: it knows the cells of its neighbourhood.
     """
     settle(context, as_json=as_json)
-    shown, cells = call_broker(url, _ask_for_cells, deadline_s=deadline, token_file=token_file)
+    shown, cells = call_broker(url, _fetch_cells, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({**records(shown), "cells": records(cells), "more": False})
     else:
         console().print(_tree(shown, cells))
 
 
-async def _ask_for_cells(session: Session) -> tuple[TopologyReply, list[Any]]:
+async def _fetch_cells(session: Session) -> tuple[TopologyReply, list[Any]]:
     from gapless.messages.operating import GetTopology
 
     cells: list[Any] = []
@@ -253,10 +253,10 @@ def show_subscriptions(
 ) -> None:
     """Fetch subscriptions and list them."""
 
-    async def ask(session: Session) -> list[SubscriptionState]:
+    async def call(session: Session) -> list[SubscriptionState]:
         return [each async for each in every_subscription(session, durable=durable)]
 
-    found = call_broker(url, ask, deadline_s=deadline_s, token_file=token_file)
+    found = call_broker(url, call, deadline_s=deadline_s, token_file=token_file)
     if as_json:
         print_json(records(found))
     else:
@@ -336,10 +336,10 @@ def partitions(
 
     settle(context, as_json=as_json)
 
-    async def ask(session: Session) -> Any:
+    async def call(session: Session) -> Any:
         return await session.request(ListPartitions(0), changes=False)
 
-    table: PartitionTable = call_broker(url, ask, deadline_s=deadline, token_file=token_file)
+    table: PartitionTable = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     since = table.since or (0,) * len(table.entries)  # an older broker does not send it
     found = [*zip(table.entries, since, strict=True)]
     if as_json:
@@ -380,10 +380,10 @@ def retire(
 
     settle(context, as_json=as_json)
 
-    async def ask(session: Session) -> Any:
+    async def call(session: Session) -> Any:
         return await session.request(RetireBroker(0, broker, cell))
 
-    call_broker(url, ask, deadline_s=deadline, token_file=token_file)
+    call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({"retired": broker, "cell": cell})
     else:

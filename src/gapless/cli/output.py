@@ -122,7 +122,7 @@ def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
-    """Return a table with one line per thing."""
+    """Return a table with one line per entry."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -140,13 +140,13 @@ def plain(text: str | Text) -> Text:
     return text if isinstance(text, Text) else Text(text)
 
 
-def counted(count: int, thing: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Return a number with its noun.
 
     >>> counted(1, "event"), counted(1_200, "event")
     ('1 event', '1,200 events')
     """
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def timestamp(microseconds: int) -> str:

@@ -123,7 +123,7 @@ class _Reader:
 
 
 class _Count:
-    """What was published so far."""
+    """Counts the lines that were read and the events that were published."""
 
     def __init__(self) -> None:
         self.lines = 0

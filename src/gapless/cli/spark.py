@@ -155,10 +155,10 @@ def _compact(
     if as_json:
         print_json(found)
         return
-    said = (
+    text = (
         f"{counted(found.merged, 'file')} became {found.made:,} ({counted(found.rows, 'event')}); "
     )
-    console().print(plain(said + f"{counted(found.removed, 'old file')} removed"))
+    console().print(plain(text + f"{counted(found.removed, 'old file')} removed"))
 
 
 # --- backtest -------------------------------------------------------------------------------------

@@ -274,12 +274,12 @@ def show_profile(found: Profile) -> None:
     out.print(listing("published in", "delivered in", "events", "wanted there", rows=shown))
     if len(found.flows) > FLOWS_SHOWN:
         out.print(plain(f"… {len(found.flows) - FLOWS_SHOWN:,} more; --json has all"))
-    asked = [
+    interests = [
         (each.cell, f"{each.subscriptions:,}", f"{len(each.filters):,}", _filters(each.filters))
         for each in found.interests
     ]
-    if asked:
-        out.print(listing("cell", "subscriptions", "filters", "such as", rows=asked))
+    if interests:
+        out.print(listing("cell", "subscriptions", "filters", "such as", rows=interests))
     now = f"{found.present_hops:,}, at most {found.present_degree} neighbours"
     if not found.is_within_degree:
         now += f": more than the {found.degree} that are allowed"

@@ -39,7 +39,7 @@ def session(master: str, name: str) -> Iterator[SparkSession]:
 
     # a call of Java that Ctrl-C interrupts is logged with its traceback
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="gapless-") as directory, _said_by_spark():
+    with tempfile.TemporaryDirectory(prefix="gapless-") as directory, _spark_message():
         made = spark_session(master, name=f"gapless {name}", settings=_quiet(Path(directory)))
         try:
             yield made
@@ -64,7 +64,7 @@ def _quiet(directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _said_by_spark() -> Iterator[None]:
+def _spark_message() -> Iterator[None]:
     """Convert errors of Spark to errors of one line."""
     try:
         yield
@@ -89,12 +89,12 @@ def tasks_shown(made: SparkSession, status: Status) -> Iterator[None]:
             counts = [f"{each.numCompletedTasks}/{each.numTasks}" for each in stages if each]
             status.update(f"{title}: {', '.join(counts)} tasks" if counts else title)
 
-    watcher = Thread(target=look, daemon=True)
+    poller = Thread(target=look, daemon=True)
     if status.console.is_terminal:
-        watcher.start()
+        poller.start()
     try:
         yield
     finally:
         ended.set()
-        if watcher.is_alive():
-            watcher.join()
+        if poller.is_alive():
+            poller.join()

@@ -30,7 +30,7 @@ def show_archive(found: ArchiveReport) -> None:
     if found.merged_files:
         rows.append(("merged", counted(found.merged_files, "small file")))
     if found.skipped:
-        rows.append(("released before", "; ".join(_holes(found))))
+        rows.append(("released before", "; ".join(_missing_times(found))))
     out.print(facts(rows))
     shown = [
         (
@@ -48,7 +48,7 @@ def show_archive(found: ArchiveReport) -> None:
         out.print(listing("pubend", "events", "days", "files", "size", "first", "last", rows=shown))
 
 
-def _holes(found: ArchiveReport) -> Iterator[str]:
+def _missing_times(found: ArchiveReport) -> Iterator[str]:
     """Describe what an archive lacks of each stream, as time: the number of events is unknown."""
     for name, ticks in found.skipped.items():
         new = found.new_skipped.get(name, 0)

@@ -138,11 +138,11 @@ def _rm(
     from gapless.runtime.principals import remove_tokens
 
     settle(context, as_json=as_json)
-    gone = [_record(each) for each in remove_tokens(tokens, principal, identity)]
+    removed = [_record(each) for each in remove_tokens(tokens, principal, identity)]
     if as_json:
-        print_json({"removed": gone})
+        print_json({"removed": removed})
         return
-    console().print(plain(f"{counted(len(gone), 'token')} of {principal} removed from {tokens}"))
+    console().print(plain(f"{counted(len(removed), 'token')} of {principal} removed from {tokens}"))
 
 
 def _record(entry: Any) -> dict[str, Any]:

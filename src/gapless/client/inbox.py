@@ -200,13 +200,13 @@ class Inbox:
 
     def repositioned(self, position: PositionTuple, kind: StartKind) -> None:
         """A seek was executed: everything that comes from now on is after its position."""
-        self._take(_Input.SOUGHT)
+        self._take(_Input.SEEK_DONE)
         handed = self.prefetch.handed()
         self._resume.repositioned(dict(position), kind)
         if self._audit is not None:
             self._audit.repositioned(handed, position, self.prefetch.received)
         if self._state is _State.RESEEKING:
-            self._seek_again()  # the broker executes the earlier Seek after the program's
+            self._reseek()  # the broker executes the earlier Seek after the program's
         self.give_credit()
 
     def filter_set(self, text: str, reply: FilterSet) -> None:
@@ -282,7 +282,7 @@ class Inbox:
         self.is_started = True
         if self._resume.is_sought_back:
             self._take(_Input.SUBSCRIBED_BEHIND)
-            self._seek_again()
+            self._reseek()
         else:
             self._take(_Input.SUBSCRIBED)
         if self._resume.acked and self.link is not None:
@@ -299,22 +299,22 @@ class Inbox:
         self._take(_Input.HOSTED_ELSEWHERE)
         self._subscribe()
 
-    def _seek_again(self) -> None:
+    def _reseek(self) -> None:
         """Return to the position to which the program has sought back."""
         assert self.link is not None
         self.link.forget(self._seek_request)
         self._seek_request = self.link.numbers.next()
         start = StartPoint(StartKind.POSITION, tuple(self.prefetch.received.items()))
-        self.link.request(Seek(self._seek_request, self.name, start), self._sought_again)
+        self.link.request(Seek(self._seek_request, self.name, start), self._reseek_done)
 
-    def _sought_again(self, notice: Any) -> None:
+    def _reseek_done(self, notice: Any) -> None:
         if self._state is not _State.RESEEKING:
             return  # the subscription was requested again, or has ended
         if isinstance(notice, Refused):
             self.end(refusal(notice))
             return
         ReconnectingLink.expect(notice, Subscribed)
-        self._take(_Input.RESOUGHT)
+        self._take(_Input.RESEEK_DONE)
         self.give_credit()
 
     # --- notices of the broker -----------------------------------------------------------------

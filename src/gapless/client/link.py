@@ -66,7 +66,7 @@ which another would answer. It doubles from round to round, in case all are slow
 
 
 class LinkUser(Protocol):
-    """What needs a link for longer than one call."""
+    """A user of a link for longer than one call."""
 
     def link_up(self) -> None:
         """There is a new connection; requests of the one before will not be answered."""

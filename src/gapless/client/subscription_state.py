@@ -71,9 +71,9 @@ class ClientSubscriptionInput(Enum):
     """The reply to Subscribe; the broker continues at the right position."""
     SUBSCRIBED_BEHIND = auto()
     """The reply to Subscribe; the subscription is durable and was sought back."""
-    RESOUGHT = auto()
+    RESEEK_DONE = auto()
     """The reply to the Seek of ``RESEEKING``."""
-    SOUGHT = auto()
+    SEEK_DONE = auto()
     """The reply to a seek of the program."""
     HOSTED_ELSEWHERE = auto()
     """Refused, or SubscriptionEnded, with a newer hosting reference, and this client may follow."""
@@ -95,18 +95,18 @@ NEXT_STATE: Final[
     (_State.SUBSCRIBING, _Input.LINK_UP): _State.SUBSCRIBING,
     (_State.SUBSCRIBING, _Input.SUBSCRIBED): _State.ACTIVE,
     (_State.SUBSCRIBING, _Input.SUBSCRIBED_BEHIND): _State.RESEEKING,
-    (_State.SUBSCRIBING, _Input.SOUGHT): _State.SUBSCRIBING,
+    (_State.SUBSCRIBING, _Input.SEEK_DONE): _State.SUBSCRIBING,
     (_State.SUBSCRIBING, _Input.HOSTED_ELSEWHERE): _State.SUBSCRIBING,
     (_State.SUBSCRIBING, _Input.LINK_DOWN): _State.DISCONNECTED,
     (_State.SUBSCRIBING, _Input.ENDED): _State.OVER,
     (_State.RESEEKING, _Input.LINK_UP): _State.SUBSCRIBING,
-    (_State.RESEEKING, _Input.RESOUGHT): _State.ACTIVE,
-    (_State.RESEEKING, _Input.SOUGHT): _State.RESEEKING,
+    (_State.RESEEKING, _Input.RESEEK_DONE): _State.ACTIVE,
+    (_State.RESEEKING, _Input.SEEK_DONE): _State.RESEEKING,
     (_State.RESEEKING, _Input.HOSTED_ELSEWHERE): _State.SUBSCRIBING,
     (_State.RESEEKING, _Input.LINK_DOWN): _State.DISCONNECTED,
     (_State.RESEEKING, _Input.ENDED): _State.OVER,
     (_State.ACTIVE, _Input.LINK_UP): _State.SUBSCRIBING,
-    (_State.ACTIVE, _Input.SOUGHT): _State.ACTIVE,
+    (_State.ACTIVE, _Input.SEEK_DONE): _State.ACTIVE,
     (_State.ACTIVE, _Input.HOSTED_ELSEWHERE): _State.SUBSCRIBING,
     (_State.ACTIVE, _Input.LINK_DOWN): _State.DISCONNECTED,
     (_State.ACTIVE, _Input.ENDED): _State.OVER,

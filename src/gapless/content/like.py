@@ -125,19 +125,19 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     def matches(self, text: str) -> bool:
         """Return whether the whole text matches the pattern."""
-        pieces = _compiled[self.tokens].pieces
-        if len(pieces) == 1:
-            return len(text) == len(pieces[0]) and pieces[0].fits(text, 0)
-        first, *middle, last = pieces
+        segments = _compiled[self.tokens].segments
+        if len(segments) == 1:
+            return len(text) == len(segments[0]) and segments[0].fits(text, 0)
+        first, *middle, last = segments
         end = len(text) - len(last)
         if end < len(first) or not first.fits(text, 0) or not last.fits(text, end):
             return False
         at = len(first)
-        for piece in middle:
-            found = piece.find(text, at, end)
+        for segment in middle:
+            found = segment.find(text, at, end)
             if found < 0:
                 return False
-            at = found + len(piece)
+            at = found + len(segment)
         return True
 
     def implies(self, other: Pattern) -> bool:
@@ -184,7 +184,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return bool(reached & end)
 
 
-class _Piece:
+class _Segment:
     """The segment between two *many*: characters, and free positions."""
 
     __slots__ = ("_characters", "_plain", "_runs", "_shifts")
@@ -238,26 +238,26 @@ class _Piece:
 class _Compiled:
     """The compiled forms of a pattern, each made when it is first needed."""
 
-    __slots__ = ("_masks", "_pieces", "_symbols", "_tokens")
+    __slots__ = ("_masks", "_segments", "_symbols", "_tokens")
 
     def __init__(self, tokens: tuple[str, ...]) -> None:
         self._tokens = tokens
         self._masks: tuple[int, int, dict[str, int]] | None = None
-        self._pieces: list[_Piece] | None = None
+        self._segments: list[_Segment] | None = None
         self._symbols: tuple[str, ...] | None = None
 
     @property
-    def pieces(self) -> list[_Piece]:
+    def segments(self) -> list[_Segment]:
         """The segments between two *many*."""
-        if self._pieces is None:
+        if self._segments is None:
             groups: list[list[str]] = [[]]
             for token in self._tokens:
                 if token == MANY:
                     groups.append([])
                 else:
                     groups[-1].append(token)
-            self._pieces = [_Piece(group) for group in groups]
-        return self._pieces
+            self._segments = [_Segment(group) for group in groups]
+        return self._segments
 
     @property
     def symbols(self) -> tuple[str, ...]:

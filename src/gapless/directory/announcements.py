@@ -215,7 +215,7 @@ class Announcements:
         between = self._tree.neighbourhood.path(cell)[:-1]
         path = announce.path if cell == own else (*between, *announce.path)
         if own in path or len(set(path)) < len(path):
-            self._context.mark("announcement went in a circle")
+            self._context.mark("announcement looped")
             return False
         path = path[: self._context.parameters.neighbourhood_radius + 1]
         held = self.known.get(announce.pubend)

@@ -73,7 +73,7 @@ class _PendingNameQuery:
 
     def __init__(self, query: NameQuery, groups: list[NameQueryGroup], done: NameQueryDone) -> None:
         self.query = query
-        self.state = NameQueryState.ASKING
+        self.state = NameQueryState.WAITING
         self._unsent = groups
         """The groups without an open session, or whose session closed before the reply."""
         self._awaited: dict[BrokerId, NameQueryGroup] = {}

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A query is ASKING until every broker that it was sent to has replied for itself and for all brokers
+A query is WAITING until every broker that it was sent to has replied for itself and for all brokers
 behind it. If all replies are FREE, the name is FREE. One UNKNOWN reply makes the query DOUBTFUL: it
 waits for the other replies, because one of those brokers may have the name, and ends as UNKNOWN. A
 reply that names a broker ends the query at once as TAKEN. A broker that does not reply in time may
@@ -25,7 +25,7 @@ __all__ = ["FINAL", "TRANSITIONS", "NameQueryInput", "NameQueryState", "next_sta
 class NameQueryState(Enum):
     """The state of a name query."""
 
-    ASKING = "asking"
+    WAITING = "waiting"
     DOUBTFUL = "doubtful"
     FREE = "free"
     TAKEN = "taken"
@@ -36,19 +36,19 @@ class NameQueryInput(Enum):
     """An input that changes the state of a name query."""
 
     REPLY_FREE = "a reply: the name is not in use"
-    REPLY_UNKNOWN = "a reply: some broker did not say"
+    REPLY_UNKNOWN = "a reply: some brokers did not reply"
     REPLY_TAKEN = "a reply: a broker has the name"
     ALL_REPLIED = "no reply is outstanding"
     TIMEOUT = "a reply did not come in time"
     OUTRANKED = "a broker of a lesser name queries the same name"
 
 
-_ASKING, _DOUBTFUL = NameQueryState.ASKING, NameQueryState.DOUBTFUL
+_WAITING, _DOUBTFUL = NameQueryState.WAITING, NameQueryState.DOUBTFUL
 _FREE, _TAKEN, _UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
 
 TRANSITIONS: Final[dict[NameQueryState, dict[NameQueryInput, NameQueryState]]] = {
-    _ASKING: {
-        NameQueryInput.REPLY_FREE: _ASKING,
+    _WAITING: {
+        NameQueryInput.REPLY_FREE: _WAITING,
         NameQueryInput.REPLY_UNKNOWN: _DOUBTFUL,
         NameQueryInput.REPLY_TAKEN: _TAKEN,
         NameQueryInput.ALL_REPLIED: _FREE,

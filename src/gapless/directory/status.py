@@ -1,7 +1,7 @@
 """The status of a pubend: which broker has it, whether it may return, why it is not fed.
 
 A broker knows the location of a pubend from its announcement, or from the stored location if there
-is none (:mod:`.locations`). A pubend is *gone* if its broker is retired, or returned without it
+is none (:mod:`.locations`). A PHB is *gone* if it is retired, or returned without the pubend
 (R26).
 """
 
@@ -62,7 +62,7 @@ class PubendStatuses:
 
     # --- whether it may return -----------------------------------------------------------------
 
-    def is_gone(self, pubend: PubendId) -> bool:
+    def is_phb_gone(self, pubend: PubendId) -> bool:
         """Return whether the broker of a pubend is retired, or returned without the pubend."""
         if self._locations.is_lost(pubend):
             return True

@@ -116,7 +116,7 @@ class Feed:
         """Until when a broker counts as fed over relays."""
         self.eager = eager
         self.relayed = False
-        self._rank_and_ask(FeedInput.START)
+        self._rank_and_try(FeedInput.START)
         context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._refresh)
 
     @property
@@ -149,7 +149,7 @@ class Feed:
         if eager != self.eager:
             self.eager = eager
             if self._current is not None:
-                self._ask(self._current.broker, self._number)
+                self._send_attach(self._current.broker, self._number)
 
     def renew(self, scope: int) -> None:
         """Attach again with new numbers, perhaps of a new scope: the path has changed (R13)."""
@@ -162,7 +162,7 @@ class Feed:
         if self._current is not None:
             self._lose(FeedInput.RENEW)
         else:
-            self._rank_and_ask(FeedInput.RENEW)
+            self._rank_and_try(FeedInput.RENEW)
 
     def close(self) -> None:
         """End the feed."""
@@ -196,7 +196,7 @@ class Feed:
             self.relayed = message.relayed or self._find(peer).relayed
             self._listener.feed_sent_up_to(message.sent_up_to)
         elif self._state in {FeedState.RETRYING, FeedState.TRYING}:
-            self._context.mark("attached late")
+            self._context.mark("late Attached accepted")
             self._switch(FeedInput.OTHER_ATTACHED, self._find(peer), message)
         else:
             self._enter(FeedInput.OTHER_ATTACHED, self._state)
@@ -216,7 +216,7 @@ class Feed:
         self._context.mark("feeder is no better")
         self._stop_trial()
         self._decline(candidate.broker, message)
-        self._ask_next(cause)
+        self._try_next(cause)
 
     def _decline(self, peer: BrokerId, message: Attached) -> None:
         self._numbers.pop(peer, None)
@@ -241,7 +241,7 @@ class Feed:
         """A peer session has opened: try the candidates again if there is no feeder."""
         self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
         if self._state is FeedState.RETRYING:
-            self._rank_and_ask(FeedInput.SESSION_OPENED)
+            self._rank_and_try(FeedInput.SESSION_OPENED)
 
     def session_closed(self, peer: BrokerId) -> None:
         """A peer session has closed."""
@@ -255,28 +255,28 @@ class Feed:
     # --- trials ------------------------------------------------------------------------------
 
     def _retry_due(self) -> None:
-        self._rank_and_ask(FeedInput.RETRY_TIMER)
+        self._rank_and_try(FeedInput.RETRY_TIMER)
 
-    def _rank_and_ask(self, cause: FeedInput) -> None:
+    def _rank_and_try(self, cause: FeedInput) -> None:
         """Rank the candidates again and try the first, unless a trial is pending."""
         self._stop_retry()
         if self._state is not FeedState.CLOSED:
             self._untried = self._ranked()
-            self._ask_next(cause)
+            self._try_next(cause)
 
-    def _ask_next(self, cause: FeedInput, *, leaving: bool = False) -> None:
+    def _try_next(self, cause: FeedInput, *, leaving: bool = False) -> None:
         """Try the next untried candidate; retry later if none is left and there is no feeder."""
         if self._trial is None and self._untried:
             self._try(self._untried.pop(0))
-        is_asking = self._trial is not None
+        is_trying = self._trial is not None
         if self._current is None:
-            self._enter(cause, FeedState.TRYING if is_asking else FeedState.RETRYING)
-            if not is_asking:
+            self._enter(cause, FeedState.TRYING if is_trying else FeedState.RETRYING)
+            if not is_trying:
                 self._retry_later()
         elif leaving:
             self._enter(cause, FeedState.FED_LEAVING)
         else:
-            self._enter(cause, FeedState.FED_TRYING if is_asking else FeedState.FED)
+            self._enter(cause, FeedState.FED_TRYING if is_trying else FeedState.FED)
 
     def _try(self, candidate: Candidate) -> None:
         number = self._number_for(candidate.broker)
@@ -284,7 +284,7 @@ class Feed:
             microseconds(ms=self._context.parameters.attach_timeout_ms), self._trial_failed
         )
         self._trial = _Trial(candidate, number, timer)
-        self._ask(candidate.broker, number)
+        self._send_attach(candidate.broker, number)
 
     def _number_for(self, broker: BrokerId) -> int:
         """Return the attach number for a broker: the same throughout a session.
@@ -297,7 +297,7 @@ class Feed:
             self._numbers[broker] = self._count + (1 if self._is_leaf else 0)
         return self._numbers[broker]
 
-    def _ask(self, broker: BrokerId, number: int) -> None:
+    def _send_attach(self, broker: BrokerId, number: int) -> None:
         self._shapes_sent = self._shapes_between(broker)
         attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._shapes_sent)
         self._context.send(broker, attach)
@@ -309,7 +309,7 @@ class Feed:
     def _trial_failed(self) -> None:
         """Try the next candidate: this one cannot feed, or did not reply."""
         self._stop_trial()
-        self._ask_next(FeedInput.TRIAL_FAILED, leaving=self._state is FeedState.FED_LEAVING)
+        self._try_next(FeedInput.TRIAL_FAILED, leaving=self._state is FeedState.FED_LEAVING)
 
     def _stop_trial(self) -> None:
         if self._trial is not None:
@@ -350,7 +350,7 @@ class Feed:
         """Drop the feeder and try the candidates; the listener may close the feed meanwhile."""
         self._current = None
         self._listener.feed_lost()
-        self._rank_and_ask(cause)
+        self._rank_and_try(cause)
 
     def _refresh(self) -> None:
         if self._state is FeedState.CLOSED:
@@ -363,7 +363,7 @@ class Feed:
         if self._context.now - self._progress > microseconds(ms=self._context.parameters.dct_ms):
             self._leave_silent_feeder()
         else:
-            self._ask(self._current.broker, self._number)
+            self._send_attach(self._current.broker, self._number)
             self._look_for_better(self._current.broker)
 
     def _leave_silent_feeder(self) -> None:
@@ -373,7 +373,7 @@ class Feed:
         candidates = self._ranked()
         others = [each for each in candidates if each.broker != self.feeder]
         self._untried = others + [each for each in candidates if each not in others]
-        self._ask_next(FeedInput.REFRESH_TIMER, leaving=True)
+        self._try_next(FeedInput.REFRESH_TIMER, leaving=True)
 
     def _look_for_better(self, feeder: BrokerId) -> None:
         """Try a candidate of better rank than the feeder that was reachable for long enough."""
@@ -389,7 +389,7 @@ class Feed:
         ready = [each for each in better if since[each.broker] <= stable]
         if ready:
             self._untried = ready[:1]
-            self._ask_next(FeedInput.REFRESH_TIMER, leaving=self._state is FeedState.FED_LEAVING)
+            self._try_next(FeedInput.REFRESH_TIMER, leaving=self._state is FeedState.FED_LEAVING)
 
     # --- candidates --------------------------------------------------------------------------
 

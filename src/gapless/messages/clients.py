@@ -194,7 +194,7 @@ class HostingReference(msgspec.Struct, frozen=True, array_like=True):
     broker: BrokerId
 
     def next_epoch(self) -> HostingReference:
-        """Return the reference that a client presents after it has asked another broker, answered
+        """Return the reference that a client presents after it has tried another broker, answered
         or not.
 
         A broker that created the subscription for an unanswered attempt must not win over the

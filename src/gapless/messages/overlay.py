@@ -199,7 +199,7 @@ class NameStatus(IntEnum):
 
 
 class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Asks whether the name of a new pubend is free. Forwarded from cell to cell (R4)."""
+    """Queries whether the name of a new pubend is free. Forwarded from cell to cell (R4)."""
 
     name: str
     requester: BrokerId

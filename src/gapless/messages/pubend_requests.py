@@ -39,12 +39,12 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     log_hold_tick: Tick = 0
     """The log hold retains the log above this tick."""
     joining_member: Member | None = None
-    """An SHB that joins the pubend and asks since when it is a known host (R46)."""
+    """An SHB that joins the pubend; the reply has since when it is a known host (R46)."""
     form: ReadForm = ReadForm.EVENTS
     """An older broker ignores it and replies with knowledge ranges."""
     former_hosts: tuple[ShbId, ...] = ()
-    """SHBs from which subscriptions failed over to the joining member; it asks the same of them
-    (MV-13)."""
+    """SHBs from which subscriptions failed over to the joining member; the reply has the same of
+    them (MV-13)."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -288,7 +288,7 @@ class PubendLocationRecord(msgspec.Struct, frozen=True, array_like=True, tag=Tru
     pubend: PubendId
     broker: BrokerId
     host_retired: bool = False
-    """Whether that broker was retired: the name is free and nobody waits for the pubend."""
+    """Whether that broker was retired: the name is free and no broker waits for the pubend."""
     lost: bool = False
     """Whether that broker returned without the pubend. True until a broker feeds it again."""
 

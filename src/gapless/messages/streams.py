@@ -226,7 +226,7 @@ class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Asks members that have not acknowledged up to this tick to look for gaps (R57)."""
+    """Members that have not acknowledged up to this tick must look for gaps (R57)."""
 
     pubend: PubendId
     tick: Tick
@@ -235,7 +235,7 @@ class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class AdvanceRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Asks the PHB to declare silence up to this tick, because a merge waits for it (R51)."""
+    """Requests silence up to this tick from the PHB, because a merge waits for it (R51)."""
 
     pubend: PubendId
     tick: Tick

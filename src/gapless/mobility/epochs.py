@@ -23,11 +23,13 @@ def is_behind(found: HostedSubscription, reference: HostingReference, here: Brok
     )
 
 
-def is_outdated(found: HostedSubscription, call: Subscribe, wanted: Filter, here: BrokerId) -> bool:
+def is_outdated(
+    found: HostedSubscription, call: Subscribe, new_filter: Filter, here: BrokerId
+) -> bool:
     """Return whether the client used another broker, with filters that are missing here."""
     if call.hosting is None or not is_behind(found, call.hosting, here):
         return False
     if call.hosting.broker == here:
         return False  # no other broker has answered the client since
     texts = [each.filter for each in call.past_filters]
-    return found.newest.filter != wanted or texts != [each.text for each in found.segments[:-1]]
+    return found.newest.filter != new_filter or texts != [each.text for each in found.segments[:-1]]

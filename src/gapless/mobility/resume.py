@@ -63,9 +63,9 @@ class ForcedMoves:
         """Return whether the client may have used another broker since it left this one."""
         return is_behind(found, reference, self._here)
 
-    def is_outdated(self, found: HostedSubscription, call: Subscribe, wanted: Filter) -> bool:
+    def is_outdated(self, found: HostedSubscription, call: Subscribe, new_filter: Filter) -> bool:
         """Return whether the client used another broker, with filters that are missing here."""
-        return is_outdated(found, call, wanted, self._here)
+        return is_outdated(found, call, new_filter, self._here)
 
     def identity(self, reference: HostingReference) -> tuple[str, int]:
         """Return the incarnation key and the epoch of a subscription that moves here."""
@@ -161,7 +161,7 @@ class ForcedMoves:
                 continue
             if cursor is not None and not cursor.is_pending:
                 if pubend not in positioned and times and cursor.is_untouched:
-                    cursor.verification.ask_earlier(times)
+                    cursor.verification.verify_earlier(times)
                 continue
             subscription.guarantees.add_former(pubend, times)
             if cursor is not None:

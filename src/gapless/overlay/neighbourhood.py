@@ -24,7 +24,7 @@ class Topology(msgspec.Struct, frozen=True):
     """A whole tree of cells, as an operator configures it.
 
     >>> tree = Topology.of({"a": ["a1"], "b": ["b1", "b2"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
-    >>> tree.neighbourhood("a", reach=1).brokers("b")
+    >>> tree.neighbourhood("a", radius=1).brokers("b")
     ('b1', 'b2')
     """
 
@@ -53,7 +53,7 @@ class Topology(msgspec.Struct, frozen=True):
                 for cell in sorted(brokers)
             )
         )
-        reached = topology.neighbourhood(min(brokers), reach=len(brokers)).cells if brokers else ()
+        reached = topology.neighbourhood(min(brokers), radius=len(brokers)).cells if brokers else ()
         if len(reached) < len(brokers):
             missing = sorted(set(brokers) - {cell.name for cell in reached})
             raise UsageError(f"the cells are not connected: no path to {', '.join(missing)}")
@@ -63,12 +63,12 @@ class Topology(msgspec.Struct, frozen=True):
             )
         return topology
 
-    def neighbourhood(self, cell: CellId, reach: int, version: int = 1) -> Neighbourhood:
+    def neighbourhood(self, cell: CellId, radius: int, version: int = 1) -> Neighbourhood:
         """Return the neighbourhood of a cell, which its brokers store."""
         by_name = {each.name: each for each in self.cells}
         order, distance = [cell], {cell: 0}
         for name in order:
-            if distance[name] < reach:
+            if distance[name] < radius:
                 for neighbour in by_name[name].neighbours:
                     if neighbour not in distance:
                         distance[neighbour] = distance[name] + 1

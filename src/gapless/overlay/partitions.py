@@ -139,8 +139,8 @@ class Partitions:
 
     def _expect_all_later(self) -> None:
         """Give new brokers time to open a session before their cells are expected."""
-        patience = microseconds(ms=2 * self._context.parameters.session_timeout_ms)
-        self._context.call_later(patience, self._expect_all)
+        timeout = microseconds(ms=2 * self._context.parameters.session_timeout_ms)
+        self._context.call_later(timeout, self._expect_all)
 
     def _expect_all(self) -> None:
         neighbourhood = self._tree.neighbourhood

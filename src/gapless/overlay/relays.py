@@ -117,11 +117,11 @@ class Relays:
         self._schedules = {
             peer: schedule for peer, schedule in self._schedules.items() if peer in unreached
         }
-        patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
+        interval = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
         longest = microseconds(ms=self._context.parameters.retry_max_ms)
         for peer, since in unreached.items():
             if peer not in self._schedules:
-                self._schedules[peer] = _ProbeSchedule(since + patience, patience)
+                self._schedules[peer] = _ProbeSchedule(since + interval, interval)
             if self._schedules[peer].is_due(now, longest):
                 self._probe(peer)
 
@@ -136,7 +136,7 @@ class Relays:
         """Forward a probe, or use its route if this broker is the target."""
         route = probe.route
         if not route or route[-1] != peer or self._me in route:
-            self._context.mark("probe went in a circle")
+            self._context.mark("probe looped")
             return
         if not self._is_new(probe):
             return
@@ -181,7 +181,7 @@ class Relays:
         route, index = message.route, message.index
         fits = 0 < index < len(route) and route[index] == self._me and route[index - 1] == peer
         if not fits:
-            self._context.mark("relayed to nowhere")
+            self._context.mark("relayed with a wrong route")
         elif index == len(route) - 1:
             self._sessions.arrived(route[::-1], message.inner)
         else:

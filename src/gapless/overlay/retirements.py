@@ -172,7 +172,7 @@ class Retirements:
 
     def _contradict(self, peer: BrokerId, message: Retire) -> None:
         """This broker was retired and is alive: send that it has returned."""
-        self._context.mark("retired by mistake")
+        self._context.mark("retired broker is alive")
         shb = self._context.identity.shb
         state = self._states.get(shb)
         if state is not None and state.message.version >= message.version:

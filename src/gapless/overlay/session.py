@@ -185,7 +185,7 @@ class PeerSession:
 
     def _hello(self, hello: Hello) -> None:
         if hello.protocol != PROTOCOL:
-            self._context.mark("another protocol")
+            self._context.mark("other protocol version")
             return
         if self.theirs is not None and hello.own < self.theirs:
             return  # of an older session or incarnation

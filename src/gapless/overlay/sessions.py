@@ -290,7 +290,7 @@ class PeerSessions:
         if session is held.direct:
             self._activate(held, session)
         else:
-            self._context.mark("link is down at the other end")
+            self._context.mark("link is down only at the peer")
             held.direct.start()  # closes it, so that the relayed session is taken
             assert held.active is session
 

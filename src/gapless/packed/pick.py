@@ -128,10 +128,10 @@ class FilteredRows(NamedTuple):
 class PackedFilter:
     """Selects publications by one filter."""
 
-    def __init__(self, wanted: Filter) -> None:
-        self._takes_all = wanted == EVERYTHING
-        self._wanted = wanted
-        self._column_filter = ColumnFilter(wanted)
+    def __init__(self, event_filter: Filter) -> None:
+        self._takes_all = event_filter == EVERYTHING
+        self._event_filter = event_filter
+        self._column_filter = ColumnFilter(event_filter)
 
     def pick(
         self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int
@@ -142,16 +142,16 @@ class PackedFilter:
         least one publication is read, and a row larger than the limit is read in part.
         """
         packed_rows: list[PackedEvents] = []
-        room = bytes_max
+        remaining = bytes_max
         for row in rows:
             if row.last < low or row.first > high:
                 continue
             packed = row.publications
             if row.first < low or row.last > high:
                 packed = _cut(packed, low, high)
-            if len(packed) > room:
-                packed, high = _shortened(packed, high, room)
-            room -= len(packed)
+            if len(packed) > remaining:
+                packed, high = _shortened(packed, high, remaining)
+            remaining -= len(packed)
             if packed:
                 packed_rows.append(packed)
         chosen = tuple(packed_rows) if self._takes_all else self._matching(packed_rows)
@@ -159,14 +159,14 @@ class PackedFilter:
 
     def _matching(self, packed_rows: Sequence[PackedEvents]) -> tuple[bytes, ...]:
         """Return the matching publications as one array, or nothing if none matches."""
-        if not self._wanted.conjunctions:
+        if not self._event_filter.conjunctions:
             return ()  # a planner needs only the tick up to which a result would go
         column_scan = ColumnScan(packed_rows, self._column_filter.names)
         indexes, is_sure = self._column_filter.left(column_scan)
         doubtful = indexes[~is_sure]
         if len(doubtful):
-            asked = _bare(column_scan.part(doubtful))
-            kept = [self._wanted.matches(each.attributes) for each in asked]
+            headers = _bare(column_scan.part(doubtful))
+            kept = [self._event_filter.matches(each.attributes) for each in headers]
             indexes = np.sort(np.concatenate((indexes[is_sure], doubtful[kept])))
         return (column_scan.part(indexes),) if len(indexes) else ()
 
@@ -184,10 +184,10 @@ def _cut(packed: PackedEvents, low: Tick, high: Tick) -> bytes:
     return _part(packed, range(bisect_left(ticks, low), bisect_right(ticks, high)))
 
 
-def _shortened(packed: PackedEvents, high: Tick, room: int) -> tuple[PackedEvents, Tick]:
+def _shortened(packed: PackedEvents, high: Tick, remaining: int) -> tuple[PackedEvents, Tick]:
     """Return the publications before the byte limit, and the tick up to which they are complete."""
     for index, raw in enumerate(_raws(packed)):
-        if room < 0:
+        if remaining < 0:
             return _part(packed, range(index)), ticks_of(packed)[index] - 1
-        room -= len(bytes(raw))
+        remaining -= len(bytes(raw))
     return packed, high

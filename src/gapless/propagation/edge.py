@@ -71,7 +71,7 @@ class HeldTable:
         "receiver",
         "sender",
         "since",
-        "witness",
+        "unclaimed",
     )
 
     def __init__(
@@ -91,7 +91,7 @@ class HeldTable:
         self.receiver = TableReceiver()
         self.since: int | None = None
         """The time at which the table became stale; None while its broker is a source."""
-        self.witness: tuple[ShbId, PubendId] | None = None
+        self.unclaimed: tuple[ShbId, PubendId] | None = None
         """An SHB and a pubend that no current table claimed at the last check."""
         self.known_to_peer: dict[PubendId, int] | None = {} if is_peer else None
         """The pubends that a peer has announced, by version, if this is the peer's leaf table.
@@ -134,8 +134,8 @@ class HeldTable:
     ) -> bool:
         """Return whether the table has a claim that matters and that no current table has (R21)."""
         assert self.table is not None
-        self.witness = undominated(self.table, current, matters, self.witness)
-        return self.witness is not None
+        self.unclaimed = undominated(self.table, current, matters, self.unclaimed)
+        return self.unclaimed is not None
 
     def note_known(self, pubend: PubendId, announcement_version: int) -> bool:
         """The peer has announced a pubend; return whether it had not done so before."""

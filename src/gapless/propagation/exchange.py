@@ -316,8 +316,8 @@ class TableExchange:
         It sends its first heartbeat of a session before that; a second request would make it send
         the table twice.
         """
-        patience = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
-        return self._context.now - self._requested_at.get(peer, 0) >= patience
+        interval = microseconds(ms=2 * self._context.parameters.heartbeat_ms)
+        return self._context.now - self._requested_at.get(peer, 0) >= interval
 
     # --- out-tables ----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ __all__ = ["UNKNOWN", "Late", "SubscriptionTable", "conjunction_of", "is_leaf", 
 
 Late: TypeAlias = Mapping[PubendId, frozenset[ShbId]]
 
-_NOBODY: frozenset[ShbId] = frozenset()
+_NO_SHBS: frozenset[ShbId] = frozenset()
 UNKNOWN = -1
 """Less than every announcement version."""
 
@@ -124,12 +124,12 @@ class SubscriptionTable:
             return entry
         if self.known.get(pubend, UNKNOWN) < announcement_version:
             return None
-        return None if shb in self.late.get(pubend, _NOBODY) else entry
+        return None if shb in self.late.get(pubend, _NO_SHBS) else entry
 
     def claims(self) -> Iterator[tuple[ShbId, PubendId, int, VectorEntry]]:
         """Yield all claims of the table, at the announcement versions that it knows."""
         for pubend, version in self.known.items():
-            late = self.late.get(pubend, _NOBODY)
+            late = self.late.get(pubend, _NO_SHBS)
             for shb, entry in self.entries.items():
                 if shb not in late:
                     yield shb, pubend, version, entry
@@ -246,7 +246,7 @@ class SubscriptionTable:
             if pubend in self.known:
                 digest ^= _of_known(pubend, self.known[pubend])
         for pubend, shbs in delta.late:
-            digest ^= _of_late(pubend, self.late.get(pubend, _NOBODY).symmetric_difference(shbs))
+            digest ^= _of_late(pubend, self.late.get(pubend, _NO_SHBS).symmetric_difference(shbs))
         return digest
 
 
@@ -258,7 +258,7 @@ def _changed_late(old: Late, new: Late) -> tuple[tuple[PubendId, tuple[ShbId, ..
     """Return the new set of each pubend whose set changed; an empty set removes the pubend."""
     changed = [pubend for pubend in old if pubend not in new]
     changed += [pubend for pubend, shbs in new.items() if old.get(pubend) != shbs]
-    return tuple((pubend, tuple(sorted(new.get(pubend, _NOBODY)))) for pubend in sorted(changed))
+    return tuple((pubend, tuple(sorted(new.get(pubend, _NO_SHBS)))) for pubend in sorted(changed))
 
 
 def _hash(*item: object) -> int:

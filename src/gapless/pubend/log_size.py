@@ -105,11 +105,11 @@ class LogSize:
             released += 1
         del self._marks[:released]
 
-    def fault(self, pubend: PubendId, kept_for: list[ShbId]) -> str:
+    def fault(self, pubend: PubendId, lagging: list[ShbId]) -> str:
         """Return the text of a refusal because the log is at its limit."""
-        who = ", ".join(map(str, kept_for[:SHOWN_LAGGING_MAX]))
-        more = ", …" if len(kept_for) > SHOWN_LAGGING_MAX else ""
-        cause = f"it is kept for {who}{more}" if kept_for else "it is being released"
+        who = ", ".join(map(str, lagging[:SHOWN_LAGGING_MAX]))
+        more = ", …" if len(lagging) > SHOWN_LAGGING_MAX else ""
+        cause = f"it is kept for {who}{more}" if lagging else "it is being released"
         return (
             f"the log of {pubend} holds {self.bytes:,} bytes (limit log_bytes_max = "
             f"{self.bytes_max:,}): {cause}; publish later, let lagging brokers catch up, retire "

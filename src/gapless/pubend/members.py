@@ -45,7 +45,7 @@ from gapless.pubend.protocols import Claim
 __all__ = ["Claim", "Members"]
 
 
-def _nobody_was_known(shb: ShbId) -> Tick | None:
+def _no_host_was_known(shb: ShbId) -> Tick | None:
     del shb
     return None
 
@@ -257,7 +257,7 @@ class Members:
         vector: dict[ShbId, VectorEntry],
         start: Tick,
         released: Tick,
-        since: Callable[[ShbId], Tick | None] = _nobody_was_known,
+        since: Callable[[ShbId], Tick | None] = _no_host_was_known,
     ) -> list[MemberRecord]:
         """Return the member rows that must be in one write with a stream epoch of this vector.
 

@@ -19,27 +19,27 @@ class OverdueAcks:
     """
 
     def __init__(self, parameters: Parameters, now: int, top: Tick) -> None:
-        self._patience_us = microseconds(ms=parameters.aet_ms)
+        self._timeout_us = microseconds(ms=parameters.aet_ms)
         # longer than the routers' interval: with jitter they would drop every second request
         self._interval_us = microseconds(ms=parameters.aet_ms) // 2 + microseconds(
             ms=parameters.ack_ms
         )
         self._tops = deque([(now, top)])
-        self._asked: dict[bool, int] = {}
+        self._requested_at: dict[bool, int] = {}
 
     def observe(self, now: int, top: Tick) -> Tick:
         """Note the top of the stream; return the tick up to which acknowledgements are overdue."""
         tops = self._tops
         tops.append((now, top))
-        oldest = now - self._patience_us
+        oldest = now - self._timeout_us
         while len(tops) > 1 and tops[1][0] <= oldest:
             tops.popleft()
         return tops[0][1] if tops[0][0] <= oldest else 0
 
-    def may_ask(self, now: int, *, pressure: bool) -> bool:
+    def may_request(self, now: int, *, pressure: bool) -> bool:
         """Return whether a request may be sent now, and if so note it as sent."""
-        asked = self._asked.get(pressure)
-        if asked is not None and now - asked < self._interval_us:
+        requested_at = self._requested_at.get(pressure)
+        if requested_at is not None and now - requested_at < self._interval_us:
             return False
-        self._asked[pressure] = now
+        self._requested_at[pressure] = now
         return True

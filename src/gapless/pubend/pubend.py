@@ -126,15 +126,15 @@ class Pubend(StreamEnd):
         """Return the stream epoch of a tick: the last one that starts at or before it."""
         return stream_epoch_at(self.stream_epochs, tick, self._record.released)
 
-    def last_released_match(self, wanted: Filter) -> Tick:
+    def last_released_match(self, read_filter: Filter) -> Tick:
         """Return the last released tick that may have held an event that matches a filter."""
         last_released = self._record.last_released_event
         offered = self._record.properties.advertisement
         for until, narrower in reversed(self._record.past_advertisements):
-            if last_released > until and Filter(offered).intersects(wanted):
+            if last_released > until and Filter(offered).intersects(read_filter):
                 return last_released
             last_released, offered = min(last_released, until), narrower
-        return last_released if Filter(offered).intersects(wanted) else 0
+        return last_released if Filter(offered).intersects(read_filter) else 0
 
     @property
     def log_bytes(self) -> int:
@@ -359,8 +359,8 @@ class Pubend(StreamEnd):
 
         The known times of ``former_hosts`` are included: subscriptions of them are at the SHB now.
         """
-        asked = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
-        known = {shb: each for shb, each in asked.items() if each}
+        found = {shb: self.known_hosts.known(shb) for shb in (joining_member.shb, *former_hosts)}
+        known = {shb: each for shb, each in found.items() if each}
         row = None
         if known:
             since = min(each[0][1] for each in known.values())

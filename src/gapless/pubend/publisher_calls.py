@@ -112,7 +112,7 @@ class PublisherCalls:
 
     def _open_hosted(self, client: str, call: OpenPubend, pubend: PubendId) -> None:
         """Reply for a pubend of this broker; widen its advertisement first if necessary."""
-        hosted, wanted = self._hosted[pubend], Filter(call.advertisement)
+        hosted, requested = self._hosted[pubend], Filter(call.advertisement)
 
         def opened() -> None:
             self._context.notify(client, PubendOpened(call.request, pubend))
@@ -122,14 +122,14 @@ class PublisherCalls:
             self._pubends.widened(hosted)
             opened()
 
-        if Filter(hosted.record.properties.advertisement).covers(wanted):
+        if Filter(hosted.record.properties.advertisement).covers(requested):
             opened()
-        elif _advertisement(hosted).covers(wanted):
+        elif _advertisement(hosted).covers(requested):
             # an earlier request has widened it: the reply waits for that write
             self._context.write((), opened)
         else:
             assert isinstance(hosted, Pubend)
-            hosted.widen(wanted, widened)
+            hosted.widen(requested, widened)
 
     def _name_queried(self, call: OpenPubend, status: NameStatus, taken_by: BrokerId) -> None:
         """Create a pubend for all requests that wait for it, unless another broker has the name."""
@@ -217,21 +217,21 @@ class PublisherCalls:
         self._refusals.refuse(client, call.request, reason, cause)
 
 
-def _advertisement_refusal(hosted: AnyPubend, wanted: Filter) -> str | None:
+def _advertisement_refusal(hosted: AnyPubend, requested: Filter) -> str | None:
     """Return why a pubend cannot advertise a filter too: an advertisement only widens (A22)."""
     present = _advertisement(hosted)
-    widens = isinstance(hosted, Pubend) and wanted.covers(present)
-    if widens or present.covers(wanted):
+    widens = isinstance(hosted, Pubend) and requested.covers(present)
+    if widens or present.covers(requested):
         return None
     what = f"the pubend {hosted.record.pubend} advertises {present}"
     if isinstance(hosted, BestEffortPubend):
         return (
             f"{what}, and the advertisement of a best-effort pubend cannot be changed; "
-            f"open another pubend for {wanted}"
+            f"open another pubend for {requested}"
         )
     return (
         f"{what}, and an advertisement only widens; "
-        f"open it with ({present}) OR ({wanted}), or open another pubend"
+        f"open it with ({present}) OR ({requested}), or open another pubend"
     )
 
 

@@ -54,10 +54,10 @@ class Retention:
         pubend, now = self._end.record.pubend, self._context.now
         if self._size.is_full:
             tick = self._size.tick_to_fit()
-            if self._members.blocks_release(tick) and self._overdue.may_ask(now, pressure=True):
+            if self._members.blocks_release(tick) and self._overdue.may_request(now, pressure=True):
                 self._acks.request_acks(pubend, tick, pressure=True)
         tick = self._overdue.observe(now, self._end.top)
-        if self._members.lagging(tick) and self._overdue.may_ask(now, pressure=False):
+        if self._members.lagging(tick) and self._overdue.may_request(now, pressure=False):
             self._acks.request_acks(pubend, tick, pressure=False)
 
     def release(self, trimmed: Callable[[], None]) -> None:
@@ -65,10 +65,12 @@ class Retention:
         end = self._end
         floors = [self._members.ack_floor(), self._known_hosts.floor(self._context.now)]
         floor = min((each for each in floors if each is not None), default=end.top)
-        kept_from = self._clocks.clock_view() - microseconds(s=self._context.parameters.retention_s)
+        retained_from = self._clocks.clock_view() - microseconds(
+            s=self._context.parameters.retention_s
+        )
         if self._size.is_full:
-            kept_from = max(kept_from, self._size.tick_to_fit())
-        up_to = min(end.top, kept_from, floor)
+            retained_from = max(retained_from, self._size.tick_to_fit())
+        up_to = min(end.top, retained_from, floor)
         if up_to <= end.latest.released:
             return
         rows = [PutRecord(row) for row in self._members.rows()]

@@ -102,51 +102,53 @@ class PubendRequestHandler:
         If not even the lowest tick can be read, the reply contains the fault (P8).
         """
         self._forget_released()
-        wanted = self._filter(request.filter)
-        if wanted is None:
+        read_filter = self._filter(request.filter)
+        if read_filter is None:
             self._context.mark("read with a bad filter")
             return
         if self._reading >= READS_MAX:
-            self._context.mark("read turned away")
+            self._context.mark("read refused")
             return
         if request.log_hold in self._released_log_holds:
             self._context.mark("read after its log hold was released")
             return
         self._reading += 1
         if request.joining_member is not None:
-            self._expect(request.joining_member, request, wanted, then)
+            self._expect(request.joining_member, request, read_filter, then)
         elif request.log_hold is None:
-            self._look(request, wanted, then)
+            self._look(request, read_filter, then)
         else:
             self._hold_log(
-                request.log_hold, request.log_hold_tick, lambda: self._look(request, wanted, then)
+                request.log_hold,
+                request.log_hold_tick,
+                lambda: self._look(request, read_filter, then),
             )
 
     def _expect(
         self,
         joining_member: Member,
         request: Read,
-        wanted: Filter,
+        read_filter: Filter,
         then: Callable[[ReadReply], None],
     ) -> None:
         """Keep the log for a joining SHB, then reply with its known times (R46)."""
 
-        def kept_for(known: dict[ShbId, KnownTimes], retained_above: Tick) -> None:
+        def member_expected(known: dict[ShbId, KnownTimes], retained_above: Tick) -> None:
             own = known.pop(joining_member.shb, ())
             others = tuple(known.items())
             self._look(
                 request,
-                wanted,
+                read_filter,
                 lambda reply: then(
                     replace(reply, known=own, retained_above=retained_above, others=others)
                 ),
             )
 
         self._pubend.expect_member(
-            joining_member, request.former_hosts[:FORMER_HOSTS_PER_READ_MAX], kept_for
+            joining_member, request.former_hosts[:FORMER_HOSTS_PER_READ_MAX], member_expected
         )
 
-    def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
+    def _look(self, request: Read, read_filter: Filter, then: Callable[[ReadReply], None]) -> None:
         pubend = self._pubend
         bytes_max = self._bytes_max(request)
         is_empty = max(request.low, pubend.record.released + 1) > min(request.high, pubend.top)
@@ -154,20 +156,22 @@ class PubendRequestHandler:
         def answer(reply: ReadReply) -> None:
             self._reading -= 1
             if reply.done < request.low and not is_empty:
-                self._context.mark("read that cannot go on")
+                self._context.mark("read made no progress")
                 fault = pubend.corruption or "the log could not be read"
                 reply = replace(reply, fault=fault)
             then(reply)
 
         def found(ranges: list[KnowledgeRange], done: Tick) -> None:
-            matching, done = self._matching(wanted, ranges, done, bytes_max)
-            answer(self._reply(request, wanted, done, ranges=tuple(matching)))
+            matching, done = self._matching(read_filter, ranges, done, bytes_max)
+            answer(self._reply(request, read_filter, done, ranges=tuple(matching)))
 
         def found_rows(rows: tuple[PackedRow, ...], low: Tick, done: Tick) -> None:
-            picked = self._packed_filter(request.filter, wanted).pick(rows, low, done, bytes_max)
+            picked = self._packed_filter(request.filter, read_filter).pick(
+                rows, low, done, bytes_max
+            )
             is_counted = request.form is ReadForm.TICKS
-            told = packed_ticks(picked.rows) if is_counted else picked.rows
-            answer(self._reply(request, wanted, picked.done, rows=told))
+            packed = packed_ticks(picked.rows) if is_counted else picked.rows
+            answer(self._reply(request, read_filter, picked.done, rows=packed))
 
         if request.form is ReadForm.EVENTS:
             pubend.ranges_between(request.low, request.high, found, bytes_max)
@@ -182,11 +186,11 @@ class PubendRequestHandler:
         return max(0, min(request.bytes_max, max(most, parameters.read_chunk_bytes)))
 
     def _matching(
-        self, wanted: Filter, ranges: list[KnowledgeRange], done: Tick, bytes_max: int
+        self, read_filter: Filter, ranges: list[KnowledgeRange], done: Tick, bytes_max: int
     ) -> tuple[list[KnowledgeRange], Tick]:
         """Return the matching ranges and the tick up to which they are exact, at most ``done``."""
         exact = [
-            filtered(knowledge, lambda publication: wanted.matches(publication.attributes))
+            filtered(knowledge, lambda publication: read_filter.matches(publication.attributes))
             for knowledge in ranges
         ]
         parameters = self._context.parameters
@@ -199,7 +203,7 @@ class PubendRequestHandler:
     def _reply(
         self,
         request: Read,
-        wanted: Filter,
+        read_filter: Filter,
         done: Tick,
         *,
         ranges: tuple[KnowledgeRange, ...] = (),
@@ -211,7 +215,7 @@ class PubendRequestHandler:
             self._pubend.record.last_released_event,
         )
         if last_released_match >= request.low and request.joining_member is None:
-            last_released_match = self._pubend.last_released_match(wanted)
+            last_released_match = self._pubend.last_released_match(read_filter)
         done = min(max(done, request.low - 1), request.high)
         if released >= request.low:
             done = max(done, released)
@@ -227,14 +231,14 @@ class PubendRequestHandler:
             rows=rows,
         )
 
-    def _packed_filter(self, text: str, wanted: Filter) -> PackedFilter:
+    def _packed_filter(self, text: str, read_filter: Filter) -> PackedFilter:
         """Return the packed filter of a text; as many are kept as parsed filters."""
         found = self._packed_filters.get(text)
         if found is None:
             self._packed_filters = {
                 each: kept for each, kept in self._packed_filters.items() if each in self._filters
             }
-            found = self._packed_filters[text] = PackedFilter(wanted)
+            found = self._packed_filters[text] = PackedFilter(read_filter)
         return found
 
     def _filter(self, text: str) -> Filter | None:
@@ -258,18 +262,18 @@ def _bounded(ranges: list[KnowledgeRange], bytes_max: int, events_max: int) -> l
     least one publication, if there is any, and the silence after the last one.
     """
     taken: list[KnowledgeRange] = []
-    size, room = 0, events_max
+    size, remaining = 0, events_max
     for knowledge in ranges[:READ_RANGES_MAX]:
         whole = size + content_bytes(knowledge)
-        left = room - len(knowledge.publications)
+        left = remaining - len(knowledge.publications)
         if whole > bytes_max or left < 0:
             for publication in knowledge.publications:
-                if size > bytes_max or not room:
+                if size > bytes_max or not remaining:
                     if publication.tick > knowledge.low:
                         taken.append(cut(knowledge, knowledge.low, publication.tick - 1))
                     return taken
                 size += content_bytes(KnowledgeRange(0, 0, 0, 0, (publication,)))
-                room -= 1
-        size, room = whole, left
+                remaining -= 1
+        size, remaining = whole, left
         taken.append(knowledge)
     return taken

@@ -234,7 +234,7 @@ class Staging:
     def _refuse_when_full(self, record: StagedRecord) -> None:
         limit = self._context.parameters.staged_bytes_max
         if self.bytes + _size(record.events) > limit:
-            self._context.mark("staged too much")
+            self._context.mark("staged bytes at their limit")
             raise PublishRefusedError(
                 f"{self.bytes:,} bytes are staged here (limit staged_bytes_max = {limit:,}); "
                 "write smaller batches, wait until others are committed, or raise the limit"

@@ -199,7 +199,7 @@ class PubendRequests:
         del peer  # the route of the request names it
         return_route = reply_route(request)
         if self._me in return_route or len(return_route) > REQUEST_HOPS_MAX:
-            self._context.mark("request in a circle")
+            self._context.mark("request looped")
             return
         hosted = self._targets.serving(request.pubend)
         if hosted is not None:
@@ -209,7 +209,7 @@ class PubendRequests:
         if hop is None:
             self._context.mark("request without a route")
         elif hop in return_route:
-            self._context.mark("request in a circle")
+            self._context.mark("request looped")
         else:
             route = (*request.route, self._me)
             self._context.send(hop, msgspec.structs.replace(request, route=route))
@@ -217,7 +217,7 @@ class PubendRequests:
     def _take_reply(self, peer: BrokerId, reply: PubendReply) -> None:
         del peer  # the route of the reply names it
         if not reply.route or reply.route[-1] != self._me:
-            self._context.mark("reply astray")
+            self._context.mark("reply with a wrong route")
             return
         rest = reply.route[:-1]
         if rest:

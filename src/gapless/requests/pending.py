@@ -296,11 +296,11 @@ class PendingRequests:
         """Finish the request of a reply; a reply of a peer is checked first."""
         pending = self._by_id.get(reply.request)
         if pending is None:
-            self._context.mark("answer to nobody")
+            self._context.mark("reply to an ended request")
         elif reply.pubend != pending.pubend or isinstance(reply, ReadReply) != pending.is_read:
-            self._context.mark("answer to another question")
+            self._context.mark("reply to another request")
         elif not examined and self._refuses(pending, reply):
-            self._context.mark("answer that makes no sense")
+            self._context.mark("invalid reply")
         elif isinstance(reply, ReadReply) and reply.fault:
             pending.note_fault(reply.fault)  # the callback may end the request
             had_turn = pending.has_turn
@@ -315,9 +315,9 @@ class PendingRequests:
     def _refuses(self, pending: PendingRequest, reply: PubendReply) -> bool:
         if not isinstance(reply, ReadReply):
             return False
-        asked = pending.made(reply.request)
-        assert isinstance(asked, Read)
-        return not _answers(asked, reply)
+        request = pending.made(reply.request)
+        assert isinstance(request, Read)
+        return not _answers(request, reply)
 
     def end(self, pending: PendingRequest) -> None:
         """End a request, and give its turn to a waiting read."""

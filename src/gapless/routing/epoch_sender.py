@@ -16,7 +16,7 @@ class StreamEpochSender:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sent: dict[BrokerId, dict[PubendId, list[int]]] = {}
-        self._wanted: dict[tuple[PubendId, int], list[BrokerId]] = {}
+        self._requested: dict[tuple[PubendId, int], list[BrokerId]] = {}
 
     def send(
         self, peer: BrokerId, pubend: PubendId, number: int, stream_epochs: StreamEpochs
@@ -26,37 +26,39 @@ class StreamEpochSender:
         if number == 0 or number in sent:
             return
         if not stream_epochs.knows(number):
-            self._want(peer, pubend, number)
+            self._note_request(peer, pubend, number)
             return
         base = sent[-1] if sent else None
         self._context.send(peer, stream_epochs.message(pubend, number, base))
         sent.append(number)
         del sent[: -self._context.parameters.stream_epochs_kept]
 
-    def answer(self, peer: BrokerId, want: StreamEpochRequest, stream_epochs: StreamEpochs) -> bool:
+    def answer(
+        self, peer: BrokerId, request: StreamEpochRequest, stream_epochs: StreamEpochs
+    ) -> bool:
         """Reply to a request; return False if the stream epoch is not known here."""
-        if not stream_epochs.knows(want.number):
-            self._want(peer, want.pubend, want.number)
+        if not stream_epochs.knows(request.number):
+            self._note_request(peer, request.pubend, request.number)
             return False
-        self._context.send(peer, stream_epochs.message(want.pubend, want.number, None))
+        self._context.send(peer, stream_epochs.message(request.pubend, request.number, None))
         return True
 
     def pass_on(self, pubend: PubendId, number: int, stream_epochs: StreamEpochs) -> None:
         """Send a stream epoch that is known now to the peers that wait for it."""
-        for peer in self._wanted.pop((pubend, number), ()):
+        for peer in self._requested.pop((pubend, number), ()):
             self._context.send(peer, stream_epochs.message(pubend, number, None))
 
     def forget(self, peer: BrokerId) -> None:
         """Forget what was sent and requested in a session."""
         self._sent.pop(peer, None)
-        for key, peers in list(self._wanted.items()):
+        for key, peers in list(self._requested.items()):
             left = [each for each in peers if each != peer]
             if left:
-                self._wanted[key] = left
+                self._requested[key] = left
             else:
-                del self._wanted[key]
+                del self._requested[key]
 
-    def _want(self, peer: BrokerId, pubend: PubendId, number: int) -> None:
-        peers = self._wanted.setdefault((pubend, number), [])
+    def _note_request(self, peer: BrokerId, pubend: PubendId, number: int) -> None:
+        peers = self._requested.setdefault((pubend, number), [])
         if peer not in peers:
             peers.append(peer)

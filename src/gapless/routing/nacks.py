@@ -32,7 +32,7 @@ class UpstreamRequests:
         """Request unknown ticks from the log or the feeder."""
         if not unknown:
             return
-        ranges = routed.outstanding_nacks.ask(unknown, self._context.now)
+        ranges = routed.outstanding_nacks.take_due(unknown, self._context.now)
         if routed.log is not None:
             for low, high in ranges:
                 self._read(routed, routed.log, low, high)
@@ -58,7 +58,7 @@ class UpstreamRequests:
         wanting = dict.fromkeys(
             each.peer
             for each in routed.attachments.values()
-            if each.curious.wants(message.low, message.high)
+            if each.curious.has_any(message.low, message.high)
         )
         for peer in wanting:
             self._context.send(peer, message)

@@ -165,9 +165,9 @@ class ReportAggregator:
 
     def request_acks(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
         """Send AckExpected to peers with reports below a tick; the rate is limited (R57, R58)."""
-        asked = self._expected.get((pubend, pressure))
+        requested_at = self._expected.get((pubend, pressure))
         interval = microseconds(ms=self._context.parameters.aet_ms) // 2
-        if asked is not None and self._context.now - asked < interval:
+        if requested_at is not None and self._context.now - requested_at < interval:
             return
         peers = sorted(
             {

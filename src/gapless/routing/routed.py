@@ -199,8 +199,8 @@ class RoutedPubend:
         """
         now = self._context.now
         recent = now - microseconds(ms=self._context.parameters.nrt_min_ms)
-        asked = self._epochs_requested.get(number)
-        if asked is not None and asked > recent:
+        requested_at = self._epochs_requested.get(number)
+        if requested_at is not None and requested_at > recent:
             return False
         self._epochs_requested = {
             number: at for number, at in self._epochs_requested.items() if at > recent

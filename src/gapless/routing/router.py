@@ -242,12 +242,12 @@ class Router:
             return
         self._attachments.drained(peer)
         for routed in self._routed.values():
-            asked: list[TickRange] = []
+            requested: list[TickRange] = []
             for attachment in routed.attachments.values():
                 if attachment.peer == peer and attachment.resume(routed.stream.top):
-                    asked += attachment.curious.take(0, routed.stream.top)
-            if asked:
-                self.nack(peer, Nack(routed.pubend, tuple(asked)))
+                    requested += attachment.curious.take(0, routed.stream.top)
+            if requested:
+                self.nack(peer, Nack(routed.pubend, tuple(requested)))
 
     # --- the own feed ------------------------------------------------------------------------
 
@@ -354,12 +354,12 @@ class Router:
         """Return the known ranges from a tick up to the first gap, at most about one frame."""
         routed = self._routed.get(pubend)
         found: list[KnowledgeRange] = []
-        room = self._context.parameters.frame_events_max
+        remaining = self._context.parameters.frame_events_max
         for knowledge in () if routed is None else routed.stream.run(low):
-            if knowledge.low > high or room <= 0:
+            if knowledge.low > high or remaining <= 0:
                 break
             found.append(cut(knowledge, knowledge.low, high))
-            room -= len(knowledge.publications)
+            remaining -= len(knowledge.publications)
         return found
 
     # --- changes of the tree (R13) -----------------------------------------------------------

@@ -152,14 +152,14 @@ class StreamSender:
         Silence is sent to its end, beyond the requested ticks: a long gap is requested in many
         small ranges, and one reply covers them all.
         """
-        if attachment.is_congested or not attachment.curious.wants(low, high):
+        if attachment.is_congested or not attachment.curious.has_any(low, high):
             return
-        room = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
+        remaining = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
         for known in routed.stream.known(low, high):
-            if room <= 0:
-                self._context.mark("rest of an answer left for the next nack")
+            if remaining <= 0:
+                self._context.mark("rest of a reply left for the next nack")
                 return
-            room -= content_bytes(known)
+            remaining -= content_bytes(known)
             for part_low, part_high in attachment.curious.take(known.low, known.high):
                 ranges = routed.stream.around(part_low, part_high)
                 for knowledge in ranges:
@@ -255,9 +255,9 @@ class StreamSender:
         if silent >= publications[0].tick:
             publications = publications_between(knowledge, silent + 1, knowledge.high)
         if tables is not None:
-            wants = [mask & tables for mask in masks.of(publications)]
-            if not all(wants):
-                publications = tuple(compress(publications, wants))
+            matches = [mask & tables for mask in masks.of(publications)]
+            if not all(matches):
+                publications = tuple(compress(publications, matches))
         if len(publications) == len(knowledge.publications):
             return knowledge
         return KnowledgeRange(

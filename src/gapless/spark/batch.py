@@ -32,15 +32,17 @@ class LogPartition(InputPartition):
 def read_part(
     partition: InputPartition,
     columns: Sequence[AttributeColumn],
-    wanted: str,
+    filter_text: str,
     options: SourceOptions,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition; an empty query has one partition without a range."""
     if not isinstance(partition, LogPartition):
         return
     part = partition.part
-    pieces = read_range(part, wanted, options.on_release, options.deadline_s, options.credentials)
-    yield from ArrowBatches(columns).of(part.pubend, pieces)
+    replies = read_range(
+        part, filter_text, options.on_release, options.deadline_s, options.credentials
+    )
+    yield from ArrowBatches(columns).of(part.pubend, replies)
 
 
 def _warn_of_skipped(skipped: Mapping[str, int]) -> None:
@@ -74,7 +76,7 @@ class BatchReader(DataSourceReader):
         options.refuse_for("batch")
         self._options = options
         self._columns = tuple(columns)
-        self._wanted = options.filter
+        self._filter_text = options.filter
         self._bounds = ReadBounds()
         self.pushFilters: Any = _Pushing(self)
 
@@ -89,8 +91,8 @@ class BatchReader(DataSourceReader):
         if not self._options.push_down:
             return predicates
         kinds = {each.name: each.kind for each in self._columns if each.name not in STANDARD}
-        found = push(Filter(self._wanted), predicates, kinds)
-        self._wanted, self._bounds = str(found.filter), found.bounds
+        found = push(Filter(self._filter_text), predicates, kinds)
+        self._filter_text, self._bounds = str(found.filter), found.bounds
         return found.rest
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -99,7 +101,7 @@ class BatchReader(DataSourceReader):
         network = OverlayClient(options.servers, options.deadline_s, options.credentials)
         try:
             names = network.chosen(options.pubends)
-            extents = {each: network.extent(each, self._wanted) for each in names}
+            extents = {each: network.extent(each, self._filter_text) for each in names}
             starts = after(options.start or "earliest", extents)
             ends = after(options.end or "latest", extents)
             check_end(options.end, extents)
@@ -123,4 +125,4 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition, in a task."""
-        return read_part(partition, self._columns, self._wanted, self._options)
+        return read_part(partition, self._columns, self._filter_text, self._options)

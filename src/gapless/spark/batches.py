@@ -62,30 +62,32 @@ class ArrowBatches:
             for each in chosen
         ]
 
-    def of(self, pubend: str, pieces: Iterable[Sequence[PackedEvents]]) -> Iterator[pa.RecordBatch]:
+    def of(
+        self, pubend: str, replies: Iterable[Sequence[PackedEvents]]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the events of a pubend as batches of several replies each."""
         gathered: list[PackedEvents] = []
         size = 0
-        for packs in pieces:
-            gathered += packs
-            size += sum(map(len, packs))
+        for packed in replies:
+            gathered += packed
+            size += sum(map(len, packed))
             if size >= BATCH_BYTES:
                 yield self._batch(pubend, gathered)
                 gathered, size = [], 0
         if gathered:
             yield self._batch(pubend, gathered)
 
-    def _batch(self, pubend: str, packs: Sequence[PackedEvents]) -> pa.RecordBatch:
-        column_scan = ColumnScan(packs, self._names)
+    def _batch(self, pubend: str, packed: Sequence[PackedEvents]) -> pa.RecordBatch:
+        column_scan = ColumnScan(packed, self._names)
         arrays = [make(pubend, column_scan) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _pieces(
-    kind: ColumnType, pieces: ScannedColumn, is_there: NDArray[np.bool_] | None = None
+def _variable_sized(
+    kind: ColumnType, column: ScannedColumn, is_there: NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """Return texts or payloads as a column."""
-    offsets, data = pieces
+    offsets, data = column
     bits = None
     if is_there is not None and not is_there.all():
         bits = pa.py_buffer(np.packbits(is_there, bitorder="little"))
@@ -107,7 +109,9 @@ def _attribute(kind: ColumnType, field: int) -> _Maker:
 
 
 def _texts(column_scan: ColumnScan, field: int) -> pa.Array:
-    return _pieces(ColumnType.STRING, column_scan.texts(field), column_scan.kinds(field) == TEXT)
+    return _variable_sized(
+        ColumnType.STRING, column_scan.texts(field), column_scan.kinds(field) == TEXT
+    )
 
 
 def _flags(column_scan: ColumnScan, field: int) -> pa.Array:
@@ -156,7 +160,7 @@ def _times(_: str, column_scan: ColumnScan) -> pa.Array:
 
 
 def _publishers(_: str, column_scan: ColumnScan) -> pa.Array:
-    return _pieces(ColumnType.STRING, column_scan.texts(PUBLISHER))
+    return _variable_sized(ColumnType.STRING, column_scan.texts(PUBLISHER))
 
 
 def _sequences(_: str, column_scan: ColumnScan) -> pa.Array:
@@ -164,11 +168,11 @@ def _sequences(_: str, column_scan: ColumnScan) -> pa.Array:
 
 
 def _payloads(_: str, column_scan: ColumnScan) -> pa.Array:
-    return _pieces(ColumnType.BINARY, column_scan.texts(PAYLOAD))
+    return _variable_sized(ColumnType.BINARY, column_scan.texts(PAYLOAD))
 
 
 def _attributes(_: str, column_scan: ColumnScan) -> pa.Array:
-    return _pieces(ColumnType.STRING, column_scan.json())
+    return _variable_sized(ColumnType.STRING, column_scan.json())
 
 
 _STANDARD: Final[dict[str, _Maker]] = {

@@ -42,14 +42,14 @@ class DurableReader:
         network: OverlayClient,
         server: str,
         name: str,
-        wanted: str,
+        filter_text: str,
         pubends: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
         self._server = server
         self._name = name
-        self._wanted = wanted
+        self._filter_text = filter_text
         self._pubends = pubends
         """The pubends of the query; empty: all, including new ones."""
         self._clock = clock
@@ -64,7 +64,7 @@ class DurableReader:
         after = None
         while True:
             try:
-                shown = self._caller().ask(GetSubscription(0, self._name, after))
+                shown = self._caller().request(GetSubscription(0, self._name, after))
             except RefusedError:
                 return None
             assert isinstance(shown, SubscriptionReply)
@@ -105,8 +105,8 @@ class DurableReader:
         start = StartPoint()  # keep its position
         if cursors is None:
             start = StartPoint(StartKind.POSITION, Position(positions).as_tuple())
-        request = Subscribe(0, self._name, self._wanted, durable=True, start=start, credit=0)
-        answer = self._caller().ask(request, changes=True)
+        request = Subscribe(0, self._name, self._filter_text, durable=True, start=start, credit=0)
+        answer = self._caller().request(request, changes=True)
         assert isinstance(answer, Subscribed)
         # a seek to its own position disconnects it from this client: nothing is sent
         cursors = self._cursors() or {}
@@ -137,4 +137,4 @@ class DurableReader:
             if name in cursors and tick >= cursors[name].acked
         }
         start = StartPoint(StartKind.POSITION, Position(ahead).as_tuple())
-        self._caller().ask(SeekDurable(0, self._name, start, force=True), changes=True)
+        self._caller().request(SeekDurable(0, self._name, start, force=True), changes=True)

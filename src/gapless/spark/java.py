@@ -34,7 +34,7 @@ _ANSWER_S: Final = 20.0
 _VERSION: Final = re.compile(r'version "(\d+)')
 
 _SCRIPT: Final = """#!/bin/bash
-# Runs a Java that lacks the module that Spark's launcher always asks for.
+# Runs a Java that lacks the module that Spark's launcher always requests.
 kept=()
 for each in "$@"; do
     [[ $each == --add-modules=jdk.incubator.vector ]] || kept+=("$each")

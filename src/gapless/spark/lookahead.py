@@ -49,9 +49,9 @@ class _Quiet(msgspec.Struct):
 class Lookahead:
     """Searches for new matching events between positions and the ends of logs."""
 
-    def __init__(self, network: OverlayClient, wanted: str) -> None:
+    def __init__(self, network: OverlayClient, filter_text: str) -> None:
         self._network = network
-        self._wanted = wanted
+        self._filter_text = filter_text
         self._quiet: dict[str, _Quiet] = {}
 
     def seen(self, pubend: str, start: Tick) -> Tick:
@@ -76,7 +76,7 @@ class Lookahead:
         while reached < goal and len(ticks) < most:
             part = self._network.part(
                 pubend,
-                self._wanted,
+                self._filter_text,
                 reached + 1,
                 goal,
                 form=ReadForm.TICKS,

@@ -98,10 +98,10 @@ class Caller:
         self._credentials = credentials
         self._deadline_s = deadline_s
         self._connect_s = deadline_s if connect_s is None else connect_s
-        self._portal = EventLoopThread()
+        self._loop_thread = EventLoopThread()
         self._session: Session | None = None
         try:
-            self._session = self._portal.run(self._opened())
+            self._session = self._loop_thread.run(self._opened())
         except BaseException:
             self.close()
             raise
@@ -128,27 +128,27 @@ class Caller:
         """Close the session and its thread."""
         try:
             if self._session is not None:
-                self._portal.run(self._session.close())
+                self._loop_thread.run(self._session.close())
         finally:
-            self._portal.stop()
+            self._loop_thread.stop()
 
-    def ask(self, message: Any, *, changes: bool = False, within_s: float | None = None) -> Any:
+    def request(self, message: Any, *, changes: bool = False, within_s: float | None = None) -> Any:
         """Send a request and wait for its reply, up to the deadline or another given time."""
         assert self._session is not None
         deadline = self._deadline_s if within_s is None else within_s
-        return self._portal.run(
+        return self._loop_thread.run(
             self._session.request(message, deadline_s=deadline, changes=changes)
         )
 
-    def start_read(self, request: ReadLog, *, patient: bool, within_s: float) -> Future[ReadPart]:
+    def start_read(self, request: ReadLog, *, retry: bool, within_s: float) -> Future[ReadPart]:
         """Request a part of a log; return a future.
 
-        With ``patient`` a refusal is repeated until the timeout, because the pubend is known to
+        With ``retry`` a refused request is repeated until the timeout, because the pubend is known to
         exist.
         """
-        return self._portal.start(self._part(request, patient=patient, within_s=within_s))
+        return self._loop_thread.start(self._part(request, retry=retry, within_s=within_s))
 
-    async def _part(self, request: ReadLog, *, patient: bool, within_s: float) -> ReadPart:
+    async def _part(self, request: ReadLog, *, retry: bool, within_s: float) -> ReadPart:
         assert self._session is not None
         refused: RefusedError | None = None
         try:
@@ -159,7 +159,7 @@ class Caller:
                             request, deadline_s=None, changes=False
                         )
                     except RefusedError as error:
-                        if not (patient or isinstance(error, UnavailableError)):
+                        if not (retry or isinstance(error, UnavailableError)):
                             raise
                         refused = error
                         await asyncio.sleep(_PAUSE_S)
@@ -256,7 +256,7 @@ class OverlayClient:
         after: PubendId | None = None
         try:
             while True:
-                answer = caller.ask(ListPubends(0, after), within_s=self._look_s)
+                answer = caller.request(ListPubends(0, after), within_s=self._look_s)
                 assert isinstance(answer, PubendList)
                 found += answer.entries
                 if not answer.more:
@@ -315,7 +315,7 @@ class OverlayClient:
         for server in self._answered:
             caller = self._callers[server,]
             try:
-                shown = caller.ask(GetTopology(0), within_s=self._look_s)
+                shown = caller.request(GetTopology(0), within_s=self._look_s)
             except GaplessError:
                 continue
             assert isinstance(shown, TopologyReply)
@@ -334,23 +334,23 @@ class OverlayClient:
         """Return these addresses, followed by the servers, for tasks that cannot query again."""
         return tuple(dict.fromkeys((*self.phb_addresses(pubend), *self._servers)))
 
-    def chosen(self, wanted: Collection[str], *, settle: bool = True) -> dict[str, Where]:
-        """Return the wanted pubends, or all that are known.
+    def chosen(self, names: Collection[str], *, settle: bool = True) -> dict[str, Where]:
+        """Return the named pubends, or all that are known.
 
         A missing pubend that is named is waited for: until the deadline if a broker that may have
         it is unreachable, otherwise for ``_SETTLE_S``. For all pubends the wait is never longer
         than that, because a stopped broker may have none; unreachable brokers are then logged.
         Without ``settle`` there is no wait.
         """
-        return self._named(wanted) if wanted else self._all(settle=settle)
+        return self._named(names) if names else self._all(settle=settle)
 
-    def _named(self, wanted: Collection[str]) -> dict[str, Where]:
+    def _named(self, names: Collection[str]) -> dict[str, Where]:
         started_at = time.monotonic()
         while True:
             known = self.pubends()
-            missing = [name for name in wanted if name not in known]
+            missing = [name for name in names if name not in known]
             if not missing:
-                return {name: known[name] for name in wanted}
+                return {name: known[name] for name in names}
             unreachable = self._unreachable()
             if self._is_over(started_at, self._deadline_s if unreachable else _SETTLE_S):
                 raise _missing_error(missing, known, unreachable)
@@ -395,7 +395,7 @@ class OverlayClient:
     def part(
         self,
         pubend: str,
-        wanted: str,
+        filter_text: str,
         low: Tick,
         high: Tick,
         *,
@@ -407,17 +407,17 @@ class OverlayClient:
         A broker that was just started does not know all pubends yet, so a pubend that was listed
         before is waited for. Its broker may have another address now, so it is located again.
         """
-        request = ReadLog(0, pubend_id(pubend), wanted, low, high, bytes_max, form)
+        request = ReadLog(0, pubend_id(pubend), filter_text, low, high, bytes_max, form)
         ends_at = time.monotonic() + self._deadline_s
         while True:
             caller = self.caller(self.phb_addresses(pubend))
-            patient = pubend in self._phb_addresses
+            retry = pubend in self._phb_addresses
             left = max(0.0, ends_at - time.monotonic())
-            within_s = min(left, _STUCK_S) if patient else left
+            within_s = min(left, _STUCK_S) if retry else left
             try:
-                return caller.start_read(request, patient=patient, within_s=within_s).result()
+                return caller.start_read(request, retry=retry, within_s=within_s).result()
             except (DeadlineError, RefusedError):
-                if not patient or time.monotonic() >= ends_at:
+                if not retry or time.monotonic() >= ends_at:
                     raise
             self._look_again()
 
@@ -427,9 +427,9 @@ class OverlayClient:
         self._brokers.clear()
         self.pubends()
 
-    def extent(self, pubend: str, wanted: str) -> Extent:
+    def extent(self, pubend: str, filter_text: str) -> Extent:
         """Return the current extent of a pubend's log for a filter."""
-        part = self.part(pubend, wanted, 1, 1, form=ReadForm.TICKS)
+        part = self.part(pubend, filter_text, 1, 1, form=ReadForm.TICKS)
         return Extent(part.released, max(part.top, part.released))
 
 

@@ -130,16 +130,18 @@ def _cut(
 ) -> list[TickRange]:
     """Split one range. Probes match nothing: the end of a reply is known without its events."""
 
-    def asked(wanted: str, begin: Tick, end: Tick) -> ReadPart:
-        return network.part(pubend, wanted, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES)
+    def read(filter_text: str, begin: Tick, end: Tick) -> ReadPart:
+        return network.part(
+            pubend, filter_text, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES
+        )
 
-    first = asked("FALSE", low, high).done
+    first = read("FALSE", low, high).done
     if first >= high:
         return [TickRange(low, high)]
-    sample = asked("TRUE", low, first)
+    sample = read("TRUE", low, first)
     answer_bytes = sum(map(len, sample.rows)) or len(msgspec.msgpack.encode(sample.publications))
 
     def probe(begin: Tick, end: Tick) -> Tick:
-        return first if begin == low else asked("FALSE", begin, end).done
+        return first if begin == low else read("FALSE", begin, end).done
 
     return split(low, high, part_bytes / max(answer_bytes, 1_024), probe)

@@ -96,10 +96,10 @@ class Pushed(msgspec.Struct):
 
 
 def push(
-    wanted: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, ColumnType]
+    source_filter: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, ColumnType]
 ) -> Pushed:
     """Convert predicates to a filter for brokers; ``kinds`` are those of the declared columns."""
-    found = Pushed(wanted, ReadBounds(), [])
+    found = Pushed(source_filter, ReadBounds(), [])
     for predicate in predicates:
         if not _push_one(found, predicate, kinds):
             found.rest.append(predicate)

@@ -104,11 +104,11 @@ class ReadConnection:
             self._socket.close()
             self._socket = None
 
-    def ask(self, request: ReadLog) -> None:
+    def request(self, request: ReadLog) -> None:
         """Request a part; if it cannot be sent now, :meth:`answer` sends it again."""
         self._request = request
         if self._socket is not None:
-            self._say(self._socket)
+            self._send_pending(self._socket)
 
     def answer(self) -> UncopiedReadPart:
         """Wait for the requested part. A refusal is raised at the deadline, not before."""
@@ -129,7 +129,7 @@ class ReadConnection:
             if len(self._all) > 1:
                 self.close()
             elif self._socket is not None:
-                self._say(self._socket)
+                self._send_pending(self._socket)
         if refused is not None:
             raise refused
         assert self._request is not None
@@ -143,7 +143,7 @@ class ReadConnection:
         ends_at = monotonic() + left
         if self._socket is None:
             self._socket = self._dialled(min(left, _DIAL_S))
-            self._say(self._socket)
+            self._send_pending(self._socket)
         while True:
             self._socket.settimeout(max(0.001, min(ends_at - monotonic(), self._silence_s)))
             notice = _NOTICES.decode(_body(self._socket))
@@ -152,7 +152,7 @@ class ReadConnection:
             if isinstance(notice, UncopiedReadPart | Refused) and notice.request == self._number:
                 return notice
 
-    def _say(self, connection: socket.socket) -> None:
+    def _send_pending(self, connection: socket.socket) -> None:
         """Send the request under a new number; the next receive notices if that fails."""
         assert self._request is not None
         self._number += 1
@@ -170,11 +170,11 @@ class ReadConnection:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             name = f"spark-{uuid4().hex[:8]}"
             made.sendall(encode_handshake(Connect(Role.CLIENT, name, token=token)))
-            welcome = _checked(decode_handshake(bytes(_body(made))), address)
+            connected = _checked(decode_handshake(bytes(_body(made))), address)
         except BaseException:
             made.close()
             raise
-        self._silence_s = max(_SILENCE_S, _KEEPALIVES_MISSED_MAX * welcome.keepalive_ms / 1_000)
+        self._silence_s = max(_SILENCE_S, _KEEPALIVES_MISSED_MAX * connected.keepalive_ms / 1_000)
         return made
 
 

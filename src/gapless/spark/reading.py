@@ -34,7 +34,7 @@ _PAUSE_S: Final = 0.1
 
 def read_range(
     part: Range,
-    wanted: str,
+    filter_text: str,
     on_release: OnRelease,
     deadline_s: float,
     credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
@@ -47,7 +47,7 @@ def read_range(
     line = ReadConnection(part.where, deadline_s, credentials)
     try:
         low, stalled = part.low, None
-        line.ask(_request(pubend, wanted, low, part.high))
+        line.request(_request(pubend, filter_text, low, part.high))
         while low <= part.high:
             answer = line.answer()
             if answer.released >= low:
@@ -61,7 +61,7 @@ def read_range(
             else:
                 low, stalled = answer.done + 1, None
             if low <= part.high:
-                line.ask(_request(pubend, wanted, low, part.high))
+                line.request(_request(pubend, filter_text, low, part.high))
             if answer.rows:
                 yield answer.rows
             elif answer.publications:
@@ -70,8 +70,8 @@ def read_range(
         line.close()
 
 
-def _request(pubend: PubendId, wanted: str, low: Tick, high: Tick) -> ReadLog:
-    return ReadLog(0, pubend, wanted, low, high, READ_BYTES, ReadForm.ROWS)
+def _request(pubend: PubendId, filter_text: str, low: Tick, high: Tick) -> ReadLog:
+    return ReadLog(0, pubend, filter_text, low, high, READ_BYTES, ReadForm.ROWS)
 
 
 def _wait(part: Range, low: Tick, stalled: float, deadline_s: float) -> None:

@@ -149,7 +149,7 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
 @contextlib.contextmanager
 def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[EventLoopThread, Session]]:
     """Open a session in a thread of its own."""
-    portal = EventLoopThread()
+    loop_thread = EventLoopThread()
     try:
         session = connect(
             options.servers,
@@ -160,13 +160,13 @@ def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[EventLoo
             token=options.credentials.token or None,
             token_file=options.credentials.token_file or None,
         )
-        portal.run(session.open())
+        loop_thread.run(session.open())
         try:
-            yield portal, session
+            yield loop_thread, session
         finally:
-            portal.run(session.close())
+            loop_thread.run(session.close())
     finally:
-        portal.stop()
+        loop_thread.stop()
 
 
 def check_let_in(options: SinkOptions) -> None:
@@ -193,35 +193,41 @@ def _stage(
 ) -> StagedMessage:
     """Stage all rows of a task; return the message for the driver."""
     partition = _task().partitionId()
-    stagers: dict[str, StagedWriter] = {}
+    staged_writers: dict[str, StagedWriter] = {}
     with contextlib.ExitStack() as stack:
         # a partition without rows needs no broker
-        portal: EventLoopThread | None = None
+        loop_thread: EventLoopThread | None = None
         session: Session | None = None
         for rows in batches:
             for pubend, events in events_of(shape, rows):
                 if not events:
                     continue
-                if portal is None or session is None:
-                    portal, session = stack.enter_context(_session(options, options.deadline_s))
-                stager = stagers.get(pubend)
-                if stager is None:
-                    stager = session.staged_writer(
+                if loop_thread is None or session is None:
+                    loop_thread, session = stack.enter_context(
+                        _session(options, options.deadline_s)
+                    )
+                staged = staged_writers.get(pubend)
+                if staged is None:
+                    staged = session.staged_writer(
                         pubend,
                         writer=writer,
                         batch=batch,
                         partition=partition,
                         advertisement=options.advertisement,
                     )
-                    portal.run(stager.open())
+                    loop_thread.run(staged.open())
                     stack.callback(
-                        lambda portal, stager: portal.run(stager.close()), portal, stager
+                        lambda loop_thread, staged: loop_thread.run(staged.close()),
+                        loop_thread,
+                        staged,
                     )
-                    stagers[pubend] = stager
-                portal.run(stager.add(events))
-        if portal is None:
+                    staged_writers[pubend] = staged
+                loop_thread.run(staged.add(events))
+        if loop_thread is None:
             return StagedMessage(())
-        return StagedMessage(tuple(portal.run(each.finish()) for each in stagers.values()))
+        return StagedMessage(
+            tuple(loop_thread.run(each.finish()) for each in staged_writers.values())
+        )
 
 
 def _commit(options: SinkOptions, parts: list[StagedPart]) -> None:
@@ -231,16 +237,16 @@ def _commit(options: SinkOptions, parts: list[StagedPart]) -> None:
         by_pubend.setdefault(part.pubend, []).append(part)
     if not by_pubend:
         return
-    with _session(options, options.deadline_s) as (portal, session):
+    with _session(options, options.deadline_s) as (loop_thread, session):
         for pubend in sorted(by_pubend):
-            portal.run(session.commit_staged(by_pubend[pubend]))
+            loop_thread.run(session.commit_staged(by_pubend[pubend]))
 
 
 def _drop(options: SinkOptions, batches: set[tuple[str, str, int]]) -> None:
     """Drop staged rows at brokers; if that fails, brokers drop them after some time."""
     if not batches:
         return
-    with contextlib.suppress(GaplessError), _session(options, DROP_S) as (portal, session):
+    with contextlib.suppress(GaplessError), _session(options, DROP_S) as (loop_thread, session):
         for pubend, writer, batch in sorted(batches):
             with contextlib.suppress(GaplessError):
-                portal.run(session.drop_staged(pubend, writer, batch))
+                loop_thread.run(session.drop_staged(pubend, writer, batch))

@@ -76,11 +76,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _extents(self, *, anew: bool = False) -> dict[str, Extent]:
         """Return the extents of the logs that the query reads, including new pubends."""
         network, _ = self._overlay()
-        now, wanted = time.monotonic(), self._options.pubends
-        is_due = self._listed is None or (not wanted and now - self._listed >= _LIST_S)
+        now, names = time.monotonic(), self._options.pubends
+        is_due = self._listed is None or (not names and now - self._listed >= _LIST_S)
         if anew or is_due:
             # a broker that was just started may not list all pubends: keep the known ones
-            self._names = sorted({*self._names, *network.chosen(wanted, settle=anew)})
+            self._names = sorted({*self._names, *network.chosen(names, settle=anew)})
             self._listed = now
         return {each: network.extent(each, self._options.filter) for each in self._names}
 

@@ -36,7 +36,7 @@ __all__ = [
 VerificationProgress: TypeAlias = Callable[[PubendId, int, int], None]
 """Receives the progress of a verification: the pubend, the rows checked, and all rows."""
 
-_PIECE_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class LogSummary(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def export(
     """
     with open_read_only(directory) as connection:
         while True:
-            found = read_log(connection, pubend, low, high, _PIECE_BYTES)
+            found = read_log(connection, pubend, low, high, _CHUNK_BYTES)
             yield from found.rows
             if found.corruption is not None:
                 raise CorruptionError(found.corruption)
@@ -167,7 +167,7 @@ def _check_log(
     (rows,) = connection.execute("SELECT count(*) FROM log WHERE pubend=?", (label,)).fetchone()
     check = _LogCheck(pubend)
     try:
-        while check.read_piece(connection):
+        while check.read_chunk(connection):
             if progress:
                 progress(pubend, check.looked, max(rows, check.looked))
     except sqlite3.Error as error:
@@ -190,7 +190,7 @@ class _LogCheck:
         self.looked = self.rows = self.events = self.frame_bytes = 0
         self.corruptions: list[str] = []
 
-    def read_piece(self, connection: sqlite3.Connection) -> bool:
+    def read_chunk(self, connection: sqlite3.Connection) -> bool:
         """Check some rows of one snapshot; return whether there may be more."""
         size = 0
         with snapshot(connection):
@@ -203,7 +203,7 @@ class _LogCheck:
                 stored = StoredRow(self._label, *columns)
                 self._take(stored, checksum, mark)
                 size += len(stored.frame)
-                if size >= _PIECE_BYTES:
+                if size >= _CHUNK_BYTES:
                     return True
             if mark and mark.last > max(self._end, mark.trimmed):
                 self._found(f"rows are missing: it ends at {self._end}, not at {mark.last}")

@@ -101,7 +101,7 @@ class Storage:
         self._corrupt_logs = marks.corrupt
         self._reported = dict(marks.valid)
         """The extent of each log, as far as writes were reported. Only a commit changes it."""
-        self._asked = dict(marks.valid)
+        self._requested_marks = dict(marks.valid)
         """The extent of each log after all requested writes. Only the caller changes it."""
         self._reclaimer = SpaceReclaimer(
             mark for pubend, mark in marks.valid.items() if pubend not in marks.corrupt
@@ -124,7 +124,7 @@ class Storage:
         self._failure: StorageError | None = None
         self._closed = False
         self._last_group = False
-        self._bytes_asked = self._bytes_done = 0
+        self._bytes_requested = self._bytes_done = 0
         self._written = self._commits = self._fetched = 0
         self._wal = WalCheckpointer(directory)
         self._threads = [
@@ -196,13 +196,15 @@ class Storage:
                 changes.append(row)
                 continue
             if type(change) is TrimLog:
-                mark = self._asked_mark(change.pubend)
-                self._asked[change.pubend] = mark._replace(trimmed=max(mark.trimmed, change.up_to))
+                mark = self._requested_mark(change.pubend)
+                self._requested_marks[change.pubend] = mark._replace(
+                    trimmed=max(mark.trimmed, change.up_to)
+                )
             size += _RECORD_BYTES
             if type(change) is PutRecord and type(change.record) is StagedRecord:
                 size += len(change.record.events)
             changes.append(change)
-        self._bytes_asked += size
+        self._bytes_requested += size
         self._gathered_bytes += size
         self._gathered.append(QueuedWrite(write.write_id, tuple(changes), size))
         return size
@@ -234,7 +236,7 @@ class Storage:
     @property
     def pending_bytes(self) -> int:
         """The approximate bytes of requested writes that are not yet durable."""
-        return self._bytes_asked - self._bytes_done
+        return self._bytes_requested - self._bytes_done
 
     @property
     def failure(self) -> StorageError | None:
@@ -268,18 +270,18 @@ class Storage:
             )
         else:
             row, events, frame = change, change.events, encode_packed(change)
-        mark = self._asked_mark(row.pubend)
+        mark = self._requested_mark(row.pubend)
         assert max(mark.last, mark.trimmed) < row.first <= row.last, (
             f"{row.pubend}: row {row.first} to {row.last} is not above the log, which ends at "
             f"{mark.last} and is trimmed up to {mark.trimmed} (I1)"
         )
-        self._asked[row.pubend] = LogMark(mark.label, mark.trimmed, row.last)
+        self._requested_marks[row.pubend] = LogMark(mark.label, mark.trimmed, row.last)
         return QueuedRow(
             row.pubend, StoredRow(mark.label, row.first, row.last, mark.last, events, frame)
         )
 
-    def _asked_mark(self, pubend: PubendId) -> LogMark:
-        return self._asked.get(pubend) or LogMark(label_of(pubend), NOTHING, NOTHING)
+    def _requested_mark(self, pubend: PubendId) -> LogMark:
+        return self._requested_marks.get(pubend) or LogMark(label_of(pubend), NOTHING, NOTHING)
 
     # --- the threads -------------------------------------------------------------------------
 

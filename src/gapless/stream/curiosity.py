@@ -60,7 +60,7 @@ class OutstandingNacks:
         """Return the number of outstanding ranges."""
         return len(self._ranges)
 
-    def ask(self, ranges: Iterable[TickRange], now: int) -> list[TickRange]:
+    def take_due(self, ranges: Iterable[TickRange], now: int) -> list[TickRange]:
         """Return the parts of these ranges to request now, cut to size, and note them.
 
         Ticks requested within the least repetition threshold are omitted, and so are those that do
@@ -118,7 +118,7 @@ class RequestedTicks:
             dropped += 1
         return dropped
 
-    def wants(self, low: Tick, high: Tick) -> bool:
+    def has_any(self, low: Tick, high: Tick) -> bool:
         """Return whether any tick between two is requested."""
         return bool(len(self._ranges)) and bool(self._ranges.within(low, high))
 
@@ -137,18 +137,22 @@ class RequestedTicks:
 class _Gap:
     """A missing range: when to request it, when it was last requested, and how often."""
 
-    __slots__ = ("asked", "attempts", "due", "high", "low")
+    __slots__ = ("attempts", "due", "high", "low", "requested_at")
 
-    def __init__(self, low: Tick, high: Tick, due: int, asked: int = 0, attempts: int = 0) -> None:
+    def __init__(
+        self, low: Tick, high: Tick, due: int, requested_at: int = 0, attempts: int = 0
+    ) -> None:
         self.low = low
         self.high = high
         self.due = due
-        self.asked = asked
+        self.requested_at = requested_at
         self.attempts = attempts
 
     def part(self, low: Tick, high: Tick) -> _Gap:
         """Return the part between two ticks, due at the same time."""
-        return _Gap(max(low, self.low), min(high, self.high), self.due, self.asked, self.attempts)
+        return _Gap(
+            max(low, self.low), min(high, self.high), self.due, self.requested_at, self.attempts
+        )
 
     def split(self, tick: Tick) -> _Gap:
         """Shorten the gap to end below a tick; return the rest."""
@@ -160,7 +164,7 @@ class _Gap:
         """Extend the gap up to a tick."""
         self.high = high
 
-    def hurry(self, due: int) -> None:
+    def expedite(self, due: int) -> None:
         """Make the gap due at a time, unless it is due before."""
         self.due = min(self.due, due)
 
@@ -169,9 +173,9 @@ class _Gap:
         self.due = now
         self.attempts = 0
 
-    def ask(self, now: int, repeat_us: int) -> None:
+    def note_request(self, now: int, repeat_us: int) -> None:
         """Note a request; the gap is due again after ``repeat_us``."""
-        self.asked = now
+        self.requested_at = now
         self.attempts += 1
         self.due = now + repeat_us
 
@@ -190,7 +194,7 @@ class Curiosity:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self._patience_us = microseconds(ms=parameters.gct_ms)
+        self._threshold_us = microseconds(ms=parameters.gct_ms)
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._window = parameters.nack_window * self._span
         self._ranges_max = parameters.nack_ranges_max
@@ -235,7 +239,7 @@ class Curiosity:
         if last is not None and last.high + 1 == low and not last.attempts:
             last.grow(high)
         else:
-            gaps.append(_Gap(low, high, now + self._patience_us))
+            gaps.append(_Gap(low, high, now + self._threshold_us))
 
     def answered(self, low: Tick, high: Tick, now: int) -> None:
         """Remove the ticks between two: they are known now."""
@@ -246,7 +250,7 @@ class Curiosity:
         touched = self._gaps[first:last]
         for gap in touched:
             if gap.attempts == 1:  # requested once: it is clear which nack was answered
-                self._learn(now - gap.asked)
+                self._learn(now - gap.requested_at)
                 break
         kept = []
         if touched[0].low < low:
@@ -260,14 +264,14 @@ class Curiosity:
         self.threshold.sample(round_trip_us)
         for gap in self._gaps:
             if gap.attempts:
-                gap.hurry(gap.asked + self.threshold.us)
+                gap.expedite(gap.requested_at + self.threshold.us)
 
     def expedite(self, high: Tick, now: int) -> None:
         """Make all gaps up to a tick due at once: an acknowledgement is expected (R45, R57)."""
         for gap in self._gaps:
             if gap.low > high:
                 break
-            gap.hurry(now)
+            gap.expedite(now)
 
     def restart(self, now: int) -> None:
         """Make all gaps due at once: a new feeder has no earlier requests (R45)."""
@@ -277,39 +281,39 @@ class Curiosity:
 
     def due(self, now: int) -> list[TickRange]:
         """Return the ranges to request now, lowest first, cut to size; note the requests."""
-        asked: list[_Gap] = []
-        room = self._window
+        requested: list[_Gap] = []
+        remaining = self._window
         index = 0
-        while index < min(len(self._gaps), self._ranges_max) and room > 0:
+        while index < min(len(self._gaps), self._ranges_max) and remaining > 0:
             gap = self._gaps[index]
             if gap.due <= now:
-                most = min(self._span, room)
+                most = min(self._span, remaining)
                 if gap.high - gap.low >= most:
                     self._gaps.insert(index + 1, gap.split(gap.low + most))
-                asked.append(gap)
-            room -= gap.high - gap.low + 1
+                requested.append(gap)
+            remaining -= gap.high - gap.low + 1
             index += 1
-        self._count_repetitions(asked, now)
-        for gap in asked:
-            gap.ask(now, self.threshold.us)
-        return [TickRange(gap.low, gap.high) for gap in asked]
+        self._count_repetitions(requested, now)
+        for gap in requested:
+            gap.note_request(now, self.threshold.us)
+        return [TickRange(gap.low, gap.high) for gap in requested]
 
     def next_due(self) -> int | None:
         """Return when the next gap is due, or None if nothing is missing."""
         soonest: int | None = None
-        room = self._window
+        remaining = self._window
         for gap in self._gaps[: self._ranges_max]:
-            if room <= 0:
+            if remaining <= 0:
                 break
             soonest = gap.due if soonest is None else min(soonest, gap.due)
-            room -= gap.high - gap.low + 1
+            remaining -= gap.high - gap.low + 1
         return soonest
 
-    def _count_repetitions(self, asked: list[_Gap], now: int) -> None:
+    def _count_repetitions(self, requested: list[_Gap], now: int) -> None:
         """Double the threshold if a range is repeated that was requested since the last doubling.
 
         Ranges requested before the last doubling are overdue by the old threshold, which is known.
         """
-        if any(gap.attempts and gap.asked >= self._doubled for gap in asked):
+        if any(gap.attempts and gap.requested_at >= self._doubled for gap in requested):
             self.threshold.back_off()
             self._doubled = now

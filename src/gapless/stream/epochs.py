@@ -28,7 +28,7 @@ class StreamVector(NamedTuple):
     """The first tick of the epoch."""
 
 
-NOBODY = StreamVector(0, 0, {})
+EMPTY_VECTOR = StreamVector(0, 0, {})
 """Stream epoch 0: ticks before the first epoch serve no SHB; no subscription can start there."""
 
 
@@ -36,7 +36,7 @@ class StreamEpochs:
     """The stream epochs of one pubend that a broker knows, newest last."""
 
     def __init__(self) -> None:
-        self._vectors: dict[int, StreamVector] = {0: NOBODY}
+        self._vectors: dict[int, StreamVector] = {0: EMPTY_VECTOR}
 
     def __len__(self) -> int:
         """Return the number of known epochs, epoch 0 included."""

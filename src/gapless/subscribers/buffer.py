@@ -64,7 +64,7 @@ class Buffer:
         return self._waiting[0].tick
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether the buffer has fewer than ``prefetch_max`` entries."""
         return len(self._waiting) < self._always
 
@@ -77,9 +77,9 @@ class Buffer:
 
     def put(self, publications: list[Publication]) -> int:
         """Add publications up to ``prefetch_max`` entries. Return how many were added."""
-        room = max(0, self._always - len(self._waiting))
-        self._waiting.extend(publications if room >= len(publications) else publications[:room])
-        return min(room, len(publications))
+        space = max(0, self._always - len(self._waiting))
+        self._waiting.extend(publications if space >= len(publications) else publications[:space])
+        return min(space, len(publications))
 
     def put_beyond(self, publications: list[Publication]) -> bool:
         """Add a run beyond ``prefetch_max`` if the backlog allows it. Return whether it does."""

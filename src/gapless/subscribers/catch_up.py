@@ -57,7 +57,7 @@ class CatchUp:
             return
         if cursor.merge_exclusion.is_excluded or cursor.verification.is_outstanding:
             return
-        if not cursor.buffer.has_room:
+        if not cursor.buffer.has_space:
             return  # do not join either: the next live event would overflow the buffer
         cursor.merge_exclusion.skip_range()
         if (
@@ -112,7 +112,7 @@ class CatchUp:
         """Hold live events until the log is read up to J, unless they become too many."""
         self.held += [each for each in publications if each.tick > self.join_at]
         if len(self.held) > self._context.parameters.join_buffer_events_max:
-            self._context.mark("joining held too much")
+            self._context.mark("join buffer full")
             self.held.clear()
             self._cursor.enter(CursorPhase.CATCHING_UP, CursorInput.OVERFLOWED)
 

@@ -101,8 +101,8 @@ class SubscriberCalls:
             return
         texts = (call.filter, *(each.filter for each in call.past_filters))
         filters = [self._filter(client, call.request, text) for text in texts]
-        wanted = filters[0]
-        if wanted is None or None in filters:
+        new_filter = filters[0]
+        if new_filter is None or None in filters:
             return
         if found is not None:
             if self._registry.is_older(client, found):
@@ -112,16 +112,16 @@ class SubscriberCalls:
             if found.client not in {client, None}:
                 found.reply.send_ended(_fenced_reason(found.name))
         if found is None:
-            self._create(client, call, wanted)
-        elif found.durable and not self._moves.is_outdated(found, call, wanted):
+            self._create(client, call, new_filter)
+        elif found.durable and not self._moves.is_outdated(found, call, new_filter):
             exactly = self._moves.resume_returned(found, call)
             self._registry.disconnect(found)
             self._connect(found, client, call, exactly=exactly)
         else:
-            self._replace(found, client, call, wanted)
+            self._replace(found, client, call, new_filter)
 
     def _replace(
-        self, found: HostedSubscription, client: str, call: Subscribe, wanted: Filter
+        self, found: HostedSubscription, client: str, call: Subscribe, new_filter: Filter
     ) -> None:
         """Create a subscription in the place of an older one of the same name.
 
@@ -130,7 +130,7 @@ class SubscriberCalls:
         let_go = self._registry.retain_logs(found)
         confirmed, guarantees = found.guarantees.confirmed, found.guarantees.inheritance()
         self._registry.take_down(found)
-        self._create(client, call, wanted, confirmed, guarantees)
+        self._create(client, call, new_filter, confirmed, guarantees)
         self._context.write((), let_go)
 
     def _invalid_reason(self, call: Subscribe) -> str | None:
@@ -170,7 +170,7 @@ class SubscriberCalls:
         self,
         client: str,
         call: Subscribe,
-        wanted: Filter,
+        new_filter: Filter,
         confirmed: ConfirmedFilter | None = None,
         guarantees: Mapping[PubendId, StartGuarantee] | None = None,
     ) -> None:
@@ -190,7 +190,7 @@ class SubscriberCalls:
             epoch=epoch,
         )
         self._moves.adopt_resume_state(made, call)
-        self._filters.own(made.add_segment(wanted))
+        self._filters.own(made.add_segment(new_filter))
         self._moves.adopt_guarantees(made, call)
         if made.durable and guarantees is not None:
             made.guarantees.inherit(confirmed, guarantees)
@@ -313,9 +313,9 @@ class SubscriberCalls:
         if found is None or found.client not in {client, None}:
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
-        wanted = self._filter(client, call.request, call.filter)
-        if wanted is not None:
-            found.changes.request(client, call.request, wanted)
+        new_filter = self._filter(client, call.request, call.filter)
+        if new_filter is not None:
+            found.changes.request(client, call.request, new_filter)
 
 
 def _fenced_reason(name: str) -> str:

@@ -183,11 +183,11 @@ class Cursor:
 
     def wait_for_start(self) -> None:
         """Wait for the stream, or query the PHB if there is a start guarantee (R46)."""
-        self.verification.begin()
-        self.keep_waiting()
+        self.verification.wait()
+        self.stay_pending()
         self.subend.verify_starts()
 
-    def keep_waiting(self) -> None:
+    def stay_pending(self) -> None:
         """Continue to wait for the start."""
         guaranteed = self.verification.has_guarantee
         phase = CursorPhase.GUARANTEED if guaranteed else CursorPhase.PENDING
@@ -369,7 +369,7 @@ class Cursor:
         if self.phase is CursorPhase.JOINING:
             self.catch_up.drop_held()
             self.enter(CursorPhase.CATCHING_UP, CursorInput.RELEASED)  # the read reports the gap
-        elif low <= high and self.retention.wants_more:
+        elif low <= high and self.retention.needs_more:
             self.buffer.append_gap(GapRange(low, high))
             self._mark_dirty(self.subscription)
 
@@ -421,7 +421,7 @@ class Cursor:
         self.catch_up.forget_top()
         self._move_position(position)
         self.retention.hold_log_if_needed()
-        self.enter(CursorPhase.CATCHING_UP, CursorInput.SOUGHT)
+        self.enter(CursorPhase.CATCHING_UP, CursorInput.REPOSITIONED)
         self.filter_switch.switch_now()
 
     def _move_position(self, position: Tick) -> None:
@@ -448,7 +448,7 @@ class Cursor:
             self.merge_exclusion.repositioned(tick)
             self.retention.lower(tick)
             self.start_unconfirmed = False
-            if not kept and self.retention.wants_more:
+            if not kept and self.retention.needs_more:
                 self.log_holds.take()
         if self.log_holds.current is not None:
             self.from_earliest = earliest

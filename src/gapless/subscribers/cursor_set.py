@@ -158,7 +158,7 @@ class CursorSet:
             elif own is not None:
                 cursor.start_in_past(own)
             else:
-                cursor.keep_waiting()
+                cursor.stay_pending()
             cursor.subend.review_eager()
             self._subends.review_exclusion(
                 cursor, positioned=own is not None, excluded=pubend in start.excluded

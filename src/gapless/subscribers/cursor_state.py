@@ -84,7 +84,7 @@ class CursorInput(Enum):
     EXCLUDED = "the merge continues without it"
     CLIENT_LEFT = "its client has disconnected"
     RESUMED = "its client has returned, and the earliest event is not known yet"
-    SOUGHT = "it continues after another tick"
+    REPOSITIONED = "it continues after another tick"
 
 
 _PENDING, _GUARANTEED = CursorPhase.PENDING, CursorPhase.GUARANTEED
@@ -104,22 +104,22 @@ NEXT_PHASES: Final[dict[tuple[CursorPhase, CursorInput], frozenset[CursorPhase]]
         (_CATCHING_UP, CursorInput.NEARED, (_LIVE, _JOINING)),
         (_CATCHING_UP, CursorInput.CLIENT_LEFT, (_DISCONNECTED,)),
         (_CATCHING_UP, CursorInput.RESUMED, (_CATCHING_UP,)),
-        (_CATCHING_UP, CursorInput.SOUGHT, (_CATCHING_UP,)),
+        (_CATCHING_UP, CursorInput.REPOSITIONED, (_CATCHING_UP,)),
         (_JOINING, CursorInput.READ, (_LIVE,)),
         (_JOINING, CursorInput.OVERFLOWED, (_CATCHING_UP,)),
         (_JOINING, CursorInput.RELEASED, (_CATCHING_UP,)),
         (_JOINING, CursorInput.SWITCHED, (_CATCHING_UP,)),
         (_JOINING, CursorInput.EXCLUDED, (_CATCHING_UP,)),
         (_JOINING, CursorInput.CLIENT_LEFT, (_DISCONNECTED,)),
-        (_JOINING, CursorInput.SOUGHT, (_CATCHING_UP,)),
+        (_JOINING, CursorInput.REPOSITIONED, (_CATCHING_UP,)),
         (_LIVE, CursorInput.OVERFLOWED, (_CATCHING_UP,)),
         (_LIVE, CursorInput.SWITCHED, (_CATCHING_UP,)),
         (_LIVE, CursorInput.EXCLUDED, (_CATCHING_UP,)),
         (_LIVE, CursorInput.CLIENT_LEFT, (_DISCONNECTED,)),
-        (_LIVE, CursorInput.SOUGHT, (_CATCHING_UP,)),
+        (_LIVE, CursorInput.REPOSITIONED, (_CATCHING_UP,)),
         (_DISCONNECTED, CursorInput.PLACED, (_DISCONNECTED,)),
         (_DISCONNECTED, CursorInput.RESUMED, (_CATCHING_UP,)),
-        (_DISCONNECTED, CursorInput.SOUGHT, (_CATCHING_UP,)),
+        (_DISCONNECTED, CursorInput.REPOSITIONED, (_CATCHING_UP,)),
     )
 }
 """The phases that may follow a phase by an input. Any other transition is a bug."""

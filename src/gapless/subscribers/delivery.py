@@ -44,17 +44,17 @@ class DeliveryRuns:
         """Take all collected events, in parts of at most ``most`` events."""
         runs, self._runs = self._runs, []
         part: list[DeliveryRun] = []
-        room = most
+        remaining = most
         for pubend, publications in runs:
             taken = 0
             while taken < len(publications):
-                if not room:
+                if not remaining:
                     yield tuple(part)
-                    part, room = [], most
-                more = tuple(publications[taken : taken + room])
+                    part, remaining = [], most
+                more = tuple(publications[taken : taken + remaining])
                 part.append((pubend, more))
                 taken += len(more)
-                room -= len(more)
+                remaining -= len(more)
         if part:
             yield tuple(part)
 
@@ -95,10 +95,10 @@ class ClientDelivery:
 
     def take_best_effort(self, pubend: PubendId, publications: list[Publication]) -> None:
         """Queue best-effort events for credit, up to ``prefetch_max``; drop the rest (R33)."""
-        room = self._context.parameters.prefetch_max - len(self._best_effort)
-        if room < len(publications):
+        remaining = self._context.parameters.prefetch_max - len(self._best_effort)
+        if remaining < len(publications):
             self._context.mark("best effort dropped")
-        self._best_effort.extend((pubend, each) for each in publications[: max(0, room)])
+        self._best_effort.extend((pubend, each) for each in publications[: max(0, remaining)])
         self._subscription.mark_dirty()
 
     # --- sending -------------------------------------------------------------------------------

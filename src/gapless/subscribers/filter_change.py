@@ -69,11 +69,11 @@ class FilterChanges:
         self.queue: deque[tuple[str, int, Filter]] = deque()
         """Changes that wait for the current one: the requester, its request number, the filter."""
 
-    def request(self, requester: str, request: int, wanted: Filter) -> None:
+    def request(self, requester: str, request: int, new_filter: Filter) -> None:
         """Change the filter, now or after the changes before it, and answer the requester."""
         subscription = self._subscription
         most = self._context.parameters.segments_max
-        again = wanted == subscription.newest.filter and not self.queue
+        again = new_filter == subscription.newest.filter and not self.queue
         if not again and len(subscription.segments) + len(self.queue) > most:
             reason = (
                 f"{most} earlier filters still apply to unacknowledged events (segments_max); "
@@ -84,9 +84,9 @@ class FilterChanges:
             refused = Refused(request, reason, RefusalCause.UNAVAILABLE)
             self._context.notify(requester, refused)
         elif self.current is not None or not subscription.stored:
-            self.queue.append((requester, request, wanted))
+            self.queue.append((requester, request, new_filter))
         else:
-            self._start(requester, request, wanted)
+            self._start(requester, request, new_filter)
 
     def refuse_all(self, reason: str) -> None:
         """The subscription has ended: refuse the changes that have not taken effect."""
@@ -108,11 +108,11 @@ class FilterChanges:
 
     # --- one change ----------------------------------------------------------------------------
 
-    def _start(self, requester: str, request: int, wanted: Filter) -> None:
-        if wanted == self._subscription.newest.filter:
+    def _start(self, requester: str, request: int, new_filter: Filter) -> None:
+        if new_filter == self._subscription.newest.filter:
             self._repeat(requester, request)
         else:
-            self._change(requester, request, wanted)
+            self._change(requester, request, new_filter)
 
     def _repeat(self, requester: str, request: int) -> None:
         """Answer again with the ticks of the switch: the first reply may have been lost."""
@@ -131,13 +131,13 @@ class FilterChanges:
             self._context.write((), lambda: self._stored(newest))
         subscription.mark_dirty()
 
-    def _change(self, requester: str, request: int, wanted: Filter) -> None:
+    def _change(self, requester: str, request: int, new_filter: Filter) -> None:
         subscription = self._subscription
         # after a crash before the cursors existed, only the start in the record has their positions
         subscription.cursor_set.update_all()
         for cursor in subscription.cursors.values():
             cursor.note_earliest()
-        segment = subscription.add_segment(wanted)
+        segment = subscription.add_segment(new_filter)
         self._filters.own(segment)
         if subscription.client is None:
             self._filters.disown(segment)  # the filter of a disconnected client is in no table

@@ -41,15 +41,15 @@ class FilterSegment:
         self,
         subscription: HostedSubscription,
         number: int,
-        wanted: Filter,
+        new_filter: Filter,
         required_from: VirtualTime | None = None,
         former_host_times: tuple[HostTime, ...] = (),
     ) -> None:
         self.subscription = subscription
         self.number = number
         """Identifies the segment in the subscription table and in the matching index."""
-        self.filter = wanted
-        self.text = str(wanted)
+        self.filter = new_filter
+        self.text = str(new_filter)
         self.start: VirtualTime | None = None
         """The virtual time from which the stream serves the filter; None if in no table."""
         self.required_from = required_from

@@ -93,7 +93,7 @@ class Filters:
         """
         announced = self.announced_pubends.get(pubend)
         if announced is not None and announced.version < version:
-            self._context.mark("wider than announced")
+            self._context.mark("advertisement wider than announced")
             self.announced(pubend, EVERYTHING, version, best_effort=announced.best_effort)
 
     def is_best_effort(self, pubend: PubendId) -> bool:

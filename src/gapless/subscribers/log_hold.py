@@ -6,7 +6,7 @@ when its name is also in the record of a durable subscription. Then reports igno
 name is never used twice, so a late release cannot end a newer hold. An older hold is released only
 when the next one is safe.
 
-The SHB refreshes its log holds. A PHB ends a hold that is not refreshed although it hears from the
+The SHB refreshes its log holds. A PHB ends a hold that is not refreshed although it receives messages of the
 SHB.
 """
 
@@ -40,7 +40,7 @@ class LogHolds:
         """Log holds that are released when the current one is safe."""
         self.kept = False
         """Whether the current log hold is known to be on the PHB's disk."""
-        self._asked = False
+        self._requested = False
         """Whether a read with the current log hold was sent."""
         self._stored = False
         """Whether the current log hold is in the record of a durable subscription."""
@@ -60,7 +60,7 @@ class LogHolds:
         """Restore log holds from the record; the PHB may have them or not."""
         if holds:
             self.current, self.former = holds[-1], holds[:-1]
-            self._stored = self._asked = True
+            self._stored = self._requested = True
 
     def take(self) -> None:
         """Take a new log hold; the previous one is kept until the new one is safe."""
@@ -84,7 +84,7 @@ class LogHolds:
 
     def named(self) -> LogHoldId | None:
         """Return the log hold for a read that is sent now."""
-        self._asked |= self.current is not None
+        self._requested |= self.current is not None
         return self.current
 
     def answered(self, hold: LogHoldId | None) -> None:
@@ -132,10 +132,10 @@ class LogHolds:
         )
 
     def _forget_current(self) -> None:
-        if self.current is not None and self._asked:
+        if self.current is not None and self._requested:
             self.former.append(self.current)
         self.current = None
-        self.kept = self._asked = self._stored = False
+        self.kept = self._requested = self._stored = False
         if self._pending_refresh is not None:
             self._pending_refresh.cancel()
             self._pending_refresh = None

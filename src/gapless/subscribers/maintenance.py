@@ -36,7 +36,7 @@ class Maintenance:
 
     def _review(self) -> None:
         self._plan_review()
-        self._subends.review(self._registry.wants_best_effort)
+        self._subends.review(self._registry.needs_best_effort)
 
     def _plan_report(self) -> None:
         pause = microseconds(ms=self._context.parameters.ack_ms)

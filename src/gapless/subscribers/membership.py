@@ -65,7 +65,7 @@ class Membership:
         if self.state is not MembershipState.LEAVING:
             self._enter(MembershipState.ENDED, MembershipInput.REPLACED)
 
-    def ask_to_leave(self, request: CancellableRequest) -> None:
+    def set_leave_request(self, request: CancellableRequest) -> None:
         """Note the pending request to the PHB."""
         self._leave_request = request
 
@@ -185,14 +185,14 @@ class Memberships:
         membership = self._leaving[pubend] = self._current[pubend]
         membership.expire()
         if pubend in self._abandoned:
-            self._left(pubend, membership)  # there is no PHB to ask
+            self._left(pubend, membership)  # there is no PHB
             return
         shb = self._context.identity.shb
         request = self._requests.leave(
             pubend, shb, membership.id, lambda: self._left(pubend, membership)
         )
         if membership.state is MembershipState.LEAVING:
-            membership.ask_to_leave(request)
+            membership.set_leave_request(request)
 
     def _left(self, pubend: PubendId, membership: Membership) -> None:
         """A membership has ended."""
@@ -209,10 +209,10 @@ class Memberships:
 
     def abandon(self, pubend: PubendId) -> bool:
         """The PHB is retired and the pubend not fed. Return whether it is newly abandoned."""
-        return self._decide(pubend, AbandonedInput.GONE)
+        return self._decide(pubend, AbandonedInput.UNAVAILABLE)
 
     def give_up_leaving(self, pubend: PubendId) -> None:
-        """Stop asking the PHB of an abandoned pubend to end a membership."""
+        """Cancel the request to the PHB of an abandoned pubend to end a membership."""
         leaving = self._leaving.get(pubend)
         if leaving is not None and leaving.give_up_leaving():
             self._left(pubend, leaving)

@@ -9,7 +9,7 @@ which is on disk before the subend is fed.
 JOINING     The record of the membership is being written.
 JOINED      The record is on disk. No review has found the pubend unneeded since it was needed.
 UNNEEDED    No subscription needs the pubend. After ``interest_grace_s`` the SHB leaves.
-LEAVING     The SHB asks the PHB to end the membership. The subend is closed.
+LEAVING     The SHB has sent LeavePubend to the PHB. The subend is closed.
 ENDED       The membership is over. The SHB may have a newer one.
 ==========  ====================================================================================
 
@@ -20,7 +20,7 @@ needs is replaced in the same manner, because a LeavePubend of it may still arri
 Independent of the state a membership is *abandoned* or not. It becomes abandoned when the PHB is
 retired and no broker feeds the pubend. It is no longer abandoned when the pubend is fed again or
 its PHB has returned. The state of an abandoned pubend is kept, but nothing waits for it: an SHB
-leaves without asking the PHB, and a merge continues without the pubend. The record of the
+leaves without a request to the PHB, and a merge continues without the pubend. The record of the
 membership contains whether it is abandoned, because brokers forget old retirements if there are too
 many.
 """
@@ -57,7 +57,7 @@ class MembershipInput(Enum):
     UNUSED = "a review finds no subscription that needs the pubend"
     EXPIRED = "no subscription needed the pubend for interest_grace_s"
     REPLACED = "a newer membership with another id replaces it"
-    LEFT = "the PHB has ended it, or there is no PHB to ask"
+    LEFT = "the PHB has ended it, or there is no PHB"
 
 
 _S, _I = MembershipState, MembershipInput
@@ -84,13 +84,13 @@ NEXT_STATES: Final[dict[tuple[MembershipState, MembershipInput], frozenset[Membe
 class AbandonedInput(Enum):
     """Inputs that decide whether a pubend is abandoned."""
 
-    GONE = "its PHB is retired, and no broker feeds it"
+    UNAVAILABLE = "its PHB is retired, and no broker feeds it"
     RETURNED = "it is fed, or its PHB has returned with it"
 
 
 NEXT_ABANDONED: Final[dict[tuple[bool, AbandonedInput], bool]] = {
-    (False, AbandonedInput.GONE): True,
-    (True, AbandonedInput.GONE): True,
+    (False, AbandonedInput.UNAVAILABLE): True,
+    (True, AbandonedInput.UNAVAILABLE): True,
     (False, AbandonedInput.RETURNED): False,
     (True, AbandonedInput.RETURNED): False,
 }

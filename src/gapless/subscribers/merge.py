@@ -104,7 +104,7 @@ class Merge:
             return
         for cursor in self._subscription.cursors.values():
             if not cursor.is_pending and cursor.buffered_up_to < tick:
-                cursor.subend.ask_to_advance(tick)
+                cursor.subend.request_advance(tick)
         longest = microseconds(ms=self._context.parameters.silence_ms)
         self._pause_us = min(2 * self._pause_us, longest)
         self._advance_timer = self._context.call_later(self._pause_us, self._request_advance)

@@ -124,11 +124,11 @@ class OperatorCalls:
         if found is None:
             return
         try:
-            wanted = Filter(call.filter)
+            new_filter = Filter(call.filter)
         except FilterError as error:
             self._refuse(operator, call.request, str(error))
             return
-        found.changes.request(operator, call.request, wanted)
+        found.changes.request(operator, call.request, new_filter)
 
     # --- the end -------------------------------------------------------------------------------
 

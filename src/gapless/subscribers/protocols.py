@@ -84,7 +84,7 @@ class PubendRequester(Protocol):
 class PubendStatus(Protocol):
     """The status of pubends whose PHB was retired or cannot be reached (R26)."""
 
-    def is_gone(self, pubend: PubendId) -> bool:
+    def is_phb_gone(self, pubend: PubendId) -> bool:
         """Return whether the PHB is retired, or has returned without the pubend."""
 
     def returned_at(self, pubend: PubendId) -> Tick:
@@ -128,7 +128,7 @@ class ResumeRules(Protocol):
     def is_behind(self, found: HostedSubscription, reference: HostingReference) -> bool:
         """Return whether the client may have used another broker since it left this one."""
 
-    def is_outdated(self, found: HostedSubscription, call: Subscribe, wanted: Filter) -> bool:
+    def is_outdated(self, found: HostedSubscription, call: Subscribe, new_filter: Filter) -> bool:
         """Return whether the client used another broker, with filters that are missing here."""
 
     def adopt_resume_state(self, made: HostedSubscription, call: Subscribe) -> None:

@@ -203,7 +203,7 @@ class Registry:
             subscription.cursor_set.pubend_announced(pubend)
         self._subends.announced(pubend)
 
-    def wants_best_effort(self, pubend: PubendId) -> bool:
+    def needs_best_effort(self, pubend: PubendId) -> bool:
         """Return whether a subscription may match events of a best-effort pubend."""
         may_match = self._filters.may_match
         return pubend in self._filters.announced_pubends and any(

@@ -42,7 +42,7 @@ class LogRetention:
         return min(acked, cursor.sent_up_to)
 
     @property
-    def wants_more(self) -> bool:
+    def needs_more(self) -> bool:
         """Whether the filters can match anything of the stream above what the client has."""
         may_match, pubend = self._resources.filters.may_match, self._cursor.pubend
         segments = self._cursor.segments.above(self.retained_from)
@@ -56,7 +56,7 @@ class LogRetention:
             return cursor.position
         if cursor.is_pending or cursor.log_holds.is_safe:
             return None
-        if not self.wants_more and not cursor.limits:
+        if not self.needs_more and not cursor.limits:
             return None
         return max(self.retained_from, self.given_up)
 
@@ -86,7 +86,7 @@ class LogRetention:
         else:
             floor = cursor.subend.retained_above
             kept = floor is not None and cursor.position >= floor
-        if not kept and self.wants_more:
+        if not kept and self.needs_more:
             cursor.log_holds.take()
         elif not self._subscription.durable and cursor.log_holds.current is not None:
             # the log hold may lie higher; reports keep the log from the position on
@@ -101,7 +101,7 @@ class LogRetention:
         cursor = self._cursor
         if cursor.is_pending or max(self.retained_from, self.given_up) >= tick:
             return
-        self._resources.context.mark("gave up under pressure")
+        self._resources.context.mark("gave up a log under pressure")
         self.given_up = tick
         if cursor.log_holds.current is not None:
             cursor.log_holds.release()

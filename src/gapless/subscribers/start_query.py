@@ -46,7 +46,7 @@ class StartQuery:
         """A feeder was found during the query; it feeds from a tick on."""
         self._fed_at = at
 
-    def ask(self) -> None:
+    def send_if_due(self) -> None:
         """Send a query if a cursor needs one and none is pending."""
         if self._pending is not None or not self._subend.is_open:
             return
@@ -83,12 +83,12 @@ class StartQuery:
         self._pending = None
         subend = self._subend
         known = {**dict(reply.others), self._shb: reply.known}
-        asked = [
+        unverified = [
             each
             for each in subend.groups.guaranteed.values()
             if each.verification.is_due and each.verification.former_hosts <= self._hosts
         ]
-        starts = [(each, each.verification.guaranteed_start_after(known)) for each in asked]
+        starts = [(each, each.verification.guaranteed_start_after(known)) for each in unverified]
         if not subend.has_base:
             ticks = [
                 tick for _, tick in starts if tick is not None and tick >= reply.retained_above
@@ -101,5 +101,5 @@ class StartQuery:
                 cursor.verification.answered_earlier(tick, reply)
             else:
                 cursor.verification.answered(tick, reply)
-        self.ask()  # for cursors added since, and those whose former SHBs did not fit
+        self.send_if_due()  # for cursors added since, and those whose former SHBs did not fit
         subend.starts_verified()

@@ -65,7 +65,7 @@ class StartVerification:
 
     # --- queries -------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def wait(self) -> None:
         """Query the PHB if there is a start guarantee."""
         self.is_due = self.has_guarantee
 
@@ -77,7 +77,7 @@ class StartVerification:
         """Query again for an earlier start if the query was not answered before the crash."""
         self.is_due = self.is_outstanding
 
-    def ask_earlier(self, host_times: tuple[HostTime, ...]) -> None:
+    def verify_earlier(self, host_times: tuple[HostTime, ...]) -> None:
         """Query whether the PHB knew other hosting brokers before the tick of the start."""
         joint = earliest_times(*self.started_by, *host_times)
         self._guarantees.set_former(self._pubend, joint)

@@ -232,12 +232,12 @@ class Subend:
 
     def verify_starts(self) -> None:
         """Query the PHB since when it knew this SHB, if a cursor has a start guarantee (R46)."""
-        self._query.ask()
+        self._query.send_if_due()
 
     def starts_verified(self) -> None:
         """The PHB has answered, and the cursors that waited for the answer have started."""
         self._look_for_gaps()
-        self._nacks.ask()
+        self._nacks.send_due()
         self.advance()
         self._listener.advanced(self)
 
@@ -295,7 +295,7 @@ class Subend:
         while len(self._stream) and (
             self._stream.account.bytes > self._context.parameters.cache_bytes
         ):
-            self._context.mark("subend forgot")
+            self._context.mark("subend cache full")
             self._stream.forget_highest()
 
     def stream_epoch(self, message: StreamEpoch) -> None:
@@ -439,9 +439,9 @@ class Subend:
             self._stream.raise_top(message.tick)
         self._look_for_gaps()
         self._nacks.curiosity.expedite(message.tick, self._context.now)
-        self._nacks.ask()
+        self._nacks.send_due()
 
-    def ask_to_advance(self, tick: Tick) -> None:
+    def request_advance(self, tick: Tick) -> None:
         """Request silence up to a tick, for which a merge waits (R51)."""
         feeder = self.feeder
         if feeder is not None:

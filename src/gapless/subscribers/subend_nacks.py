@@ -36,9 +36,9 @@ class SubendNacks:
         """Send the pending nacks to a new feeder at once."""
         self.curiosity.restart(self._context.now)
         self._requested_epoch = None
-        self.ask()
+        self.send_due()
 
-    def ask(self) -> None:
+    def send_due(self) -> None:
         """Send the requests that are due, and set the timer for the others."""
         feeder = self._subend.feeder
         if feeder is None:
@@ -78,7 +78,7 @@ class SubendNacks:
             self._due.cancel()
             self._due = None
         if due is not None:
-            self._due = self._context.call_later(max(1, due - self._context.now), self.ask)
+            self._due = self._context.call_later(max(1, due - self._context.now), self.send_due)
 
     def close(self) -> None:
         """Cancel the timer."""

@@ -85,7 +85,7 @@ class Subends:
         if pubend not in self.best_effort:
             self.best_effort[pubend] = BestEffortSubend(self._context, pubend, self, self._paths)
 
-    def review(self, wants_best_effort: Callable[[PubendId], bool]) -> None:
+    def review(self, needs_best_effort: Callable[[PubendId], bool]) -> None:
         """Leave pubends that no subscription has needed for a while (R43)."""
         for pubend in self.memberships:
             subend = self.guaranteed.get(pubend)
@@ -93,7 +93,7 @@ class Subends:
             if self.memberships.review(pubend, needed=needed):
                 self._leave(pubend)
         for pubend, end in [*self.best_effort.items()]:
-            if not wants_best_effort(pubend):
+            if not needs_best_effort(pubend):
                 end.close()
                 del self.best_effort[pubend]
 
@@ -109,7 +109,7 @@ class Subends:
 
     def review_abandoned(self, pubend: PubendId) -> None:
         """Abandon a pubend if its PHB was retired and no broker feeds it."""
-        if pubend not in self.memberships or not self._status.is_gone(pubend):
+        if pubend not in self.memberships or not self._status.is_phb_gone(pubend):
             return
         subend = self.guaranteed.get(pubend)
         if subend is None or subend.feeder is None:
@@ -155,18 +155,18 @@ class Subends:
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass publications, in tick order, to the live cursors."""
         segments = self._filters.segments
-        for number, wanted in self._filters.matching(publications):
+        for number, matching in self._filters.matching(publications):
             segment = segments[number]
             cursor = segment.subscription.cursors.get(pubend)
             if cursor is not None and cursor.is_live:
-                cursor.take(segment, wanted)
+                cursor.take(segment, matching)
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass best-effort publications to the matching connected subscriptions (R33)."""
-        for number, wanted in self._filters.matching(publications):
+        for number, matching in self._filters.matching(publications):
             subscription = self._filters.segments[number].subscription
             if subscription.client is not None and subscription.newest.number == number:
-                subscription.delivery.take_best_effort(pubend, wanted)
+                subscription.delivery.take_best_effort(pubend, matching)
 
     def feed_found(self, subend: Subend) -> None:
         """A feeder was found: report the membership of this SHB to it at once (R43)."""

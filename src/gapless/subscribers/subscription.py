@@ -208,14 +208,14 @@ class HostedSubscription:
 
     def add_segment(
         self,
-        wanted: Filter,
+        new_filter: Filter,
         *,
         required_from: VirtualTime | None = None,
         former_host_times: tuple[HostTime, ...] = (),
     ) -> FilterSegment:
         """Add a segment with a filter, the newest from now on; it is in no table yet."""
         number = self._filters.new_number()
-        segment = FilterSegment(self, number, wanted, required_from, former_host_times)
+        segment = FilterSegment(self, number, new_filter, required_from, former_host_times)
         self.segments.append(segment)
         return segment
 

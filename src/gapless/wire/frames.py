@@ -53,7 +53,7 @@ class FrameReader:
     []
     """
 
-    __slots__ = ("_come", "_frame", "_limit", "_shared", "_whole", "buffer")
+    __slots__ = ("_frame", "_limit", "_received", "_shared", "_whole", "buffer")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self._limit = limit
@@ -63,7 +63,7 @@ class FrameReader:
         """The buffer for the next bytes."""
         self._frame: memoryview | None = None
         """An incomplete frame."""
-        self._come = 0
+        self._received = 0
         """The number of its bytes that were received."""
         self._whole = 0
         """Its size, or that of its header while the size is unknown."""
@@ -80,7 +80,7 @@ class FrameReader:
     def filled(self, count: int) -> list[memoryview]:
         """Process bytes that were read into the buffer; return the bodies that are complete."""
         if self._frame is not None:
-            return self._go_on(self._frame, count)
+            return self._continue(self._frame, count)
         data = self._shared
         bodies: list[memoryview] = []
         start = 0
@@ -107,18 +107,18 @@ class FrameReader:
 
     def _keep(self, part: memoryview) -> None:
         """Copy an incomplete frame to its own buffer, into which the rest is read."""
-        self._come = len(part)
+        self._received = len(part)
         self._whole = HEADER_BYTES
-        if self._come >= HEADER_BYTES:
+        if self._received >= HEADER_BYTES:
             self._whole += self._size(part, 0)
         self._make_buffer(part)
 
-    def _go_on(self, frame: memoryview, count: int) -> list[memoryview]:
+    def _continue(self, frame: memoryview, count: int) -> list[memoryview]:
         """Process more bytes of an incomplete frame."""
-        self._come += count
-        if self._come == self._whole == HEADER_BYTES:
+        self._received += count
+        if self._received == self._whole == HEADER_BYTES:
             self._whole += self._size(frame, 0)
-        if self._come < self._whole:
+        if self._received < self._whole:
             self._make_buffer(frame)
             return []
         self._frame = None
@@ -127,9 +127,9 @@ class FrameReader:
 
     def _make_buffer(self, part: memoryview) -> None:
         """Provide a buffer with the received part of a frame and free space for more."""
-        size = min(self._whole, max(_READY_BYTES, 2 * self._come))
-        if self._frame is None or self._come == len(self._frame):
+        size = min(self._whole, max(_READY_BYTES, 2 * self._received))
+        if self._frame is None or self._received == len(self._frame):
             frame = memoryview(bytearray(size))
-            frame[: self._come] = part[: self._come]
+            frame[: self._received] = part[: self._received]
             self._frame = frame
-        self.buffer = self._frame[self._come :]
+        self.buffer = self._frame[self._received :]

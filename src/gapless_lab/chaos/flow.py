@@ -61,11 +61,11 @@ class StreamRecovery:
         self._later_us.update(dict.fromkeys(subscribers, now_us()))
 
     async def await_all(
-        self, wanted: Collection[ObservedStream], patience_s: float
+        self, wanted: Collection[ObservedStream], timeout_s: float
     ) -> list[ObservedStream]:
         """Wait until streams flow again; return those that did not in time."""
         loop = asyncio.get_running_loop()
-        limit = loop.time() + patience_s
+        limit = loop.time() + timeout_s
         while loop.time() < limit:
             if not self.still(wanted):
                 break

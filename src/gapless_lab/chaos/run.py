@@ -51,7 +51,7 @@ TEMPORARY_AFTER: Final = 0.3
 """When temporary subscribers start, as a fraction of a fault's least duration: sometimes before the
 fault can have been detected, sometimes later."""
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 """A stream with a route that does not flow for this long is stuck."""
 
 REST_S: Final = 0.5
@@ -125,7 +125,7 @@ class _ChaosRun:
     async def remaining_partitions(self) -> list[str]:
         """Return the partitions that brokers still list some time after the last heal."""
         loop = asyncio.get_running_loop()
-        limit = loop.time() + PATIENCE_S
+        limit = loop.time() + TIMEOUT_S
         while True:
             found = [line for each in self.supervisor.brokers for line in await _listed(each)]
             if not found or loop.time() >= limit:
@@ -151,7 +151,7 @@ class _ChaosRun:
                 await self.subscribers.open(records, watching)
                 await self.subscribers.locate_durables()
                 self.screen.phase("chaos")
-                await self._harm_all()
+                await self._run_faults()
                 end.set()
             self.screen.phase("waiting for the last events")
             self.subscribers.add([VISITOR])  # it must receive what it has missed
@@ -160,7 +160,7 @@ class _ChaosRun:
 
     # --- faults --------------------------------------------------------------------------------
 
-    async def _harm_all(self) -> None:
+    async def _run_faults(self) -> None:
         """Make one fault after the other until time is up, and every kind at least once."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + self.options.minutes * 60
@@ -170,10 +170,10 @@ class _ChaosRun:
         for number, faults in enumerate(drawn):
             if number >= least and loop.time() >= limit:
                 return
-            await self._endure(faults)
+            await self._run_fault(faults)
             await asyncio.sleep(random.uniform(0, 2 * REST_S))
 
-    async def _endure(self, faults: Sequence[Fault]) -> None:
+    async def _run_fault(self, faults: Sequence[Fault]) -> None:
         """Make faults, check that streams with a route flow, heal, check that all streams flow."""
         text = " and ".join(fault.text for fault in faults)
         self.faults.append(text)
@@ -194,7 +194,7 @@ class _ChaosRun:
             changing = asyncio.create_task(self.subscribers.change_filter())
             hold_s = max(fault.hold_s for fault in faults)
             due = changing if is_due else None
-            await self._go_around(temporary, wanted, due, hold_s, text)
+            await self._check_during_fault(temporary, wanted, due, hold_s, text)
             moving = subscribers_to_fail_over(self.overlay, present, faults)
             during, moved, joined = self._times(wanted, moving, temporary)
             everything = self.subscribers.streams
@@ -217,7 +217,7 @@ class _ChaosRun:
         self.failovers.append(found)
         self.screen.say(f"  {found.story}", style="green")
 
-    async def _go_around(
+    async def _check_during_fault(
         self,
         temporary: Collection[str],
         wanted: Collection[ObservedStream],
@@ -246,13 +246,13 @@ class _ChaosRun:
 
     async def _await_flow(self, wanted: Collection[ObservedStream], when: str) -> None:
         """Wait until streams flow; record those that do not."""
-        for stream in await self.flow.await_all(wanted, PATIENCE_S):
-            self._note_stuck(f"{stream} stood still for {PATIENCE_S:g} s {when}")
+        for stream in await self.flow.await_all(wanted, TIMEOUT_S):
+            self._note_stuck(f"{stream} did not advance for {TIMEOUT_S:g} s {when}")
 
     async def _await_change(self, changing: asyncio.Task[str | None], when: str) -> None:
         """Wait until a filter is changed; record a failure or a time-out."""
-        done, _ = await asyncio.wait([changing], timeout=PATIENCE_S)
-        trouble = changing.result() if done else f"no filter was changed for {PATIENCE_S:g} s"
+        done, _ = await asyncio.wait([changing], timeout=TIMEOUT_S)
+        trouble = changing.result() if done else f"no filter was changed for {TIMEOUT_S:g} s"
         if trouble is not None:
             self._note_stuck(f"{trouble} {when}")
 

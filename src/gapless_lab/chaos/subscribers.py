@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gapless.client import connect
 from gapless.core.errors import SlowConsumerError
-from gapless_lab.demo.clients import BACKOFF, PATIENCE_S, DemoSubscriber, now_us
+from gapless_lab.demo.clients import BACKOFF, TIMEOUT_S, DemoSubscriber, now_us
 from gapless_lab.demo.records import DemoOpened, RecordFile
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PermanentSubscriber(DemoSubscriber):
             session = connect(
                 self._urls,
                 name=self.role.name,
-                deadline_s=PATIENCE_S,
+                deadline_s=TIMEOUT_S,
                 connect_deadline_s=None,
                 backoff=BACKOFF,
                 failover_after_s=FAILOVER_AFTER_S,
@@ -45,13 +45,13 @@ class PermanentSubscriber(DemoSubscriber):
                 try:
                     await self._run_session(session, record)
                 except SlowConsumerError:
-                    self._go_on_from_here()
+                    self._continue_from_here()
                     continue
             self.session = None
             await self._returning.wait()
             self._returning.clear()
 
-    def _go_on_from_here(self) -> None:
+    def _continue_from_here(self) -> None:
         """Start the next subscription at the position of this one."""
         assert self._events is not None
         self._start = self._events.position
@@ -76,7 +76,7 @@ class TemporarySubscriber(PermanentSubscriber):
             while not self._leaving.is_set():
                 self._note_started(events, record)
                 await self._take(events, record)
-        self._go_on_from_here()
+        self._continue_from_here()
         self._leaving.clear()
 
     def _note_started(self, events: Subscription, record: RecordFile) -> None:
@@ -90,7 +90,7 @@ class TemporarySubscriber(PermanentSubscriber):
             )
             self.ready.set()
 
-    def _go_on_from_here(self) -> None:
+    def _continue_from_here(self) -> None:
         assert self._events is not None
         self._reached = {**(self._reached or {}), **self._events.position}
         self._start = self._reached

@@ -25,7 +25,8 @@ def chaos(
     context: typer.Context,
     *,
     minutes: Annotated[
-        float, typer.Option(min=0.05, help="How long faults go on; each kind occurs at least once.")
+        float,
+        typer.Option(min=0.05, help="How long faults continue; each kind occurs at least once."),
     ] = 1.0,
     topology: Annotated[
         str, typer.Option(metavar="TREE", help="line:5x2, star:5x2, tree:2x3x2 or a .toml file.")

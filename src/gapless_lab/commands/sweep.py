@@ -179,7 +179,7 @@ def show_sweep(found: Sweep) -> None:
     """Show the table of a sweep, and its failures."""
     out = console()
     names = list(dict.fromkeys(name for row in found.rows for name in row))
-    shown = [[_said(row.get(name)) for name in names] for row in found.rows[:ROWS_SHOWN]]
+    shown = [[_cell_text(row.get(name)) for name in names] for row in found.rows[:ROWS_SHOWN]]
     if shown:
         out.print(listing(*names, rows=shown))
     if len(found.rows) > ROWS_SHOWN:
@@ -188,7 +188,7 @@ def show_sweep(found: Sweep) -> None:
         out.print(plain(f"failed at {failure.point}: {failure.error}"), style="red")
 
 
-def _said(value: object) -> str:
+def _cell_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return "" if value is None else str(value)

@@ -51,7 +51,7 @@ BACKOFF: Final = Backoff(longest_s=0.5)
 LOOK_S: Final = 0.25
 """How often an idle subscriber checks whether it has to leave."""
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 """The deadline of everything that should end."""
 
 
@@ -61,7 +61,7 @@ def now_us() -> int:
 
 
 def _connect(where: str | Sequence[str], name: str, audit: Path | None) -> Session:
-    return connect(where, name=name, deadline_s=PATIENCE_S, backoff=BACKOFF, audit=audit)
+    return connect(where, name=name, deadline_s=TIMEOUT_S, backoff=BACKOFF, audit=audit)
 
 
 class DemoCounters:
@@ -255,7 +255,7 @@ class DemoSubscriber:
         """Wait until the subscription has started on all streams: events must be received from
         there on.
         """
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self._filter.pubends <= events.position.keys():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

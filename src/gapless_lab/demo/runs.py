@@ -48,10 +48,10 @@ def record_files(roles: DemoRoles, directory: Path) -> Iterator[dict[str, Record
         }
 
 
-async def drain(records: Mapping[str, RecordFile], directory: Path, patience_s: float) -> None:
+async def drain(records: Mapping[str, RecordFile], directory: Path, timeout_s: float) -> None:
     """Wait until every expected event has arrived, according to the records."""
     loop = asyncio.get_running_loop()
-    limit = loop.time() + patience_s
+    limit = loop.time() + timeout_s
     while loop.time() < limit:
         for record in records.values():
             record.flush()

@@ -57,25 +57,34 @@ def script_for(roles: DemoRoles, seconds: float, random: Random) -> list[ScriptS
         "moving": roles.subscriber("blue").brokers[0],
     }
     parts: list[tuple[float, Act]] = [
-        (0.20, lambda stage: stage.kill(hosts["pubend"], "it hosts the pubend nyse")),
-        (0.45, lambda stage: stage.switch("desk", DESK_LATER)),
-        (0.50, lambda stage: stage.enter("late")),
+        (0.20, lambda actions: actions.kill(hosts["pubend"], "it hosts the pubend nyse")),
+        (0.45, lambda actions: actions.switch("desk", DESK_LATER)),
+        (0.50, lambda actions: actions.enter("late")),
     ]
     if seconds >= SHORT_S:
         parts += [
-            (0.28, lambda stage: stage.leave("abroad")),
-            (0.36, lambda stage: stage.kill(hosts["durable"], "it hosts the subscription desk")),
-            (0.56, lambda stage: stage.kill(roles.router, "it is in the middle of the tree")),
-            (0.64, lambda stage: stage.come_back("abroad")),
-            (0.70, lambda stage: stage.kill(hosts["moving"], "the subscriber blue must fail over")),
+            (0.28, lambda actions: actions.leave("abroad")),
+            (
+                0.36,
+                lambda actions: actions.kill(hosts["durable"], "it hosts the subscription desk"),
+            ),
+            (0.56, lambda actions: actions.kill(roles.router, "it is in the middle of the tree")),
+            (0.64, lambda actions: actions.come_back("abroad")),
+            (
+                0.70,
+                lambda actions: actions.kill(hosts["moving"], "the subscriber blue must fail over"),
+            ),
             (
                 0.80,
-                lambda stage: stage.kill(
+                lambda actions: actions.kill(
                     hosts["pubend"], "for the second time, together with another"
                 ),
             ),
-            (0.80, lambda stage: stage.kill(hosts["total"], "it hosts the subscription ledger")),
-            (0.81, lambda stage: stage.switch("desk", DESK_FIRST)),
+            (
+                0.80,
+                lambda actions: actions.kill(hosts["total"], "it hosts the subscription ledger"),
+            ),
+            (0.81, lambda actions: actions.switch("desk", DESK_FIRST)),
         ]
     parts += [(each, _anyone(roles, random)) for each in _more(seconds, random)]
     jitter = 0.01 * seconds
@@ -92,4 +101,4 @@ def _anyone(roles: DemoRoles, random: Random) -> Act:
     hosts = {broker for publisher in roles.publishers for broker in publisher.brokers}
     hosts |= {broker for subscriber in roles.subscribers for broker in subscriber.brokers}
     chosen = random.choice(sorted(hosts))
-    return lambda stage: stage.kill(chosen, "chosen at random")
+    return lambda actions: actions.kill(chosen, "chosen at random")

@@ -66,8 +66,8 @@ LONDON = DemoFilter(
 )
 
 TESTS: Final = {
-    wish.text: wish.test
-    for wish in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
+    each.text: each.test
+    for each in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
 }
 """The functions of all filters, by text."""
 
@@ -88,7 +88,7 @@ class PayloadHeader(msgspec.Struct, frozen=True):
 
 
 class PublisherRole(NamedTuple):
-    """A publisher: where it is and how it behaves."""
+    """A publisher: its broker and its rate."""
 
     name: str
     exchange: str
@@ -105,7 +105,7 @@ class PublisherRole(NamedTuple):
 
 
 class SubscriberRole(NamedTuple):
-    """A subscriber: where it is and what it wants."""
+    """A subscriber: its broker and its filter."""
 
     name: str
     filter: DemoFilter

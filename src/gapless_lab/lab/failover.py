@@ -29,7 +29,7 @@ __all__ = ["EXPERIMENT"]
 BUNDLE, BYPASS, RELAY = "broker of a bundle", "cell (bypass)", "link (relay)"
 """What fails, and what replaces it."""
 
-UNSEEN, NOTICED = "unseen", "told"
+UNSEEN, REPORTED = "unseen", "reported"
 """Whether the failure detector has to detect the failure, or the transport reports it at once."""
 
 HEARTBEATS = 6
@@ -38,7 +38,7 @@ LEAST_DEAD_MS = 60
 """A heartbeat every 10 ms: more would leave hardly any time for other work."""
 EVERY_US = 10_000
 """An event every 10 ms: the resolution of the measurement."""
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 LINE = Topology.of({"P": ["p1"], "B": ["b1"], "S": ["s1"]}, [("P", "B"), ("B", "S")])
 DOUBLE = Topology.of({"P": ["p1"], "B": ["b1", "b2"], "S": ["s1"]}, [("P", "B"), ("B", "S")])
@@ -73,7 +73,7 @@ def measure(point: Point) -> Row:
     bed.wait(
         lambda: listener.arrivals[-1].sent_us > failed_us,
         "an event came that was published after the failure",
-        seconds=PATIENCE_S,
+        seconds=TIMEOUT_S,
         step=0.05,
     )
     came = next(each.at_us for each in listener.arrivals if each.sent_us > failed_us)
@@ -168,7 +168,7 @@ broker of a cell of two that feeds the subscriber's broker (the other one takes 
 the cell between (δ = 1: it is bypassed), or the link between p1 and b1, both alive (the subscriber is at
 b1, and s1 relays). The result is the time until the first event arrives that was published after the
 failure; all events arrive, in order. *unseen*: neither end is notified, and the failure detector detects
-the failure after `session_timeout_ms`, with a heartbeat every sixth of it. *told*: the transport reports
+the failure after `session_timeout_ms`, with a heartbeat every sixth of it. *reported*: the transport reports
 at once that the connection is closed, as when a process dies. Two effects are visible besides. A broker
 probes for a relayed route when a peer has been unreachable for two heartbeats, so that case always
 depends on the heartbeat. And a feed without progress is given up by itself (`dct_ms` 3 s, checked every
@@ -182,19 +182,19 @@ EXPERIMENT = Experiment(
     title="fail-over time by failure detector",
     full={
         "case": (BUNDLE, BYPASS, RELAY),
-        "seen": (UNSEEN, NOTICED),
+        "seen": (UNSEEN, REPORTED),
         "dead_ms": (300, 600, 1_500, 3_000, 6_000),
         "run": range(5),
     },
     quick={
         "case": (BUNDLE, BYPASS, RELAY),
-        "seen": (UNSEEN, NOTICED),
+        "seen": (UNSEEN, REPORTED),
         "dead_ms": (600, 1_500),
         "run": (0,),
     },
     kinds={
         "case": OneOf((BUNDLE, BYPASS, RELAY)),
-        "seen": OneOf((UNSEEN, NOTICED)),
+        "seen": OneOf((UNSEEN, REPORTED)),
         "dead_ms": Whole(LEAST_DEAD_MS, DEFAULTS.link_idle_timeout_ms - 1),
         "run": RUN_NUMBER,
     },

@@ -30,13 +30,13 @@ def measure(point: Point) -> Row:
     assert pubends, "b1 feeds s1 with something"
     testbed.bed.cut("b1", "s1")
     testbed.bed.run(number(point, "down_s"))
-    asked = {each.target for each in testbed.after("s1")}
+    nacked_at = {each.target for each in testbed.after("s1")}
     testbed.bed.heal("b1", "s1")
     testbed.bed.run(AFTER_S)
     finished = testbed.finish()
     return {
         "pubends": len(pubends),
-        "asked": " ".join(sorted(asked)),
+        "nacked_at": " ".join(sorted(nacked_at)),
         **testbed.course("s1", pubends).row("s1"),
         **testbed.course("s2", pubends).row("s2"),
         **finished,
@@ -45,7 +45,7 @@ def measure(point: Point) -> Row:
 
 def compare(rows: Sequence[Row]) -> list[PaperComparison]:
     """Compare the sentences of GD 4.2 on this failure with our results."""
-    asked = {name for row in rows for name in str(row["asked"]).split()}
+    nacked_at = {name for row in rows for name in str(row["nacked_at"]).split()}
     unaffected = all(
         number(row, "s2_worst_ms") < 10 * number(row, "s2_usual_ms") and not row["s2_nacks"]
         for row in rows
@@ -61,8 +61,8 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
         PaperComparison(
             "where s1 sends its nacks",
             "b2, since the link to b1 is down",
-            ", ".join(sorted(asked)),
-            asked == {"b2"},
+            ", ".join(sorted(nacked_at)),
+            nacked_at == {"b2"},
         ),
         PaperComparison(
             "worst latency at s1",

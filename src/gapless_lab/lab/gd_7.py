@@ -38,12 +38,12 @@ def measure(point: Point) -> Row:
     testbed.bed.run(AFTER_S)
     later = len(testbed.after("s1")) + len(testbed.after("s2")) - while_down
     one, other = testbed.course("s1", pubends), testbed.course("s2", pubends)
-    asked_ms = one_ms + other_ms
+    nacked_ms = one_ms + other_ms
     return {
         "pubends": len(pubends),
         "lost_ms": round(one_ms / len(pubends), 1),
         "b2_range_ms": router_ms,
-        "consolidation": round(router_ms / asked_ms, 3) if asked_ms else None,
+        "consolidation": round(router_ms / nacked_ms, 3) if nacked_ms else None,
         "later_nacks": later,
         **one.row("s1"),
         **other.row("s2"),

@@ -50,7 +50,7 @@ def measure(point: Point) -> Row:
     return {
         "late": len(late),
         "nacks_while_down": while_down,
-        "asked_by": sum(bool(testbed.after(broker)) for broker in testbed.listeners),
+        "nacked_by": sum(bool(testbed.after(broker)) for broker in testbed.listeners),
         **course.row("s1"),
         **testbed.finish(),
     }
@@ -76,8 +76,8 @@ def compare(rows: Sequence[Row]) -> list[PaperComparison]:
         PaperComparison(
             "SHBs that send nacks when p1 is back",
             "s1 to s5, because of AckExpected",
-            f"{spread(rows, 'asked_by', 'of 5')}, because of the start of the new feed",
-            all(row["asked_by"] == 5 for row in rows),
+            f"{spread(rows, 'nacked_by', 'of 5')}, because of the start of the new feed",
+            all(row["nacked_by"] == 5 for row in rows),
         ),
         PaperComparison(
             "latency after the restart",

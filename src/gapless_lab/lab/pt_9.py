@@ -130,8 +130,8 @@ def _by_fan_out(delta: object, rows: Sequence[Row]) -> PaperComparison:
             (more if apart > 0 else fewer).append(failed)
         elif row["disconnected"] or other["disconnected"]:
             close.append(failed)
-    told = (("more", more), ("fewer", fewer), ("too close to tell", close))
-    shown = [f"{word} at {', '.join(map(str, of))} failed" for word, of in told if of]
+    results = (("more", more), ("fewer", fewer), ("too close to tell", close))
+    shown = [f"{word} at {', '.join(map(str, of))} failed" for word, of in results if of]
     decided = bool(fewer) or len(more) > len(close)
     return PaperComparison(
         f"δ = {delta}: fan-out {NARROW} disconnects more pairs than {WIDE}",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.broker import entry as machine
+from gapless.broker import entry
 from gapless.messages.streams import KnowledgeRange
 from gapless.overlay.session import PeerSession
 from gapless.propagation import sufficiency
@@ -96,11 +96,11 @@ def _takes_two_attempts(original: Any) -> Any:
 # --- routers -------------------------------------------------------------------------------------
 
 
-def _claims_nothing_late(self: Any, groups: Any) -> dict[Any, Any]:  # noqa: ARG001
+def _lists_no_late_hosts(self: Any, groups: Any) -> dict[Any, Any]:  # noqa: ARG001
     return {}
 
 
-def _unknown_is_silent(
+def _silence_for_unknown_ticks(
     self: Any, routed: Any, attachment: Any, low: int, high: int, masks: Any
 ) -> None:
     """Answer every requested tick, known or not."""
@@ -124,14 +124,14 @@ def _joined_over_stream_epochs(left: Any, right: Any) -> KnowledgeRange:
 # --- subscriber hosts ------------------------------------------------------------------------------
 
 
-def _starts_at_once(original: Any) -> Any:
+def _starts_uncovered(original: Any) -> Any:
     def start_if_served(self: Cursor, low: int, time: Any) -> None:
         original(self, low, type(time)(FOREVER, 0))
 
     return start_if_served
 
 
-def _forgets_what_is_held(original: Any) -> Any:
+def _drops_buffered_events(original: Any) -> Any:
     def join(self: Any) -> None:
         self.held.clear()
         original(self)
@@ -157,14 +157,14 @@ def _merges_at_once(self: Any, runs: Any) -> None:
     self._subscription.delivery._drain_in_turn(runs)  # noqa: SLF001
 
 
-def _nothing_is_released(original: Any) -> Any:
+def _omits_released_ticks(original: Any) -> Any:
     def take_read(self: Any, reply: Any, segment: Any, high: int) -> None:
         original(self, msgspec.structs.replace(reply, released=0), segment, high)
 
     return take_read
 
 
-def _seen_by_tick_alone(original: Any) -> Any:
+def _takes_any_filter(original: Any) -> Any:
     """Take events that match any filter of a live subscription, whichever applies."""
 
     def take(self: Any, segment: Any, publications: Any) -> None:
@@ -178,57 +178,57 @@ def _seen_by_tick_alone(original: Any) -> Any:
 
 BUGS: Final = (
     PlantedBug(
-        "acknowledged before it is on disk",
+        "acknowledges before the write is durable",
         "a publisher gets the reply to a batch that a crash may lose (I13)",
         ((StreamEnd, "_enqueue", _acknowledge_at_once),),
     ),
     PlantedBug(
-        "silence above the ceiling",
+        "declares silence above the tick ceiling",
         "ticks declared silent are given to events after a crash (R29, A8)",
         ((StreamEnd, "_be_silent_until", replaced(_silence_without_ceiling)),),
     ),
     PlantedBug(
-        "incarnation from the clock",
+        "takes the incarnation from the clock",
         "a clock set back makes stream epochs of an older incarnation cover new subscriptions (A9)",
-        ((machine, "next_incarnation", replaced(lambda _, clock: max(1, clock))),),
+        ((entry, "next_incarnation", replaced(lambda _, clock: max(1, clock))),),
     ),
     PlantedBug(
-        "sequences are forgotten",
+        "forgets the sequences of publishers",
         "a repeated publication is published again (R27)",
         ((Publishers, "get", _sequences_forgotten),),
     ),
     PlantedBug(
-        "a commit is done again",
+        "publishes a repeated commit again",
         "a batch that its writer repeats after a crash is published again (S1, S3)",
         ((Staging, "_is_over", constant(False)),),
     ),
     PlantedBug(
-        "two attempts are committed",
+        "commits two attempts of a partition",
         "a partition that ran twice is published twice (S1, S2)",
         ((staging, "_chunks_of", _takes_two_attempts),),
     ),
     PlantedBug(
-        "released by the fastest",
+        "releases up to the greatest ack floor",
         "the log is released up to the greatest ack floor instead of the least (R56)",
         ((Members, "ack_floor", replaced(_floor_of_the_fastest)),),
     ),
     PlantedBug(
-        "released is silent",
+        "skips a released range without a gap",
         "a released range is skipped without a gap notice (R45, A14)",
-        ((CatchUp, "take_read", _nothing_is_released),),
+        ((CatchUp, "take_read", _omits_released_ticks),),
     ),
     PlantedBug(
-        "any table suffices",
+        "treats every table as sufficient",
         "a router filters by any table, whatever the stream's vector demands (R24, A1)",
         ((sufficiency, "sufficient", constant(True)),),
     ),
     PlantedBug(
-        "nobody is late",
+        "lists no host as late",
         "a table claims to be complete for pubends unknown to its sources (R18, A3)",
-        ((OutTable, "_late", replaced(_claims_nothing_late)),),
+        ((OutTable, "_late", replaced(_lists_no_late_hosts)),),
     ),
     PlantedBug(
-        "stream epochs are joined",
+        "joins ranges of two stream epochs",
         "silence of two stream epochs becomes one knowledge range (A7)",
         (
             (istream, "_is_cheap_to_join", replaced(_joins_stream_epochs)),
@@ -238,47 +238,47 @@ BUGS: Final = (
         ),
     ),
     PlantedBug(
-        "unknown is silent",
+        "sends silence for unknown ticks",
         "a router answers a nack with silence for ticks that it does not know (I3)",
-        ((StreamSender, "answer", replaced(_unknown_is_silent)),),
+        ((StreamSender, "answer", replaced(_silence_for_unknown_ticks)),),
     ),
     PlantedBug(
-        "starts at once",
+        "starts before the vector covers it",
         "a subscription starts on a stream whose vector does not cover it (R44)",
-        ((Cursor, "start_if_served", _starts_at_once),),
+        ((Cursor, "start_if_served", _starts_uncovered),),
     ),
     PlantedBug(
-        "starts where its host joined",
+        "ignores start guarantees",
         "a subscription misses the first events of a pubend created after it (R46)",
         ((StartVerification, "guaranteed_start_after", constant(None)),),
     ),
     PlantedBug(
-        "everything is covered",
+        "uses silence that does not cover the SHB",
         "an SHB that left the vector treats the stream's silence as its own (R44)",
         ((CursorGroups, "is_covered", constant(True)),),
     ),
     PlantedBug(
-        "joins without what was held",
+        "drops buffered events when a cursor joins",
         "events between the end of a read and the live stream are dropped (R48)",
-        ((CatchUp, "join_if_read", _forgets_what_is_held),),
+        ((CatchUp, "join_if_read", _drops_buffered_events),),
     ),
     PlantedBug(
-        "reports its horizon",
+        "reports the doubt horizon as ack floor",
         "an SHB reports ticks that its durable subscribers have not acknowledged (R52)",
         ((AckReporter, "_ack_floor", replaced(_reports_the_horizon)),),
     ),
     PlantedBug(
-        "old filters leave at once",
+        "withdraws an ended filter at once",
         "a filter leaves the tables before the streams have passed its end (R17, A15)",
         ((Filters, "own", _drops_old_filters),),
     ),
     PlantedBug(
-        "any filter applies",
+        "delivers events of an ended filter",
         "events of an old filter are delivered after the switch to the new one (R47)",
-        ((Cursor, "take", _seen_by_tick_alone),),
+        ((Cursor, "take", _takes_any_filter),),
     ),
     PlantedBug(
-        "switches before it is on disk",
+        "delivers beyond a switch that is not durable",
         "a client receives events beyond a switch that a crash loses (R47)",
         (
             (DeliveryLimits, "add", constant(None)),
@@ -286,12 +286,12 @@ BUGS: Final = (
         ),
     ),
     PlantedBug(
-        "merges without waiting",
+        "merges without waiting for all streams",
         "streams in total order do not wait for each other (R51)",
         ((Merge, "drain", replaced(_merges_at_once)),),
     ),
     PlantedBug(
-        "sessions never die",
+        "never ends a peer session",
         "a session with a peer that sends or receives nothing stays open for ever (R1, A28)",
         ((PeerSession, "_restart", constant(None)),),
     ),

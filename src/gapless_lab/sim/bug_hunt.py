@@ -73,21 +73,21 @@ def main(arguments: list[str]) -> int:
         return 2
     names = options.bugs or [*BY_NAME]
     found: dict[str, int] = {}
-    for count, catch in enumerate(hunt_all(names, workers=os.cpu_count() or 1), start=1):
-        if catch.seed is not None:
-            found[catch.bug] = catch.seed
-        sys.stdout.write(f"{count:>3}/{len(names)} {_line(catch)}\n")
+    for count, detection in enumerate(hunt_all(names, workers=os.cpu_count() or 1), start=1):
+        if detection.seed is not None:
+            found[detection.bug] = detection.seed
+        sys.stdout.write(f"{count:>3}/{len(names)} {_line(detection)}\n")
         sys.stdout.flush()
     if options.record:
         _record(found)
     return 0 if len(found) == len(names) else 1
 
 
-def _line(catch: BugDetection) -> str:
-    if catch.seed is None:
-        return f"{catch.bug:<40} MISSED in {catch.seeds} seeds"
-    moved = "" if DETECTING_SEEDS.get(catch.bug) == catch.seed else " (moved)"
-    return f"{catch.bug:<40} seed {catch.seed}{moved}: {(catch.violation or '')[:100]}"
+def _line(detection: BugDetection) -> str:
+    if detection.seed is None:
+        return f"{detection.bug:<50} MISSED in {detection.seeds} seeds"
+    moved = "" if DETECTING_SEEDS.get(detection.bug) == detection.seed else " (moved)"
+    return f"{detection.bug:<50} seed {detection.seed}{moved}: {(detection.violation or '')[:100]}"
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ class SubscriptionChecker:
                 view.limit = max(view.base, self.acked.get(pubend, 0))
                 view.seen = []
 
-    def sought(self, start: StartPoint, position: PositionTuple) -> None:
+    def seek_done(self, start: StartPoint, position: PositionTuple) -> None:
         """The subscription has moved to another position."""
         self._merged = None
         for pubend, tick in position:
@@ -301,7 +301,7 @@ class SubscriptionChecker:
         """Whether all filter changes are known exactly, so that the client may forget its position."""
         return not self.changing and all(view.blurred <= view.base for view in self.views.values())
 
-    def change_asked(self, filter_text: str) -> None:
+    def change_requested(self, filter_text: str) -> None:
         """The client requests another filter."""
         assert not self.changing, "one change at a time"
         self._change, self.filter = self.filter, filter_text

@@ -31,9 +31,9 @@ class SimulatedClient:
         self._failures = 0
         """The number of consecutive connections that were lost before a notice came on them."""
         self._requests = 0
-        self._asked: dict[int, int] = {}
+        self._unanswered: dict[int, int] = {}
         """When each unanswered request was sent on this connection."""
-        self._patience_us = int(10_000_000 * world.options.pace) + 1_000_000
+        self._timeout_us = int(10_000_000 * world.options.pace) + 1_000_000
         self._check_scheduled = False
 
     # --- callbacks of the subclasses ---------------------------------------------------------
@@ -55,7 +55,7 @@ class SimulatedClient:
         """Connect, unless the client has ended or is connected."""
         if self.active and self.connection is None:
             self.connection = self.world.connections.connect(self, self.host)
-            self._asked.clear()
+            self._unanswered.clear()
             self.connected()
             self._schedule_check()
 
@@ -63,10 +63,10 @@ class SimulatedClient:
         """Handle a notice, unless it belongs to an abandoned connection."""
         if connection is self.connection:
             self._failures = 0
-            self._asked.pop(getattr(notice, "request", 0), None)
+            self._unanswered.pop(getattr(notice, "request", 0), None)
             self.world.trace.fold(self.world.now, self._requests)
             if self.world.trace.full:
-                self.world.trace.say(self.world.now, self.name, "hears", notice)
+                self.world.trace.message(self.world.now, self.name, "receives", notice)
             self.take(notice)
 
     def lost(self, connection: SimulatedConnection, reason: str) -> None:
@@ -74,7 +74,7 @@ class SimulatedClient:
         if connection is self.connection:
             self.world.note(self.name, f"loses its connection: {reason}")
             self.connection = None
-            self._come_back()
+            self._reconnect_later()
 
     def drop(self, *, disconnected_us: int = 0, unseen_us: int = 0) -> None:
         """Close the connection and reconnect later."""
@@ -82,7 +82,7 @@ class SimulatedClient:
             self.world.note(self.name, "drops its connection")
             self.connection.drop(unseen_us=unseen_us)
             self.connection = None
-            self._come_back(disconnected_us)
+            self._reconnect_later(disconnected_us)
 
     def follow(self, refused: Refused) -> None:
         """Reconnect later; to another broker, if the refusal names one."""
@@ -97,12 +97,12 @@ class SimulatedClient:
             self.connection.drop()
             self.connection = None
 
-    def _come_back(self, disconnected_us: int = 0) -> None:
+    def _reconnect_later(self, disconnected_us: int = 0) -> None:
         self.losses += 1
         self._failures += 1
         self.choose_host()
-        patience = 30_000 * min(self._failures, 10)
-        self.world.after(disconnected_us + self.random.randrange(1_000, patience), self.connect)
+        longest_us = 30_000 * min(self._failures, 10)
+        self.world.after(disconnected_us + self.random.randrange(1_000, longest_us), self.connect)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -111,31 +111,31 @@ class SimulatedClient:
         self._requests += 1
         return self._requests
 
-    def ask(self, request: Any) -> None:
+    def send_request(self, request: Any) -> None:
         """Send a request that expects a reply."""
         if self.connection is not None:
-            self._asked[request.request] = self.world.now
+            self._unanswered[request.request] = self.world.now
             self.send(request)
 
     def send(self, request: Any) -> None:
         """Send a request that has no reply."""
         if self.connection is not None:
             if self.world.trace.full:
-                self.world.trace.say(self.world.now, self.name, "asks", request)
-            self.connection.ask(request)
+                self.world.trace.message(self.world.now, self.name, "requests", request)
+            self.connection.send_request(request)
 
     def _schedule_check(self) -> None:
         if not self._check_scheduled:
             self._check_scheduled = True
-            self.world.after(self._patience_us // 2, self._look)
+            self.world.after(self._timeout_us // 2, self._look)
 
     def _look(self) -> None:
         """Close a connection on which a reply is overdue; wait longer on the next one."""
         self._check_scheduled = False
         if self.connection is None:
             return
-        if self._asked and self.world.now - min(self._asked.values()) > self._patience_us:
-            self._patience_us *= 2
+        if self._unanswered and self.world.now - min(self._unanswered.values()) > self._timeout_us:
+            self._timeout_us *= 2
             self.drop()
         else:
             self._schedule_check()

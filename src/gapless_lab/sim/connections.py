@@ -49,13 +49,13 @@ class SimulatedConnection:
         self._to_process = 0
         self._to_actor = 0
 
-    def ask(self, request: Any) -> None:
+    def send_request(self, request: Any) -> None:
         """Send a request to the machine."""
         if self.open:
             self._to_process = max(self._to_process, self._world.now + self._world.network.delay())
-            self._world.push(self._to_process, self._asked, request, None)
+            self._world.push(self._to_process, self._request_arrived, request, None)
 
-    def _asked(self, request: Any, _: None) -> None:
+    def _request_arrived(self, request: Any, _: None) -> None:
         process = self.process
         if process is not None and self.name in process.clients:
             self._world.happen(process, ClientRequest(self.name, request))

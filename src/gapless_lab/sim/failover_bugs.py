@@ -15,11 +15,11 @@ from gapless_lab.sim.planted_bugs import PlantedBug, replaced
 __all__ = ["FAILOVER_BUGS"]
 
 
-def _where_its_client_is(call: Subscribe) -> StartPoint:
+def _from_the_client_position(call: Subscribe) -> StartPoint:
     return call.start
 
 
-def _brings_no_filters(_: ForcedMoves, made: HostedSubscription, call: Subscribe) -> None:
+def _imports_no_past_filters(_: ForcedMoves, made: HostedSubscription, call: Subscribe) -> None:
     if call.hosting is not None:
         positioned = dict(call.start.position)
         acked = {each: tick for each, tick in call.acked if each in positioned}
@@ -38,7 +38,7 @@ def _acknowledges_silence(original: Any) -> Any:
     return save
 
 
-def _keeps_what_has_moved(
+def _keeps_moved_subscription(
     _: HostingBrokers, subscription: HostedSubscription, move: Superseded
 ) -> None:
     del subscription, move
@@ -46,22 +46,22 @@ def _keeps_what_has_moved(
 
 FAILOVER_BUGS: Final = (
     PlantedBug(
-        "a former host keeps it",
+        "keeps a subscription that has moved",
         "a broker keeps a subscription that has moved to another broker (MV-14)",
-        ((HostingBrokers, "_let_go", replaced(_keeps_what_has_moved)),),
+        ((HostingBrokers, "_let_go", replaced(_keeps_moved_subscription)),),
     ),
     PlantedBug(
-        "a failover forgets what must come",
+        "treats received ticks as acknowledged",
         "the new hosting broker treats the received ticks of a client as acknowledged (MV-13, R50)",
-        ((resume, "_retained_from", replaced(_where_its_client_is)),),
+        ((resume, "_retained_from", replaced(_from_the_client_position)),),
     ),
     PlantedBug(
-        "filters stay behind",
+        "leaves past filters behind in a failover",
         "the new hosting broker applies the last filter to ticks of a past filter (R47)",
-        ((ForcedMoves, "adopt_resume_state", replaced(_brings_no_filters)),),
+        ((ForcedMoves, "adopt_resume_state", replaced(_imports_no_past_filters)),),
     ),
     PlantedBug(
-        "silence that only its host knows",
+        "acknowledges silence before the client knows it",
         "a hosting broker acknowledges silence before its client knows of it (MV-13)",
         ((Registry, "save_acknowledgements", _acknowledges_silence),),
     ),

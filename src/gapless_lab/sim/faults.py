@@ -229,7 +229,7 @@ class FaultInjector:
 
     def _lose_client(self) -> bool:
         workload = self._workload
-        clients = [*workload.publishers, *workload.stagers, *workload.live()]
+        clients = [*workload.publishers, *workload.staged_writers, *workload.live()]
         client = self._random.choice(clients)
         disconnected_us = self._options.down_us(self._random)
         unseen = self._options.down_us(self._random) if self._random.random() < 0.5 else 0

@@ -11,20 +11,20 @@ from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 __all__ = ["NAMING_BUGS"]
 
 
-def _asks_nobody(_: NameQueries, name: str, done: NameQueryDone) -> None:
+def _queries_no_broker(_: NameQueries, name: str, done: NameQueryDone) -> None:
     del name
     done(NameStatus.FREE, "")
 
 
 NAMING_BUGS: Final = (
     PlantedBug(
-        "names are given unasked",
-        "a broker creates a pubend without asking other brokers for its name (R4)",
-        ((NameQueries, "query", replaced(_asks_nobody)),),
+        "creates pubends without a name query",
+        "a broker creates a pubend without a query of other brokers (R4)",
+        ((NameQueries, "query", replaced(_queries_no_broker)),),
     ),
     PlantedBug(
-        "two ask and both win",
-        "a broker that asks for a name replies FREE to another that asks for it (R4)",
+        "replies FREE to a concurrent name query",
+        "a broker that queries a name replies FREE to another query for it (R4)",
         ((NameQueries, "_contest", constant((NameStatus.FREE, ""))),),
     ),
 )

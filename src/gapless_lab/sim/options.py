@@ -164,7 +164,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Advertisements widened, a second."""
     repeat_rate: float = 0.0
     """Batches that a publisher sends again after their replies, a second."""
-    stagers: int = 0
+    staged_writers: int = 0
     """Writers that stage and commit."""
     stage_rate: float = 0.0
     """Batches that these writers start, a second."""
@@ -292,7 +292,7 @@ def _also_staging(options: SimulationOptions) -> SimulationOptions:
     rate = random.choice((5.0, 20.0)) * 0.1 / options.pace
     limits = random.choice(({}, {}, {"staged_ttl_s": 1}, {"staged_bytes_max": 3_000}))
     return options.with_(
-        stagers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
+        staged_writers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
     )
 
 

@@ -112,13 +112,13 @@ class SimulatedPublisher(SimulatedClient):
         """
         if self._session is None or self.pubend is None:
             return
-        for under_way, batch in enumerate(self.pending):
+        for in_flight, batch in enumerate(self.pending):
             if not batch.sent:
-                if under_way >= self._window:
+                if in_flight >= self._window:
                     return
                 batch.sent = True
                 batch.outside |= not self._is_advertised(batch)
-                self.ask(
+                self.send_request(
                     Publish(
                         batch.request,
                         self.pubend,
@@ -138,7 +138,9 @@ class SimulatedPublisher(SimulatedClient):
         batch = self.random.choice(self._answered)
         request = self.next_request()
         self._repeated[request] = (batch, self._session)
-        self.ask(Publish(request, self.pubend, self.name, self._session, batch.first, batch.events))
+        self.send_request(
+            Publish(request, self.pubend, self.name, self._session, batch.first, batch.events)
+        )
         if self.random.random() < 0.2:
             self._open_publisher()  # fences the repetition, perhaps half done
 
@@ -171,7 +173,7 @@ class SimulatedPublisher(SimulatedClient):
     def _open_pubend(self) -> None:
         self._opening = self.next_request()
         plan = self.plan
-        self.ask(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
+        self.send_request(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
 
     def take(self, notice: Any) -> None:
         """Handle the reply to a request."""
@@ -200,7 +202,7 @@ class SimulatedPublisher(SimulatedClient):
         assert self.pubend is not None
         self._session = None
         self._opening = self.next_request()
-        self.ask(OpenPublisher(self._opening, self.pubend, self.name))
+        self.send_request(OpenPublisher(self._opening, self.pubend, self.name))
 
     def _publisher_opened(self, notice: PublisherOpened) -> None:
         if notice.request != self._opening:

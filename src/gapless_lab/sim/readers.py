@@ -47,13 +47,13 @@ class SimulatedReader(SimulatedClient):
 
     def connected(self) -> None:
         """Continue after the last part."""
-        self._ask_on()
+        self._continue_reading()
 
-    def _ask_on(self) -> None:
+    def _continue_reading(self) -> None:
         self._request = self.next_request()
         pubend, bytes_max, form = self.stream.pubend, self.bytes_max, self.form
         request = ReadLog(self._request, pubend, self.filter, self.low, self.high, bytes_max, form)
-        self.ask(request)
+        self.send_request(request)
 
     def take(self, notice: Any) -> None:
         """Check a part and request the next."""
@@ -66,7 +66,7 @@ class SimulatedReader(SimulatedClient):
             if self.low > self.high:
                 self._finish()
             else:
-                self._ask_on()
+                self._continue_reading()
 
     def _check(self, part: ReadPart) -> None:
         """Check that a part contains exactly the matching events, from the released tick to its

@@ -43,7 +43,7 @@ def _only_the_next_cell(original: Any) -> Any:
     return candidates
 
 
-def _feeds_whoever_asks(original: Any) -> Any:
+def _feeds_every_requester(original: Any) -> Any:
     """Take out R10 between cells."""
 
     def may_feed(self: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
@@ -52,8 +52,8 @@ def _feeds_whoever_asks(original: Any) -> Any:
     return may_feed
 
 
-def _asks_everybody(original: Any) -> Any:
-    """Take out R7: ask all reachable peers, the nearer ones first."""
+def _tries_every_peer(original: Any) -> Any:
+    """Take out R7: try all reachable peers, the nearer ones first."""
 
     def candidates(self: FeedCandidates, pubend: PubendId) -> list[Candidate]:
         found: list[Candidate] = original(self, pubend)
@@ -68,10 +68,10 @@ def _bypasses_into_one_branch(original: Any) -> Any:
     """Feed one of the cells that have an edge to the bypassed cell, and not the others."""
 
     def may_feed(self: FeedCandidates, pubend: PubendId, receiver: Receiver) -> bool:
-        around = self._tree.neighbourhood
-        if receiver.kind is AttachKind.CELL and receiver.name in around:
-            bypassed = around.path(receiver.name)[-2:-1]
-            if bypassed and receiver.name != min(around.beyond(bypassed[0])):
+        neighbourhood = self._tree.neighbourhood
+        if receiver.kind is AttachKind.CELL and receiver.name in neighbourhood:
+            bypassed = neighbourhood.path(receiver.name)[-2:-1]
+            if bypassed and receiver.name != min(neighbourhood.beyond(bypassed[0])):
                 return False
         return bool(original(self, pubend, receiver))
 
@@ -81,7 +81,7 @@ def _bypasses_into_one_branch(original: Any) -> Any:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
+def _located_from_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
     """Treat a table from beyond a cell as one from beside it (A25)."""
     del self
     others = [other for other in edge.cells() if other != cell]
@@ -94,16 +94,16 @@ def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
 # --- reports -------------------------------------------------------------------------------------
 
 
-def _speaks_for_the_missing(original: Any) -> Any:
+def _reports_for_silent_hosts(original: Any) -> Any:
     """Report the ack floor of others for an SHB whose last report is old."""
 
     def tick(self: Any) -> None:
         now, late = self._context.now, microseconds(ms=2 * self._context.parameters.ack_ms)
-        for heard in self._last_reports.values():
-            highest = max((each.tick for each in heard.values()), default=0)
-            for shb, each in heard.items():
+        for reports in self._last_reports.values():
+            highest = max((each.tick for each in reports.values()), default=0)
+            for shb, each in reports.items():
                 if now - each.at > late:
-                    heard[shb] = each._replace(tick=highest, at=now)
+                    reports[shb] = each._replace(tick=highest, at=now)
         original(self)
 
     return tick
@@ -112,16 +112,16 @@ def _speaks_for_the_missing(original: Any) -> Any:
 # --- relays --------------------------------------------------------------------------------------
 
 
-def _answers_in_place(original: Any) -> Any:
+def _answers_at_the_relay(original: Any) -> Any:
     """Let a relay feed a receiver that attaches to another broker through it."""
 
     def forward(self: Any, message: Relayed) -> None:
         inner = message.inner
         if 0 < message.index < len(message.route) - 1 and isinstance(inner, Packet):
-            asked = [each for each in inner.messages if isinstance(each, Attach)]
-            for each in asked:
+            attaches = [each for each in inner.messages if isinstance(each, Attach)]
+            for each in attaches:
                 self._peers._listener.received(message.route[0], each)  # noqa: SLF001
-            rest = tuple(each for each in inner.messages if each not in asked)
+            rest = tuple(each for each in inner.messages if each not in attaches)
             message = msgspec.structs.replace(
                 message, inner=msgspec.structs.replace(inner, messages=rest)
             )
@@ -130,7 +130,7 @@ def _answers_in_place(original: Any) -> Any:
     return forward
 
 
-def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None:
+def _forwards_every_probe(self: Any, peer: BrokerId, probe: RelayProbe) -> None:
     """Treat every copy of a probe as the first, and send it to all peers, also back to its sender."""
     del peer
     passed = msgspec.structs.replace(probe, route=(*probe.route, self._me))
@@ -143,81 +143,81 @@ def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None
 
 ROUTING_BUGS: Final = (
     PlantedBug(
-        "no bypass",
+        "does not bypass",
         "a cell that is down cuts off all cells beyond it (R7)",
         ((FeedCandidates, "candidates", _only_the_next_cell),),
     ),
     PlantedBug(
-        "one branch is bypassed into",
+        "bypasses into one branch only",
         "all but one of the branches beyond a cell that is down get no feed (R10)",
         ((FeedCandidates, "may_feed", _bypasses_into_one_branch),),
     ),
     PlantedBug(
-        "no relays",
+        "does not use relays",
         "a broker without a link to a peer has no session with it (R3)",
         ((Relays, "send_probes", constant(None)),),
     ),
     PlantedBug(
-        "a feeder that is not nearer",
-        "routers ask every reachable peer for a feed, and feed every requester (R7, R10, A2, A18)",
+        "attaches to feeders that are not nearer",
+        "routers attach to every reachable peer, and feed every requester (R7, R10, A2, A18)",
         (
-            (FeedCandidates, "candidates", _asks_everybody),
-            (FeedCandidates, "may_feed", _feeds_whoever_asks),
+            (FeedCandidates, "candidates", _tries_every_peer),
+            (FeedCandidates, "may_feed", _feeds_every_requester),
         ),
     ),
     PlantedBug(
-        "a relay answers",
+        "answers packets instead of relaying them",
         "a relay feeds a receiver that attaches to a feeder through it (R3, A2)",
         (
-            (Relays, "_forward", _answers_in_place),
-            (FeedCandidates, "may_feed", _feeds_whoever_asks),
+            (Relays, "_forward", _answers_at_the_relay),
+            (FeedCandidates, "may_feed", _feeds_every_requester),
         ),
     ),
     PlantedBug(
-        "probes go in circles",
+        "forwards every copy of a probe",
         "every copy of a probe is forwarded, so that probing never ends (R3)",
-        ((Relays, "probed", replaced(_passes_every_probe_on)),),
+        ((Relays, "probed", replaced(_forwards_every_probe)),),
     ),
     PlantedBug(
-        "location from beyond",
+        "locates hosts by tables from beyond a cell",
         "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
-        ((TableChooser, "_is_behind_a_sibling", replaced(_siblings_beyond)),),
+        ((TableChooser, "_is_behind_a_sibling", replaced(_located_from_beyond)),),
     ),
     PlantedBug(
-        "reports for the missing",
+        "reports an ack floor for a silent SHB",
         "a router reports for a silent SHB the ack floor of the others (R52, A12)",
-        ((ReportAggregator, "_tick", _speaks_for_the_missing),),
+        ((ReportAggregator, "_tick", _reports_for_silent_hosts),),
     ),
 )
 """Each must be detected within 1,000 seeds."""
 
 ONLY_DIRECTED: Final[dict[str, str]] = {
-    "receivers are no sources": (
+    "does not use receivers as table sources": (
         "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_a_new_subscription_could_not_start"
     ),
-    "tables of a branch beyond a dead cell are forgotten": (
+    "ignores tables of a branch beyond a dead cell": (
         "tests/scenarios/test_bypass_runs.py::"
         "test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start"
     ),
-    "an old table shows a sibling": (
+    "locates hosts at a sibling by stale tables": (
         "tests/propagation/test_sufficiency.py::test_a_stale_table_does_not_locate_a_host_at_a_sibling"
     ),
-    "an end stays on a link that is gone": (
+    "keeps a session on a lost link": (
         "tests/overlay/test_relays.py::"
         "test_an_end_that_has_not_noticed_its_lost_link_follows_the_other_over_the_relay"
     ),
-    "dead sessions speak over relays": (
+    "accepts packets of older sessions over relays": (
         "tests/overlay/test_relays.py::"
         "test_packets_of_an_older_session_over_the_same_route_are_ignored"
     ),
-    "a broken hop is not told": (
+    "does not report a lost next hop": (
         "tests/overlay/test_relays.py::"
         "test_a_relay_that_has_lost_its_next_hop_notifies_the_sender_and_the_session_ends"
     ),
-    "a packet that a relay has lost is not missed": (
+    "ignores packets lost by a relay": (
         "tests/overlay/test_relays.py::test_a_gap_ends_a_session_over_relays_too"
     ),
-    "ranks inside of a class are forgotten": (
+    "ignores ranks within a class": (
         "tests/scenarios/test_bundle_runs.py::"
         "test_without_ranks_inside_of_a_class_load_does_not_return"
     ),

@@ -141,7 +141,7 @@ class SimulationRun:
                 return True
             if self.world.now >= deadline:
                 shown = "; ".join(unfinished[:5])
-                self.world.violate(name, f"{len(unfinished)} things are outstanding: {shown}")
+                self.world.violate(name, f"{len(unfinished)} are outstanding: {shown}")
                 return False
 
     def _unconverged(self) -> list[str]:
@@ -168,9 +168,9 @@ class SimulationRun:
         for publisher in self.workload.publishers:
             if publisher.host in core:
                 found += publisher.unfinished()
-        for stager in self.workload.stagers:
-            if stager.host in core:
-                found += stager.unfinished()
+        for writer in self.workload.staged_writers:
+            if writer.host in core:
+                found += writer.unfinished()
         for reader in self.workload.readers:
             if reader.host in core and reader.stream in sound:
                 found += reader.unfinished()

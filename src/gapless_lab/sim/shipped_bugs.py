@@ -1,6 +1,6 @@
 """Planted bugs of the kinds that brokers were shipped with.
 
-Each kind occurred in a released broker: a dropped nack, silence over an event, a vector off by one,
+Each kind occurred in a released broker: a dropped nack, silence over an event, an off-by-one version,
 a session or a publisher that is not fenced, unreported corruption, a record that is not written, an
 unbounded queue. They are hunted with those of :mod:`.broker_bugs`.
 """
@@ -34,7 +34,7 @@ def _drops_nacks(self: Any, routed: Any, unknown: Any) -> None:
     del self, routed, unknown
 
 
-def _answers_silence(original: Any) -> Any:
+def _omits_events(original: Any) -> Any:
     """Omit the events from the reply to a nack."""
 
     def send(self: Any, routed: Any, attachment: Any, ranges: Any, *, first: bool) -> None:
@@ -45,7 +45,7 @@ def _answers_silence(original: Any) -> Any:
     return send
 
 
-def _one_early(original: Any) -> Any:
+def _one_version_early(original: Any) -> Any:
     """Treat the version before a filter's as one that has it."""
 
     def is_served_at(self: FilterSegment, time: VirtualTime | None) -> bool:
@@ -56,7 +56,7 @@ def _one_early(original: Any) -> Any:
     return is_served_at
 
 
-def _takes_every_session(original: Any) -> Any:
+def _accepts_every_session(original: Any) -> Any:
     def packet(self: PeerSession, packet: Packet) -> None:
         if self.theirs is not None and self.state is PeerSessionState.OPEN:
             self._expected = packet.sequence
@@ -66,7 +66,7 @@ def _takes_every_session(original: Any) -> Any:
     return packet
 
 
-def _passes_over_lost_packets(original: Any) -> Any:
+def _ignores_lost_packets(original: Any) -> Any:
     def packet(self: PeerSession, packet: Packet) -> None:
         self._expected = packet.sequence
         original(self, packet)
@@ -82,7 +82,7 @@ def _any_session_publishes(original: Any) -> Any:
     return get
 
 
-def _corruption_is_silent(original: Any) -> Any:
+def _silence_for_corrupt_rows(original: Any) -> Any:
     """Treat the ticks behind a corrupt row as silence."""
 
     def ranges_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
@@ -127,52 +127,52 @@ def _saves_once(original: Any) -> Any:
 
 SHIPPED_BUGS: Final = (
     PlantedBug(
-        "nacks are dropped",
+        "drops nacks",
         "a router does not forward nacks for ticks that it does not know (R37)",
         ((UpstreamRequests, "request_ticks", replaced(_drops_nacks)),),
     ),
     PlantedBug(
-        "silence over an event",
+        "omits events from nack replies",
         "the reply to a nack omits its events (I3)",
-        ((StreamSender, "_send", _answers_silence),),
+        ((StreamSender, "_send", _omits_events),),
     ),
     PlantedBug(
-        "vector off by one",
+        "starts a filter one version early",
         "a filter starts where the streams serve the SHB's version before it (R44)",
-        ((FilterSegment, "is_served_at", _one_early),),
+        ((FilterSegment, "is_served_at", _one_version_early),),
     ),
     PlantedBug(
-        "dead sessions speak",
+        "accepts packets of older sessions",
         "a packet of an older session or incarnation is accepted in the present one (R1, I12)",
-        ((PeerSession, "_packet", _takes_every_session),),
+        ((PeerSession, "_packet", _accepts_every_session),),
     ),
     PlantedBug(
-        "lost packets in a session",
+        "ignores packets lost in a session",
         "a packet lost in the middle of a session is not noticed (R1)",
-        ((PeerSession, "_packet", _passes_over_lost_packets),),
+        ((PeerSession, "_packet", _ignores_lost_packets),),
     ),
     PlantedBug(
-        "publishers are not fenced",
+        "does not fence publishers",
         "a batch from an older connection of a publisher is published (R28)",
         ((Publishers, "get", _any_session_publishes),),
     ),
     PlantedBug(
-        "corruption is silent",
+        "sends silence for corrupt rows",
         "unreadable ticks are reported as silence (P8)",
-        ((Pubend, "ranges_between", _corruption_is_silent),),
+        ((Pubend, "ranges_between", _silence_for_corrupt_rows),),
     ),
     PlantedBug(
-        "corruption is not reported",
+        "does not report corrupt rows",
         "a subscription that waits for an unreadable row gets no reason (P8)",
         ((StallNotifier, "review", constant(None)),),
     ),
     PlantedBug(
-        "a record is written once",
+        "does not store changes of a subscription",
         "a durable subscription changes, and its record does not (I13)",
         ((HostedSubscription, "save", _saves_once),),
     ),
     PlantedBug(
-        "a cache without end",
+        "caches without a limit",
         "a subend caches everything without a limit (R38, I14)",
         ((Subend, "_bound", constant(None)),),
     ),

@@ -29,7 +29,7 @@ _NUMBERS = {
     "brokers_per_cell": 1,
     "subscribers": 1,
     "publishers": 1,
-    "stagers": 0,
+    "staged_writers": 0,
     "pubends": 1,
     "batch_max": 1,
     "operations_max": 1,

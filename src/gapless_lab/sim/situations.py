@@ -113,7 +113,7 @@ def repeated(options: SimulationOptions, random: Random) -> SimulationOptions:
     )
 
 
-def holes(options: SimulationOptions, random: Random) -> SimulationOptions:
+def skipped_packets(options: SimulationOptions, random: Random) -> SimulationOptions:
     """A transport loses something in the middle: one packet of a connection, or many datagrams."""
     ordered = options.network == "session"
     kind, strikes = ("skipped packet", 20.0) if ordered else ("loss", 6.0)
@@ -172,14 +172,14 @@ def flooded(options: SimulationOptions, random: Random) -> SimulationOptions:
 
 
 SITUATIONS: Final[dict[str, Callable[[SimulationOptions, Random], SimulationOptions]]] = {
-    "parked": inactive,
+    "inactive": inactive,
     "expired": expired,
     "small log": small_log,
     "widened": widened,
     "abandoned": abandoned,
     "repeated": repeated,
-    "holes": holes,
-    "damaged": corrupt,
+    "skipped packets": skipped_packets,
+    "corrupt": corrupt,
     "flooded": flooded,
 }
 """By name: what each situation adds to a seed; a new one changes all seeds that have a situation.

@@ -55,16 +55,16 @@ class WriterChecker:
         self.done: dict[int, tuple[int, int, int]] = {}
         """By batch that is completely in the log: its first tick, its last, its number of events.
         """
-        self._asked: dict[int, list[list[bytes]]] = {}
+        self._commits: dict[int, list[list[bytes]]] = {}
         """By batch: the events that each of its commits would publish."""
         self._batch = -1
         self._seen: list[Publication] = []
         """The events of the batch that is being logged."""
 
-    def asked(self, batch: int, payloads: list[bytes]) -> None:
+    def commit_sent(self, batch: int, payloads: list[bytes]) -> None:
         """The writer sends a commit."""
-        if payloads not in self._asked.setdefault(batch, []):
-            self._asked[batch].append(payloads)
+        if payloads not in self._commits.setdefault(batch, []):
+            self._commits[batch].append(payloads)
 
     def logged(self, publication: Publication) -> None:
         """Check an event of this writer in the log: it must be the next one of a commit."""
@@ -76,7 +76,7 @@ class WriterChecker:
         self._batch = batch
         self._seen.append(publication)
         seen = [each.payload for each in self._seen]
-        likely = [each for each in self._asked.get(batch, []) if each[: len(seen)] == seen]
+        likely = [each for each in self._commits.get(batch, []) if each[: len(seen)] == seen]
         if not likely:
             self._violate("S2", publication)
         elif seen in likely:
@@ -171,7 +171,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 self._attempt(partition, fails=random.random() < 0.5)
             self._attempt(partition, fails=False)
         random.shuffle(self._attempts)
-        self._go_on()
+        self._continue()
 
     def _attempt(self, partition: int, *, fails: bool) -> None:
         self._made += 1
@@ -193,7 +193,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 events.append((event, f"{where}/{len(events)}".encode()))
         return tuple(events)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Send the requests that are not answered."""
         if not self._is_open or self.pubend is None:
             return
@@ -203,10 +203,12 @@ class SimulatedStagedWriter(SimulatedClient):
         elif self._phase is _Phase.DROPPING:
             self._dropped.add(self._batch)
             self._request = self.next_request()
-            self.ask(DropBatch(self._request, self.pubend, self.name, self._batch))
+            self.send_request(DropBatch(self._request, self.pubend, self.name, self._batch))
         elif self._phase is not _Phase.IDLE:
             self._request = self.next_request()
-            self.ask(CommitBatch(self._request, self.pubend, self.name, self._batch, self._parts))
+            self.send_request(
+                CommitBatch(self._request, self.pubend, self.name, self._batch, self._parts)
+            )
 
     def _stage(self) -> None:
         assert self.pubend is not None
@@ -218,7 +220,7 @@ class SimulatedStagedWriter(SimulatedClient):
                     self._chunks[request] = (attempt, number)
                     chunk = (self._batch, attempt.partition, attempt.name, number)
                     events = attempt.chunks[number]
-                    self.ask(StageChunk(request, self.pubend, self.name, *chunk, events))
+                    self.send_request(StageChunk(request, self.pubend, self.name, *chunk, events))
         if not self._chunks:
             self._all_staged()
 
@@ -227,7 +229,7 @@ class SimulatedStagedWriter(SimulatedClient):
         draw = self.random.random() if self._is_hasty else 1.0
         if draw < 0.1:
             self._phase = _Phase.DROPPING
-            self._go_on()
+            self._continue()
         elif draw < 0.2:
             self._crash()
         else:
@@ -241,11 +243,11 @@ class SimulatedStagedWriter(SimulatedClient):
         chosen = [self.random.choice(finished[each]) for each in sorted(finished)]
         self._parts = tuple((each.partition, each.name, len(each.chunks)) for each in chosen)
         events = [event for each in chosen for chunk in each.chunks for event in chunk]
-        self.checker.asked(self._batch, [payload for _, payload in events])
+        self.checker.commit_sent(self._batch, [payload for _, payload in events])
         self._phase = _Phase.COMMITTING
         if self._is_hasty and self.workload is not None and self.random.random() < 0.3:
             self.workload.aim(self.host)
-        self._go_on()
+        self._continue()
         if self._is_hasty and self.random.random() < 0.2:
             self._crash()
 
@@ -263,7 +265,9 @@ class SimulatedStagedWriter(SimulatedClient):
         self._is_open = False
         self._advertised = self.plan.advertisement
         self._opening = self.next_request()
-        self.ask(OpenPubend(self._opening, self.plan.name, self._advertised, self.plan.quality))
+        self.send_request(
+            OpenPubend(self._opening, self.plan.name, self._advertised, self.plan.quality)
+        )
 
     def take(self, notice: Any) -> None:
         """Handle the reply to a request."""
@@ -272,7 +276,7 @@ class SimulatedStagedWriter(SimulatedClient):
             if self._phase is _Phase.STAGING and not self._attempts:
                 self._make()
             else:
-                self._go_on()
+                self._continue()
         elif isinstance(notice, ChunkStaged):
             self._staged(notice)
         elif isinstance(notice, BatchCommitted):
@@ -299,7 +303,7 @@ class SimulatedStagedWriter(SimulatedClient):
             self.world.violate("undurable", f"{name} : the reply is {notice}, the log has {done}")
         if self._phase is _Phase.COMMITTING and self._is_hasty and self.random.random() < 0.3:
             self._phase = _Phase.REPEATING
-            self._go_on()
+            self._continue()
         else:
             self._finish()
 
@@ -324,7 +328,7 @@ class SimulatedStagedWriter(SimulatedClient):
                 del self._chunks[notice.request]
                 if self._phase is _Phase.STAGING:  # the first refused chunk
                     self._phase = _Phase.DROPPING
-                    self._go_on()
+                    self._continue()
             elif self._has_cause():
                 self._finish()
             elif self._phase is _Phase.COMMITTING and late:

@@ -75,7 +75,7 @@ class SimulatedSubscriber(SimulatedClient):
         self._answered = False
         """Whether a Subscribe was ever answered."""
         self._resuming = False
-        self._asked_starts: list[StartPoint] = []
+        self._requested_starts: list[StartPoint] = []
         """The requested starts since the last reply."""
         self._erased: dict[BrokerId, int] = {}
         """By broker: how often its record had been deleted there at the last reply or first visit.
@@ -95,7 +95,7 @@ class SimulatedSubscriber(SimulatedClient):
         for that filter.
         """
         self._change: SetFilter | None = None
-        self._change_asked = 0
+        self._change_requests = 0
         """The number of times the present filter change was requested."""
         self._seek: Seek | None = None
         self._ending: Unsubscribe | None = None
@@ -153,12 +153,12 @@ class SimulatedSubscriber(SimulatedClient):
             self._finish()
             return
         if self._ending is not None:
-            self.ask(self._ending)
+            self.send_request(self._ending)
             return
         self.checker.stalls.clear()
         self._resuming = self._answered or bool(self.checker.position())
         start = self._resume_start() if self._resuming else self._start
-        self._asked_starts.append(start)
+        self._requested_starts.append(start)
         self._subscribing = self.next_request()
         self._credit, self._unreturned_credit = self._window, 0
         text = self.checker.old_filter
@@ -172,7 +172,7 @@ class SimulatedSubscriber(SimulatedClient):
         )
         if hosting is not None and not self._is_at_hosting_broker:
             self._hosting = hosting.next_epoch()
-        self.ask(
+        self.send_request(
             Subscribe(
                 self._subscribing,
                 self.checker.name,
@@ -300,7 +300,7 @@ class SimulatedSubscriber(SimulatedClient):
 
     def _subscribed(self, notice: Subscribed) -> None:
         if self._seek is not None and notice.request == self._seek.request:
-            self.checker.sought(self._seek.start, notice.position)
+            self.checker.seek_done(self._seek.start, notice.position)
             self._seek = None
             return
         if notice.request != self._subscribing:
@@ -316,7 +316,7 @@ class SimulatedSubscriber(SimulatedClient):
         pending = notice.pending
         self._resting = {each.pubend: each.after for each in pending if each.after is not None}
         has_ended = was_at_hosting_broker and erased > self._erased.get(self.host.broker, erased)
-        if has_ended and LATEST in self._asked_starts:
+        if has_ended and LATEST in self._requested_starts:
             self.checker.expired(LATEST, notice.position)
         elif self._resuming:
             self.checker.resumed(notice.position)
@@ -324,18 +324,18 @@ class SimulatedSubscriber(SimulatedClient):
             self.checker.subscribed(self._start, notice.position)
         self._answered = True
         self._erased = {self.host.broker: erased}
-        self._asked_starts.clear()
+        self._requested_starts.clear()
         if self._change is not None:
-            self._ask_change()
+            self._request_change()
 
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:
-            if self._change_asked > 1:
+            if self._change_requests > 1:
                 # perhaps the change was made before; and filters stay until their events are
                 # acknowledged
                 if self.durable:
                     self._acknowledge(self.checker.position())
-                self.world.after(50_000, self._ask_change)
+                self.world.after(50_000, self._request_change)
             else:
                 self._change = None
                 self.checker.change_refused()
@@ -348,19 +348,19 @@ class SimulatedSubscriber(SimulatedClient):
         elif self._ending is not None and notice.request == self._ending.request:
             self.world.violate("refused", f"{self.name}: end refused: {notice.reason}")
 
-    # --- what the workload asks for ----------------------------------------------------------
+    # --- requests of the workload ------------------------------------------------------------
 
     def set_filter(self, filter_text: str) -> None:
         """Change the filter; repeat the request until it is answered."""
         self._change = SetFilter(self.next_request(), self.checker.name, filter_text)
-        self._change_asked = 0
-        self.checker.change_asked(filter_text)
-        self._ask_change()
+        self._change_requests = 0
+        self.checker.change_requested(filter_text)
+        self._request_change()
 
-    def _ask_change(self) -> None:
+    def _request_change(self) -> None:
         if self._change is not None and self.connection is not None:
-            self._change_asked += 1
-            self.ask(self._change)
+            self._change_requests += 1
+            self.send_request(self._change)
 
     def _filter_set(self, notice: FilterSet) -> None:
         if self._change is not None and notice.request == self._change.request:
@@ -368,7 +368,7 @@ class SimulatedSubscriber(SimulatedClient):
             if self.durable:
                 self._start_guarantees = notice.start_guarantees
                 self._note_switch(str(self.oracle.filter(wanted)), notice.position)
-            self.checker.change_done(notice.position, exact=self._change_asked == 1)
+            self.checker.change_done(notice.position, exact=self._change_requests == 1)
 
     def _note_switch(self, text: str, position: PositionTuple) -> None:
         """Note that another filter applies, unless the reply to Subscribe already had it."""
@@ -379,13 +379,13 @@ class SimulatedSubscriber(SimulatedClient):
     def seek(self, start: StartPoint) -> None:
         """Seek to another position."""
         self._seek = Seek(self.next_request(), self.checker.name, start)
-        self.ask(self._seek)
+        self.send_request(self._seek)
 
     def unsubscribe(self) -> None:
         """End the subscription; the end of a durable one is repeated until it is answered."""
         self._ending = Unsubscribe(self.next_request(), self.checker.name, self._hosting)
         self._change = None
-        self.ask(self._ending)
+        self.send_request(self._ending)
 
     def _finish(self) -> None:
         self.done = self.checker.ended = True

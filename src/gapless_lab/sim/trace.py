@@ -77,7 +77,7 @@ class Trace:
         self._digest(at, who, text)
         self._line(at, who, f"** {since_the_start(text)}")
 
-    def say(self, at: int, who: str, verb: str, message: Any) -> None:
+    def message(self, at: int, who: str, verb: str, message: Any) -> None:
         """Write a request or notice of a client; call only if ``full``."""
         self._digest(at, who, verb, message)
         self._line(at, who, f"{verb} {self._formatted(message)}")
@@ -97,8 +97,8 @@ class Trace:
         for each in followed:
             self._line(at, who, f"  => {each}")
 
-    def _formatted(self, thing: Any) -> str:
-        return cut(self._formatter.format(thing), SHOWN_MAX)
+    def _formatted(self, item: Any) -> str:
+        return cut(self._formatter.format(item), SHOWN_MAX)
 
     def _line(self, at: int, who: str, text: str) -> None:
         if self._sink is not None:

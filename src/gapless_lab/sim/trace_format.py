@@ -76,29 +76,29 @@ class TraceFormatter:
     def __init__(self) -> None:
         self._vectors: dict[tuple[TableId, int], dict[ShbId, VectorEntry]] = {}
 
-    def format(self, thing: Any) -> str:
+    def format(self, item: Any) -> str:
         """Return an event, effect, message or value as text."""
-        kind = type(thing)
+        kind = type(item)
         form = FORMS.get(kind)
         if form is not None:
-            return self._formed(thing, form)
+            return self._formed(item, form)
         simple = _SIMPLE.get(kind)
         if simple is not None:
-            return simple(thing)
-        match thing:
+            return simple(item)
+        match item:
             case None:
                 return "nothing"
             case IntEnum():
-                return thing.name.lower().replace("_", " ")
+                return item.name.lower().replace("_", " ")
             case dict():
-                pairs = (f"{name}={self.format(value)}" for name, value in thing.items())
+                pairs = (f"{name}={self.format(value)}" for name, value in item.items())
                 return f"{{{' '.join(pairs)}}}"
             case tuple() | list():
-                return f"({_listed(map(self._member, thing), ', ')})"
+                return f"({_listed(map(self._member, item), ', ')})"
             case msgspec.Struct():
-                return self._unformed(thing)
+                return self._unformed(item)
             case _:
-                return repr(thing)
+                return repr(item)
 
     def constraint(self, delta: TableDelta) -> str:
         """Return VT's constraint of a change: the vector of the only table to which it applies
@@ -125,34 +125,34 @@ class TraceFormatter:
 
     # --- forms -------------------------------------------------------------------------------
 
-    def _formed(self, thing: Any, form: str) -> str:
-        if isinstance(thing, TableFull | TableDelta):
-            self._note(thing)
+    def _formed(self, item: Any, form: str) -> str:
+        if isinstance(item, TableFull | TableDelta):
+            self._note(item)
 
         def optional(found: re.Match[str]) -> str:
             first = _FIELD.search(found[1])
             assert first is not None, f"{found[0]} has no field"
-            return found[1] if getattr(thing, first[1]) else ""
+            return found[1] if getattr(item, first[1]) else ""
 
-        return _FIELD.sub(lambda found: self._field(thing, found[1]), _OPTIONAL.sub(optional, form))
+        return _FIELD.sub(lambda found: self._field(item, found[1]), _OPTIONAL.sub(optional, form))
 
-    def _field(self, thing: Any, name: str) -> str:
+    def _field(self, item: Any, name: str) -> str:
         if name == "constraint":
-            return self.constraint(thing)
-        if isinstance(thing, StreamSilence):
-            return self._silence(thing)
-        value = getattr(thing, name)
+            return self.constraint(item)
+        if isinstance(item, StreamSilence):
+            return self._silence(item)
+        value = getattr(item, name)
         if name in _SEPARATE:
             return _listed(map(self.format, value), "; ")
         return name if value is True else self.format(value)
 
-    def _unformed(self, thing: Any) -> str:
+    def _unformed(self, item: Any) -> str:
         parts = (
             f"{name} {self.format(value)}"
-            for name, value in msgspec.structs.asdict(thing).items()
+            for name, value in msgspec.structs.asdict(item).items()
             if value not in (None, (), "")
         )
-        return " ".join((type(thing).__name__, *parts))
+        return " ".join((type(item).__name__, *parts))
 
     def _silence(self, silence: StreamSilence) -> str:
         shown = (
@@ -161,11 +161,11 @@ class TraceFormatter:
         )
         return f"({_listed(shown, ', ')})"
 
-    def _member(self, thing: Any) -> str:
+    def _member(self, item: Any) -> str:
         """Return a member of a list; a pair in a list of pairs has no brackets."""
-        if type(thing) is tuple:
-            return " ".join(map(self.format, thing))
-        return self.format(thing)
+        if type(item) is tuple:
+            return " ".join(map(self.format, item))
+        return self.format(item)
 
 
 # --- values -----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ _STEPS: Final[dict[type, str]] = {
     events.ClientDown: "{client} disconnected",
     events.ClientFull: "{client} is full",
     events.ClientDrained: "{client} has drained",
-    events.ClientRequest: "{client} asks {request}",
+    events.ClientRequest: "{client} requests {request}",
     events.Stopping: "is stopped",
     events.Written: "write {write_id} is on disk",
     events.Fetched: "fetch {fetch_id} gives {rows}< corrupt {corruption}>< {complete}>",

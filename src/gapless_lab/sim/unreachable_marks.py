@@ -13,7 +13,7 @@ __all__ = ["OUT_OF_REACH"]
 
 _TREE = "in a tree that does not change every route leads nearer: needs reshaping (R13)"
 _SHAPE = "needs a tree that changes under load (R13)"
-_LIES = "needs a peer that breaks the protocol; no simulated broker does"
+_BROKEN_PEER = "needs a peer that breaks the protocol; no simulated broker does"
 _OPERATORS = (
     "the workload has no operators; their requests are tested at random in "
     "tests/subscribers/test_seeks_at_random.py"
@@ -25,30 +25,30 @@ _MANY = "needs more at once than a run has"
 
 OUT_OF_REACH: Final[dict[str, str]] = {
     "abandoned pubend returned": _RETIRED,
-    "announcement went in a circle": _TREE,
+    "announcement looped": _TREE,
     "acknowledgement from before a seek": _OPERATORS,
     "unreadable advertisement": "all brokers have one version",
-    "another protocol": "all brokers have one version",
+    "other protocol version": "all brokers have one version",
     "client paused": "client connections queue any number of bytes here",
-    "answer that makes no sense": _LIES,
-    "answer to another question": _LIES,
-    "message of no component": _LIES,
+    "invalid reply": _BROKEN_PEER,
+    "reply to another request": _BROKEN_PEER,
+    "message of no component": _BROKEN_PEER,
     "operator moved a subscription": _OPERATORS,
     "packet from an unknown broker": "only brokers that know each other have links",
     "knowledge of an older scope": _SHAPE,
-    "invalid knowledge range": _LIES,
+    "invalid knowledge range": _BROKEN_PEER,
     "position from before a seek": _OPERATORS,
-    "probe went in a circle": f"{_LIES}: a broker forwards a probe only to brokers that are not on its route",
+    "probe looped": f"{_BROKEN_PEER}: a broker forwards a probe only to brokers that are not on its route",
     "pubend lies behind no edge": _SHAPE,
-    "read turned away": f"{_MANY}: 1,024 reads of one pubend",
+    "read refused": f"{_MANY}: 1,024 reads of one pubend",
     "read with a bad filter": "brokers parse the filters of clients at the entry point, and forward only parsed ones",
     "receiver knows another shape": _SHAPE,
     "relayed from an unknown broker": _SHAPE,
-    "relayed to nowhere": _LIES,
-    "reply astray": _LIES,
+    "relayed with a wrong route": _BROKEN_PEER,
+    "reply with a wrong route": _BROKEN_PEER,
     "report with an unknown set": "a report and the definition of its set are in one packet",
-    "request in a circle": _TREE,
-    "retired by mistake": _RETIRED,
+    "request looped": _TREE,
+    "retired broker is alive": _RETIRED,
     "retirement beyond the limit": _RETIRED,
     "scope raised": _SHAPE,
     "unknown table requested": _TREE,

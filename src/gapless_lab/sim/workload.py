@@ -66,15 +66,17 @@ class Workload:
                 publisher.host = draws.choice(hosts)
             self.publishers.append(publisher)
         lasting = [plan for plan in self.plans if plan.quality is Quality.GUARANTEED]
-        stagers = self.options.stagers if lasting else 0
-        self.stagers = [self._stager(number, lasting) for number in range(stagers)]
+        staged_writers = self.options.staged_writers if lasting else 0
+        self.staged_writers = [
+            self._staged_writer(number, lasting) for number in range(staged_writers)
+        ]
 
-    def _stager(self, number: int, plans: list[PubendPlan]) -> SimulatedStagedWriter:
+    def _staged_writer(self, number: int, plans: list[PubendPlan]) -> SimulatedStagedWriter:
         """Create a writer that stages, with its own random numbers: other draws do not change."""
         plan = self.world.stream("stager", str(number)).choice(plans)
-        stager = SimulatedStagedWriter(self.world, self.oracle, f"w{number}", plan)
-        stager.workload = self
-        return stager
+        writer = SimulatedStagedWriter(self.world, self.oracle, f"w{number}", plan)
+        writer.workload = self
+        return writer
 
     def _plan(self, number: int, hosts: list[SimulatedHost]) -> PubendPlan:
         random = self.random
@@ -102,8 +104,8 @@ class Workload:
         self._repeat(self.options.reads, "_read", self._read)
         self._repeat(self.options.widen_rate, "_widen", self._widen)
         self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
-        for stager in self.stagers:
-            self.world.after(int(span * 0.1 * stager.random.random()), stager.connect)
+        for writer in self.staged_writers:
+            self.world.after(int(span * 0.1 * writer.random.random()), writer.connect)
         self._repeat(self.options.stage_rate, "_stage", self._stage)
 
     def _open_late(self, publisher: SimulatedPublisher) -> None:
@@ -115,7 +117,7 @@ class Workload:
     def stop(self) -> None:
         """Start nothing new; clients continue, also those that have not connected yet."""
         self.over = True
-        for client in (*self.publishers, *self.stagers):
+        for client in (*self.publishers, *self.staged_writers):
             client.connect()
         for subscriber in self.subscribers:
             if subscriber.slow:
@@ -127,9 +129,9 @@ class Workload:
         for publisher in self.publishers:
             if publisher.host in self.world.core:
                 publisher.publish(self._events(publisher.plan, self.random))
-        for stager in self.stagers:
-            if stager.host in self.world.core:
-                stager.write()
+        for writer in self.staged_writers:
+            if writer.host in self.world.core:
+                writer.write()
 
     def _repeat(self, rate: float, name: str, operation: Callable[[Random], None]) -> None:
         """Repeat an operation at random times.
@@ -175,8 +177,8 @@ class Workload:
 
     def _stage(self, random: Random) -> None:
         """Let a writer start a batch, if its last one is complete."""
-        if self.stagers:
-            random.choice(self.stagers).write()
+        if self.staged_writers:
+            random.choice(self.staged_writers).write()
 
     def _widen(self, random: Random) -> None:
         """Widen the advertisement of a pubend, a little or to everything."""

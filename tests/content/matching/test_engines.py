@@ -78,12 +78,12 @@ def test_the_candidates_include_all_covering_and_all_covered_conjunctions(
 ) -> None:
     held, rng = held_at(kernel, seed)
     for _ in range(20):
-        asked = samples.conjunction(rng)
-        plan = held.planner.plan(asked)
-        wider = {slot for slot, each in held.conjunctions.items() if each.covers(asked)}
-        narrower = {slot for slot, each in held.conjunctions.items() if asked.covers(each)}
-        assert wider <= set(held.engine.coverers(plan)), str(asked)
-        assert narrower <= set(held.engine.covered(plan)), str(asked)
+        query = samples.conjunction(rng)
+        plan = held.planner.plan(query)
+        wider = {slot for slot, each in held.conjunctions.items() if each.covers(query)}
+        narrower = {slot for slot, each in held.conjunctions.items() if query.covers(each)}
+        assert wider <= set(held.engine.coverers(plan)), str(query)
+        assert narrower <= set(held.engine.covered(plan)), str(query)
 
 
 def test_an_emptied_engine_has_no_slots_or_attributes(kernel: str) -> None:

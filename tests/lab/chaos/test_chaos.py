@@ -47,9 +47,9 @@ def chaos(*options: str) -> tuple[int, Any, str]:
     return ran.returncode, json.loads(ran.stdout) if ran.stdout else None, ran.stderr
 
 
-def check(code: int, verdict: Any, said: str) -> None:
+def check(code: int, verdict: Any, printed: str) -> None:
     """Check that the run is clean and that there were faults and events."""
-    assert verdict is not None, said
+    assert verdict is not None, printed
     total = verdict["audit"]["total"]
     assert {name: total[name] for name in FAULTY} == dict.fromkeys(FAULTY, 0), verdict["audit"]
     assert verdict["stuck"] == []
@@ -89,8 +89,8 @@ def test_a_minute_of_all_faults_between_network_namespaces_is_clean() -> None:
     reason = why_not()
     if reason is not None:
         pytest.skip(f"network namespaces are not allowed here: {reason}")
-    code, verdict, said = chaos("--minutes", "1", "--seed", "5", "--network", "namespaces")
-    check(code, verdict, said)
+    code, verdict, printed = chaos("--minutes", "1", "--seed", "5", "--network", "namespaces")
+    check(code, verdict, printed)
     assert verdict["network"] == "namespaces"
     assert {row["kind"] for row in verdict["failover_times"]} >= KINDS
 
@@ -98,22 +98,22 @@ def test_a_minute_of_all_faults_between_network_namespaces_is_clean() -> None:
 @pytest.mark.slow
 def test_chaos_between_proxies_is_clean(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    code, verdict, said = chaos(
+    code, verdict, printed = chaos(
         *("--minutes", "0.25", "--topology", "line:3x2", "--delta", "1", "--seed", "35"),
         *("--network", "proxies", "--data", str(data)),
     )
-    check(code, verdict, said)
+    check(code, verdict, printed)
     assert verdict["network"] == "proxies"
     assert (data / "records/tape.delivered").stat().st_size > 0
 
 
 @pytest.mark.campaign
 def test_chaos_without_bypass_is_clean() -> None:
-    code, verdict, said = chaos(
+    code, verdict, printed = chaos(
         *("--minutes", "0.05", "--topology", "line:3x3", "--delta", "0", "--seed", "35"),
         *("--network", "proxies"),
     )
-    check(code, verdict, said)
+    check(code, verdict, printed)
     assert {row["kind"] for row in verdict["failover_times"]} == ALWAYS
 
 

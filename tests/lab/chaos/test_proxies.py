@@ -105,10 +105,10 @@ async def test_a_dial_of_a_missing_broker_is_refused() -> None:
     await proxies.start(overlay_of("line:2"))
     reader, writer = await asyncio.open_connection(*proxies.addresses_for("b1")["b2"])
     try:
-        said = await reader.read()
+        received = await reader.read()
     except ConnectionResetError:
-        said = b""
-    assert said == b""
+        received = b""
+    assert received == b""
     writer.close()
     await proxies.stop()
     await asyncio.sleep(0.01)

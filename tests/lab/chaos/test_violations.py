@@ -59,7 +59,7 @@ def verdict_of(
 
 WRONG = (
     verdict_of(lost=1),
-    verdict_of(stuck=["tape from lse stood still for 60 s"]),
+    verdict_of(stuck=["tape from lse did not advance for 60 s"]),
     verdict_of(listed=["b1a lists a partition"]),
 )
 
@@ -105,12 +105,12 @@ def test_the_verdict_shows_the_parameters_that_determine_the_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_verdict(make_console(), verdict_of(), DemoCounters())
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         *("heartbeat_ms 250", "session_timeout_ms 1500", "redial_max_ms 500"),
         *("attach_timeout_ms 1000", "keepalive_ms 500", "fail over after 1 s"),
     ):
-        assert words in said
+        assert words in output
 
 
 @async_test
@@ -127,7 +127,7 @@ async def test_a_filter_change_that_fails_or_times_out_is_reported(
     async def done() -> str | None:
         return None
 
-    monkeypatch.setattr(run, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(run, "TIMEOUT_S", 0.01)
     overlay, screen = overlay_of("line:2"), Screen(make_console(), DemoCounters(), quiet=True)
     made = run._ChaosRun(OPTIONS, overlay, Proxies(), screen, DemoCounters())
     changes = [asyncio.create_task(each()) for each in (late, refused, done)]
@@ -184,7 +184,7 @@ def wrong_run(
 
     monkeypatch.setattr(run, "Proxies", network)
     monkeypatch.setattr(run, "draw_faults", one_fault)
-    monkeypatch.setattr(run, "PATIENCE_S", 4.0)
+    monkeypatch.setattr(run, "TIMEOUT_S", 4.0)
     monkeypatch.setattr(run, "DRAIN_S", 3.0)
     code = run.perform_and_show(OPTIONS, ChaosNetworkKind.PROXIES, directory, as_json=True)
     return code, json.loads(capsys.readouterr().out)
@@ -197,7 +197,7 @@ def test_a_stopped_stream_that_had_a_route_is_named(
     code, verdict = wrong_run(CutsEverything, CUT, tmp_path, monkeypatch, capsys)
     assert code == run.EXIT_UNCLEAN
     assert not verdict["clean"]
-    across = "tape from nyse stood still for 4 s during: a cut"
+    across = "tape from nyse did not advance for 4 s during: a cut"
     assert across in verdict["stuck"]
     assert "tape from lse" not in " ".join(verdict["stuck"]), "that is in its own cell"
     assert verdict["audit"]["total"]["lost"] == 0
@@ -211,7 +211,7 @@ def test_an_unhealed_cut_is_reported_as_loss_stop_and_partition(
     fault = CUT._replace(cuts=CutsEverything._ALL)
     code, verdict = wrong_run(NeverHealed, fault, tmp_path, monkeypatch, capsys)
     assert code == run.EXIT_UNCLEAN
-    assert "tape from nyse stood still for 4 s after: a cut" in verdict["stuck"]
+    assert "tape from nyse did not advance for 4 s after: a cut" in verdict["stuck"]
     assert not [each for each in verdict["stuck"] if "during" in each], "no stream had a route then"
     assert verdict["audit"]["total"]["lost"] > 0
     assert {each.split()[0] for each in verdict["listed"]} == {"b1a", "b1b", "b2a", "b2b"}

@@ -15,7 +15,7 @@ from tests.lab.sim.test_planted_bugs import TOY_BUGS
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
-BUG = next(bug for bug, _ in TOY_BUGS if bug.name == "ticks")
+BUG = next(bug for bug, _ in TOY_BUGS if bug.name == "confirms wrong ticks")
 
 
 def options_of(seed: int) -> str:
@@ -40,9 +40,9 @@ def test_replay_with_a_trace_shows_time_broker_event_and_effects(
     assert who in {"n0a", "n1a", "s0", "s1", "s2", "s3", "p0", "p1", "p2"}, what
     assert any(re.fullmatch(r" +\S+ n0a +\*\* starts", line) for line in lines)
     shown = "\n".join(lines)
-    assert re.search(r"n\da +p\d\.\d asks Publish \d+: P\d p\d/1 session", shown)
+    assert re.search(r"n\da +p\d\.\d requests Publish \d+: P\d p\d/1 session", shown)
     assert re.search(r"n\da .* => write \d+: appends P\d \[0\.\d{6}, 0\.\d{6}\]", shown)
-    assert re.search(r"s\d +hears Delivery s\d \(P\d \(0\.\d{6} p\d/\d+", shown)
+    assert re.search(r"s\d +receives Delivery s\d \(P\d \(0\.\d{6} p\d/\d+", shown)
     assert not re.search(r"\b1[67]\d{14}", shown), "times are relative to the start"
 
 

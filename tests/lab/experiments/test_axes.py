@@ -16,7 +16,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
 
 
 @pytest.mark.parametrize(
-    ("name", "axes", "said"),
+    ("name", "axes", "message"),
     [
         ("pt-9", ["brokers=0"], "brokers cannot be 0; it takes a whole number from 2 to 10,000"),
         ("pt-9", ["brokers=1", "failed=0"], "brokers cannot be 1; it takes"),
@@ -52,7 +52,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
         ("gd-8", ["down_s=inf"], "down_s cannot be inf"),
         ("gd-8", ["down_s=4,5"], "down_s takes one value a run"),
         ("vt-6.17", ["run=-1"], "run cannot be -1; it takes a whole number from 0 to 999"),
-        ("failover", ["seen=foo"], "seen cannot be 'foo'; it takes unseen or told"),
+        ("failover", ["seen=foo"], "seen cannot be 'foo'; it takes unseen or reported"),
         ("failover", ["case=foo"], "case cannot be 'foo'; it takes broker of a bundle or"),
         (
             "failover",
@@ -62,7 +62,7 @@ TINY_10 = ["brokers=20", "publishers=2", "subscribers=5"]
     ],
 )
 def test_values_that_cannot_be_measured_are_refused_in_one_line(
-    name: str, axes: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    name: str, axes: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     named = dict(axis.split("=", 1) for axis in axes)  # the last one of a name counts here
     grid = [word for axis, values in named.items() for word in ("--grid", f"{axis}={values}")]
@@ -71,7 +71,7 @@ def test_values_that_cannot_be_measured_are_refused_in_one_line(
     assert not shown.out
     line = " ".join(shown.err.split())
     assert f"{name}: " in line
-    assert said in line
+    assert message in line
     assert "Traceback" not in line
     assert not list(tmp_path.iterdir())
 
@@ -117,7 +117,7 @@ def test_values_at_the_limits_are_measured_and_reported(
     [
         (Whole(1, 3), [1, 3], [0, 4, 1.0, True, "2", None]),
         (NumberAxis(1, 3), [1, 2.5, 3], [0.9, 10**400, float("nan"), True, "2", None]),
-        (OneOf(("told", "unseen")), ["told"], ["", "tol", 1, None]),
+        (OneOf(("reported", "unseen")), ["reported"], ["", "rep", 1, None]),
     ],
 )
 def test_a_kind_accepts_the_values_within_its_bounds(

@@ -83,7 +83,7 @@ def test_several_experiments_are_run_one_after_the_other(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["pt-99"], "no experiment 'pt-99'; did you mean pt-9?"),
         (["pt-9", "--grid", "colour=red"], "pt-9 has no axis colour; it has brokers, fan_out"),
@@ -99,10 +99,10 @@ def test_several_experiments_are_run_one_after_the_other(
     ],
 )
 def test_invalid_input_is_refused_before_anything_is_measured(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(*arguments, out=tmp_path) == 2
-    assert said in capsys.readouterr().err.replace("\n", " ")
+    assert message in capsys.readouterr().err.replace("\n", " ")
     assert not list(tmp_path.iterdir())
 
 
@@ -182,11 +182,12 @@ def test_a_point_that_fails_is_named_and_the_others_are_kept(
 
     monkeypatch.setattr("gapless_lab.lab.running.measure", unlucky)
     assert run("pt-9", *TINY, "--grid", "fan_out=3", out=tmp_path) == 1
-    said = capsys.readouterr()
+    message = capsys.readouterr()
     assert (
-        "failed: brokers 40, fan_out 3, failed 8, delta 0, runs 3: ValueError: unlucky" in said.err
+        "failed: brokers 40, fan_out 3, failed 8, delta 0, runs 3: ValueError: unlucky"
+        in message.err
     )
-    assert "1 point of 8 could not be measured" in said.out
+    assert "1 point of 8 could not be measured" in message.out
     page = (tmp_path / "pt-9" / "README.md").read_text()
     assert "Not complete: 7 of 8 points" in page
     assert "| 8 |  |" in page  # an empty cell

@@ -158,7 +158,7 @@ def test_pt_12_more_than_half_of_the_brokers_must_have_few_sessions(
 
 GOOD_6: Row = {
     "pubends": 1,
-    "asked": "b2",
+    "nacked_at": "b2",
     "s1_first_nack_ms": 2_100.0,
     "s1_worst_ms": 2_500.0,
     "s1_nacks": 4,
@@ -184,7 +184,7 @@ GOOD_8: Row = {
     "down_s": 20,
     "late": 200,
     "nacks_while_down": 0,
-    "asked_by": 5,
+    "nacked_by": 5,
     "s1_worst_ms": 22_020.0,
     "s1_back_ms": 22_070.0,
     "delivered": 100.0,
@@ -204,8 +204,8 @@ def test_gd_the_results_of_the_paper_agree(name: str) -> None:
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": 1_000.0}),
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": 9_000.0}),
         ("gd-6", "when s1 notices", {"s1_first_nack_ms": None}),
-        ("gd-6", "where s1 sends its nacks", {"asked": "b1 b2"}),
-        ("gd-6", "where s1 sends its nacks", {"asked": ""}),
+        ("gd-6", "where s1 sends its nacks", {"nacked_at": "b1 b2"}),
+        ("gd-6", "where s1 sends its nacks", {"nacked_at": ""}),
         ("gd-6", "worst latency at s1", {"s1_worst_ms": 3_100.0}),
         ("gd-6", "nacks of s1", {"s1_nacks": 1}),
         ("gd-6", "latency at s2", {"s2_worst_ms": 70.0}),
@@ -221,7 +221,7 @@ def test_gd_the_results_of_the_paper_agree(name: str) -> None:
         ("gd-7", "nacks when b1 is back", {"later_nacks": 2}),
         ("gd-8", "logged but not sent", {"s1_worst_ms": 2_000.0}),
         ("gd-8", "nacks while p1 is down", {"nacks_while_down": 1}),
-        ("gd-8", "SHBs that send nacks", {"asked_by": 4}),
+        ("gd-8", "SHBs that send nacks", {"nacked_by": 4}),
         ("gd-8", "latency after the restart", {"s1_back_ms": 24_000.0}),
     ],
 )

@@ -181,7 +181,7 @@ def test_gd_7_nacks_of_two_shbs_are_consolidated_by_the_remaining_router() -> No
 def test_gd_8_events_logged_before_the_crash_come_late_and_without_nacks_meanwhile() -> None:
     (row,) = quick("gd-8")
     assert row["nacks_while_down"] == 0
-    assert row["asked_by"] == 5
+    assert row["nacked_by"] == 5
     assert number(row, "s1_worst_ms") > 5_000
     assert row["delivered"] == 100
 

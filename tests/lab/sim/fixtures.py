@@ -62,7 +62,7 @@ class CheckerHarness:
 
 
 def started(after: int = 0, filter_text: str = "TRUE", **options: bool) -> CheckerHarness:
-    stage = CheckerHarness(filter_text, **options)
-    stage.log(P, 10, 20, 30, 40)
-    stage.checker.subscribed(LATEST, ((P, after), (Q, after)))
-    return stage
+    harness = CheckerHarness(filter_text, **options)
+    harness.log(P, 10, 20, 30, 40)
+    harness.checker.subscribed(LATEST, ((P, after), (Q, after)))
+    return harness

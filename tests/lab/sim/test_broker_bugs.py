@@ -18,11 +18,11 @@ from gapless_lab.sim.planted_bugs import PlantedBug, hunt
 from gapless_lab.sim.routing_bugs import ONLY_DIRECTED
 
 LONG_RUNS = {
-    "sessions never die",
-    "one branch is bypassed into",
-    "a former host keeps it",
-    "corruption is not reported",
-    "no relays",
+    "never ends a peer session",
+    "bypasses into one branch only",
+    "keeps a subscription that has moved",
+    "does not report corrupt rows",
+    "does not use relays",
 }
 """The bugs that make a run long: the system has to wait, or to work, until a limit is reached."""
 
@@ -32,10 +32,10 @@ def _parameter(bug: PlantedBug) -> Any:
     return pytest.param(bug, marks=marks, id=bug.name)
 
 
-@pytest.mark.parametrize("bug", map(_parameter, BUGS))
+@pytest.mark.parametrize("bug", [_parameter(bug) for bug in BUGS])
 def test_a_planted_bug_is_detected_by_its_known_seed(bug: PlantedBug) -> None:
-    catch = hunt(bug, [DETECTING_SEEDS[bug.name]])
-    assert catch.violation is not None, bug.about
+    detection = hunt(bug, [DETECTING_SEEDS[bug.name]])
+    assert detection.violation is not None, bug.about
 
 
 def test_every_bug_has_its_own_name_and_a_known_seed() -> None:

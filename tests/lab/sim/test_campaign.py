@@ -32,7 +32,7 @@ def test_several_processes_give_the_same_results_as_one() -> None:
 
 def test_a_summary_sums_up_runs() -> None:
     results = list(run_many(range(8), TOY, run=run_toy))
-    summary = summarise(results, known=["damaged log", "a branch that is never taken"])
+    summary = summarise(results, known=["corrupt log", "a branch that is never taken"])
     assert summary.seeds == 8
     assert summary.steps == sum(result.steps for result in results)
     assert summary.deliveries == sum(result.deliveries for result in results)
@@ -43,13 +43,15 @@ def test_a_summary_sums_up_runs() -> None:
 
 def test_an_unreachable_branch_is_listed_separately_with_its_reason() -> None:
     assert set(OUT_OF_REACH) <= set(known_coverage_marks()), "the list names an unknown mark"
-    summary = summarise([], known=["reply astray", "log full"])
+    summary = summarise([], known=["reply with a wrong route", "log full"])
     assert summary.never_hit == ["log full"]
-    assert summary.out_of_reach == {"reply astray": OUT_OF_REACH["reply astray"]}
+    assert summary.out_of_reach == {
+        "reply with a wrong route": OUT_OF_REACH["reply with a wrong route"]
+    }
 
 
 def test_a_summary_names_the_seeds_that_failed() -> None:
-    bug = next(bug for bug, _ in TOY_BUGS if bug.name == "ticks")
+    bug = next(bug for bug, _ in TOY_BUGS if bug.name == "confirms wrong ticks")
     with bug.installed():
         summary = summarise(run_many(range(3), TOY, run=run_toy))
     assert summary.violations == {"undurable": [0, 1, 2]}

@@ -187,7 +187,7 @@ def test_a_start_time_in_the_past_is_by_the_clock_of_the_log() -> None:
 def test_after_a_seek_events_are_repeated() -> None:
     harness = started()
     harness.get(P, 10, 20, 30)
-    harness.checker.sought(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 10),))
+    harness.checker.seek_done(StartPoint(StartKind.POSITION, ((P, 10),)), ((P, 10),))
     harness.get(P, 20, 30, 40)
     assert harness.found() == []
 
@@ -223,7 +223,7 @@ def test_a_gap_over_a_range_released_after_the_start_was_confirmed_is_dishonest(
 def test_a_gap_after_a_seek_may_cover_the_released_range() -> None:
     harness = started()
     harness.get(P, 10, 20, 30)
-    harness.checker.sought(StartPoint(StartKind.POSITION, ((P, 0),)), ((P, 0),))
+    harness.checker.seek_done(StartPoint(StartKind.POSITION, ((P, 0),)), ((P, 0),))
     harness.release(P, 20)
     harness.checker.gap(P, 1, 20)
     harness.get(P, 30, 40)
@@ -347,7 +347,7 @@ def test_a_client_gets_one_notice_of_a_corrupt_stream_and_one_when_it_continues(
     harness.get(P, 10)
     stream = harness.oracle.streams[P]
     assert harness.checker.unreported_stalls(stream) == ["s: got no reason why P is stalled"]
-    harness.checker.stalled(P, "row 20 is damaged")
+    harness.checker.stalled(P, "row 20 is corrupt")
     assert harness.checker.unreported_stalls(stream) == []
     harness.checker.stalled(P, "")
     assert harness.found() == []
@@ -364,7 +364,7 @@ def test_a_client_that_has_every_event_needs_no_notice_of_corruption() -> None:
 
 def test_reporting_a_stall_of_a_valid_stream_is_dishonest() -> None:
     harness = started()
-    harness.checker.stalled(P, "row 20 is damaged")
+    harness.checker.stalled(P, "row 20 is corrupt")
     assert harness.found() == ["dishonest stall"]
 
 
@@ -372,5 +372,5 @@ def test_reporting_a_stall_twice_is_spurious() -> None:
     harness = started()
     harness.host.disk.corrupt_row(P, 20)
     for _ in range(2):
-        harness.checker.stalled(P, "row 20 is damaged")
+        harness.checker.stalled(P, "row 20 is corrupt")
     assert harness.found() == ["spurious"]

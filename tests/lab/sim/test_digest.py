@@ -192,14 +192,14 @@ def test_the_order_of_seeded_parameters_is_frozen() -> None:
 
 def test_the_names_of_the_random_streams_are_frozen() -> None:
     run = SimulationRun(SimulationOptions(seed=1), observers=())
-    asked: list[tuple[str, ...]] = []
+    purposes: list[tuple[str, ...]] = []
     original = run.world.stream
 
     def stream(*purpose: str) -> Any:
-        asked.append(purpose)
+        purposes.append(purpose)
         return original(*purpose)
 
     run.world.stream = stream  # type: ignore[method-assign]
     run.start()
-    operations = [purpose[1] for purpose in asked if purpose[0] == "operations"]
+    operations = [purpose[1] for purpose in purposes if purpose[0] == "operations"]
     assert operations == ["_publish", "_churn", "_read"]

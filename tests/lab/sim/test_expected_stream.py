@@ -14,7 +14,7 @@ def changing() -> CheckerHarness:
     for tick in (10, 20, 30, 40, 50, 60):
         harness.log(P, tick, price=1 + tick // 10 % 2)
     harness.checker.subscribed(LATEST, ((P, 0),))
-    harness.checker.change_asked("price = 2")
+    harness.checker.change_requested("price = 2")
     return harness  # 20, 40, 60 have price 1; 10, 30, 50 have price 2
 
 
@@ -65,7 +65,7 @@ def test_an_event_that_both_filters_match_is_always_expected() -> None:
     harness = CheckerHarness("price < 2")
     harness.log(P, 10, 20)
     harness.checker.subscribed(LATEST, ((P, 0),))
-    harness.checker.change_asked("price = 0")
+    harness.checker.change_requested("price = 0")
     harness.get(P, 20)
     assert harness.found() == ["lost"]
 
@@ -108,7 +108,7 @@ def test_a_stream_that_starts_during_a_change_is_checked_from_its_start() -> Non
     for tick in (10, 20, 30, 40):
         harness.log(P, tick, price=1 + tick // 10 % 2)
     harness.checker.subscribed(LATEST, ())
-    harness.checker.change_asked("price = 2")
+    harness.checker.change_requested("price = 2")
     harness.checker.started(P, 25)
     harness.get(P, 30)
     harness.checker.change_done(((P, 25),), exact=True)
@@ -118,7 +118,7 @@ def test_a_stream_that_starts_during_a_change_is_checked_from_its_start() -> Non
 def test_a_gap_during_a_change_is_no_violation() -> None:
     harness = changing()
     harness.release(P, 30)
-    harness.checker.sought(StartPoint(StartKind.EARLIEST), ((P, 0),))
+    harness.checker.seek_done(StartPoint(StartKind.EARLIEST), ((P, 0),))
     harness.checker.gap(P, 1, 30)
     harness.get(P, 50)
     harness.checker.change_done(((P, 35),), exact=True)

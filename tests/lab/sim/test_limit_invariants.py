@@ -61,7 +61,7 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
         ("join_buffer_events_max", 0, "events held while joining", {}, SLOW),
         ("backlog_bytes", 0, "the bytes of the backlog", NARROW, SLOW),
         ("reads_per_shb_max", 1, "reads of", {}, {"past": 1.0, "subscribers": 12}),
-        ("staged_bytes_max", 100, "staged bytes", {}, {"stagers": 2, "stage_rate": 50.0}),
+        ("staged_bytes_max", 100, "staged bytes", {}, {"staged_writers": 2, "stage_rate": 50.0}),
         ("delta_log_max", 1, "deltas", {}, {}),
         ("stream_epochs_kept", 1, "stream epochs of", {}, {}),
         ("sets_per_session_max", 1, "sets of", {}, {}),

@@ -207,8 +207,8 @@ def test_a_cut_that_ends_sooner_does_not_end_the_isolation() -> None:
         options = LONG.with_(seed=seed, rates=rates, quiet=0.0, down_ms_max=20, outage_ms=2_000)
         run = SimulationRun(options, TOY)
         run.start()
-        for moment in range(100_000, 2_000_000, 10_000):
-            run.world.run_until(moment)
+        for now in range(100_000, 2_000_000, 10_000):
+            run.world.run_until(now)
             held = [link for link in links(run.world) if link.held]
             assert all(link.cut for link in held)
             opened += bool(held)

@@ -71,7 +71,7 @@ def invent_gap(self: ToyMachine, effect: Any) -> list[Any]:
     return [Notify(effect.client, Gap(notice.subscription, pubend, 1, publication.tick))]
 
 
-def lie_about_ticks(self: ToyMachine, effect: Any) -> list[Any]:  # noqa: ARG001
+def confirm_wrong_ticks(self: ToyMachine, effect: Any) -> list[Any]:  # noqa: ARG001
     if isinstance(effect, Notify) and isinstance(effect.notice, Published):
         ticks = tuple(tick + 1 for tick in effect.notice.ticks)
         return [Notify(effect.client, Published(effect.notice.request, ticks))]
@@ -121,7 +121,7 @@ def forget_sequences(original: Any) -> Any:
     return logged
 
 
-def forget_acks(original: Any) -> Any:
+def invent_acks(original: Any) -> Any:
     def recall(self: ToyMachine, record: Any) -> None:
         original(self, record)
         for held in self.subscriptions.values():
@@ -135,39 +135,75 @@ def toy_bug(name: str, about: str, attribute: str, maker: Maker) -> PlantedBug:
 
 
 TOY_BUGS = [
-    (toy_bug("lose", "a delivery vanishes", "step", changing_effects(lose)), {"lost", "stuck"}),
     (
-        toy_bug("double", "a delivery comes twice", "step", changing_effects(double)),
+        toy_bug("loses deliveries", "a delivery is lost", "step", changing_effects(lose)),
+        {"lost", "stuck"},
+    ),
+    (
+        toy_bug("repeats deliveries", "a delivery is sent twice", "step", changing_effects(double)),
         {"duplicate", "flooded"},
     ),
     (
-        toy_bug("reverse", "events come backwards", "step", changing_effects(reverse)),
+        toy_bug(
+            "reverses deliveries",
+            "events are sent in reverse order",
+            "step",
+            changing_effects(reverse),
+        ),
         {"lost", "nonmonotonic"},
     ),
     (
-        toy_bug("gap", "a gap without a reason", "step", changing_effects(invent_gap)),
+        toy_bug(
+            "invents gaps",
+            "a gap is reported for ticks in the log",
+            "step",
+            changing_effects(invent_gap),
+        ),
         {"dishonest gap"},
     ),
-    (toy_bug("ticks", "wrong ticks", "step", changing_effects(lie_about_ticks)), {"undurable"}),
     (
-        toy_bug("early", "acknowledged before it is synced", "_log", acknowledge_early),
+        toy_bug(
+            "confirms wrong ticks",
+            "a reply has wrong ticks",
+            "step",
+            changing_effects(confirm_wrong_ticks),
+        ),
         {"undurable"},
     ),
     (
-        toy_bug("filter", "everything matches", "_filter_at", always("TRUE")),
+        toy_bug(
+            "acknowledges early",
+            "a batch is acknowledged before it is durable",
+            "_log",
+            acknowledge_early,
+        ),
+        {"undurable"},
+    ),
+    (
+        toy_bug("ignores filters", "every event matches", "_filter_at", always("TRUE")),
         {"spurious"},
     ),
     (
-        toy_bug("segments", "the new filter takes over at once", "_set_filter", cut_elsewhere),
+        toy_bug("switches at once", "the new filter applies at once", "_set_filter", cut_elsewhere),
         {"lost", "spurious", "segments", "stuck"},
     ),
-    (toy_bug("gossip", "copying stops", "_copy", nothing), {"stuck"}),
-    (toy_bug("credit", "credit is not kept to", "_deliver_stream", ignore_credit), {"flooded"}),
+    (toy_bug("stops copying", "logs are not copied", "_copy", nothing), {"stuck"}),
     (
-        toy_bug("sequences", "repetitions are not known", "_logged", forget_sequences),
+        toy_bug(
+            "ignores credit", "more events are sent than credited", "_deliver_stream", ignore_credit
+        ),
+        {"flooded"},
+    ),
+    (
+        toy_bug(
+            "forgets sequences", "a repeated batch is published again", "_logged", forget_sequences
+        ),
         {"duplicate", "undurable"},
     ),
-    (toy_bug("acks", "acks that never were", "_recall", forget_acks), {"lost", "stuck"}),
+    (
+        toy_bug("invents acks", "ticks count as acknowledged that are not", "_recall", invent_acks),
+        {"lost", "stuck"},
+    ),
 ]
 
 
@@ -181,9 +217,9 @@ def test_the_correct_toy_passes() -> None:
     ("planted", "names"), TOY_BUGS, ids=lambda each: getattr(each, "name", None)
 )
 def test_a_planted_bug_is_found_and_named(planted: PlantedBug, names: set[str]) -> None:
-    catch = hunt(planted, range(100), TOY, run=run_toy)
-    assert catch.violation is not None, f"{planted.about}: not found in {catch.seeds} seeds"
-    assert catch.violation.split(" at ")[0] in names
+    detection = hunt(planted, range(100), TOY, run=run_toy)
+    assert detection.violation is not None, f"{planted.about}: not found in {detection.seeds} seeds"
+    assert detection.violation.split(" at ")[0] in names
 
 
 def test_a_machine_that_does_not_merge_breaks_the_total_order() -> None:
@@ -207,5 +243,5 @@ def test_a_bug_that_no_seed_shows_is_reported_as_missed() -> None:
     harmless = PlantedBug(
         "harmless", "changes nothing", ((ToyMachine, "next_timer", lambda same: same),)
     )
-    catch = hunt(harmless, range(3), TOY, run=run_toy)
-    assert (catch.seeds, catch.violation) == (3, None)
+    detection = hunt(harmless, range(3), TOY, run=run_toy)
+    assert (detection.seeds, detection.violation) == (3, None)

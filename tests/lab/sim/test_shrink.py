@@ -20,7 +20,7 @@ BY_NAME = {bug.name: bug for bug, _ in TOY_BUGS}
 
 def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
     options = toy_options(7).with_(cells=9, subscribers=6, publishers=4)
-    with BY_NAME["early"].installed():
+    with BY_NAME["acknowledges early"].installed():
         failing = run_options(options, TOY)
         assert failing.violations[0].name == "undurable"
         small = shrink(failing, TOY)
@@ -37,7 +37,7 @@ def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
 
 
 def test_shrinking_respects_its_number_of_runs() -> None:
-    with BY_NAME["early"].installed():
+    with BY_NAME["acknowledges early"].installed():
         failing = run_options(toy_options(7), TOY)
         count = 0
 
@@ -54,7 +54,7 @@ def test_a_fault_that_the_failure_needs_is_kept() -> None:
     options = toy_options(7).with_(
         rates={"crash": 4.0, "pause": 1.0}, forgotten_positions=1.0, durable=1.0
     )
-    with BY_NAME["acks"].installed():
+    with BY_NAME["invents acks"].installed():
         results = (run_options(options.with_(seed=seed), TOY) for seed in range(50))
         failing = next(result for result in results if result.failed)
         small = shrink(failing, TOY, runs_max=100)
@@ -66,7 +66,7 @@ def test_outages_and_mixed_cells_are_removed_if_they_are_not_needed() -> None:
     rates = {"cell crash": 2.0, "barrier isolated": 2.0}
     changed = {"cells": 4, "brokers_per_cell": 3, "mixed_cells": True, "relapse": 0.6}
     options = toy_options(7).with_(rates=rates, outage_ms=900, **changed)
-    with BY_NAME["early"].installed():
+    with BY_NAME["acknowledges early"].installed():
         small = shrink(run_options(options, TOY), TOY).options
     assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, SimulationOptions().outage_ms)
     assert (small.brokers_per_cell, small.mixed_cells) == (1, False)

@@ -15,7 +15,7 @@ FAULTS = {"crash": 1.0, "crash inside a sync": 2.0, "client loss": 2.0, "reset":
 
 def test_some_seeds_have_writers_and_the_others_are_unchanged() -> None:
     drawn = [draw(seed) for seed in range(200)]
-    assert 10 < sum(each.stagers > 0 for each in drawn) < 50
+    assert 10 < sum(each.staged_writers > 0 for each in drawn) < 50
     for each in drawn:
         ordinary = draw_ordinary(each.seed)
         assert (each.shape, each.network) == (ordinary.shape, ordinary.network)
@@ -24,19 +24,25 @@ def test_some_seeds_have_writers_and_the_others_are_unchanged() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_are_logged_completely_and_once_under_faults(seed: int) -> None:
     options = SimulationOptions(
-        seed=seed, cells=2, stagers=2, stage_rate=20.0, rates=FAULTS, safety_ms=3_000, domain=2
+        seed=seed,
+        cells=2,
+        staged_writers=2,
+        stage_rate=20.0,
+        rates=FAULTS,
+        safety_ms=3_000,
+        domain=2,
     )
     run = SimulationRun(options)
     result = run.play()
     assert not result.violations, result.violations[0]
-    assert all(len(stager.checker.done) > 3 for stager in run.workload.stagers)
+    assert all(len(writer.checker.done) > 3 for writer in run.workload.staged_writers)
 
 
 def test_rare_branches_are_reached() -> None:
     marks: set[str] = set()
     for seed in range(4):
         options = SimulationOptions(
-            seed=seed, stagers=2, stage_rate=40.0, rates=FAULTS, safety_ms=3_000
+            seed=seed, staged_writers=2, stage_rate=40.0, rates=FAULTS, safety_ms=3_000
         )
         marks |= run_options(options).coverage_marks.keys()
     assert marks >= {"staged again", "commit repeated"}
@@ -56,13 +62,13 @@ class RecordingWorld(World):
         self.reported.append(name)
 
 
-def violations_of(asked: dict[int, list[str]], *logged: str) -> list[str]:
+def violations_of(commits_sent: dict[int, list[str]], *logged: str) -> list[str]:
     """Return the violations for requested commits, by batch, and the logged events."""
     world = RecordingWorld()
     checker = WriterChecker(world, "w")
-    for batch, commits in asked.items():
+    for batch, commits in commits_sent.items():
         for commit in commits:
-            checker.asked(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
+            checker.commit_sent(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
     for tick, each in enumerate(logged):
         checker.logged(Publication(tick, "w", tick, {}, f"w/{each}".encode()))
     return world.reported + ["S1" for _ in checker.half_logged()]

@@ -158,7 +158,7 @@ def test_a_table_delta_is_known_also_if_its_packet_was_shortened() -> None:
 def test_a_line_has_time_broker_event_and_effects() -> None:
     event = ClientRequest("c.1", SetFilter(4, "s", "price < 3"))
     lines = lines_of((event, [Write(2, ()), Notify("c.1", Credit("s", 1))]))
-    asked = 'c.1 asks SetFilter 4: s "price < 3"'
+    asked = 'c.1 requests SetFilter 4: s "price < 3"'
     assert lines == [f"    0.025087 b1     {asked} => write 2; notifies c.1 Credit s 1"]
 
 

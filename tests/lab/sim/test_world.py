@@ -100,7 +100,7 @@ def test_an_earlier_timer_wakes_earlier_and_the_later_one_only_once() -> None:
     do(world, first(world), [])
     before = len(recorder.steps)
     pass_ms(world, 2_000)
-    assert [moment.now for moment, _ in recorder.steps[before:]] == [now + 400_000]
+    assert [time.now for time, _ in recorder.steps[before:]] == [now + 400_000]
 
 
 def test_now_restarts_with_every_incarnation_and_the_wall_clock_continues() -> None:
@@ -130,9 +130,9 @@ def test_a_clock_jump_moves_the_wall_clock_of_one_host_only() -> None:
 
 def test_the_first_step_of_an_incarnation_has_no_event() -> None:
     world = make_world(cells=1)
-    moment, event = machine(first(world)).steps[0]
+    time, event = machine(first(world)).steps[0]
     assert event is None
-    assert moment == machine(first(world)).born
+    assert time == machine(first(world)).born
 
 
 def test_a_crash_loses_the_memory_and_counts_its_marks() -> None:
@@ -208,7 +208,7 @@ def test_a_connection_carries_requests_and_notices_in_order() -> None:
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
     for number in range(20):
-        connection.ask([Notify(connection.name, number)])
+        connection.send_request([Notify(connection.name, number)])
     pass_ms(world, 500)
     assert listener.notices == list(range(20))
     assert machine(host).events(ClientUp) == [ClientUp("listener.1")]
@@ -232,7 +232,9 @@ def test_a_disconnected_client_gets_the_reason_after_all_notices() -> None:
     world = make_world(cells=1)
     host, listener = first(world), Listener()
     connection = world.connections.connect(listener, host)
-    connection.ask([Notify(connection.name, "last"), DisconnectClient(connection.name, "too slow")])
+    connection.send_request(
+        [Notify(connection.name, "last"), DisconnectClient(connection.name, "too slow")]
+    )
     pass_ms(world, 100)
     assert listener.notices == ["last"]
     assert listener.losses == ["disconnected: too slow"]

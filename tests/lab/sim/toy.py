@@ -134,7 +134,7 @@ class ToyMachine(Subscribing):
             case Written() | Fetched():
                 context.resume(event)
             case ClientRequest(client, request):
-                self._asked(client, request)
+                self._handle(client, request)
             case ClientDown(client):
                 self._client_left(client)
             case LinkUp(peer):
@@ -180,7 +180,7 @@ class ToyMachine(Subscribing):
 
     def _loaded(self, pubend: PubendId, fetched: Fetched) -> None:
         if fetched.corruption is not None:
-            self.context.mark("damaged log")
+            self.context.mark("corrupt log")
             self.hosted[pubend].is_corrupt = True
         for row in fetched.rows:
             self._extend(pubend, row.publications)
@@ -191,7 +191,7 @@ class ToyMachine(Subscribing):
         if self.loading == 0:
             queued, self.queued = self.queued, []
             for client, request in queued:
-                self._asked(client, request)
+                self._handle(client, request)
 
     # --- copying -----------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class ToyMachine(Subscribing):
 
     # --- clients -----------------------------------------------------------------------------
 
-    def _asked(self, client: str, request: Any) -> None:
+    def _handle(self, client: str, request: Any) -> None:
         if self.loading:
             self.queued.append((client, request))
             return

@@ -131,8 +131,8 @@ class _Conjunction(NamedTuple):
 class ColumnFilter:
     """Evaluates one filter over columns."""
 
-    def __init__(self, wanted: Filter) -> None:
-        names = sorted(wanted.attributes)
+    def __init__(self, event_filter: Filter) -> None:
+        names = sorted(event_filter.attributes)
         self.names: tuple[str, ...] = (
             tuple(names) if len(names) <= COLUMN_FILTER_ATTRIBUTES_MAX else ()
         )
@@ -146,7 +146,7 @@ class ColumnFilter:
                 ],
                 is_all=len(self.names) == len(names) and not one.residuals,
             )
-            for one in wanted.conjunctions
+            for one in event_filter.conjunctions
         ]
 
     def left(self, column_scan: ColumnScan) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

@@ -136,21 +136,21 @@ def archive(
     brokers that require one; the driver and every executor need the file.
     """
     store = ArchiveStore(path)
-    asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
+    requested = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
     options = {
         "servers": servers,
-        "filter": asked.filter,
+        "filter": requested.filter,
         "start": start,
         "maxEventsPerTrigger": str(events_max),
         "onRelease": on_release,
         "deadline": str(deadline_s),
         **({"partitionBytes": str(partition_bytes)} if partition_bytes is not None else {}),
-        **({"pubends": ",".join(asked.pubends)} if asked.pubends else {}),
+        **({"pubends": ",".join(requested.pubends)} if requested.pubends else {}),
         **({"reader": reader} if reader else {}),
         **({"tokenFile": str(token_file)} if token_file is not None else {}),
     }
     parse_options(options)  # report faults before anything is started
-    _open(store, asked)
+    _open(store, requested)
     ready_executors(spark)
     frame = spark.readStream.format("gapless").options(**options).load()
     run = _ArchiveRun(store, compact=compact, keep_s=keep_s, on_progress=on_progress)
@@ -170,11 +170,11 @@ def archive(
     return report_of(store, run.progress, time.monotonic() - started_at, skipped)
 
 
-def _open(store: ArchiveStore, asked: Manifest) -> None:
+def _open(store: ArchiveStore, requested: Manifest) -> None:
     """Create the archive, or check that it has the same streams."""
-    store.create(asked)
+    store.create(requested)
     found = store.read()
-    if (found.filter, found.pubends) != (asked.filter, asked.pubends):
+    if (found.filter, found.pubends) != (requested.filter, requested.pubends):
         streams = ", ".join(found.pubends) or "all pubends"
         raise UsageError(
             f"{store.path} is an archive of {streams} with the filter {found.filter}; "

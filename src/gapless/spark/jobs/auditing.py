@@ -62,7 +62,7 @@ _COUNTS: Final = (*_COUNTED, "unjudged")
 _EVENT: Final = ["pubend", "tick"]
 _NAMED_MAX: Final = 3
 """So many events are named that could not be judged."""
-_UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
+_UNDESCRIBED: Final = "given_attributes IS NULL AND attributes IS NULL"
 _EXPECTED_EVENT: Final = ["sub", "pubend", "tick"]
 
 
@@ -145,8 +145,8 @@ def _published(facts: DataFrame, events: DataFrame | None) -> DataFrame:
 
     published = facts.where("kind = 'p'").drop("control")
     if events is None:
-        return published.withColumn("told", f.lit(None).cast("string"))
-    described = events.select(*_EVENT, f.col("attributes").alias("told"))
+        return published.withColumn("given_attributes", f.lit(None).cast("string"))
+    described = events.select(*_EVENT, f.col("attributes").alias("given_attributes"))
     return published.join(described, _EVENT, "left")
 
 
@@ -156,7 +156,7 @@ def _description(published: DataFrame, *, are_given: bool) -> _Description:
 
     row = published.agg(
         f.count("*").alias("all"),
-        f.count("told").alias("given"),
+        f.count("given_attributes").alias("given"),
         f.count(f.when(f.expr(_UNDESCRIBED), 1)).alias("undescribed"),
     ).first()
     assert row is not None

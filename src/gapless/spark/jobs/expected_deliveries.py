@@ -1,7 +1,7 @@
 """Expected deliveries: published events, matched with the applicable filters by the brokers' own
 index.
 
-The attributes of an event are in the given events (``told``, as JSON), or else in the log of its
+The attributes of an event are in the given events (``given_attributes``, as JSON), or else in the log of its
 broker (``attributes``, as msgpack). If they are in neither, the deliveries of the event are
 unknown.
 """
@@ -118,13 +118,16 @@ def described(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the events with known attributes."""
     import pyarrow.compute as pc
 
-    given, logged = batch.column("told").is_valid(), batch.column("attributes").is_valid()
+    given, logged = (
+        batch.column("given_attributes").is_valid(),
+        batch.column("attributes").is_valid(),
+    )
     return batch.filter(pc.or_(given, logged))
 
 
 def attributes_in(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the attributes of such events."""
-    given = batch.column("told").to_pylist()
+    given = batch.column("given_attributes").to_pylist()
     logged = batch.column("attributes").to_pylist()
     if None not in given:
         return attributes_of(given)

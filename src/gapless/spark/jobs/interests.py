@@ -76,7 +76,9 @@ def wanted_in(
     shared = context.broadcast(_CellFilters(tuple(by_text), tuple(map(tuple, by_text.values()))))
     try:
         found = (
-            published.select("cell", "attributes", f.lit(None).cast("string").alias("told"))
+            published.select(
+                "cell", "attributes", f.lit(None).cast("string").alias("given_attributes")
+            )
             .mapInArrow(_wanted_writer(shared), WANTED)
             .groupBy("source", "target")
             .agg(f.sum("events").alias("events"))

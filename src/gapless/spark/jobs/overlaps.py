@@ -60,8 +60,8 @@ def most_alike(counts: Longs, keys: Longs, hashes: Longs, size: int, wanted: int
         large = np.argsort(-counts, kind="stable")[:looked_at]
         chosen = (indices < chosen_by) & np.isin(keys, large)
     lefts, rights, together = _met(keys[chosen], hashes[chosen])
-    room = np.minimum(counts, chosen_by)
-    likeness = together / np.maximum(room[lefts] + room[rights] - together, 1)
+    sizes = np.minimum(counts, chosen_by)
+    likeness = together / np.maximum(sizes[lefts] + sizes[rights] - together, 1)
     best = np.argsort(-likeness, kind="stable")[: wanted * _CHOICE]
     bounds = np.searchsorted(keys, np.arange(len(counts) + 1))
     sketches = [hashes[bounds[index] : bounds[index + 1]] for index in range(len(counts))]

@@ -33,7 +33,7 @@ _PUBLISHED: Final = "p"
 _DELIVERED: Final = "d"
 _READ: Final = "r"
 
-_UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
+_UNDESCRIBED: Final = "given_attributes IS NULL AND attributes IS NULL"
 
 _NOBODY: Final = "a client without a principal"
 
@@ -149,7 +149,7 @@ def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[_Known]) -> 
     receivers = sent.groupBy(*_EVENT).agg(f.collect_set("principal").alias("receivers"))
     both = published.join(receivers, _EVENT, "left").select(
         *_EVENT,
-        *("publisher", "sequence", "told", "attributes", "receivers"),
+        *("publisher", "sequence", "given_attributes", "attributes", "receivers"),
         f.coalesce("principal", f.lit("")).alias("principal"),
     )
     found = both.mapInArrow(_judge(shared), _WRONG)

@@ -26,7 +26,7 @@ __all__ = ["ready_executors"]
 NEEDED: Final = ("msgspec", "numpy", "pyarrow")
 """Packages that gapless needs in a task, and that cannot be shipped as sources."""
 
-_ASKED_MAX: Final = 64
+_TASKS_MAX: Final = 64
 """How many tasks check: enough to reach every executor of a small cluster."""
 
 
@@ -68,7 +68,7 @@ class _Lacking(dict[str, set[str]]):
 
 def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
     # A nested function is sent as its code, so it runs on hosts without gapless.
-    def ask(_: Iterable[int]) -> Iterator[tuple[str, str]]:
+    def report_packages(_: Iterable[int]) -> Iterator[tuple[str, str]]:
         import importlib
         import socket
 
@@ -80,9 +80,11 @@ def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
                 yield package, socket.gethostname()
 
     context = spark.sparkContext
-    tasks = min(4 * context.defaultParallelism, _ASKED_MAX)
+    tasks = min(4 * context.defaultParallelism, _TASKS_MAX)
     found = _Lacking()
-    for package, host in context.parallelize(range(tasks), tasks).mapPartitions(ask).collect():
+    for package, host in (
+        context.parallelize(range(tasks), tasks).mapPartitions(report_packages).collect()
+    ):
         found.setdefault(package, set()).add(host)
     return found
 

@@ -30,7 +30,7 @@ class ConvergenceInvariant(Invariant):
     newest entry of every SHB of it behind that edge. No SHB of it is late for a pubend of it. No
     stale table is kept beyond its time. Every needed pubend is fed and every cursor on it has
     started. Every horizon was near the top once. The ack floor of an SHB was near the top once too
-    if no acknowledgement of a client is awaited. A pubend with a corrupt log is left out.
+    if no acknowledgement of a client is awaited. A pubend with a corrupt log is omitted.
 
     The core is connected in the tree, and a cell of it that lost brokers lost them for good. So
     every feeder or sender on a path between two brokers of the core is in the core. Nothing is

@@ -261,9 +261,9 @@ class ReadInvariant(Invariant):
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Handle reads and their replies."""
-        return {Read: self._asked, ReadReply: self._answered}
+        return {Read: self._read_sent, ReadReply: self._answered}
 
-    def _asked(self, process: SimulatedProcess, peer: str, read: Read) -> None:
+    def _read_sent(self, process: SimulatedProcess, peer: str, read: Read) -> None:
         del process, peer
         if not read.route:
             self._reads[read.requester, read.request] = read

@@ -81,7 +81,9 @@ class LimitInvariant(Invariant):
         self._buffer += parameters.backlog_bytes // EVENT_BYTES_MIN + run
         self._backlog = parameters.backlog_bytes + run * (EVENT_BYTES_MAX + PUBLICATION_BYTES)
         self._steps = 0
-        batch = global_state.options.batch_max * (CHUNKS_MAX if global_state.options.stagers else 1)
+        batch = global_state.options.batch_max * (
+            CHUNKS_MAX if global_state.options.staged_writers else 1
+        )
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
         self._window = parameters.publisher_window
         self._frame = parameters.frame_events_max
@@ -329,16 +331,18 @@ class LimitInvariant(Invariant):
         def answers(
             routed: RoutedPubend, attachment: Attachment, low: Tick, high: Tick, masks: MatchMasks
         ) -> None:
-            if not attachment.curious.wants(low, high):
+            if not attachment.curious.has_any(low, high):
                 answer(routed, attachment, low, high, masks)
                 return
-            asked = [
+            requested = [
                 knowledge
                 for knowledge in routed.stream.known(low, high)
-                if attachment.curious.wants(knowledge.low, knowledge.high)
+                if attachment.curious.has_any(knowledge.low, knowledge.high)
             ]
             answer(routed, attachment, low, high, masks)
-            sent = [each for each in asked if not attachment.curious.wants(each.low, each.high)]
+            sent = [
+                each for each in requested if not attachment.curious.has_any(each.low, each.high)
+            ]
             size = sum(content_bytes(each) for each in sent[:-1])
             if size > bytes_max:
                 self._over(process, "bytes of a reply before its last range", size, bytes_max)

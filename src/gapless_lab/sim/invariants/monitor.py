@@ -200,10 +200,10 @@ class InvariantMonitor(WorldObserver):
             self._arriving.clear()
 
         def arrives_over_relays(route: tuple[BrokerId, ...], packet: Any) -> None:
-            under_way = len(self._arriving)
+            arriving = len(self._arriving)
             self._arrives(process, route[-1], packet, relayed=True)
             arrived(route, packet)
-            del self._arriving[under_way:]
+            del self._arriving[arriving:]
 
         sessions.__dict__["received"] = arrives
         sessions.__dict__["arrived"] = arrives_over_relays
