@@ -29,7 +29,7 @@ What is where
 - :mod:`.publisher`, :mod:`.outbox`, :mod:`.batches`: events that are sent to a pubend
 - :mod:`.staged_writer`: events that one commit publishes
 - :mod:`.subscription`, :mod:`.inbox`, :mod:`.prefetch`: events that are received
-- :mod:`.resume_state`, :mod:`.requested_filter`, :mod:`.hosting`: what an inbox requests after a
+- :mod:`.resume`, :mod:`.requested_filter`, :mod:`.hosting`: what an inbox requests after a
   lost connection
 - :mod:`.link_state`, :mod:`.outbox_state`, :mod:`.subscription_state`,
   :mod:`.requested_filter_state`: the states as tables, each with its theory of operation

@@ -1,6 +1,6 @@
 """The inbox of a subscription: its requests and what it has received, over all connections.
 
-:mod:`.subscription_state` has the states and the theory of operation, :mod:`.resume_state` where the
+:mod:`.subscription_state` has the states and the theory of operation, :mod:`.resume` where the
 subscription continues, :mod:`.requested_filter` the filter and its changes, :mod:`.hosting` the hosting
 reference of a durable subscription, :mod:`.prefetch` the events that wait to be handed out.
 """
@@ -16,7 +16,7 @@ from gapless.client.link import ReconnectingLink
 from gapless.client.prefetch import Prefetch
 from gapless.client.requested_filter import RequestedFilter
 from gapless.client.requests import refusal
-from gapless.client.resume_state import ResumeState
+from gapless.client.resume import ResumeState
 from gapless.client.settings import SubscriptionOptions
 from gapless.client.subscription_state import (
     NEXT_STATE,
