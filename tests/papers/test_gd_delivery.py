@@ -295,7 +295,8 @@ def last_message_lost_before_a_crash() -> tuple[World, Subscriber]:
     unrequested = of(StreamSilence, Attached, source="a", target="n")
     world.lose(
         lambda source, target, message: (
-            unrequested(source, target, message) or (answers(source, target, message) and message.first)
+            unrequested(source, target, message)
+            or (answers(source, target, message) and message.first)
         )
     )
     ann.publish("last")
