@@ -63,7 +63,7 @@ def is_eager(subend: Subend) -> bool:
 
 def newest_stream_epoch(subend: Subend) -> int:
     """Return the newest stream epoch that a subend knows."""
-    return max(subend._stream_epochs._vectors)
+    return subend.stream_epochs.newest
 
 
 def feed(subend: Subend, low: int, high: int, *ticks: int, stream_epoch: int | None = None) -> None:
@@ -135,7 +135,7 @@ def test_a_knowledge_range_waits_for_its_stream_epoch_which_is_requested_until_i
     start = subend.horizon
     world.hold(of(StreamSilence, source="p", target="n"))
     lost = world.lose(of(StreamEpochRequest, source="n", target="p"))
-    known = subend._stream_epochs.get(newest_stream_epoch(subend))
+    known = subend.stream_epochs.get(newest_stream_epoch(subend))
     assert known is not None
     feed(subend, 1, 5, 3, stream_epoch=77)
     feed(subend, 6, 9, stream_epoch=77)
@@ -397,7 +397,7 @@ def test_stream_epochs_that_no_knowledge_range_needs_are_forgotten() -> None:
         ann.publish(f"e{number}", kind=number)
         world.run(ms=20)
     world.run(s=1)
-    assert len(subend._stream_epochs) <= 6
+    assert len(subend.stream_epochs) <= 6
     assert len(world.subscription("n", "y19").cursors) == 1
 
 
@@ -408,8 +408,8 @@ def test_stream_epochs_are_forgotten_while_a_stream_is_stalled() -> None:
     for number in range(newest + 1, newest + 100):
         subend.stream_epoch(StreamEpoch(P, number, horizon + 1, 1, None, ()))
     assert subend.horizon == horizon
-    assert subend._stream_epochs.knows(newest + 1), "a waiting range needs it"
-    assert len(subend._stream_epochs) <= 8
+    assert subend.stream_epochs.knows(newest + 1), "a waiting range needs it"
+    assert len(subend.stream_epochs) <= 8
 
 
 def test_a_position_on_an_unknown_pubend_waits_for_its_announcement() -> None:

@@ -14,7 +14,7 @@ An SHB makes a new table in a new incarnation. Its incarnation is greater, so al
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import islice
 
 from gapless.content import Conjunction
@@ -70,6 +70,11 @@ class LeafTable:
     def entry(self) -> VectorEntry:
         """The only entry of the table, with changes that are not flushed yet."""
         return VectorEntry(self.time, self._control_version, self._retired)
+
+    @property
+    def owners(self) -> Mapping[Hashable, tuple[tuple[Conjunction, ...], VirtualTime]]:
+        """The owners, each with its conjunctions and its virtual start time."""
+        return self._owners
 
     @property
     def roots(self) -> frozenset[Conjunction]:

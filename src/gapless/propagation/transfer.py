@@ -11,7 +11,7 @@ requested (VT 4.3.2 to 4.3.4).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -57,6 +57,11 @@ class TableSender:
         self.table = SubscriptionTable(name, version)
         self._log: deque[TableDelta] = deque(maxlen=log_max)
         self._bytes_max = bytes_max
+
+    @property
+    def deltas(self) -> Collection[TableDelta]:
+        """The last deltas, oldest first."""
+        return self._log
 
     def advance(self, delta: TableDelta) -> TableDelta:
         """Apply a delta and return it, to be sent to all holders of a copy."""

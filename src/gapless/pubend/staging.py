@@ -38,7 +38,7 @@ sent to subscribers one by one, in later steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -140,6 +140,11 @@ class Staging:
     def start(self) -> None:
         """Start to delete batches and commits that are too old, at intervals."""
         self._plan_review()
+
+    @property
+    def batch_sizes(self) -> Collection[int]:
+        """The size of each staged batch in bytes."""
+        return [batch.bytes for batch in self._batches.values()]
 
     # --- requests --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ the request. An invalid reply is dropped whole, as if it was lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -163,6 +163,11 @@ class PubendRequests:
         """A peer session has opened: send requests that had no route, repeat the others sooner."""
         self._pending.session_opened()
 
+    @property
+    def active_reads(self) -> Mapping[PubendId, int]:
+        """The number of active reads of each pubend."""
+        return self._pending.active_reads
+
     def statistics(self) -> dict[str, int]:
         """Return the number of active requests and of reads that wait for their turn."""
         return self._pending.statistics()
@@ -203,7 +208,7 @@ class PubendRequests:
             return
         hosted = self._targets.serving(request.pubend)
         if hosted is not None:
-            self._serve(hosted, request, lambda reply: self._context.send(return_route[-1], reply))
+            self.serve(hosted, request, lambda reply: self._context.send(return_route[-1], reply))
             return
         hop = self._next_hop(request)
         if hop is None:
@@ -230,9 +235,9 @@ class PubendRequests:
     def _serve_own(self, request: PubendRequest) -> None:
         hosted = self._targets.serving(request.pubend)
         if hosted is not None and self._pending.is_awaited(request.request):
-            self._serve(hosted, request, self._pending.answered)
+            self.serve(hosted, request, self._pending.answered)
 
-    def _serve(
+    def serve(
         self, hosted: RequestTarget, request: PubendRequest, answer: Callable[[PubendReply], None]
     ) -> None:
         """Serve a request at a pubend of this broker, and reply."""

@@ -11,7 +11,7 @@ accepted. The states of a request are in :mod:`.pending_request_state`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -175,7 +175,6 @@ class PendingRequests:
         """Reads that wait for their turn, by pubend: an unreachable pubend delays no other."""
         self._by_id: dict[int, PendingRequest] = {}
         self._reading: dict[PubendId, int] = {}
-        """The number of active reads of each pubend."""
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -220,6 +219,11 @@ class PendingRequests:
     def is_awaited(self, request: int) -> bool:
         """Return whether a reply to an attempt is still accepted."""
         return request in self._by_id
+
+    @property
+    def active_reads(self) -> Mapping[PubendId, int]:
+        """The number of active reads of each pubend."""
+        return self._reading
 
     def statistics(self) -> dict[str, int]:
         """Return the number of active requests and of reads that wait for their turn."""

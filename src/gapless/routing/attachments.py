@@ -38,7 +38,8 @@ class Attachments:
         self._me = context.identity.broker
         self._filtering = filtering
         self._paths = paths
-        self._count = 0
+        self.count = 0
+        """The number of attachments of all pubends."""
         self._fed: Counter[BrokerId] = Counter()
         """The number of attachments of each broker of another cell."""
         self._congested: set[BrokerId] = set()
@@ -57,7 +58,7 @@ class Attachments:
             return FeedUnavailableReason.SHAPE_MISMATCH
         if not self._paths.may_feed(pubend, receiver):
             return FeedUnavailableReason.NOT_NEARER
-        if self._count >= self._context.parameters.attachments_max:
+        if self.count >= self._context.parameters.attachments_max:
             return FeedUnavailableReason.LIMIT
         return None
 
@@ -80,7 +81,7 @@ class Attachments:
             if other.peer == peer and other.receiver == receiver:
                 self.drop(routed, key)  # the receiver has attached again and forgotten this one
         routed.add(made)
-        self._count += 1
+        self.count += 1
         if receiver.kind is AttachKind.CELL:
             self._fed[peer] += 1
             if self._fed[peer] == 1:
@@ -99,7 +100,7 @@ class Attachments:
         """Stop feeding a receiver."""
         attachment = routed.remove(key)
         peer = attachment.peer
-        self._count -= 1
+        self.count -= 1
         if attachment.receiver.kind is AttachKind.CELL:
             self._fed[peer] -= 1
             if not self._fed[peer]:

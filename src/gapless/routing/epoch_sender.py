@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.streams import StreamEpochRequest
@@ -17,6 +19,11 @@ class StreamEpochSender:
         self._context = context
         self._sent: dict[BrokerId, dict[PubendId, list[int]]] = {}
         self._requested: dict[tuple[PubendId, int], list[BrokerId]] = {}
+
+    @property
+    def sent(self) -> Mapping[BrokerId, Mapping[PubendId, Collection[int]]]:
+        """The newest stream epochs that each peer was sent in its session, by pubend."""
+        return self._sent
 
     def send(
         self, peer: BrokerId, pubend: PubendId, number: int, stream_epochs: StreamEpochs

@@ -17,6 +17,7 @@ not appear in reports (R49, R58).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from gapless.core.context import Context
@@ -99,6 +100,16 @@ class ReportAggregator:
     def start(self) -> None:
         """Start to send reports at intervals."""
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
+
+    @property
+    def received_sets(self) -> Mapping[BrokerId, Collection[int]]:
+        """The numbers of the member sets that each peer has defined."""
+        return self._sets
+
+    @property
+    def sent_sets(self) -> Mapping[BrokerId, Collection[tuple[Member, ...]]]:
+        """The member sets that were defined in the session with each peer."""
+        return self._named
 
     # --- receiving ---------------------------------------------------------------------------
 

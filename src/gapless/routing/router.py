@@ -18,7 +18,7 @@ and remains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId
@@ -94,7 +94,7 @@ class Router:
             return
         if opened is not None:
             routed.stream_epochs.learn_record(opened)
-        self._take(routed, knowledge, first=True, opens=opened is not None)
+        self.take(routed, knowledge, first=True, opens=opened is not None)
 
     def learn_stream_epochs(self, pubend: PubendId, records: Iterable[StreamEpochRecord]) -> None:
         """Add the stored stream epochs of a pubend of this broker."""
@@ -109,6 +109,26 @@ class Router:
         routed.stream.forget_up_to(up_to)
 
     # --- queries -----------------------------------------------------------------------------
+
+    @property
+    def routed(self) -> Mapping[PubendId, RoutedPubend]:
+        """The pubends that have a source or receivers here."""
+        return self._routed
+
+    @property
+    def sender(self) -> StreamSender:
+        """The part that sends knowledge ranges to attachments."""
+        return self._sender
+
+    @property
+    def attachment_count(self) -> int:
+        """The number of attachments of all pubends."""
+        return self._attachments.count
+
+    @property
+    def sent_stream_epochs(self) -> Mapping[BrokerId, Mapping[PubendId, Collection[int]]]:
+        """The newest stream epochs that each peer was sent in its session, by pubend."""
+        return self._epoch_sender.sent
 
     def feeder(self, pubend: PubendId) -> BrokerId | None:
         """Return the broker that feeds this router, or None if no broker does."""
@@ -322,9 +342,9 @@ class Router:
             self._upstream.request_stream_epoch(
                 routed, StreamEpochRequest(pubend, knowledge.stream_epoch)
             )
-        self._take(routed, knowledge, first=first, opens=False)
+        self.take(routed, knowledge, first=first, opens=False)
 
-    def _take(
+    def take(
         self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
     ) -> None:
         """Add a knowledge range to the istream and send what is new (R34)."""
@@ -344,7 +364,7 @@ class Router:
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""
-        self._take(routed, knowledge, first=False, opens=False)
+        self.take(routed, knowledge, first=False, opens=False)
 
     def _relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         if self._sender.relay(routed, knowledge) and routed.feed is not None:

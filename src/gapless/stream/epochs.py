@@ -42,6 +42,11 @@ class StreamEpochs:
         """Return the number of known epochs, epoch 0 included."""
         return len(self._vectors)
 
+    @property
+    def newest(self) -> int:
+        """The greatest known number."""
+        return max(self._vectors)
+
     def knows(self, number: int) -> bool:
         """Return whether the vector of a number is known."""
         return number in self._vectors

@@ -104,6 +104,16 @@ class Subend:
         return self.groups.all
 
     @property
+    def stream(self) -> IStream:
+        """The ranges that wait above the horizon."""
+        return self._stream
+
+    @property
+    def stream_epochs(self) -> StreamEpochs:
+        """The known stream epochs."""
+        return self._stream_epochs
+
+    @property
     def has_base(self) -> bool:
         """Whether the first tick of the stream is known."""
         return not isinstance(self._horizon, NoBase)
@@ -287,7 +297,7 @@ class Subend:
         self._stream.raise_top(knowledge.high)
         if not self._hand_over(knowledge):
             return False
-        self._passed()
+        self.ranges_passed()
         return True
 
     def _bound(self) -> None:
@@ -320,7 +330,7 @@ class Subend:
                 break
         if horizon.tick > before:
             self._stream.forget_up_to(horizon.tick)
-            self._passed()
+            self.ranges_passed()
 
     def _hand_over(self, knowledge: KnowledgeRange) -> bool:
         """Hand over the next range if its epoch is known and it is covered; return whether."""
@@ -337,10 +347,10 @@ class Subend:
             self._uncovered_read.start(knowledge)
             return False
         self._start_cursors(knowledge.low, time)
-        self._pass_over(knowledge, time)
+        self.pass_over(knowledge, time)
         return True
 
-    def _passed(self) -> None:
+    def ranges_passed(self) -> None:
         """Ranges were handed over: forget stream epochs and notify the listener."""
         self._forget_stream_epochs()
         self._moved()
@@ -357,7 +367,11 @@ class Subend:
         for cursor in [*self.groups.changing.values()]:
             cursor.filter_switch.switch_if_served(low, time)
 
-    def _pass_over(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
+    def pass_over(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
+        """Deliver the publications of a range and move the horizon to its end.
+
+        ``time`` is the virtual time up to which this SHB is served in the range.
+        """
         horizon = self._horizon
         assert isinstance(horizon, DoubtHorizon)
         self.served = time
@@ -379,7 +393,7 @@ class Subend:
             part = cut(knowledge, horizon.tick + 1, high)
             vector = self._stream_epochs.get(part.stream_epoch)
             entry = None if vector is None else vector.entries.get(self._shb)
-            self._pass_over(part, None if entry is None else entry.time)
+            self.pass_over(part, None if entry is None else entry.time)
         if horizon.tick > before:
             self._stream.forget_up_to(horizon.tick)
             self._moved()

@@ -106,7 +106,7 @@ def _silence_for_unknown_ticks(
     """Answer every requested tick, known or not."""
     del masks
     for part_low, part_high in attachment.curious.take(low, high):
-        stream_epoch = routed.stream_epochs and max(routed.stream_epochs._vectors)  # noqa: SLF001
+        stream_epoch = routed.stream_epochs.newest
         self._send(
             routed, attachment, [KnowledgeRange(part_low, part_high, stream_epoch, 0)], first=False
         )

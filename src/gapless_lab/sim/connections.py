@@ -49,6 +49,11 @@ class SimulatedConnection:
         self._to_process = 0
         self._to_actor = 0
 
+    def connect(self) -> None:
+        """Reach the process after a while, if it is still running; no request arrives before."""
+        self._to_process = self._world.now + self._world.network.delay()
+        self._world.push(self._to_process, self._connected, None, None)
+
     def send_request(self, request: Any) -> None:
         """Send a request to the machine."""
         if self.open:
@@ -82,8 +87,7 @@ class SimulatedConnection:
         if process is not None and process.clients.pop(self.name, None) is not None:
             self._world.happen(process, ClientDown(self.name))
 
-    def up(self, _first: None, _second: None) -> None:
-        """Reach the process, if it is still running."""
+    def _connected(self, _first: None, _second: None) -> None:
         process = self.process
         if process is None or not process.alive:
             self.fail("no such broker")
@@ -113,9 +117,7 @@ class SimulatedConnections:
         """Connect an actor; if no process runs on the host, the connection fails after a while."""
         number = self._made[actor.name] = self._made.get(actor.name, 0) + 1
         connection = SimulatedConnection(self._world, actor, f"{actor.name}.{number}", host.process)
-        at = self._world.now + self._world.network.delay()
-        connection._to_process = at  # noqa: SLF001 - no request may arrive before ClientUp
-        self._world.push(at, connection.up, None, None)
+        connection.connect()
         return connection
 
     def notify(self, process: SimulatedProcess, client: str, notice: Any) -> None:

@@ -74,7 +74,7 @@ class CursorInvariant(Invariant):
         horizons, states = self._horizons[me], self._states[me]
         count = 0
         for pubend, subend in machine.components.subends.guaranteed.items():
-            if "_pass_over" not in vars(subend):
+            if "pass_over" not in vars(subend):
                 self._look_at_passing(process, subend)
             if subend.has_base:
                 tick = subend.horizon
@@ -160,7 +160,7 @@ class CursorInvariant(Invariant):
 
     def _look_at_passing(self, process: SimulatedProcess, subend: Subend) -> None:
         """Observe every knowledge range that a subend passes, and whether it was read."""
-        pass_over, take_read = subend._pass_over, subend.take_read
+        pass_over, take_read = subend.pass_over, subend.take_read
         shb = ShbId(process.host.broker, process.host.cell)
         reading = False
 
@@ -177,7 +177,7 @@ class CursorInvariant(Invariant):
             take_read(reply, high)
             reading = False
 
-        vars(subend)["_pass_over"] = passes
+        vars(subend)["pass_over"] = passes
         vars(subend)["take_read"] = reads
 
     def _check_covered(
@@ -242,11 +242,11 @@ class ReadInvariant(Invariant):
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Observe the replies that a broker gives to itself."""
         del event
-        if "_serve" not in vars(machine.components.requests):
+        if "serve" not in vars(machine.components.requests):
             self._look_at_serving(process, machine.components.requests)
 
     def _look_at_serving(self, process: SimulatedProcess, requests: PubendRequests) -> None:
-        serve = requests._serve
+        serve = requests.serve
         me = process.host.broker
 
         def serves(hosted: Any, request: Any, answer: Callable[[Any], None]) -> None:
@@ -257,7 +257,7 @@ class ReadInvariant(Invariant):
             is_own = type(request) is Read and request.requester == me
             serve(hosted, request, answers if is_own else answer)
 
-        vars(requests)["_serve"] = serves
+        vars(requests)["serve"] = serves
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Handle reads and their replies."""

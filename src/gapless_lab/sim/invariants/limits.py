@@ -204,7 +204,7 @@ class LimitInvariant(Invariant):
 
     def moved(self, process: SimulatedProcess, machine: Broker, event: MachineEvent) -> None:
         """Check the caches after every step, and the rest at intervals."""
-        if "_take" not in vars(machine.components.router):
+        if "take" not in vars(machine.components.router):
             self._look_at_router(process, machine.components.router)
         if isinstance(event, LinkFull):
             self._full.add((process.host.broker, event.peer))
@@ -214,7 +214,7 @@ class LimitInvariant(Invariant):
         if self._unasked is not None:
             self.world.violate("I14", f"{process.host.broker} sends {self._unasked}")
             self._unasked = None
-        used = machine.components.router._account.bytes
+        used = machine.components.router.cached_bytes
         if used > self._cache:
             self._over(process, "the router's cache", used, self._cache)
         used = machine.components.subends.account.bytes
@@ -231,18 +231,18 @@ class LimitInvariant(Invariant):
     def _scan(self, process: SimulatedProcess, machine: Broker) -> None:
         parameters, router = self.global_state.parameters, machine.components.router
         count = 0
-        for routed in router._routed.values():
+        for routed in router.routed.values():
             count += len(routed.attachments)
             for attachment in routed.attachments.values():
                 if len(attachment.curious) > parameters.curious_ranges_max:
                     limit = parameters.curious_ranges_max
                     self._over(process, "curious ranges", len(attachment.curious), limit)
-        if count > parameters.attachments_max or count != router._attachments._count:
-            self._over(process, "attachments", count, router._attachments._count)
+        if count > parameters.attachments_max or count != router.attachment_count:
+            self._over(process, "attachments", count, router.attachment_count)
         self._scan_logs(process, machine)
         self._scan_staged(process, machine)
         for subend in machine.components.subends.guaranteed.values():
-            if "_passed" not in vars(subend):
+            if "ranges_passed" not in vars(subend):
                 self._look_at_subend(process, subend)
         self._scan_tables(process, machine)
         self._scan_sent(process, machine)
@@ -279,8 +279,8 @@ class LimitInvariant(Invariant):
             *(out.sender for out in holdings.out.values()),
         ]
         for sender in senders:
-            if len(sender._log) > parameters.delta_log_max:
-                self._over(process, "deltas", len(sender._log), parameters.delta_log_max)
+            if len(sender.deltas) > parameters.delta_log_max:
+                self._over(process, "deltas", len(sender.deltas), parameters.delta_log_max)
         tables = [sender.table for sender in senders]
         tables += [
             edge.merged_stale for edge in holdings.edges.values() if edge.merged_stale is not None
@@ -293,18 +293,18 @@ class LimitInvariant(Invariant):
     def _scan_sent(self, process: SimulatedProcess, machine: Broker) -> None:
         parameters = self.global_state.parameters
         most = parameters.sets_per_session_max
-        for peer, named in machine.components.reports._named.items():
+        for peer, named in machine.components.reports.sent_sets.items():
             if len(named) > most:
                 self._over(process, f"sets named to {peer}", len(named), most)
         # if messages are lost, ForgetMemberSet may be lost too; an SHB's own sets have numbers
         # below 0
         for peer, sets in (
-            machine.components.reports._sets.items() if parameters.ordered_sessions else ()
+            machine.components.reports.received_sets.items() if parameters.ordered_sessions else ()
         ):
             count = sum(number > 0 for number in sets)
             if count > most:
                 self._over(process, f"sets of {peer}", count, most)
-        for peer, sent in machine.components.router._epoch_sender._sent.items():
+        for peer, sent in machine.components.router.sent_stream_epochs.items():
             for pubend, numbers in sent.items():
                 if len(numbers) > parameters.stream_epochs_kept:
                     what = f"stream epochs of {pubend} that {peer} was sent"
@@ -314,7 +314,7 @@ class LimitInvariant(Invariant):
 
     def _look_at_router(self, process: SimulatedProcess, router: Router) -> None:
         """Observe what a router takes, and its replies to nacks."""
-        take, sender = router._take, router._sender
+        take, sender = router.take, router.sender
         answer, kept = sender.answer, self.global_state.parameters.stream_epochs_kept
         bytes_max = ANSWER_FRAMES * self.global_state.parameters.frame_bytes_max
 
@@ -347,21 +347,21 @@ class LimitInvariant(Invariant):
             if size > bytes_max:
                 self._over(process, "bytes of a reply before its last range", size, bytes_max)
 
-        vars(router)["_take"] = takes
+        vars(router)["take"] = takes
         vars(sender)["answer"] = answers
 
     def _look_at_subend(self, process: SimulatedProcess, subend: Subend) -> None:
         passed, stream_epoch, kept = (
-            subend._passed,
+            subend.ranges_passed,
             subend.stream_epoch,
             self.global_state.parameters.stream_epochs_kept,
         )
 
         def look(new: int = 0) -> None:
-            most = 2 * kept + 1 + len(subend._stream) + new
-            if len(subend._stream_epochs) > most:
+            most = 2 * kept + 1 + len(subend.stream) + new
+            if len(subend.stream_epochs) > most:
                 what = f"stream epochs of {subend.pubend} at an SHB"
-                self._over(process, what, len(subend._stream_epochs), most)
+                self._over(process, what, len(subend.stream_epochs), most)
 
         def passes() -> None:
             passed()
@@ -371,7 +371,7 @@ class LimitInvariant(Invariant):
             stream_epoch(message)
             look(new=1)
 
-        vars(subend)["_passed"] = passes
+        vars(subend)["ranges_passed"] = passes
         vars(subend)["stream_epoch"] = learns
 
     # --- staged batches and logs -------------------------------------------------------------
@@ -380,18 +380,18 @@ class LimitInvariant(Invariant):
         staging, most = machine.components.staging, self.global_state.parameters.staged_bytes_max
         if staging.bytes > most:
             self._over(process, "staged bytes", staging.bytes, most)
-        held = sum(batch.bytes for batch in staging._batches.values())
+        held = sum(staging.batch_sizes)
         if staging.bytes != held:
             self._over(process, "the count of staged bytes", staging.bytes, held)
 
     def _scan_logs(self, process: SimulatedProcess, machine: Broker) -> None:
         reads = self.global_state.parameters.reads_per_shb_max
-        for pubend, count in machine.components.requests._pending._reading.items():
+        for pubend, count in machine.components.requests.active_reads.items():
             if count > reads:
                 self._over(process, f"reads of {pubend}", count, reads)
         for hosted in machine.components.hosted.values():
-            if isinstance(hosted, Pubend) and hosted._size.bytes > self._log:
-                self._over(process, "the bytes of a log", hosted._size.bytes, self._log)
+            if isinstance(hosted, Pubend) and hosted.log_bytes > self._log:
+                self._over(process, "the bytes of a log", hosted.log_bytes, self._log)
 
 
 def _is_in_goes(groups: list[set[ShbId]], most: int) -> bool:

@@ -147,16 +147,18 @@ class SilenceInvariant(Invariant):
         del event
         me = process.host.broker
         held = self._held[me]
-        for routed in machine.components.router._routed.values():
+        for routed in machine.components.router.routed.values():
             stream = routed.stream
-            if stream._ranges != held.get(stream):
+            ranges = [*stream]
+            if ranges != held.get(stream):
                 self._look_at_new(process, False, stream, held.get(stream, []))
-                held[stream] = stream._ranges.copy()
+                held[stream] = ranges
         for subend in machine.components.subends.guaranteed.values():
-            stream = subend._stream
-            if stream._ranges != held.get(stream):
+            stream = subend.stream
+            ranges = [*stream]
+            if ranges != held.get(stream):
                 self._look_at_new(process, True, stream, held.get(stream, []))
-                held[stream] = stream._ranges.copy()
+                held[stream] = ranges
         filters = [(each, each.start) for each in machine.components.filters.segments.values()]
         changing = [
             (cursor, cursor.phase)
@@ -185,10 +187,10 @@ class SilenceInvariant(Invariant):
         """Check all that a broker holds."""
         machine = broker_of(process.host)
         if machine is not None:
-            for routed in machine.components.router._routed.values():
+            for routed in machine.components.router.routed.values():
                 self._look_at_new(process, False, routed.stream, [])
             for subend in machine.components.subends.guaranteed.values():
-                self._look_at_new(process, True, subend._stream, [])
+                self._look_at_new(process, True, subend.stream, [])
 
 
 def _applies(segment: FilterSegment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:

@@ -88,13 +88,13 @@ class TableInvariant(Invariant):
         seen = self._seen[process.host.broker]
         leaf, holdings = machine.components.exchange.leaf, machine.components.exchange.table_store
         before = seen.wanted
-        if leaf._owners != seen.owners:
-            seen.owners = dict(leaf._owners)
+        if leaf.owners != seen.owners:
+            seen.owners = dict(leaf.owners)
             seen.wanted = {
                 owner: before.get(owner, (start, 0))
                 if owner in before and before[owner][0] == start
                 else (start, self.global_state.domain.of_all(wanted))
-                for owner, (wanted, start) in leaf._owners.items()
+                for owner, (wanted, start) in leaf.owners.items()
             }
         self._look_at(process, seen, leaf.sender.table)
         for out in holdings.out.values():
@@ -194,7 +194,7 @@ class TableInvariant(Invariant):
             if table is None:
                 continue
             key = (table.name, table.version)
-            if held is edge._merged_stale and edge.leaf is None:
+            if table is edge.merged_stale and edge.leaf is None:
                 self._check(
                     process, table, self.global_state.domain.of_all(table.conjunctions.values())
                 )
