@@ -18,7 +18,7 @@ from tests.spark.cluster import Cluster, skip_without_cluster
 from tests.spark.cluster_jobs import COPIES, EXECUTORS, TIMEOUT_S, VICTIM
 from tests.spark.rows import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 EVENTS = 24_000
 """A kilobyte each. Half of them exceed the socket buffers, so a task that reads them stops when its

@@ -19,7 +19,7 @@ from tests.spark import cluster
 from tests.spark.cluster import Cluster, skip_without_cluster
 from tests.spark.cluster_jobs import TIMEOUT_S
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 class Workers(Cluster):
