@@ -11,6 +11,7 @@ KERNELS := src/gapless/content/matching src/gapless/content/plain src/gapless/pa
 KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 
 WORKERS ?= 2
+TEST_WORKERS ?= 3
 CASES ?= 200000
 SEEDS ?= 5000
 DIGESTS ?= 600
@@ -54,8 +55,8 @@ spark-tour: $(READY) ## Show streams as DataFrames, exactly-once writes, archive
 	@$(PYTHON_BIN) examples/spark_tour.py
 
 .PHONY: test
-test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
-	@$(PYTHON_BIN) -m pytest -n $(WORKERS) $(TESTS)
+test: $(READY) ## Run all tests (TESTS=path picks some, TEST_WORKERS=n processes)
+	@$(PYTHON_BIN) -m pytest -n $(TEST_WORKERS) --dist worksteal $(TESTS)
 
 .PHONY: campaigns
 campaigns: $(READY) ## Run the tests that take too long for `make test`: chaos in all networks, bugs with long runs

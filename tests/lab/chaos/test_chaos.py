@@ -99,7 +99,7 @@ def test_a_minute_of_all_faults_between_network_namespaces_is_clean() -> None:
 def test_chaos_between_proxies_is_clean(tmp_path: Path) -> None:
     data = tmp_path / "data"
     code, verdict, printed = chaos(
-        *("--minutes", "0.25", "--topology", "line:3x2", "--delta", "1", "--seed", "35"),
+        *("--minutes", "0.1", "--topology", "line:3x2", "--delta", "1", "--seed", "35"),
         *("--network", "proxies", "--data", str(data)),
     )
     check(code, verdict, printed)

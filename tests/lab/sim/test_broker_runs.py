@@ -12,7 +12,7 @@ from gapless_lab.sim.regressions import REGRESSIONS, Regression
 from gapless_lab.sim.runner import run_options, run_seed
 from tests.cases import scaled
 
-SEEDS = 40
+SEEDS = 30
 
 
 @pytest.mark.parametrize("seed", range(scaled(SEEDS)))
