@@ -157,11 +157,12 @@ def test_every_rule_is_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(sections()))
-def test_a_rule_has_a_reason_its_modules_and_its_tests(rule: str) -> None:
+def test_a_rule_has_a_reason_its_paper_its_modules_and_its_tests(rule: str) -> None:
     section = sections()[rule]
     assert "- Tests: " in section
     if not rule.startswith("A"):
         assert "*Why:* " in section
+        assert "\n- Paper: " in section
         assert listed(section, "Kept by")
 
 

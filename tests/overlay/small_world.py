@@ -153,7 +153,7 @@ class SmallWorld:
     def crowd(self, source: BrokerId, target: BrokerId, *, full: bool = True) -> None:
         """Congest a link, or drain it; its sender notices."""
         sessions = self._at_now(source).sessions
-        (sessions.link_full if full else sessions.link_free)(target)
+        (sessions.link_full if full else sessions.link_drained)(target)
         self._collect(self.nodes[source])
 
     def lose_packets(self) -> None:

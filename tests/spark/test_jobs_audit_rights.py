@@ -47,11 +47,13 @@ readers = ["alice", "mallory"]
 def allowed(rights: Rights, principal: str, right: Right, attributes: dict[str, Any]) -> bool:
     from gapless.content.filter import Filter
 
-    rulings = rights.rulings()
+    compiled_rights = rights.compiled_rights()
     matching = [
-        place for place, text in enumerate(rulings.texts) if Filter(text).matches(attributes)
+        place
+        for place, text in enumerate(compiled_rights.texts)
+        if Filter(text).matches(attributes)
     ]
-    return rulings.allow(principal, right, matching)
+    return compiled_rights.allow(principal, right, matching)
 
 
 def test_rules_apply_to_principals_groups_and_everybody_and_a_denial_wins(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from gapless.subscribers.membership_state import (
 from gapless.subscribers.protocols import PubendRequester
 
 P = PubendId("P", 1)
-STATES = st.sampled_from(MembershipState)
 INPUTS = st.sampled_from(MembershipInput)
 
 CALLS: dict[MembershipInput, Callable[[Membership], object]] = {
@@ -68,7 +67,8 @@ def test_the_last_input_decides_whether_a_pubend_is_abandoned(
 # --- the class and the table ----------------------------------------------------------------------
 
 
-@given(STATES, INPUTS)
+@pytest.mark.parametrize("given", MembershipInput)
+@pytest.mark.parametrize("state", MembershipState)
 def test_a_membership_takes_exactly_the_inputs_of_the_table(
     state: MembershipState, given: MembershipInput
 ) -> None:

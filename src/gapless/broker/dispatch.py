@@ -83,7 +83,7 @@ class Dispatch:
             case LinkFull(peer):
                 each.sessions.link_full(peer)
             case LinkDrained(peer):
-                each.sessions.link_free(peer)
+                each.sessions.link_drained(peer)
             case ClientFull(client):
                 each.registry.pause_client(client)
             case ClientDrained(client):

@@ -29,7 +29,12 @@ __all__ = [
     "Identity",
     "StepTime",
     "Timer",
+    "nothing",
 ]
+
+
+def nothing() -> None:
+    """Do nothing when a write is durable or a request is answered."""
 
 
 _TIMERS_CROWDED = 1_024
@@ -121,7 +126,7 @@ class Context:
         """Send a message to a client."""
         self.effects.append(Notify(client, notice))
 
-    def write(self, changes: tuple[Any, ...], then: Callable[[], None]) -> None:
+    def write(self, changes: tuple[Any, ...], then: Callable[[], None] = nothing) -> None:
         """Make changes durable, then call back."""
         self._last_id += 1
         self._waiting[self._last_id] = then

@@ -79,7 +79,7 @@ class PubendLocations:
         if broker is not None:
             self._former_brokers[pubend] = broker
             self._context.write(
-                (PutRecord(PubendLocationRecord(pubend, broker, host_retired=True)),), _nothing
+                (PutRecord(PubendLocationRecord(pubend, broker, host_retired=True)),)
             )
 
     def mark_lost(self, pubend: PubendId, broker: BrokerId) -> None:
@@ -88,7 +88,7 @@ class PubendLocations:
         self._former_brokers[pubend] = broker
         self._lost.add(pubend)
         record = PubendLocationRecord(pubend, broker, host_retired=True, lost=True)
-        self._context.write((PutRecord(record),), _nothing)
+        self._context.write((PutRecord(record),))
 
     def mark_found(self, pubend: PubendId) -> None:
         """Note that a pubend is not lost."""
@@ -107,11 +107,7 @@ class PubendLocations:
         self._former_brokers.pop(pubend, None)
         self._lost.discard(pubend)
         self._locations[pubend] = broker
-        self._context.write((PutRecord(PubendLocationRecord(pubend, broker)),), _nothing)
+        self._context.write((PutRecord(PubendLocationRecord(pubend, broker)),))
 
     def _erase(self, pubend: PubendId, broker: BrokerId) -> None:
-        self._context.write((DeleteRecord(PubendLocationRecord(pubend, broker).key),), _nothing)
-
-
-def _nothing() -> None:
-    """Nothing depends on this write."""
+        self._context.write((DeleteRecord(PubendLocationRecord(pubend, broker).key),))

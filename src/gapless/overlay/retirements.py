@@ -220,7 +220,7 @@ class Retirements:
         if message.is_back:
             self._context.write(tuple(changes), lambda: self._listener.retirement_changed(shb))
         else:
-            self._context.write(tuple(changes), _nothing)
+            self._context.write(tuple(changes))
             if before != (shb in self, self.is_recent(shb)):
                 self._listener.retirement_changed(shb)
 
@@ -281,7 +281,3 @@ def _restored(record: RetirementRecord) -> _RetirementState:
 def _rank(message: Retire) -> tuple[int, bool]:
     """Return the sort key of the messages of one broker: the greatest applies."""
     return message.version, message.is_back
-
-
-def _nothing() -> None:
-    """Do nothing when this write is durable."""

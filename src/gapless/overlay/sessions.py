@@ -188,7 +188,7 @@ class PeerSessions:
         self._relays.hop_full(peer)
         self._review_full()
 
-    def link_free(self, peer: BrokerId) -> None:
+    def link_drained(self, peer: BrokerId) -> None:
         """A link has drained."""
         self._relays.hop_drained(peer)
         self._review_full()

@@ -118,13 +118,13 @@ class LeafTable:
         """Add an owner of conjunctions; return its start time, the greatest of theirs."""
         assert owner not in self._owners, f"{owner!r} owns conjunctions already"
         assert not self._retired, "a retired SHB has no owners"
-        wanted = tuple(dict.fromkeys(conjunctions))
-        for conjunction in wanted:
+        distinct = tuple(dict.fromkeys(conjunctions))
+        for conjunction in distinct:
             self._insert(conjunction)
         # an owner without conjunctions starts as soon as its SHB is served
-        counter = max((self._starts[conjunction] for conjunction in wanted), default=1)
+        counter = max((self._starts[conjunction] for conjunction in distinct), default=1)
         start = VirtualTime(self.incarnation, counter)
-        self._owners[owner] = (wanted, start)
+        self._owners[owner] = (distinct, start)
         return start
 
     def disown(self, owner: Hashable) -> None:

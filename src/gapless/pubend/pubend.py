@@ -403,7 +403,7 @@ class Pubend(StreamEnd):
         if was_member:
             changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         if changes:
-            self._context.write(tuple(changes), _nothing)
+            self._context.write(tuple(changes))
             self._epochs.update()
 
     def _review(self) -> None:
@@ -420,7 +420,7 @@ class Pubend(StreamEnd):
             DeleteRecord(row.key) for row in self.members.expired_log_holds(self._context.now)
         ]
         if changes:
-            self._context.write(tuple(changes), _nothing)
+            self._context.write(tuple(changes))
         self._epochs.update()
         self._retention.release(self._reader.review_corruption)
         self._retention.expect_acks()
@@ -449,7 +449,3 @@ class Pubend(StreamEnd):
             change = self._change(ceiling=ceiling, last_event=ceiling)
             changes = [change, *(DeleteRecord(each.key) for each in unused)]
             self._context.write(tuple(changes), lambda: self._raised(ceiling))
-
-
-def _nothing() -> None:
-    """Nothing depends on this write."""

@@ -188,7 +188,7 @@ class Staging:
             found = last if last.batch == call.batch else None
             over = self._forget_up_to(call.pubend, call.writer, call.batch)
             if over:
-                self._context.write(tuple(over), _nothing)
+                self._context.write(tuple(over))
             # the first commit may still wait for the disk: the reply waits for that write
             hosted.after_sent(lambda: then(CommitOutcome(found, repeated=True)))
             return
@@ -291,12 +291,8 @@ class Staging:
             del self._commits[each.pubend, each.writer]
         changes += [DeleteRecord(each.key) for each in unused]
         if changes:
-            self._context.write(tuple(changes), _nothing)
+            self._context.write(tuple(changes))
         self._plan_review()
-
-
-def _nothing() -> None:
-    """Nothing depends on this write."""
 
 
 def refuse_names(*names: str) -> None:

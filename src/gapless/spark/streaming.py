@@ -42,7 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._network: OverlayClient | None = None
-        self._scout: Lookahead | None = None
+        self._lookahead: Lookahead | None = None
         self._durable_reader: DurableReader | None = None
         self._names: list[str] = []
         self._listed: float | None = None
@@ -56,16 +56,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the driver's connections --------------------------------------------------------------
 
     def _overlay(self) -> tuple[OverlayClient, Lookahead]:
-        if self._network is None or self._scout is None:
+        if self._network is None or self._lookahead is None:
             options = self._options
             self._network = OverlayClient(options.servers, options.deadline_s, options.credentials)
-            self._scout = Lookahead(self._network, options.filter)
+            self._lookahead = Lookahead(self._network, options.filter)
             if options.reader:
                 server = options.servers[0]
                 self._durable_reader = DurableReader(
                     self._network, server, options.reader, options.filter, options.pubends
                 )
-        return self._network, self._scout
+        return self._network, self._lookahead
 
     def stop(self) -> None:
         """Close the connections of the driver."""
@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Return the end of the next micro-batch; ``start`` itself if nothing is new."""
         offset = Offset.of(start)
-        _, scout = self._overlay()
+        _, lookahead = self._overlay()
         extents = self._extents()
         if self._durable_reader is not None:
             self._durable_reader.keep(offset.positions)
@@ -122,16 +122,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         skipped = dict(offset.skipped)
         goals = {name: self._goal(name, extents[name]) for name in starts}
         for name, first in starts.items():
-            seen = scout.seen(name, first)
+            seen = lookahead.seen(name, first)
             reach = check_released(name, seen, extents[name], goals[name], self._options.on_release)
             if reach > seen:
-                scout.skip(name, first, reach)
+                lookahead.skip(name, first, reach)
                 skipped[name] = skipped.get(name, 0) + reach - seen
         always = self._target is not None or skipped != offset.skipped or bool(new)
         if isinstance(limit, ReadMaxRows):
-            ends = scout.some_new(starts, goals, limit.max_rows, always=always)
+            ends = lookahead.some_new(starts, goals, limit.max_rows, always=always)
         else:
-            ends = scout.all_new(starts, goals, always=always)
+            ends = lookahead.all_new(starts, goals, always=always)
         if ends == starts and not new:
             time.sleep(_IDLE_S)
             return offset.stored()
@@ -154,11 +154,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of a micro-batch for tasks."""
-        network, scout = self._overlay()
+        network, lookahead = self._overlay()
         starts, ends = Offset.of(start).positions, Offset.of(end).positions
         for name in starts.keys() & ends.keys():
             if starts[name] < ends[name]:
-                first = min(scout.seen(name, starts[name]), ends[name])
+                first = min(lookahead.seen(name, starts[name]), ends[name])
                 extent = network.extent(name, self._options.filter)
                 starts[name] = check_released(
                     name, first, extent, ends[name], self._options.on_release

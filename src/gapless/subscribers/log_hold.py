@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless.core.context import nothing
 from gapless.core.parameters import microseconds
 from gapless.messages.pubend_requests import LogHoldId, ReadReply
 from gapless.subscribers.cursor_state import Started
@@ -153,12 +154,8 @@ class LogHolds:
 
     def _let_go(self, holds: list[LogHoldId]) -> None:
         for hold in holds:
-            pending_request = self._requests.release_log_hold(self._cursor.pubend, hold, _nothing)
+            pending_request = self._requests.release_log_hold(self._cursor.pubend, hold, nothing)
             # the PHB ends by itself a hold that is not refreshed
             self._context.call_later(
                 microseconds(s=self._context.parameters.log_hold_ttl_s), pending_request.cancel
             )
-
-
-def _nothing() -> None:
-    """Nothing depends on this."""

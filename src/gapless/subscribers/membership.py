@@ -203,7 +203,7 @@ class Memberships:
             del self._current[pubend]
             self._abandoned.discard(pubend)
             key = JoinedPubendRecord(pubend, membership.id).key
-            self._context.write((DeleteRecord(key),), _nothing)
+            self._context.write((DeleteRecord(key),))
 
     # --- abandoned -----------------------------------------------------------------------------
 
@@ -235,9 +235,5 @@ class Memberships:
         else:
             self._abandoned.remove(pubend)
         record = JoinedPubendRecord(pubend, self._current[pubend].id, abandoned=abandoned)
-        self._context.write((PutRecord(record),), _nothing)
+        self._context.write((PutRecord(record),))
         return True
-
-
-def _nothing() -> None:
-    """Nothing depends on this write."""

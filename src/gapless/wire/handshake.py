@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.version import PROTOCOL_VERSIONS
 
 __all__ = [
     "VERSIONS",
@@ -21,8 +22,7 @@ __all__ = [
     "common_version",
 ]
 
-VERSIONS: Final = (2,)
-"""The versions of the wire protocol that this release supports."""
+VERSIONS: Final = PROTOCOL_VERSIONS
 
 
 class Role(IntEnum):

@@ -70,13 +70,13 @@ class _ChaosRun:
         overlay: OverlayConfig,
         network: BreakableNetwork,
         screen: Screen,
-        tally: DemoCounters,
+        counters: DemoCounters,
     ) -> None:
         self.options = options
         self.overlay = overlay
         self.network = network
         self.screen = screen
-        self.tally = tally
+        self.counters = counters
         self.roles = assign_roles(overlay)
         self.flow = StreamRecovery()
         self.faults: list[str] = []
@@ -110,7 +110,7 @@ class _ChaosRun:
         await self.supervisor.start()
         self.screen.show_roles(self.roles, self.supervisor)
         urls = {each.name: each.url for each in self.supervisor.brokers}
-        self._subscribers = SubscriberPool(self.roles, urls, self.tally, self.flow)
+        self._subscribers = SubscriberPool(self.roles, urls, self.counters, self.flow)
 
     async def stop(self) -> None:
         """Stop the brokers and the network, as far as they were started."""
@@ -120,7 +120,7 @@ class _ChaosRun:
 
     def _happened(self, happening: ProcessEvent) -> None:
         if happening.stage is ProcessStage.READY and self.supervisor[happening.broker].restarts:
-            self.tally.restarts += 1
+            self.counters.restarts += 1
 
     async def remaining_partitions(self) -> list[str]:
         """Return the partitions that brokers still list some time after the last heal."""
@@ -139,7 +139,7 @@ class _ChaosRun:
         options, end = self.options, asyncio.Event()
         urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.roles.publishers}
         publishers = [
-            DemoPublisher(part, urls[part.name], options.rate, options.seed, self.tally)
+            DemoPublisher(part, urls[part.name], options.rate, options.seed, self.counters)
             for part in self.roles.publishers
         ]
         async with asyncio.TaskGroup() as watching:
@@ -266,7 +266,7 @@ class _ChaosRun:
             if fault.action is FaultAction.KILL:
                 self.supervisor.prevent_restart(victim)
                 self.supervisor.kill(victim)
-                self.tally.kills += 1
+                self.counters.kills += 1
             elif fault.action is FaultAction.FREEZE:
                 self._signal(victim, signal.SIGSTOP)
 
@@ -300,12 +300,16 @@ async def _listed(broker: BrokerProcess) -> list[str]:
 
 
 async def perform(
-    options: ChaosOptions, kind: ChaosNetworkKind, data: Path, screen: Screen, tally: DemoCounters
+    options: ChaosOptions,
+    kind: ChaosNetworkKind,
+    data: Path,
+    screen: Screen,
+    counters: DemoCounters,
 ) -> ChaosVerdict:
     """Run the faults and return the verdict; records and brokers' data are below ``data``."""
     network: BreakableNetwork = Namespaces() if kind is ChaosNetworkKind.NAMESPACES else Proxies()
     overlay = overlay_of(options.topology, delta=options.delta)
-    run = _ChaosRun(options, overlay, network, screen, tally)
+    run = _ChaosRun(options, overlay, network, screen, counters)
     directory = data / "records"
     try:
         await run.start(data)
@@ -327,8 +331,8 @@ async def perform(
         failover_times=tabulate(run.failovers),
         stuck=run.stuck,
         listed=listed,
-        kills=tally.kills,
-        restarts=tally.restarts,
+        kills=counters.kills,
+        restarts=counters.restarts,
         failovers=run.subscribers.failovers,
         audit=audit_files(directory, TESTS),
     )
@@ -345,14 +349,14 @@ def perform_and_show(
 
     The files are kept if ``data`` is given or if the verdict is not clean.
     """
-    console, tally = make_console(), DemoCounters()
+    console, counters = make_console(), DemoCounters()
     directory, is_kept = empty_directory(data, "gapless-chaos-"), data is not None
     try:
-        with Screen(console, tally, quiet=as_json) as screen:
+        with Screen(console, counters, quiet=as_json) as screen:
             screen.say(
                 f"seed {options.seed}, {options.topology}, δ = {options.delta}, {kind.value}"
             )
-            work = perform(options, kind, directory, screen, tally)
+            work = perform(options, kind, directory, screen, counters)
             verdict = asyncio.run(until_signal(work))
         if verdict is None:
             return EXIT_INTERRUPTED
@@ -362,7 +366,7 @@ def perform_and_show(
             text = msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode()
             sys.stdout.write(text + "\n")
         else:
-            show_verdict(console, verdict, tally)
+            show_verdict(console, verdict, counters)
         return 0 if verdict.clean else EXIT_UNCLEAN
     finally:
         if not is_kept:

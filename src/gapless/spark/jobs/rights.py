@@ -116,7 +116,7 @@ class Rights(msgspec.Struct, frozen=True):
         """The number of rules."""
         return len(self.allowing) + len(self.denying)
 
-    def rulings(self) -> CompiledRights:
+    def compiled_rights(self) -> CompiledRights:
         """Return the rules in the form for tasks."""
         rules = (*self.allowing, *self.denying)
         indices = {text: index for index, text in enumerate(dict.fromkeys(r.filter for r in rules))}

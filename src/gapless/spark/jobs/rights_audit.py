@@ -75,7 +75,7 @@ class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
 class _Known(msgspec.Struct, frozen=True):
     """The data for tasks: rules, and who has read what."""
 
-    rulings: CompiledRights
+    compiled_rights: CompiledRights
     texts: tuple[str, ...]
     """The filters of rules by index, then the other filters of reads."""
     spans: dict[tuple[int, str], list[tuple[int, int, str]]]
@@ -83,13 +83,13 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 def _known(rights: Rights, readings: Sequence[Reading]) -> _Known:
-    rulings = rights.rulings()
-    indices = {text: index for index, text in enumerate(rulings.texts)}
+    compiled_rights = rights.compiled_rights()
+    indices = {text: index for index, text in enumerate(compiled_rights.texts)}
     spans: dict[tuple[int, str], list[tuple[int, int, str]]] = {}
     for each in readings:
         place = indices.setdefault(each.filter, len(indices))
         spans.setdefault((place, each.pubend), []).append((each.low, each.high, each.principal))
-    return _Known(rulings, tuple(indices), spans)
+    return _Known(compiled_rights, tuple(indices), spans)
 
 
 class RightsFindings(msgspec.Struct, frozen=True):
@@ -237,7 +237,7 @@ def _judged(known: _Known, batch: pa.RecordBatch) -> pa.RecordBatch:
     for matching, (pubend, tick, publisher, number, author, receivers) in zip(
         found, events, strict=True
     ):
-        indices, allow = set(matching), known.rulings.allow
+        indices, allow = set(matching), known.compiled_rights.allow
         got = [
             *((each, _DELIVERED) for each in receivers or ()),
             *((each, _READ) for each in _readers(known, indices, pubend, tick)),
